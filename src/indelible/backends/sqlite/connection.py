@@ -1,0 +1,133 @@
+"""One connection, and the one seam through which every call to the engine passes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from indelible.backends.sqlite.errors import translated
+from indelible.core.plan import Plan, Step
+from indelible.model import Durability
+
+# SQLite's own busy timeout starves writers: it backs off to 100 ms while others slip in. Short
+# random waits let everyone through.
+WAIT_S_MAX = 0.002
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(slots=True)
+class Sql(Step[Rows]):
+    """One statement, answered with its rows."""
+
+    text: str
+    params: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class SqlMany(Step[Rows]):
+    """One statement for many rows of parameters."""
+
+    text: str
+    params: list[tuple[Any, ...]]
+
+
+@dataclass(slots=True)
+class Script(Step[Rows]):
+    """Several statements in one text, with no parameters: a migration."""
+
+    text: str
+
+
+BEGIN_WRITE = Sql("BEGIN IMMEDIATE")
+BEGIN_READ = Sql("BEGIN")
+COMMIT = Sql("COMMIT")
+ROLLBACK = Sql("ROLLBACK")
+
+# Called around every engine call: crash and fault tests stand here, and nothing else does.
+Seam = Callable[[Step[Any], Callable[[], Rows]], Rows]
+
+
+class Connection:
+    """A connection with its waits, its durability, and its errors translated."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: Durability,
+        busy_timeout_s: float,
+        read_only: bool = False,
+        seam: Seam | None = None,
+    ) -> None:
+        self.path = path
+        self._busy_timeout_s = busy_timeout_s
+        self._waiting_since = 0.0
+        self._seam = seam
+        try:
+            self._db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+            self._db.set_busy_handler(self._wait)
+            level = "FULL" if durability.covers(Durability.POWER) else "NORMAL"
+            self._db.execute(
+                f"PRAGMA synchronous = {level}; PRAGMA secure_delete = ON;"
+                f" PRAGMA trusted_schema = OFF; PRAGMA query_only = {int(read_only)}"
+            )
+        except apsw.Error as error:
+            raise translated(error, path=path) from error
+
+    def execute(self, step: Step[Any]) -> Rows:
+        """Do one step."""
+        if self._seam is not None:
+            return self._seam(step, lambda: self._execute(step))
+        return self._execute(step)
+
+    def _execute(self, step: Step[Any]) -> Rows:
+        try:
+            if isinstance(step, Sql):
+                return self._db.execute(step.text, step.params).fetchall()
+            if isinstance(step, SqlMany):
+                self._db.executemany(step.text, step.params)
+                return []
+            assert isinstance(step, Script)
+            self._db.execute(step.text)
+            return []
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise translated(error, path=self.path, committing=step is COMMIT) from error
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return bool(self._db.in_transaction)
+
+    def close(self, *, checkpoint: bool = True) -> None:
+        """Close; without a checkpoint where another process, or a child, goes on with the file."""
+        # What was acknowledged is in the log already; a checkpoint that fails here is done by
+        # whoever opens the file next.
+        with suppress(apsw.Error):
+            if not checkpoint:
+                self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            self._db.close(True)
+
+    def _wait(self, tries: int) -> bool:
+        """Wait a little for another writer; give up after the time allowed."""
+        now = time.monotonic()
+        if tries == 0:
+            self._waiting_since = now
+        if now - self._waiting_since > self._busy_timeout_s:
+            return False
+        time.sleep(random.uniform(0, WAIT_S_MAX))  # noqa: S311 (spreads writers, hides nothing)
+        return True
+
+
+def atomically(begin: Sql, plan: Plan[Any]) -> Plan[Any]:
+    """Put one transaction around a plan; whoever drives it rolls back what is left open."""
+    yield begin
+    result = yield from plan
+    yield COMMIT
+    return result

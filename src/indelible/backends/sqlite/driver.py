@@ -1,0 +1,136 @@
+"""The two drivers of SQLite, blocking and async, over one engine."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, cast
+
+from indelible.backends.sqlite.engine import Engine, SqliteOptions
+from indelible.backends.sqlite.readers import READERS_MAX
+from indelible.backends.sqlite.writer import GROUP_MAX, Job, Writer
+from indelible.core.outcome import run_to_outcome
+from indelible.core.plan import Step
+from indelible.errors import ClosedError
+from indelible.model import Claims
+
+R = TypeVar("R")
+
+
+class SqliteBackend:
+    """Performs the waist on a SQLite file, blocking. The calling thread does the work."""
+
+    def __init__(self, options: SqliteOptions) -> None:
+        self._engine = Engine(options)
+
+    def perform(self, step: Step[R]) -> R:
+        """Do one step, in one transaction."""
+        plan, writes = self._engine.plan(step)
+        run = self._engine.writer.run if writes else self._engine.readers.run
+        return cast(R, run(plan))
+
+    def claims(self) -> Claims:
+        """What is promised on this file."""
+        return self._engine.claims()
+
+    def close(self) -> None:
+        """Wait for what is running, then close."""
+        self._engine.close()
+
+
+class AsyncSqliteBackend:
+    """Performs the waist on a SQLite file, awaited: one hop to a thread and back for each step."""
+
+    def __init__(self, options: SqliteOptions) -> None:
+        self._engine = Engine(options)
+        self._engine.on_fork_in_child = self._forget_threads
+        self._closed = False
+        self._jobs: queue.SimpleQueue[Job | None]
+        self._thread: threading.Thread | None
+        self._pool: ThreadPoolExecutor
+        self._forget_threads()
+
+    async def perform(self, step: Step[R]) -> R:
+        """Do one step, in one transaction; a cancelled write is waited for."""
+        if self._closed:
+            raise ClosedError("the store is closed")
+        plan, writes = self._engine.plan(step)
+        loop = asyncio.get_running_loop()
+        if not writes:
+            return cast(R, await loop.run_in_executor(self._pool, self._engine.readers.run, plan))
+        if self._thread is None:
+            self._start_thread()
+        written: asyncio.Future[R] = loop.create_future()
+        self._jobs.put(Job(plan, written))
+        return await run_to_outcome(written)
+
+    async def claims(self) -> Claims:
+        """What is promised on this file."""
+        return self._engine.claims()
+
+    async def close(self) -> None:
+        """Finish what was asked before, then close."""
+        self._closed = True
+        thread, self._thread = self._thread, None
+        loop = asyncio.get_running_loop()
+        if thread is not None:
+            self._jobs.put(None)
+            await run_to_outcome(loop.run_in_executor(None, thread.join))
+        await run_to_outcome(loop.run_in_executor(None, self._engine.close))
+        self._pool.shutdown(wait=False)
+
+    def _forget_threads(self) -> None:
+        """Begin without threads: they start when needed, after a fork once more."""
+        self._jobs = queue.SimpleQueue()
+        self._thread = None
+        self._pool = ThreadPoolExecutor(READERS_MAX, thread_name_prefix="indelible-read")
+
+    def _start_thread(self) -> None:
+        # A daemon, since what was acknowledged is committed: an interpreter may end at any time.
+        self._thread = threading.Thread(
+            target=_write,
+            args=(self._engine.writer, self._jobs),
+            name="indelible-write",
+            daemon=True,
+        )
+        self._thread.start()
+
+
+def _write(writer: Writer, jobs: queue.SimpleQueue[Job | None]) -> None:
+    """The writing thread: take all that is waiting, commit it together, tell everyone at once."""
+    while True:
+        group: list[Job] = []
+        job = jobs.get()
+        while job is not None:
+            group.append(job)
+            if len(group) == GROUP_MAX or jobs.empty():
+                break
+            job = jobs.get()
+        if group:
+            try:
+                writer.run_group(group)
+            finally:
+                _tell(group)
+        if job is None:
+            return
+
+
+def _tell(group: list[Job]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in group:
+        by_loop.setdefault(job.settle.get_loop(), []).append(job)
+    for loop, jobs in by_loop.items():
+        # A loop that was closed meanwhile has nobody left to tell.
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, jobs)
+
+
+def _settle(jobs: list[Job]) -> None:
+    for job in jobs:
+        if not job.settle.done():
+            if job.error is not None:
+                job.settle.set_exception(job.error)
+            else:
+                job.settle.set_result(job.result)

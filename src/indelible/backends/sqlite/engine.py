@@ -1,0 +1,138 @@
+"""A file with its writer and its readers: what the blocking and the async driver stand on."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from indelible.backends.sqlite import appending, reading, schema, sessions, views
+from indelible.backends.sqlite.connection import Connection, Seam
+from indelible.backends.sqlite.readers import Readers
+from indelible.backends.sqlite.sessions import Context
+from indelible.backends.sqlite.writer import Writer
+from indelible.core import waist
+from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
+from indelible.core.plan import Plan, Step
+from indelible.core.sources import Clock
+from indelible.model import Claims, Durability
+
+_WRITES: dict[type, Callable[[Context, Any], Plan[Any]]] = {
+    waist.Append: appending.append,
+    waist.ChangeView: views.change_view,
+    waist.SaveSnapshot: views.save_snapshot,
+    waist.DeleteSnapshot: views.delete_snapshot,
+    waist.SetMetadata: sessions.set_metadata,
+    waist.BeginStage: sessions.begin_stage,
+    waist.ShowStage: sessions.show_stage,
+}
+_READS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
+    waist.ReadHead: sessions.head,
+    waist.Read: reading.read,
+    waist.ReadOutline: reading.outline,
+    waist.ReadSnapshots: views.read_snapshots,
+    waist.ReadJournal: views.read_journal,
+    waist.ListSessions: sessions.list_sessions,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SqliteOptions:
+    """How a file is opened."""
+
+    path: Path
+    namespace: str
+    durability: Durability
+    busy_timeout_s: float
+    clock: Clock
+    # Tests stand here: it is called around every call to SQLite.
+    seam: Seam | None = None
+
+
+class Engine:
+    """A file, its writer and its readers; both drivers stand on it."""
+
+    def __init__(self, options: SqliteOptions) -> None:
+        self.options = options
+        self.context = Context(options.namespace, options.clock)
+        schema.create_file(options.path)
+        first = self._connect()
+        try:
+            schema.prepare(first, busy_timeout_s=options.busy_timeout_s)
+        finally:
+            first.close()
+        self.writer = Writer(self._connect)
+        self.readers = Readers(lambda: self._connect(read_only=True), wait_s=options.busy_timeout_s)
+        # Told after a fork, in the child, where no thread of the parent lives on.
+        self.on_fork_in_child: Callable[[], None] | None = None
+        _engines.add(self)
+
+    def plan(self, step: Step[Any]) -> tuple[Plan[Any], bool]:
+        """The plan of a step, and whether it writes."""
+        kind = type(step)
+        if kind in _WRITES:
+            return _WRITES[kind](self.context, step), True
+        return _READS[kind](self.context, step), False
+
+    def claims(self) -> Claims:
+        """What is promised on this file."""
+        return Claims(
+            engine="sqlite",
+            engine_version=apsw.sqlite_lib_version(),
+            durability=self.options.durability,
+            multi_process=True,
+            ttl_clock="caller",
+            entry_bytes_max=ENTRY_BYTES_MAX,
+            batch_entries_max=BATCH_ENTRIES_MAX,
+        )
+
+    def close(self) -> None:
+        """Wait for what is running, then close."""
+        _engines.discard(self)
+        self.readers.close()
+        self.writer.close()
+
+    def _connect(self, *, read_only: bool = False) -> Connection:
+        options = self.options
+        return Connection(
+            str(options.path),
+            durability=options.durability,
+            busy_timeout_s=options.busy_timeout_s,
+            read_only=read_only,
+            seam=options.seam,
+        )
+
+
+# SQLite must not be carried across a fork: not even a connection that is only opened in the child
+# is safe while inherited ones are there, since they share their idea of which locks are held. So
+# every engine lets go of its file before a fork and opens it again when it is next used.
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_paused: list[Engine] = []
+
+
+def _before_fork() -> None:
+    for engine in sorted(_engines, key=id):
+        engine.writer.pause()
+        engine.readers.pause()
+        _paused.append(engine)
+
+
+def _after_fork(*, in_child: bool) -> None:
+    while _paused:
+        engine = _paused.pop()
+        engine.readers.resume()
+        engine.writer.resume(in_child=in_child)
+        if in_child and engine.on_fork_in_child is not None:
+            engine.on_fork_in_child()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=lambda: _after_fork(in_child=False),
+    after_in_child=lambda: _after_fork(in_child=True),
+)

@@ -1,0 +1,63 @@
+"""The only place where SQLite's errors become ours: by result code, never by message text."""
+
+from __future__ import annotations
+
+import apsw
+
+from indelible.errors import (
+    BusyError,
+    FormatError,
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+
+
+def translated(error: Exception, *, path: str, committing: bool = False) -> MemoryStoreError:
+    """Our error for what SQLite raised; the original stays its cause.
+
+    A commit that fails while writing or syncing may be found and recovered after a crash, or not:
+    only then is the outcome unknown. Everything before the commit is rolled back.
+    """
+    ours = _translated(error, path, committing)
+    ours.__cause__ = error
+    return ours
+
+
+def _translated(  # noqa: PLR0911 (a table of codes, one return for each meaning)
+    error: Exception, path: str, committing: bool
+) -> MemoryStoreError:
+    # A text column with bytes that are no text: the row was damaged.
+    if isinstance(error, UnicodeDecodeError):
+        return FormatError(f"{path} holds text that cannot be read; it was left as it is")
+    code = getattr(error, "result", None)
+    extended = getattr(error, "extendedresult", None)
+    details = {"path": path, "code": extended if extended is not None else code}
+    if code in (apsw.SQLITE_BUSY, apsw.SQLITE_LOCKED, apsw.SQLITE_PROTOCOL):
+        return BusyError(
+            f"another writer held {path} for longer than the wait allowed; nothing was written,"
+            " so it is safe to try again",
+            **details,
+        )
+    if code in (apsw.SQLITE_NOTADB, apsw.SQLITE_CORRUPT):
+        what = "is not a SQLite database" if code == apsw.SQLITE_NOTADB else "is damaged"
+        return FormatError(f"{path} {what}; it was left as it is", **details)
+    if code == apsw.SQLITE_FULL:
+        return UnavailableError(
+            f"the disk of {path} is full; nothing was written. Free some space, then try again",
+            **details,
+        )
+    if code in (apsw.SQLITE_IOERR, apsw.SQLITE_INTERRUPT, apsw.SQLITE_NOMEM) and committing:
+        return OutcomeUnknownError(
+            f"the commit to {path} failed half-way: it may have landed. The same call with the"
+            " same key lands it exactly once",
+            **details,
+        )
+    if code in (apsw.SQLITE_IOERR, apsw.SQLITE_CANTOPEN, apsw.SQLITE_NOMEM):
+        return UnavailableError(f"{path} cannot be used: {error}; nothing was written", **details)
+    if code in (apsw.SQLITE_READONLY, apsw.SQLITE_PERM, apsw.SQLITE_AUTH):
+        return UnavailableError(
+            f"{path} may not be written: {error}; nothing was written", **details
+        )
+    return MemoryStoreBackendError(f"SQLite refused: {error}; nothing was written", **details)

@@ -1,0 +1,82 @@
+-- Format 1. One file is one transaction; the file's application_id and user_version are set with it.
+
+-- What the file says of itself beside its header.
+CREATE TABLE about (
+    name  TEXT PRIMARY KEY,
+    value ANY
+) STRICT, WITHOUT ROWID;
+
+-- The oldest format whose code can still work with this file.
+INSERT INTO about VALUES ('oldest_format', 1);
+
+-- A session and the life that it lives now. An append does not touch this row.
+CREATE TABLE session (
+    number      INTEGER PRIMARY KEY AUTOINCREMENT,  -- small, never reused, leads every other key
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    life        INTEGER NOT NULL,                   -- counts from 1
+    born        INTEGER NOT NULL,                   -- the first position of this life
+    staged      INTEGER NOT NULL,                   -- 1 while a copy is being put together
+    generation  INTEGER NOT NULL,                   -- counts the changes of the view
+    tail        INTEGER NOT NULL,                   -- the view: its open tail, and, last, its extents
+    deadline    INTEGER,                            -- of a life that has no entry yet
+    created_at  INTEGER NOT NULL,
+    vacuums     INTEGER NOT NULL DEFAULT 0,
+    forked_from TEXT,
+    metadata    BLOB NOT NULL,
+    extents     BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX session_name ON session (namespace, name);
+CREATE INDEX session_forked_from ON session (namespace, forked_from)
+    WHERE forked_from IS NOT NULL;
+
+-- The log. The row id is the session's number and the position, so that a session's entries lie
+-- together, in order, under one key; the newest of them carries the end of the log and the deadline.
+-- What trim reads stands before the payload, which may lie on pages of its own.
+CREATE TABLE entry (
+    id         INTEGER PRIMARY KEY,                 -- number << 32 | position
+    kind       INTEGER NOT NULL,                    -- 1 message, 2 tool call, 3 tool result, 4 summary
+    written_at INTEGER NOT NULL,                    -- milliseconds since 1970
+    deadline   INTEGER,                             -- when the life ends, as of this append
+    batch      INTEGER NOT NULL,                    -- entries in its append; 0 for all but the first
+    generation INTEGER NOT NULL,                    -- of the view, when it was written
+    keep       INTEGER NOT NULL,                    -- 1 if trim must leave it
+    key        TEXT,                                -- on the first of its append; '~' if we made it
+    opens      TEXT,                                -- JSON list of the tool calls that it makes
+    answers    TEXT,                                -- and of those that it answers
+    payload    BLOB NOT NULL
+) STRICT;
+-- Made keys are looked for in the newest entries only, and cost no index.
+CREATE INDEX entry_key ON entry (id >> 32, key) WHERE substr(key, 1, 1) <> '~';
+
+CREATE TABLE snapshot (
+    number   INTEGER PRIMARY KEY AUTOINCREMENT,     -- the order in which they were taken
+    session  INTEGER NOT NULL,
+    life     INTEGER NOT NULL,
+    id       TEXT NOT NULL,
+    label    TEXT,
+    taken_at INTEGER NOT NULL,
+    "end"    INTEGER NOT NULL,
+    tail     INTEGER NOT NULL,
+    extents  BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX snapshot_id ON snapshot (session, life, id);
+
+-- Changes of the view, for undo and for answering a retry.
+CREATE TABLE journal (
+    number         INTEGER PRIMARY KEY AUTOINCREMENT,
+    session        INTEGER NOT NULL,
+    life           INTEGER NOT NULL,
+    operation      TEXT NOT NULL,
+    change         TEXT NOT NULL,
+    changed_at     INTEGER NOT NULL,
+    generation     INTEGER NOT NULL,                -- after the change
+    "end"          INTEGER NOT NULL,                -- of the log, at the change
+    undone_by      TEXT,
+    tail_before    INTEGER NOT NULL,
+    tail_after     INTEGER NOT NULL,
+    extents_before BLOB NOT NULL,
+    extents_after  BLOB NOT NULL
+) STRICT;
+CREATE INDEX journal_session ON journal (session, life, number);
+CREATE UNIQUE INDEX journal_operation ON journal (session, life, operation);

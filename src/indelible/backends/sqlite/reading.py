@@ -1,0 +1,161 @@
+"""Entries out of the log: ranges of row ids, checked for gaps, never quietly fewer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indelible import view
+from indelible.backends.sqlite.appending import KIND_NUMBER, draft_links
+from indelible.backends.sqlite.connection import Sql
+from indelible.backends.sqlite.sessions import (
+    POSITION_BITS,
+    POSITION_MASK,
+    Context,
+    Place,
+    head_at,
+    place_of,
+)
+from indelible.core import rules
+from indelible.core.plan import Plan, ask
+from indelible.core.waist import (
+    Frozen,
+    Outline,
+    Outlined,
+    Read,
+    ReadOutline,
+    Slice,
+    Stored,
+)
+from indelible.errors import CorruptEntryError, FormatError
+
+_KIND = {number: kind for kind, number in KIND_NUMBER.items()}
+
+# Entries of other kinds come without their bodies. They are read all the same: a position that is
+# missing must not look like one that was not asked for.
+_FORWARDS = """
+    SELECT id, kind, written_at, CASE WHEN ? >> kind & 1 THEN payload END FROM entry
+    WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
+_BACKWARDS = """
+    SELECT id, kind, written_at, CASE WHEN ? >> kind & 1 THEN payload END FROM entry
+    WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?"""
+_OUTLINE = """
+    SELECT id, kind, length(payload), keep, opens, answers FROM entry
+    WHERE id >= ? AND id < ? ORDER BY id"""
+_ALL_KINDS = -1
+
+
+def read(context: Context, step: Read) -> Plan[Slice]:
+    """Entries of one state, in order."""
+    place = yield from place_of(context, step.session)
+    head = yield from head_at(context, place)
+    frozen = step.frozen or Frozen(
+        head.life, view.freeze(head.view, head.end), head.version, head.vacuums
+    )
+    rules.refuse_if_gone(step.session, frozen, head)
+    gaps_are_vacuumed = frozen.vacuums != head.vacuums
+    rows: list[Stored] = []
+    for extent in _extents(frozen.extents, step):
+        done = yield from _read_extent(step, place, extent, rows)
+        if gaps_are_vacuumed and any(not row.envelope for row in rows):
+            raise rules.gone(step.session)
+        if done:
+            break
+    resume = None
+    if step.limit is not None and len(rows) > step.limit:
+        rows = rows[: step.limit]
+        resume = rows[-1].position + (0 if step.newest else 1)
+    return Slice(head, frozen, tuple(reversed(rows) if step.newest else rows), resume)
+
+
+def _extents(extents: view.Extents, step: Read) -> view.Extents:
+    """What is still to be read, in the order of reading."""
+    if not extents:
+        return ()
+    last = extents[-1][1]
+    if step.newest:
+        stop = last if step.start is None else step.start
+        return view.between(extents, 0, stop)[::-1]
+    return view.between(extents, step.start or 0, last)
+
+
+def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Stored]) -> Plan[bool]:
+    """Add an extent's entries to the rows, in chunks; says whether one over the limit is there."""
+    start, stop = extent
+    mask = _ALL_KINDS
+    if step.kinds is not None:
+        # Bits that stand for no kind are set too: an unknown kind is read, and said.
+        mask = ~sum(1 << n for kind, n in KIND_NUMBER.items() if kind not in step.kinds)
+    base = place.number << POSITION_BITS
+    while start < stop:
+        chunk = stop - start
+        if step.limit is not None:
+            chunk = min(chunk, step.limit + 1)
+        low, high = (stop - chunk, stop) if step.newest else (start, start + chunk)
+        found = yield from ask(
+            Sql(
+                _BACKWARDS if step.newest else _FORWARDS,
+                (mask, base + low, base + high, chunk),
+            )
+        )
+        if len(found) != chunk:
+            found = _with_gaps(found, base, low, high, backwards=step.newest)
+        rows += [
+            Stored(entry_id & POSITION_MASK, _KIND.get(kind), written_at, payload)
+            for entry_id, kind, written_at, payload in found
+            if payload is not None
+        ]
+        if step.limit is not None and len(rows) > step.limit:
+            return True
+        start, stop = (start, low) if step.newest else (high, stop)
+    return False
+
+
+def _with_gaps(
+    found: list[tuple[Any, ...]], base: int, low: int, high: int, *, backwards: bool
+) -> list[tuple[Any, ...]]:
+    """The rows with an empty one for each that is missing."""
+    there = {row[0]: row for row in found}
+    ids = (
+        range(base + high - 1, base + low - 1, -1) if backwards else range(base + low, base + high)
+    )
+    return [there.get(entry_id, (entry_id, None, 0, b"")) for entry_id in ids]
+
+
+def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:
+    """Kinds, sizes and links of what the session shows."""
+    place = yield from place_of(context, step.session)
+    head = yield from head_at(context, place)
+    base = place.number << POSITION_BITS
+    entries: list[Outline] = []
+    for start, stop in view.freeze(head.view, head.end):
+        rows = yield from ask(Sql(_OUTLINE, (base + start, base + stop)))
+        if len(rows) != stop - start:
+            raise FormatError(
+                f"session {step.session!r} has entries missing between positions {start} and"
+                f" {stop}; nothing was changed. verify says which.",
+                session=step.session,
+            )
+        entries += [_outline(step.session, *row) for row in rows]
+    return Outlined(head, tuple(entries))
+
+
+def _outline(
+    session: str,
+    entry_id: int,
+    kind: int,
+    size: int,
+    keep: int,
+    opens: str | None,
+    answers: str | None,
+) -> Outline:
+    position = entry_id & POSITION_MASK
+    if kind not in _KIND:
+        raise CorruptEntryError(
+            f"entry {position} of session {session!r} is of an unknown kind ({kind}); nothing was"
+            " changed",
+            session=session,
+            position=position,
+        )
+    return Outline(
+        position, _KIND[kind], size, bool(keep), draft_links(opens), draft_links(answers)
+    )

@@ -1,0 +1,128 @@
+"""The file: created, recognised, migrated, or refused untouched."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from importlib.resources import files
+from pathlib import Path
+
+from indelible.backends.sqlite.connection import (
+    BEGIN_WRITE,
+    COMMIT,
+    ROLLBACK,
+    Connection,
+    Script,
+    Sql,
+)
+from indelible.core.plan import Plan, ask, drive
+from indelible.errors import (
+    BusyError,
+    FormatError,
+    MemoryStoreError,
+    UnavailableError,
+    UnsupportedError,
+    UsageError,
+)
+
+APPLICATION_ID = 0x696E646C  # "indl"
+FORMAT = 1
+
+# While a thread of this process creates a file and lets go of it, no other may lock it: closing a
+# file drops every lock that the process has on it.
+_creating = threading.Lock()
+
+
+def create_file(path: Path) -> None:
+    """Make an empty file that only its owner can read; one that is there is left alone."""
+    with _creating:
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if path.is_dir():
+                raise UsageError(f"{path} is a directory, not a database file") from None
+        except OSError as error:
+            raise UnavailableError(
+                f"{path} cannot be created: {error.strerror}; nothing was written"
+            ) from error
+        else:
+            _sync_directory(path.parent)
+
+
+def prepare(connection: Connection, *, busy_timeout_s: float) -> None:
+    """Make sure that the file is indelible's and up to date, or refuse it untouched."""
+    try:
+        state = drive(_format_of(connection.path), connection.execute)
+        _switch_to_wal(connection, busy_timeout_s)
+        if state != FORMAT:
+            drive(_migrate(connection.path), connection.execute)
+    except MemoryStoreError:
+        if connection.in_transaction:
+            connection.execute(ROLLBACK)
+        raise
+
+
+def _format_of(path: str) -> Plan[int]:
+    """The file's format, 0 if it is empty; a `FormatError` if it is not for this code."""
+    ((application_id,),) = yield from ask(Sql("PRAGMA application_id"))
+    ((version,),) = yield from ask(Sql("PRAGMA user_version"))
+    if application_id == APPLICATION_ID:
+        rows = yield from ask(Sql("SELECT value FROM about WHERE name = 'oldest_format'"))
+        oldest = rows[0][0] if rows else None
+        if not isinstance(oldest, int):
+            raise FormatError(f"{path} does not say its oldest format; it was left as it is")
+        if oldest > FORMAT:
+            raise FormatError(
+                f"{path} was made by a newer indelible (format {version}, readable from format"
+                f" {oldest} on; this one knows {FORMAT}); it was left as it is. Upgrade to use it.",
+                format=version,
+                oldest=oldest,
+            )
+        return int(max(version, FORMAT) if version >= FORMAT else version)
+    ((tables,),) = yield from ask(Sql("SELECT count(*) FROM sqlite_schema"))
+    if application_id or version or tables:
+        raise FormatError(f"{path} belongs to another program; it was left as it is")
+    return 0
+
+
+def _migrate(path: str) -> Plan[None]:
+    """Bring the file to this format in one exclusive transaction; whoever comes second finds it."""
+    yield BEGIN_WRITE
+    found = yield from _format_of(path)
+    for version in range(found + 1, FORMAT + 1):
+        text = files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
+        yield Script(text)
+    if found < FORMAT:
+        yield Sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        yield Sql(f"PRAGMA user_version = {FORMAT}")
+    yield COMMIT
+
+
+def _switch_to_wal(connection: Connection, busy_timeout_s: float) -> None:
+    """Readers beside a writer. SQLite does not wait for this switch by itself, so we do."""
+    deadline = time.monotonic() + busy_timeout_s
+    while True:
+        try:
+            ((mode,),) = connection.execute(Sql("PRAGMA journal_mode = WAL"))
+        except BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0, 0.005))  # noqa: S311 (spreads the openers)
+            continue
+        if mode != "wal":
+            raise UnsupportedError(
+                f"{connection.path} cannot be shared between connections here (journal mode"
+                f" {mode}): its file system lacks shared memory"
+            )
+        return
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the new file's name survive a power cut, as its contents will."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

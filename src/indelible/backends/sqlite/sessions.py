@@ -1,0 +1,221 @@
+"""Sessions in SQLite's words: where one stands, how a life begins, metadata, lists, stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from indelible import view
+from indelible.backends.sqlite.connection import Sql
+from indelible.core import rules
+from indelible.core.plan import Plan, ask
+from indelible.core.rules import Standing
+from indelible.core.sources import Clock, milliseconds
+from indelible.core.waist import (
+    BeginStage,
+    Head,
+    ListSessions,
+    ReadHead,
+    SessionPage,
+    SetMetadata,
+    ShowStage,
+    Stage,
+)
+from indelible.model import Status
+from indelible.view import View
+
+# An entry's row id is its session's number and its position.
+POSITION_BITS = 32
+POSITION_MASK = 2**POSITION_BITS - 1
+
+_STANDING = """
+    SELECT number, life, born, generation, staged, deadline
+    FROM session WHERE namespace = ? AND name = ?"""
+_NEWEST = "SELECT id, deadline FROM entry WHERE id < ? ORDER BY id DESC LIMIT 1"
+_DETAILS = """
+    SELECT tail, extents, created_at, metadata, forked_from, vacuums,
+        (SELECT count(*) FROM snapshot AS taken
+            WHERE taken.session = own.number AND taken.life = own.life)
+    FROM session AS own WHERE own.number = ?"""
+_NEW_SESSION = """
+    INSERT INTO session (namespace, name, life, born, staged, generation, tail, deadline,
+        created_at, forked_from, metadata, extents)
+    VALUES (?, ?, 1, 0, ?, 0, 0, ?, ?, ?, x'7b7d', x'')
+    RETURNING number"""
+_NEW_LIFE = """
+    UPDATE session SET life = life + 1, born = ?1, tail = ?1, staged = ?2, generation = 0,
+        deadline = ?3, created_at = ?4, forked_from = ?5, metadata = x'7b7d', extents = x''
+    WHERE number = ?6
+    RETURNING life"""
+_LIST = """
+    SELECT name, number, life, born, generation, staged, deadline FROM session
+    WHERE namespace = ? AND name >= ? AND name > ? ORDER BY name LIMIT ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the plans of one store share."""
+
+    namespace: str
+    clock: Clock
+
+    def now_ms(self) -> int:
+        """The time, as rows keep it."""
+        return milliseconds(self.clock)
+
+
+class Place(NamedTuple):
+    """A session's row and where the session stands; number 0 if there is no row."""
+
+    number: int
+    life: int
+    standing: Standing | None
+
+
+NOWHERE = Place(0, 0, None)
+
+
+def place_of(context: Context, name: str) -> Plan[Place]:
+    """Find a session."""
+    rows = yield from ask(Sql(_STANDING, (context.namespace, name)))
+    if not rows:
+        return NOWHERE
+    return (yield from _placed(*rows[0]))
+
+
+def _placed(
+    number: int, life: int, born: int, generation: int, staged: int, deadline: int | None
+) -> Plan[Place]:
+    """The newest entry knows where the log ends and when the life does."""
+    end = born
+    newest = yield from ask(Sql(_NEWEST, ((number + 1) << POSITION_BITS,)))
+    if newest:
+        entry_id, entry_deadline = newest[0]
+        position = entry_id & POSITION_MASK
+        if entry_id >> POSITION_BITS == number and position >= born:
+            end = position + 1
+            deadline = entry_deadline
+    standing = Standing(f"{number}.{life}", born, end, generation, deadline, bool(staged))
+    return Place(number, life, standing)
+
+
+def head_at(context: Context, place: Place) -> Plan[Head]:
+    """All about a session but its entries."""
+    if place.standing is None:
+        return rules.head_of(
+            None,
+            view=View(),
+            now_ms=context.now_ms(),
+            created_at_ms=None,
+            metadata=b"{}",
+            snapshots=0,
+            forked_from=None,
+            vacuums=0,
+        )
+    ((tail, extents, created_at, metadata, forked_from, vacuums, snapshots),) = yield from ask(
+        Sql(_DETAILS, (place.number,))
+    )
+    return rules.head_of(
+        place.standing,
+        view=view.view_of(view.decode(extents), tail),
+        now_ms=context.now_ms(),
+        created_at_ms=created_at,
+        metadata=metadata,
+        snapshots=snapshots,
+        forked_from=forked_from,
+        vacuums=vacuums,
+    )
+
+
+def head(context: Context, step: ReadHead) -> Plan[Head]:
+    """Look at a session without its entries."""
+    return (yield from head_at(context, (yield from place_of(context, step.session))))
+
+
+def begin_life(
+    context: Context,
+    place: Place,
+    name: str,
+    *,
+    ttl_s: float | None,
+    staged: bool = False,
+    forked_from: str | None = None,
+) -> Plan[Place]:
+    """Begin a session, or its next life behind the end of the last one."""
+    now_ms = context.now_ms()
+    deadline = rules.deadline_ms(now_ms, ttl_s)
+    if place.standing is None:
+        new = (context.namespace, name, int(staged), deadline, now_ms, forked_from)
+        ((number,),) = yield from ask(Sql(_NEW_SESSION, new))
+        return Place(number, 1, Standing(f"{number}.1", 0, 0, 0, deadline, staged))
+    end = place.standing.end
+    again = (end, int(staged), deadline, now_ms, forked_from, place.number)
+    ((life,),) = yield from ask(Sql(_NEW_LIFE, again))
+    standing = Standing(f"{place.number}.{life}", end, end, 0, deadline, staged)
+    return Place(place.number, life, standing)
+
+
+def living(context: Context, place: Place, name: str, *, ttl_s: float | None) -> Plan[Place]:
+    """The session as it stands, or begun anew if it is not active."""
+    if rules.status_of(place.standing, context.now_ms()) is Status.ACTIVE:
+        return place
+    return (yield from begin_life(context, place, name, ttl_s=ttl_s))
+
+
+def set_metadata(context: Context, step: SetMetadata) -> Plan[Head]:
+    """Replace a session's metadata."""
+    place = yield from place_of(context, step.session)
+    status = rules.status_of(place.standing, context.now_ms())
+    version = rules.version_of(place.standing, status)
+    rules.refuse_if_moved(step.session, step.expected, version)
+    place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
+    yield Sql("UPDATE session SET metadata = ? WHERE number = ?", (step.metadata, place.number))
+    return (yield from head_at(context, place))
+
+
+def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
+    """Name a page of active sessions, by name; the last name looked at is where to go on."""
+    names: list[str] = []
+    after = step.resume or ""
+    while True:
+        rows = yield from ask(Sql(_LIST, (context.namespace, step.prefix, after, step.limit + 1)))
+        for name, *row in rows:
+            if not name.startswith(step.prefix):
+                return SessionPage(tuple(names), None)
+            place = yield from _placed(*row)
+            if rules.status_of(place.standing, context.now_ms()) is not Status.ACTIVE:
+                continue
+            if len(names) == step.limit:
+                return SessionPage(tuple(names), names[-1])
+            names.append(name)
+        if len(rows) <= step.limit:
+            return SessionPage(tuple(names), None)
+        after = rows[-1][0]
+
+
+def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
+    """Begin a life that nobody sees yet."""
+    place = yield from place_of(context, step.session)
+    if rules.status_of(place.standing, context.now_ms()) is Status.ACTIVE:
+        raise rules.exists(step.session)
+    begun = yield from begin_life(
+        context,
+        place,
+        step.session,
+        ttl_s=step.ttl_s,
+        staged=True,
+        forked_from=step.forked_from,
+    )
+    assert begun.standing is not None
+    return Stage(begun.standing.life, begun.standing.born)
+
+
+def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
+    """Show all that was staged."""
+    place = yield from place_of(context, step.session)
+    rules.refuse_if_not_staged(step.session, step.stage, place.standing)
+    yield Sql(
+        "UPDATE session SET staged = 0, metadata = ? WHERE number = ?",
+        (step.metadata, place.number),
+    )
+    return (yield from head(context, ReadHead(step.session)))

@@ -1,0 +1,170 @@
+"""The view in SQLite's words: changing it, writing it down, and the journal that undoes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indelible import view
+from indelible.backends.sqlite.connection import Sql
+from indelible.backends.sqlite.sessions import Context, Place, head_at, living, place_of
+from indelible.core import rules
+from indelible.core.plan import Plan, ask
+from indelible.core.waist import (
+    Changed,
+    ChangeView,
+    DeleteSnapshot,
+    Journal,
+    JournalLine,
+    ReadJournal,
+    ReadSnapshots,
+    SaveSnapshot,
+    SnapshotRecord,
+    Snapshots,
+)
+from indelible.model import Status
+
+_LINES = """
+    SELECT operation, change, changed_at, generation, "end", tail_before, tail_after,
+        extents_before, extents_after, undone_by
+    FROM journal WHERE session = ? AND life = ?"""
+_NEW_LINE = """
+    INSERT INTO journal (session, life, operation, change, changed_at, generation, "end",
+        tail_before, tail_after, extents_before, extents_after)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_SNAPSHOTS = """
+    SELECT id, label, taken_at, "end", tail, extents
+    FROM snapshot WHERE session = ? AND life = ?"""
+# The row is a copy of the session's own view: nothing is computed, whatever the length.
+_NEW_SNAPSHOT = """
+    INSERT INTO snapshot (session, life, id, label, taken_at, "end", tail, extents)
+    SELECT number, life, ?, ?, ?, ?, tail, extents FROM session WHERE number = ?"""
+
+
+def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
+    """Show something else, if the view is still the one that was looked at."""
+    place = yield from place_of(context, step.session)
+    head = yield from head_at(context, place)
+    if head.status is Status.ACTIVE:
+        done = yield from ask(
+            Sql(_LINES + " AND operation = ?", (place.number, place.life, step.operation))
+        )
+        if done:
+            return Changed(_line(place, done[0]), replayed=True)
+    rules.refuse_if_changed(step, head)
+    line = rules.line_of(step, head, context.now_ms())
+    after = view.encode(line.after.extents)
+    yield Sql(
+        "UPDATE session SET tail = ?, extents = ?, generation = generation + 1 WHERE number = ?",
+        (line.after.tail, after, place.number),
+    )
+    yield Sql(
+        _NEW_LINE,
+        (
+            place.number,
+            place.life,
+            line.operation,
+            line.change,
+            line.changed_at_ms,
+            head.generation + 1,
+            line.end,
+            line.before.tail,
+            line.after.tail,
+            view.encode(line.before.extents),
+            after,
+        ),
+    )
+    if step.undoes is not None:
+        yield Sql(
+            "UPDATE journal SET undone_by = ? WHERE session = ? AND life = ? AND operation = ?",
+            (step.operation, place.number, place.life, step.undoes),
+        )
+    return Changed(line)
+
+
+def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
+    """The newest changes of the view."""
+    place = yield from place_of(context, step.session)
+    head = yield from head_at(context, place)
+    if head.status is not Status.ACTIVE:
+        return Journal(head, ())
+    rows = yield from ask(
+        Sql(
+            _LINES + " ORDER BY number DESC LIMIT ?",
+            (place.number, place.life, step.limit),
+        )
+    )
+    return Journal(head, tuple(_line(place, row) for row in rows))
+
+
+def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
+    """Write the view and the log's end down under a new id."""
+    place = yield from place_of(context, step.session)
+    place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
+    there = yield from _snapshots_by_id(place, step.id)
+    if there:
+        return there[0]
+    assert place.standing is not None
+    end = place.standing.end
+    ((tail, extents),) = yield from ask(
+        Sql("SELECT tail, extents FROM session WHERE number = ?", (place.number,))
+    )
+    shown = view.view_of(view.decode(extents), tail)
+    rules.refuse_if_torn(step.session, view.freeze(shown, end))
+    now_ms = context.now_ms()
+    yield Sql(_NEW_SNAPSHOT, (step.id, step.label, now_ms, end, place.number))
+    return SnapshotRecord(step.id, step.label, now_ms, shown, end)
+
+
+def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
+    """All snapshots of the session's life, or the named ones."""
+    place = yield from place_of(context, step.session)
+    head = yield from head_at(context, place)
+    if head.status is not Status.ACTIVE:
+        return Snapshots(head, ())
+    found: list[SnapshotRecord] = []
+    if step.ids is None:
+        rows = yield from ask(Sql(_SNAPSHOTS + " ORDER BY number", (place.number, place.life)))
+        found = [_record(row) for row in rows]
+    else:
+        for snapshot_id in step.ids:
+            found += yield from _snapshots_by_id(place, snapshot_id)
+    return Snapshots(head, tuple(found))
+
+
+def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
+    """Forget one snapshot; entries stay."""
+    place = yield from place_of(context, step.session)
+    if rules.status_of(place.standing, context.now_ms()) is not Status.ACTIVE:
+        return False
+    there = yield from _snapshots_by_id(place, step.id)
+    yield Sql(
+        "DELETE FROM snapshot WHERE session = ? AND life = ? AND id = ?",
+        (place.number, place.life, step.id),
+    )
+    return bool(there)
+
+
+def _snapshots_by_id(place: Place, snapshot_id: str) -> Plan[list[SnapshotRecord]]:
+    rows = yield from ask(Sql(_SNAPSHOTS + " AND id = ?", (place.number, place.life, snapshot_id)))
+    return [_record(row) for row in rows]
+
+
+def _record(row: tuple[Any, ...]) -> SnapshotRecord:
+    snapshot_id, label, taken_at, end, tail, extents = row
+    return SnapshotRecord(
+        snapshot_id, label, taken_at, view.view_of(view.decode(extents), tail), end
+    )
+
+
+def _line(place: Place, row: tuple[Any, ...]) -> JournalLine:
+    operation, change, changed_at, generation, end, *tails, before, after, undone_by = row
+    return JournalLine(
+        operation=operation,
+        change=change,
+        changed_at_ms=changed_at,
+        version=rules.version_token(f"{place.number}.{place.life}", end, generation),
+        end=end,
+        before=view.view_of(view.decode(before), tails[0]),
+        after=view.view_of(view.decode(after), tails[1]),
+        undone_by=undone_by,
+    )

@@ -1,0 +1,151 @@
+"""One writer path: concurrent writes share a commit, and each gets its own answer.
+
+Whoever holds the lock leads: it takes what is waiting, runs it in one transaction, and answers all.
+A blocking caller leads by itself, with no thread in between; an async store has one thread that
+does. A plan checks before it writes; once it has written it cannot refuse, so one plan's refusal
+never undoes its neighbour. If the engine fails, the whole group is rolled back, and all are told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, Connection
+from indelible.core.plan import Plan, drive
+from indelible.errors import (
+    BusyError,
+    ClosedError,
+    FormatError,
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    OutcomeUnknownError,
+)
+
+# A group is one transaction: long enough to share an fsync, short enough to be fair.
+GROUP_MAX = 256
+
+
+class Job:
+    """A write that waits for its commit."""
+
+    __slots__ = ("done", "error", "plan", "result", "settle")
+
+    def __init__(self, plan: Plan[Any], settle: Any = None) -> None:
+        self.plan = plan
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+        # Whom to tell, where the caller does not wait on the lock.
+        self.settle = settle
+
+    def outcome(self) -> Any:
+        """The plan's result, or its error."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Writer:
+    """The only connection that writes, and those who wait for it."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._waiting: deque[Job] = deque()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def run(self, plan: Plan[Any]) -> Any:
+        """Commit one plan, together with whoever else is waiting."""
+        job = Job(plan)
+        self._waiting.append(job)
+        while not job.done:
+            with self._lock:
+                if not job.done:
+                    self._lead(self._take())
+        return job.outcome()
+
+    def run_group(self, jobs: list[Job]) -> None:
+        """Commit several plans at once; each job has its outcome afterwards."""
+        with self._lock:
+            self._lead(jobs)
+
+    def close(self) -> None:
+        """Wait for the running commit, then close."""
+        with self._lock:
+            self._closed = True
+            self._disconnect(checkpoint=True)
+
+    def pause(self) -> None:
+        """Before a fork: wait for the running commit and let go of the file."""
+        self._lock.acquire()
+        self._disconnect(checkpoint=False)
+
+    def resume(self, *, in_child: bool) -> None:
+        """After a fork: go on, in the child without the parent's waiting writes."""
+        if in_child:
+            self._waiting.clear()
+        self._lock.release()
+
+    def _take(self) -> list[Job]:
+        jobs: list[Job] = []
+        while self._waiting and len(jobs) < GROUP_MAX:
+            jobs.append(self._waiting.popleft())
+        return jobs
+
+    def _lead(self, jobs: list[Job]) -> None:
+        try:
+            self._commit(self._connected(), jobs)
+        except MemoryStoreError as error:
+            self._abandon(error)
+            for job in jobs:
+                job.error = error.copy()
+        except BaseException as error:
+            # A bug, or Ctrl-C in the leading thread: it is not the neighbours' error.
+            self._abandon(error)
+            for job in jobs:
+                job.error = OutcomeUnknownError("the write was interrupted: it may have landed")
+            raise
+        finally:
+            for job in jobs:
+                job.done = True
+
+    def _connected(self) -> Connection:
+        if self._closed:
+            raise ClosedError("the store is closed")
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _commit(self, connection: Connection, jobs: list[Job]) -> None:
+        execute = connection.execute
+        execute(BEGIN_WRITE)
+        for job in jobs:
+            try:
+                job.result = drive(job.plan, execute)
+            except (MemoryStoreBackendError, FormatError):
+                raise
+            except MemoryStoreError as refusal:
+                job.error = refusal
+        execute(COMMIT)
+
+    def _abandon(self, error: BaseException) -> None:
+        """Roll back, and begin with a new connection where the old one may be unwell."""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            if connection.in_transaction:
+                connection.execute(ROLLBACK)
+        except MemoryStoreError as second:
+            error = second
+        if not isinstance(error, BusyError):
+            self._disconnect(checkpoint=False)
+
+    def _disconnect(self, *, checkpoint: bool) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(checkpoint=checkpoint)

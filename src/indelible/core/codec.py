@@ -1,0 +1,249 @@
+"""The stored form of an entry: a versioned JSON envelope that begins with its own checksum.
+
+    {"sum":"9f86d081884c7d65","v":1,"message":{"role":"user","content":"hello"}}
+
+The checksum covers every byte behind it. It says whether stored bytes are still the ones that were
+written, and whether two appends with one key carry the same content: the body holds the caller's
+fields and nothing else. No pickle anywhere, and no class names: an upgrade has nothing to lose.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from array import array
+from hashlib import blake2b
+from typing import Any
+
+import pydantic_core
+
+from indelible.core.limits import ENTRY_BYTES_MAX, JSON_DEPTH_MAX
+from indelible.core.waist import Draft
+from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
+from indelible.model import KIND_OF, ChatMessage, Kind, Summary, ToolCall, ToolResult, Value
+
+ENVELOPE_VERSION = 1
+
+_OPEN = b'{"sum":"'
+_SUM_END = len(_OPEN) + 16
+_REST = _SUM_END + len(b'",')
+_PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in Kind}
+_MODEL: dict[Kind, type[Value]] = {kind: model for model, kind in KIND_OF.items()}
+_VALIDATE = {kind: model.__pydantic_validator__.validate_json for kind, model in _MODEL.items()}
+
+# System text is what makes an agent that agent; trimming it away changes who answers.
+_KEPT_ROLES = frozenset({"system", "developer"})
+
+
+def encode(value: Value) -> Draft:
+    """Turn a value into an entry that is ready to be stored, or refuse it."""
+    kind = KIND_OF.get(type(value))
+    if kind is None:
+        raise UsageError(f"not something a session can hold: {shown(value)}", value=value)
+    rest = _PREFIX[kind] + _body(value) + b"}"
+    envelope = b'%s%s",%s' % (_OPEN, checksum(rest), rest)
+    if len(envelope) > ENTRY_BYTES_MAX:
+        raise LimitError(
+            f"an entry takes {len(envelope)} bytes; the limit is {ENTRY_BYTES_MAX}",
+            limit=ENTRY_BYTES_MAX,
+            actual=len(envelope),
+        )
+    if type(value) is ChatMessage:
+        if value.tool_calls is None and value.tool_call_id is None and type(value.content) is str:
+            return Draft(kind, envelope, value.pinned or value.role in _KEPT_ROLES)
+        keep = value.pinned or value.role in _KEPT_ROLES
+        return Draft(kind, envelope, keep, tuple(calls_in(value)), tuple(answers_in(value)))
+    opens = (value.call_id,) if isinstance(value, ToolCall) else ()
+    answers = (value.call_id,) if isinstance(value, ToolResult) else ()
+    return Draft(kind, envelope, isinstance(value, Summary), opens, answers)
+
+
+def decode(kind: Kind | None, envelope: bytes, *, session: str, position: int) -> Value:
+    """Turn stored bytes back into the value, or say that they are wrong; never less than all."""
+    if kind is None:
+        why = "its kind is unknown" if envelope else "it is missing"
+        raise _corrupt(session, position, why, envelope)
+    rest = envelope[_REST:]
+    if envelope[:_SUM_END] != _OPEN + checksum(rest):
+        raise _corrupt(session, position, "its checksum does not match", envelope)
+    prefix = _PREFIX[kind]
+    if not rest.startswith(prefix):
+        raise _foreign(session, position, envelope)
+    try:
+        if kind is Kind.SUMMARY:
+            return _summary(rest[len(prefix) : -1])
+        value: Value = _VALIDATE[kind](rest[len(prefix) : -1])
+        return value
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        raise _corrupt(session, position, "its body is not a " + kind, envelope) from exc
+
+
+def checksum(data: bytes) -> bytes:
+    """64 bits of BLAKE2b, in hexadecimal."""
+    return blake2b(data, digest_size=8).hexdigest().encode()
+
+
+def checksum_of(envelope: bytes) -> bytes:
+    """The checksum that an envelope carries: equal for equal content."""
+    return envelope[len(_OPEN) : _SUM_END]
+
+
+def calls_in(message: ChatMessage) -> list[str]:
+    """The ids of the tool calls that a message makes, in its fields or in its content blocks."""
+    ids = [call.get("id") for call in message.tool_calls or ()]
+    if isinstance(message.content, list):
+        ids += [block.get("id") for block in message.content if block.get("type") == "tool_use"]
+    return [call_id for call_id in ids if isinstance(call_id, str)]
+
+
+def answers_in(message: ChatMessage) -> list[str]:
+    """The ids of the tool calls that a message answers."""
+    ids: list[Any] = [message.tool_call_id]
+    if isinstance(message.content, list):
+        blocks = (block for block in message.content if block.get("type") == "tool_result")
+        ids += [block.get("tool_use_id") for block in blocks]
+    return [call_id for call_id in ids if isinstance(call_id, str)]
+
+
+def encode_json(value: Any, *, what: str) -> bytes:
+    """JSON that reads back equal, or a `UsageError` that shows the part that would not."""
+    check_json(value, what)
+    return pydantic_core.to_json(value)
+
+
+def check_json(value: Any, path: str, depth: int = 0) -> None:  # noqa: C901 (a case a type)
+    """Refuse whatever JSON would change in silence, or could not hold at all."""
+    if depth > JSON_DEPTH_MAX:
+        raise LimitError(
+            f"{path} is nested deeper than {JSON_DEPTH_MAX} levels",
+            limit=JSON_DEPTH_MAX,
+            actual=depth,
+        )
+    if isinstance(value, str):
+        _check_text(value, path)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise _refused(path, value, "JSON has no such number")
+    elif type(value) is list:
+        for index, item in enumerate(value):
+            check_json(item, f"{path}[{index}]", depth + 1)
+    elif type(value) is dict:
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise _refused(path, value, f"the key {key!r} would read back as text")
+            _check_text(key, path)
+            check_json(item, f"{path}[{key!r}]", depth + 1)
+    elif value is not None and not isinstance(value, int):
+        raise _refused(path, value, f"a {type(value).__name__} would not read back equal")
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: enough to find it, never a page of it."""
+    text = repr(value)
+    return text if len(text) <= 120 else text[:80] + " … " + text[-30:]
+
+
+def _check_text(text: str, path: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as exc:
+            part = text[max(0, exc.start - 10) : exc.end + 10]
+            raise _refused(path, part, "a lone surrogate is not text") from None
+
+
+def _refused(path: str, value: object, why: str) -> UsageError:
+    return UsageError(f"{path} cannot be stored: {why}: {shown(value)}", path=path, value=value)
+
+
+def _body(value: Value) -> bytes:
+    """The caller's fields as JSON; plain text takes the short way."""
+    plain = (
+        type(value) is ChatMessage
+        and type(value.content) is str
+        and not value.metadata
+        and not value.tool_calls
+        and not value.__pydantic_extra__
+    )
+    if isinstance(value, Summary):
+        return _summary_body(value)
+    if not plain:
+        _check_fields(value)
+    try:
+        return value.__pydantic_serializer__.to_json(value, exclude_defaults=True)
+    except pydantic_core.PydanticSerializationError as exc:
+        _check_fields(value)
+        raise UsageError(f"cannot be stored: {shown(value)}", value=value) from exc
+
+
+def _check_fields(value: Value) -> None:
+    for name, item in (*value.__dict__.items(), *(value.__pydantic_extra__ or {}).items()):
+        if name not in ("vector", "covers"):
+            check_json(item, name)
+
+
+def _summary_body(summary: Summary) -> bytes:
+    _check_fields(summary)
+    fields = summary.model_dump(exclude_defaults=True, exclude={"vector"})
+    if summary.vector is not None:
+        fields["vector"] = _packed(summary.vector)
+    return pydantic_core.to_json(fields)
+
+
+def _summary(body: bytes) -> Summary:
+    fields = pydantic_core.from_json(body)
+    packed = fields.pop("vector", None)
+    if packed is not None:
+        fields["vector"] = _unpacked(packed)
+    return Summary.model_validate(fields)
+
+
+def _packed(vector: tuple[float, ...]) -> dict[str, str]:
+    """Single precision where that loses nothing (it is what embedders compute in), else double."""
+    if not all(map(math.isfinite, vector)):
+        bad = next(number for number in vector if not math.isfinite(number))
+        raise _refused("vector", bad, "it cannot be compared with anything")
+    try:
+        single = array("f", vector)
+    except OverflowError:
+        single = array("f")
+    name, numbers = ("f32", single) if tuple(single) == vector else ("f64", array("d", vector))
+    if struct.pack("=H", 1) != struct.pack("<H", 1):
+        numbers.byteswap()
+    return {name: base64.b64encode(numbers.tobytes()).decode("ascii")}
+
+
+def _unpacked(packed: dict[str, str]) -> tuple[float, ...]:
+    ((name, text),) = packed.items()
+    numbers = array({"f32": "f", "f64": "d"}[name], base64.b64decode(text, validate=True))
+    if struct.pack("=H", 1) != struct.pack("<H", 1):
+        numbers.byteswap()
+    return tuple(numbers)
+
+
+def _corrupt(session: str, position: int, why: str, envelope: bytes) -> CorruptEntryError:
+    return CorruptEntryError(
+        f"entry {position} of session {session!r} cannot be read: {why}; its bytes were left as"
+        ' they are. Read its neighbours with on_corrupt="quarantine".',
+        session=session,
+        position=position,
+        reason=why,
+        raw=envelope,
+    )
+
+
+def _foreign(session: str, position: int, envelope: bytes) -> Exception:
+    """The bytes are as they were written, but not by this version."""
+    try:
+        version = pydantic_core.from_json(envelope).get("v")
+    except (ValueError, AttributeError):
+        return _corrupt(session, position, "it is not an envelope", envelope)
+    if isinstance(version, int) and version > ENVELOPE_VERSION:
+        return FormatError(
+            f"entry {position} of session {session!r} was written by a newer indelible"
+            f" (envelope {version}); upgrade to read it",
+            session=session,
+            position=position,
+        )
+    return _corrupt(session, position, "its envelope names another kind", envelope)

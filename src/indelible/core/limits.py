@@ -1,0 +1,44 @@
+"""Every bound by name, with its reason. Passing one is a `LimitError`; nothing is written."""
+
+from typing import Final
+
+# A session id is part of every key and index; half a KiB holds any tenant/user/thread path.
+SESSION_ID_BYTES_MAX: Final = 512
+# A caller's idempotency key; a request id or a hash fits many times over.
+KEY_BYTES_MAX: Final = 512
+# A snapshot's label is for people.
+LABEL_BYTES_MAX: Final = 512
+# Session metadata is read with every look at the session.
+METADATA_BYTES_MAX: Final = 64 * 1024
+
+# Twice the largest content that we promise (16 MiB), since JSON escapes can grow it.
+ENTRY_BYTES_MAX: Final = 32 * 1024 * 1024
+# A batch is one transaction and one network message.
+BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+BATCH_ENTRIES_MAX: Final = 1000
+# Nested deeper than this, JSON parsers differ in whether they can read it back.
+JSON_DEPTH_MAX: Final = 100
+
+# The position shares a 64-bit row id with the session's number.
+LOG_ENTRIES_MAX: Final = 2**32
+
+# Pages are one answer in memory.
+PAGE_ENTRIES_MAX: Final = 1000
+PAGE_ENTRIES_DEFAULT: Final = 200
+
+# How many view changes can be undone, one after the other.
+JOURNAL_MAX: Final = 100
+# A key is remembered at least for this many of the session's newest entries.
+KEYS_KEPT: Final = 10_000
+# A session that ran out says `expired`, not `new`, for this long.
+EXPIRED_KNOWN_S: Final = 30 * 24 * 3600
+# A century: past it, dates overflow before anyone notices.
+TTL_S_MAX: Final = 100 * 365 * 24 * 3600
+
+# Attempts at a view change while others change the view too. Appends do not count as such.
+VIEW_ATTEMPTS_MAX: Final = 50
+# How often an append with an unknown outcome is sent again, with its key, before saying so.
+APPEND_ATTEMPTS_MAX: Final = 3
+
+# What an engine-free estimate takes one token to be; English text runs at about four.
+BYTES_PER_TOKEN: Final = 4

@@ -1,0 +1,201 @@
+"""Verbs that add: each is one batch, one key, one step of the waist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import JsonValue, ValidationError
+
+from indelible.core.codec import encode, shown
+from indelible.core.limits import (
+    APPEND_ATTEMPTS_MAX,
+    BATCH_BYTES_MAX,
+    BATCH_ENTRIES_MAX,
+    KEY_BYTES_MAX,
+)
+from indelible.core.plan import Plan, ask
+from indelible.core.rules import refuse_if_moved
+from indelible.core.settings import Settings, checked_session_id, checked_text
+from indelible.core.sources import MADE_PREFIX
+from indelible.core.waist import Append, Draft, ReadHead
+from indelible.errors import LimitError, OutcomeUnknownError, UsageError
+from indelible.model import (
+    ChatMessage,
+    Never,
+    Payload,
+    Receipt,
+    Summary,
+    ToolCall,
+    ToolResult,
+    Value,
+    covers_of,
+)
+
+P = TypeVar("P", bound=Payload)
+
+
+def add(
+    settings: Settings,
+    session_id: str,
+    values: Iterable[Value],
+    *,
+    key: str | None,
+    expected: str | None,
+    ttl: float | Never | None,
+) -> Plan[Receipt]:
+    """Append a batch: all of it or nothing, once per key, with nothing of others in between."""
+    session = checked_session_id(session_id)
+    drafts = tuple([encode(value) for value in values])
+    if len(drafts) != 1:
+        _check_batch(drafts)
+    if not drafts:
+        return (yield from _nothing(session, key, expected))
+    step = Append(
+        session=session,
+        drafts=drafts,
+        key=MADE_PREFIX + settings.ids() if key is None else checked_key(key),
+        fresh=key is None,
+        expected=expected,
+        ttl_s=settings.ttl_s(ttl),
+    )
+    return (yield from append(step))
+
+
+def append(step: Append) -> Plan[Receipt]:
+    """Send an append until its outcome is known; its key makes that safe."""
+    for attempt in range(1, APPEND_ATTEMPTS_MAX + 1):
+        try:
+            appended = yield from ask(step)
+        except OutcomeUnknownError as unknown:
+            step.fresh = False
+            if attempt == APPEND_ATTEMPTS_MAX:
+                raise unknown.copy(key=step.key, session=step.session) from unknown.__cause__
+        else:
+            break
+    return Receipt(
+        session_id=step.session,
+        positions=range(appended.first, appended.first + appended.entries),
+        key=step.key,
+        version=appended.version,
+        replayed=appended.replayed,
+        visible=appended.visible,
+    )
+
+
+def checked_key(key: str) -> str:
+    """A key that a caller may use."""
+    return checked_text(key, what="a key", bytes_max=KEY_BYTES_MAX)
+
+
+def message(role: str, content: Any, **fields: Any) -> ChatMessage:
+    """A message from its parts, or a `UsageError` that shows the part that does not fit."""
+    return _built(ChatMessage, role=role, content=content, **fields)
+
+
+def messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> list[Value]:
+    """Messages as they are; plain mappings are made into messages."""
+    if isinstance(items, (str, bytes, Mapping, Payload)):
+        raise UsageError(f"expected a list of messages, not {shown(items)}", value=items)
+    return [
+        item
+        if isinstance(item, ChatMessage)
+        else _built(ChatMessage, **item)
+        if isinstance(item, Mapping)
+        else _not_a_message(item)
+        for item in items
+    ]
+
+
+def tool_call(
+    call_id: str, name: str, arguments: JsonValue, metadata: Mapping[str, JsonValue] | None
+) -> ToolCall:
+    """A tool call from its parts."""
+    return _built(
+        ToolCall, call_id=call_id, name=name, arguments=arguments, metadata=dict(metadata or {})
+    )
+
+
+def tool_result(
+    call_id: str,
+    content: JsonValue,
+    is_error: bool,
+    metadata: Mapping[str, JsonValue] | None,
+) -> ToolResult:
+    """A tool's answer from its parts."""
+    return _built(
+        ToolResult,
+        call_id=call_id,
+        content=content,
+        is_error=is_error,
+        metadata=dict(metadata or {}),
+    )
+
+
+def summary(
+    settings: Settings,
+    text: str,
+    vector: Sequence[float] | None,
+    covers: Any,
+    embedder: str | None,
+    metadata: Mapping[str, JsonValue] | None,
+) -> Summary:
+    """A summary from its parts; the store's embedder makes the vector where none is given."""
+    if vector is None and settings.embedder is not None:
+        vector = settings.embedder.embed(text)
+    if vector is not None and embedder is None:
+        embedder = settings.embedder.name if settings.embedder else "unnamed"
+    return _built(
+        Summary,
+        text=text,
+        vector=None if vector is None else tuple(vector),
+        embedder=None if vector is None else embedder,
+        covers=covers_of(covers),
+        metadata=dict(metadata or {}),
+    )
+
+
+def _built(model: type[P], **fields: Any) -> P:
+    try:
+        return model(**fields)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"{where} cannot be stored: {first['msg']}: {shown(first['input'])}",
+            path=where,
+            value=first["input"],
+        ) from None
+
+
+def _not_a_message(item: object) -> Value:
+    raise UsageError(f"not a message: {shown(item)}", value=item)
+
+
+def _check_batch(drafts: tuple[Draft, ...]) -> None:
+    if len(drafts) > BATCH_ENTRIES_MAX:
+        raise LimitError(
+            f"a batch of {len(drafts)} entries is over the limit of {BATCH_ENTRIES_MAX};"
+            " nothing was written",
+            limit=BATCH_ENTRIES_MAX,
+            actual=len(drafts),
+        )
+    size = sum(len(draft.envelope) for draft in drafts)
+    if size > BATCH_BYTES_MAX:
+        raise LimitError(
+            f"a batch of {size} bytes is over the limit of {BATCH_BYTES_MAX}; nothing was written",
+            limit=BATCH_BYTES_MAX,
+            actual=size,
+        )
+
+
+def _nothing(session: str, key: str | None, expected: str | None) -> Plan[Receipt]:
+    """An empty batch writes nothing and takes no key, but still minds `expected`."""
+    head = yield from ask(ReadHead(session))
+    refuse_if_moved(session, expected, head.version)
+    return Receipt(
+        session_id=session,
+        positions=range(head.end, head.end),
+        key=key or "",
+        version=head.version,
+    )

@@ -1,0 +1,286 @@
+"""Verbs that change what a session shows. They move the view; no entry is rewritten or deleted.
+
+Each looks at the session, computes the new view, and asks for the change if the view is still the
+one it looked at. Appends do not count as a change of the view, so none of these starves under load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from indelible import view
+from indelible.core import trimming
+from indelible.core.codec import decode
+from indelible.core.limits import JOURNAL_MAX, PAGE_ENTRIES_MAX, VIEW_ATTEMPTS_MAX
+from indelible.core.plan import Plan, ask
+from indelible.core.plans.appending import checked_key
+from indelible.core.plans.reading import CountTokens, checked_count, estimated_tokens
+from indelible.core.rules import refuse_if_moved
+from indelible.core.settings import Settings, checked_session_id
+from indelible.core.waist import (
+    ChangeView,
+    Frozen,
+    Head,
+    JournalLine,
+    ListSessions,
+    Outlined,
+    Read,
+    ReadHead,
+    ReadJournal,
+    ReadOutline,
+    ReadSnapshots,
+)
+from indelible.errors import (
+    ConflictError,
+    OutcomeUnknownError,
+    SessionNotFoundError,
+    SnapshotNotFoundError,
+    UsageError,
+)
+from indelible.model import ChatMessage, Status, ViewChange
+
+# Looks at the session; gives the change to ask for, or the head if there is nothing to change.
+Proposal = Callable[[str], Plan[ChangeView | Head]]
+
+UNDO = "undo"
+
+
+def trim(
+    settings: Settings,
+    session_id: str,
+    *,
+    keep_last: int | None,
+    max_tokens: int | None,
+    before: int | None,
+    count_tokens: CountTokens | None,
+    key: str | None,
+    expected: str | None,
+) -> Plan[ViewChange]:
+    """Let go of the front of a session, but for what must stay."""
+    session = checked_session_id(session_id)
+    if sum(rule is not None for rule in (keep_last, max_tokens, before)) != 1:
+        raise UsageError("trim takes exactly one of keep_last=, max_tokens= and before=")
+    checked_count(keep_last, "keep_last")
+    checked_count(max_tokens, "max_tokens")
+    checked_count(before, "before")
+
+    def propose(operation: str) -> Plan[ChangeView | Head]:
+        outlined = yield from ask(ReadOutline(session))
+        head, outline = outlined.head, outlined.entries
+        refuse_if_moved(session, expected, head.version)
+        if keep_last is not None:
+            cut = trimming.cut_for_last(outline, keep_last)
+            positions = trimming.dropped_before(outline, cut)
+        elif before is not None:
+            cut = trimming.cut_for_position(outline, before)
+            positions = trimming.dropped_before(outline, cut)
+        else:
+            assert max_tokens is not None
+            tokens = yield from _token_counter(session, outlined, count_tokens)
+            positions = trimming.dropped_over_budget(outline, max_tokens, tokens)
+        shown = view.freeze(head.view, head.end)
+        dropped = view.coarser(
+            shown, view.from_positions(positions), extents_max=view.EXTENTS_MAX - 1
+        )
+        if not dropped:
+            return head
+        after = view.without(head.view, head.end, dropped)
+        return _change("trim", session, head, operation, after, expected)
+
+    return (yield from _changed(settings, session, "trim", propose, key))
+
+
+def clear(
+    settings: Settings, session_id: str, *, key: str | None, expected: str | None
+) -> Plan[ViewChange]:
+    """Let go of everything that a session shows."""
+    session = checked_session_id(session_id)
+
+    def propose(operation: str) -> Plan[ChangeView | Head]:
+        head = yield from ask(ReadHead(session))
+        refuse_if_moved(session, expected, head.version)
+        if not view.freeze(head.view, head.end):
+            return head
+        return ChangeView(
+            session, head.life, head.generation, "clear", operation, (), None, expected
+        )
+
+    return (yield from _changed(settings, session, "clear", propose, key))
+
+
+def clear_all(settings: Settings) -> Plan[int]:
+    """Clear every session; says how many showed anything."""
+    cleared = 0
+    resume: str | None = None
+    while True:
+        page = yield from ask(ListSessions("", resume, PAGE_ENTRIES_MAX))
+        for name in page.names:
+            change = yield from clear(settings, name, key=None, expected=None)
+            cleared += bool(change.dropped)
+        resume = page.resume
+        if resume is None:
+            return cleared
+
+
+def rollback(
+    settings: Settings,
+    session_id: str,
+    snapshot_id: str,
+    *,
+    key: str | None,
+    expected: str | None,
+) -> Plan[ViewChange]:
+    """Show exactly what a snapshot froze. Every snapshot stays, earlier and later ones alike."""
+    session = checked_session_id(session_id)
+
+    def propose(operation: str) -> Plan[ChangeView | Head]:
+        found = yield from ask(ReadSnapshots(session, (snapshot_id,)))
+        require_active(session, found.head)
+        if not found.records:
+            raise snapshot_not_found(session, snapshot_id)
+        head, record = found.head, found.records[0]
+        refuse_if_moved(session, expected, head.version)
+        frozen = view.freeze(record.view, record.end)
+        return ChangeView(
+            session, head.life, head.generation, "rollback", operation, frozen, None, expected
+        )
+
+    return (yield from _changed(settings, session, "rollback", propose, key))
+
+
+def undo(
+    settings: Settings, session_id: str, *, key: str | None, expected: str | None
+) -> Plan[ViewChange]:
+    """Take back the newest change of the view that is not yet undone; later appends stay."""
+    session = checked_session_id(session_id)
+
+    def propose(operation: str) -> Plan[ChangeView | Head]:
+        journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
+        head = journal.head
+        require_active(session, head)
+        refuse_if_moved(session, expected, head.version)
+        line = undoable(journal.lines)
+        if line is None:
+            raise UsageError(f"session {session!r} has no change that could be undone")
+        step = _change(UNDO, session, head, operation, line.before, expected)
+        step.undoes = line.operation
+        return step
+
+    return (yield from _changed(settings, session, UNDO, propose, key))
+
+
+def undoable(lines: tuple[JournalLine, ...]) -> JournalLine | None:
+    """The newest change that is not yet undone; lines come newest first."""
+    return next((line for line in lines if line.change != UNDO and line.undone_by is None), None)
+
+
+def require_active(session: str, head: Head) -> None:
+    """Raise if there is no session to work on."""
+    if head.status is not Status.ACTIVE:
+        raise SessionNotFoundError(
+            f"there is no session {session!r}"
+            + (": it expired" if head.status is Status.EXPIRED else ""),
+            session=session,
+            status=head.status,
+        )
+
+
+def snapshot_not_found(session: str, snapshot_id: str) -> SnapshotNotFoundError:
+    """The session is there; the snapshot is not."""
+    return SnapshotNotFoundError(
+        f"session {session!r} has no snapshot {snapshot_id!r}; list_snapshots names those it has",
+        session=session,
+        snapshot=snapshot_id,
+    )
+
+
+def _change(
+    change: str,
+    session: str,
+    head: Head,
+    operation: str,
+    after: view.View,
+    expected: str | None,
+) -> ChangeView:
+    return ChangeView(
+        session,
+        head.life,
+        head.generation,
+        change,
+        operation,
+        after.extents,
+        after.tail,
+        expected,
+    )
+
+
+def _changed(
+    settings: Settings, session: str, change: str, propose: Proposal, key: str | None
+) -> Plan[ViewChange]:
+    """Ask for a change until it is done, known to be done, or refused."""
+    operation = settings.ids() if key is None else checked_key(key)
+    maybe_done = key is not None
+    unknown: OutcomeUnknownError | None = None
+    for _ in range(VIEW_ATTEMPTS_MAX):
+        if maybe_done:
+            journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
+            done = next((line for line in journal.lines if line.operation == operation), None)
+            if done is not None:
+                return _result(session, done, replayed=unknown is None)
+        proposed = yield from propose(operation)
+        if isinstance(proposed, Head):
+            return ViewChange(
+                session_id=session, change=change, key=operation, version=proposed.version
+            )
+        try:
+            answer = yield from ask(proposed)
+        except ConflictError as conflict:
+            if conflict.reason != "view":
+                raise
+        except OutcomeUnknownError as error:
+            if unknown is not None:
+                raise error.copy(key=operation, session=session) from error.__cause__
+            maybe_done, unknown = True, error
+        else:
+            return _result(session, answer.line, replayed=answer.replayed)
+    raise ConflictError(
+        f"others kept changing what session {session!r} shows; nothing was changed. Try again.",
+        session=session,
+        reason="view",
+        expected=None,
+        actual=None,
+    )
+
+
+def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
+    before = view.freeze(line.before, line.end)
+    after = view.freeze(line.after, line.end)
+    return ViewChange(
+        session_id=session,
+        change=line.change,
+        key=line.operation,
+        version=line.version,
+        dropped=tuple(view.positions(view.subtract(before, after))),
+        restored=tuple(view.positions(view.subtract(after, before))),
+        replayed=replayed,
+    )
+
+
+def _token_counter(
+    session: str, outlined: Outlined, count_tokens: CountTokens | None
+) -> Plan[Callable[[int], int]]:
+    """How many tokens an entry takes: from its stored size, or counted by the caller's function."""
+    outline = outlined.entries
+    if count_tokens is None:
+        return lambda index: estimated_tokens(outline[index].size_bytes)
+    head = outlined.head
+    frozen = Frozen(head.life, view.freeze(head.view, head.end), head.version, head.vacuums)
+    found = yield from ask(Read(session, frozen=frozen))
+    counted: list[int] = []
+    for row in found.rows:
+        value = decode(row.kind, row.envelope, session=session, position=row.position)
+        if isinstance(value, ChatMessage):
+            counted.append(count_tokens(value))
+        else:
+            counted.append(estimated_tokens(len(row.envelope)))
+    return counted.__getitem__

@@ -1,0 +1,261 @@
+"""Verbs that read: each sees one state of the session."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import pydantic_core
+
+from indelible import view
+from indelible.core.codec import decode
+from indelible.core.limits import BYTES_PER_TOKEN, PAGE_ENTRIES_DEFAULT, PAGE_ENTRIES_MAX
+from indelible.core.plan import Plan, ask
+from indelible.core.settings import checked_session_id
+from indelible.core.sources import moment
+from indelible.core.waist import Frozen, Read, ReadHead, Slice, Stored
+from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
+from indelible.model import (
+    ChatMessage,
+    CorruptEntry,
+    Entries,
+    Entry,
+    History,
+    Kind,
+    StoredSummary,
+    Summary,
+    Value,
+)
+
+OnCorrupt = Literal["raise", "quarantine"]
+CountTokens = Callable[[ChatMessage], int]
+
+_MESSAGES = frozenset({Kind.MESSAGE})
+_SUMMARIES = frozenset({Kind.SUMMARY})
+_HUMAN = frozenset({"user", "human"})
+_AI = frozenset({"assistant", "ai"})
+# Enough newest messages to fill most prompts in one step.
+_TOKEN_PAGE = 64
+
+
+class Decoding:
+    """Turns rows into values and keeps what cannot be read, if the caller asked for that."""
+
+    def __init__(self, session: str, on_corrupt: OnCorrupt = "raise") -> None:
+        if on_corrupt not in ("raise", "quarantine"):
+            raise UsageError(
+                f'on_corrupt is "raise" or "quarantine", not {on_corrupt!r}', value=on_corrupt
+            )
+        self._session = session
+        self._quarantine = on_corrupt == "quarantine"
+        self.corrupt: list[CorruptEntry] = []
+
+    def value(self, row: Stored) -> Value | None:
+        """The value of a row; None if it went to quarantine."""
+        try:
+            return decode(row.kind, row.envelope, session=self._session, position=row.position)
+        except (CorruptEntryError, FormatError) as error:
+            if not self._quarantine:
+                raise
+            reason = str(error.details.get("reason", error))
+            self.corrupt.append(CorruptEntry(row.position, reason, row.envelope))
+            return None
+
+    def values(self, rows: Iterable[Stored]) -> list[Any]:
+        """The values of the rows that can be read."""
+        if self._quarantine:
+            return [value for value in map(self.value, rows) if value is not None]
+        session = self._session
+        return [
+            decode(kind, envelope, session=session, position=position)
+            for position, kind, _, envelope in rows
+        ]
+
+    def entries(self, rows: Iterable[Stored]) -> list[Entry]:
+        """The rows that can be read, as entries."""
+        return [
+            Entry(row.position, row.kind, value, moment(row.written_at_ms))
+            for row in rows
+            if (value := self.value(row)) is not None and row.kind is not None
+        ]
+
+
+def history(
+    session_id: str,
+    *,
+    last: int | None,
+    max_tokens: int | None,
+    count_tokens: CountTokens | None,
+    on_corrupt: OnCorrupt,
+) -> Plan[History]:
+    """The messages that a session shows, or the newest of them."""
+    session = checked_session_id(session_id)
+    decoding = Decoding(session, on_corrupt)
+    last = checked_count(last, "last")
+    max_tokens = checked_count(max_tokens, "max_tokens")
+    if max_tokens is not None:
+        return (yield from _within_tokens(session, last, max_tokens, count_tokens, decoding))
+    if last == 0:
+        head = yield from ask(ReadHead(session))
+        return History([], version=head.version, status=head.status)
+    found = yield from ask(Read(session, kinds=_MESSAGES, limit=last, newest=last is not None))
+    return _history(decoding.values(found.rows), found, decoding)
+
+
+def _within_tokens(
+    session: str,
+    last: int | None,
+    max_tokens: int,
+    count_tokens: CountTokens | None,
+    decoding: Decoding,
+) -> Plan[History]:
+    """The newest messages that fit; reads back from the end, a page at a time, in one state."""
+    kept: list[ChatMessage] = []
+    left = max_tokens
+    step = Read(session, kinds=_MESSAGES, limit=_TOKEN_PAGE, newest=True)
+    while True:
+        found = yield from ask(step)
+        for row in reversed(found.rows):
+            message = decoding.value(row)
+            if not isinstance(message, ChatMessage):
+                continue
+            left -= count_tokens(message) if count_tokens else estimated_tokens(len(row.envelope))
+            if left < 0 or (last is not None and len(kept) == last):
+                return _history(kept[::-1], found, decoding)
+            kept.append(message)
+        if found.resume is None:
+            return _history(kept[::-1], found, decoding)
+        step = Read(
+            session,
+            frozen=found.frozen,
+            kinds=_MESSAGES,
+            limit=_TOKEN_PAGE,
+            newest=True,
+            start=found.resume,
+        )
+
+
+def estimated_tokens(size_bytes: int) -> int:
+    """Tokens guessed from stored bytes, rounded up."""
+    return -(-size_bytes // BYTES_PER_TOKEN)
+
+
+def _history(messages: list[Any], found: Slice, decoding: Decoding) -> History:
+    return History(
+        messages,
+        version=found.frozen.version,
+        status=found.head.status,
+        corrupt=tuple(decoding.corrupt),
+    )
+
+
+def memory(session_id: str) -> Plan[list[dict[str, Any]]]:
+    """The conversation as turns."""
+    messages = yield from history(
+        session_id, last=None, max_tokens=None, count_tokens=None, on_corrupt="raise"
+    )
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role in _HUMAN:
+            turns.append({"human": message.content, "ai": None})
+        elif message.role in _AI:
+            if turns and turns[-1]["ai"] is None:
+                turns[-1]["ai"] = message.content
+            else:
+                turns.append({"human": None, "ai": message.content})
+    return turns
+
+
+def entries(
+    session_id: str,
+    *,
+    kinds: Iterable[Kind | str] | None,
+    limit: int | None,
+    cursor: str | None,
+    on_corrupt: OnCorrupt,
+) -> Plan[Entries]:
+    """A page of everything that a session shows."""
+    session = checked_session_id(session_id)
+    decoding = Decoding(session, on_corrupt)
+    frozen, start = (None, None) if cursor is None else _opened(cursor)
+    found = yield from ask(
+        Read(
+            session,
+            frozen=frozen,
+            kinds=checked_kinds(kinds),
+            limit=checked_limit(limit),
+            start=start,
+        )
+    )
+    return Entries(
+        decoding.entries(found.rows),
+        version=found.frozen.version,
+        status=found.head.status,
+        corrupt=tuple(decoding.corrupt),
+        cursor=None if found.resume is None else _cursor(found.frozen, found.resume),
+    )
+
+
+def summaries(session_id: str) -> Plan[list[StoredSummary]]:
+    """The summaries that a session shows."""
+    session = checked_session_id(session_id)
+    found = yield from ask(Read(session, kinds=_SUMMARIES))
+    decoding = Decoding(session)
+    return [
+        StoredSummary(position=row.position, summary=summary)
+        for row in found.rows
+        if isinstance(summary := decoding.value(row), Summary)
+    ]
+
+
+def checked_count(count: int | None, what: str) -> int | None:
+    """A count that may be zero, or None."""
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+        raise UsageError(f"{what} is a number from 0 up, not {count!r}", value=count)
+    return count
+
+
+def checked_limit(limit: int | None) -> int:
+    """How many items a page has."""
+    if limit is None:
+        return PAGE_ENTRIES_DEFAULT
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise UsageError(f"limit is a number from 1 up, not {limit!r}", value=limit)
+    if limit > PAGE_ENTRIES_MAX:
+        raise LimitError(
+            f"a page of {limit} is over the limit of {PAGE_ENTRIES_MAX}",
+            limit=PAGE_ENTRIES_MAX,
+            actual=limit,
+        )
+    return limit
+
+
+def checked_kinds(kinds: Iterable[Kind | str] | None) -> frozenset[Kind] | None:
+    """The kinds of entry to read."""
+    if kinds is None:
+        return None
+    if isinstance(kinds, str):
+        kinds = [kinds]
+    try:
+        return frozenset(Kind(kind) for kind in kinds)
+    except ValueError:
+        known = ", ".join(Kind)
+        raise UsageError(f"kinds are of {known}, not {kinds!r}", value=kinds) from None
+
+
+def _cursor(frozen: Frozen, resume: int) -> str:
+    extents = base64.b64encode(view.encode(frozen.extents)).decode("ascii")
+    fields = [frozen.life, extents, frozen.version, frozen.vacuums, resume]
+    return base64.urlsafe_b64encode(pydantic_core.to_json(fields)).decode("ascii")
+
+
+def _opened(cursor: str) -> tuple[Frozen, int]:
+    try:
+        life, extents, version, vacuums, resume = pydantic_core.from_json(
+            base64.urlsafe_b64decode(cursor)
+        )
+        frozen = Frozen(life, view.decode(base64.b64decode(extents)), version, vacuums)
+        return frozen, int(resume)
+    except (ValueError, TypeError, FormatError):
+        raise UsageError(f"not a cursor of this store: {cursor!r}", value=cursor) from None

@@ -1,0 +1,77 @@
+"""Verbs about sessions as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pydantic_core
+
+from indelible import view
+from indelible.core.codec import encode_json
+from indelible.core.limits import METADATA_BYTES_MAX, SESSION_ID_BYTES_MAX
+from indelible.core.plan import Plan, ask
+from indelible.core.plans.reading import checked_limit
+from indelible.core.settings import Settings, checked_session_id, checked_text
+from indelible.core.sources import moment
+from indelible.core.waist import Head, ListSessions, ReadHead, SetMetadata
+from indelible.errors import FormatError, LimitError, UsageError
+from indelible.model import SessionIds, SessionInfo
+
+
+def session(session_id: str) -> Plan[SessionInfo]:
+    """What a session is right now."""
+    name = checked_session_id(session_id)
+    return info_of(name, (yield from ask(ReadHead(name))))
+
+
+def set_metadata(
+    settings: Settings,
+    session_id: str,
+    metadata: Mapping[str, Any],
+    *,
+    expected: str | None,
+) -> Plan[SessionInfo]:
+    """Replace a session's metadata."""
+    name = checked_session_id(session_id)
+    if not isinstance(metadata, Mapping):
+        raise UsageError(f"metadata is a mapping, not {metadata!r}", value=metadata)
+    data = encode_json(dict(metadata), what="metadata")
+    if len(data) > METADATA_BYTES_MAX:
+        raise LimitError(
+            f"metadata takes {len(data)} bytes; the limit is {METADATA_BYTES_MAX}",
+            limit=METADATA_BYTES_MAX,
+            actual=len(data),
+        )
+    head = yield from ask(SetMetadata(name, data, expected, settings.ttl_s(None)))
+    return info_of(name, head)
+
+
+def list_sessions(*, prefix: str, cursor: str | None, limit: int | None) -> Plan[SessionIds]:
+    """A page of the ids of active sessions."""
+    if prefix:
+        checked_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
+    page = yield from ask(ListSessions(prefix, cursor, checked_limit(limit)))
+    return SessionIds(page.names, page.resume)
+
+
+def info_of(session_id: str, head: Head) -> SessionInfo:
+    """What a head says, as people read it."""
+    try:
+        metadata = pydantic_core.from_json(head.metadata)
+    except ValueError as exc:
+        raise FormatError(f"the metadata of session {session_id!r} is damaged") from exc
+    deadline = head.deadline_ms
+    return SessionInfo(
+        session_id=session_id,
+        status=head.status,
+        version=head.version,
+        entries=view.count(view.freeze(head.view, head.end)),
+        logged=head.end - head.born,
+        snapshots=head.snapshots,
+        created_at=None if head.created_at_ms is None else moment(head.created_at_ms),
+        expires_at=None if deadline is None else moment(deadline),
+        ttl_s=None if deadline is None else max(0.0, (deadline - head.now_ms) / 1000),
+        metadata=metadata,
+        forked_from=head.forked_from,
+    )

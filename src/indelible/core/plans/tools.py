@@ -1,0 +1,93 @@
+"""Tool calls joined with their results by call id, in message fields and in entries alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indelible import view
+from indelible.core.plan import Plan, ask
+from indelible.core.plans.reading import Decoding
+from indelible.core.settings import checked_session_id
+from indelible.core.waist import Frozen, Read, ReadOutline
+from indelible.model import CallStatus, ChatMessage, Entry, ToolCall, ToolCallRecord, ToolResult
+
+
+def tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
+    """Every call that a session shows, in the order of the calls; orphaned results come last."""
+    session = checked_session_id(session_id)
+    outlined = yield from ask(ReadOutline(session))
+    head = outlined.head
+    linked = view.from_positions(
+        entry.position for entry in outlined.entries if entry.opens or entry.answers
+    )
+    if not linked:
+        return []
+    found = yield from ask(
+        Read(session, frozen=Frozen(head.life, linked, head.version, head.vacuums))
+    )
+    return joined(Decoding(session).entries(found.rows))
+
+
+def joined(entries: list[Entry]) -> list[ToolCallRecord]:
+    """Calls and answers of some entries, put together."""
+    answers: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        for call_id, content, is_error in _answers(entry.value):
+            answers.setdefault(
+                call_id,
+                {
+                    "result": content,
+                    "result_position": entry.position,
+                    "status": CallStatus.FAILED if is_error else CallStatus.DONE,
+                },
+            )
+    records = []
+    for entry in entries:
+        for call_id, name, arguments in _calls(entry.value):
+            answer = answers.pop(call_id, {"status": CallStatus.DANGLING})
+            records.append(
+                ToolCallRecord(
+                    call_id=call_id,
+                    name=name,
+                    arguments=arguments,
+                    call_position=entry.position,
+                    **answer,
+                )
+            )
+    for call_id, answer in answers.items():
+        records.append(ToolCallRecord(call_id=call_id, **{**answer, "status": CallStatus.ORPHAN}))
+    return records
+
+
+def _calls(value: Any) -> list[tuple[str, Any, Any]]:
+    """Id, name and arguments of each call in a value; models spell them in three ways."""
+    if isinstance(value, ToolCall):
+        return [(value.call_id, value.name, value.arguments)]
+    if not isinstance(value, ChatMessage):
+        return []
+    found = []
+    blocks = value.content if isinstance(value.content, list) else []
+    uses = [block for block in blocks if block.get("type") == "tool_use"]
+    for call in (*(value.tool_calls or ()), *uses):
+        function = call.get("function")
+        named: dict[str, Any] = function if isinstance(function, dict) else call
+        arguments = named.get("arguments", named.get("args", named.get("input")))
+        if isinstance(call.get("id"), str):
+            found.append((str(call["id"]), named.get("name"), arguments))
+    return found
+
+
+def _answers(value: Any) -> list[tuple[str, Any, bool]]:
+    """Call id, content and whether it is an error, of each answer in a value."""
+    if isinstance(value, ToolResult):
+        return [(value.call_id, value.content, value.is_error)]
+    if not isinstance(value, ChatMessage):
+        return []
+    found: list[tuple[str, Any, bool]] = []
+    if value.tool_call_id is not None:
+        found.append((value.tool_call_id, value.content, False))
+    for block in value.content if isinstance(value.content, list) else []:
+        call_id = block.get("tool_use_id")
+        if block.get("type") == "tool_result" and isinstance(call_id, str):
+            found.append((call_id, block.get("content"), bool(block.get("is_error"))))
+    return found

@@ -1,0 +1,230 @@
+"""Decisions that every engine takes alike: compute, then act.
+
+An engine that can run Python inside its atomic step (memory, the SQL engines) reads a `Standing`,
+asks these functions, and writes what they say. Nothing here reads or writes by itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from indelible.core.codec import checksum_of
+from indelible.core.limits import EXPIRED_KNOWN_S, LOG_ENTRIES_MAX
+from indelible.core.waist import Append, ChangeView, Frozen, Head, JournalLine
+from indelible.errors import ConflictError, LimitError
+from indelible.model import Status
+from indelible.view import EXTENTS_MAX, Extents, View, cleared, freeze, holds, view_of
+
+NEW_VERSION = "new"
+
+
+class Standing(NamedTuple):
+    """Where a session stands: what an append must know, and no more."""
+
+    life: str
+    born: int
+    end: int
+    generation: int
+    deadline_ms: int | None
+    staged: bool = False
+
+
+def status_of(standing: Standing | None, now_ms: int) -> Status:
+    """New, active or expired, as the session stands at this moment."""
+    if standing is None or standing.staged:
+        return Status.NEW
+    if standing.deadline_ms is None or now_ms < standing.deadline_ms:
+        return Status.ACTIVE
+    known_until_ms = standing.deadline_ms + EXPIRED_KNOWN_S * 1000
+    return Status.EXPIRED if now_ms < known_until_ms else Status.NEW
+
+
+def version_of(standing: Standing | None, status: Status) -> str:
+    """An opaque token that changes when anyone appends, moves the view, or time runs out."""
+    if standing is None or status is Status.NEW:
+        return NEW_VERSION
+    token = version_token(standing.life, standing.end, standing.generation)
+    return token + "!" if status is Status.EXPIRED else token
+
+
+def version_token(life: str, end: int, generation: int) -> str:
+    """The version of an active session in this state."""
+    return f"{life}.{end}.{generation}"
+
+
+def deadline_ms(now_ms: int, ttl_s: float | None) -> int | None:
+    """When a life ends that is written to now; fixed from then on, whatever later releases say."""
+    return None if ttl_s is None else now_ms + int(ttl_s * 1000)
+
+
+def refuse_if_moved(session: str, expected: str | None, actual: str) -> None:
+    """Raise if the caller worked from a state that is no longer the session's."""
+    if expected is not None and expected != actual:
+        raise ConflictError(
+            f"session {session!r} moved since it was read: expected version {expected}, it is now"
+            f" {actual}; nothing was written. Read it again and decide anew.",
+            session=session,
+            reason="version",
+            expected=expected,
+            actual=actual,
+        )
+
+
+def refuse_if_full(session: str, first: int, count: int) -> None:
+    """Raise if the log has no position left for these entries."""
+    if first + count > LOG_ENTRIES_MAX:
+        raise LimitError(
+            f"session {session!r} has no room for {count} more entries; nothing was written."
+            " Fork it to go on.",
+            session=session,
+            limit=LOG_ENTRIES_MAX,
+            actual=first + count,
+        )
+
+
+def refuse_if_not_staged(step_session: str, stage: str, standing: Standing | None) -> None:
+    """Raise if somebody else wrote to the session while a copy of another was being staged."""
+    if standing is None or not standing.staged or standing.life != stage:
+        raise exists(step_session)
+
+
+def exists(session: str) -> ConflictError:
+    """The target of a copy is in use."""
+    return ConflictError(
+        f"session {session!r} exists already; nothing was copied. Choose another id.",
+        session=session,
+        reason="exists",
+    )
+
+
+def refuse_other_content(step: Append, first: int, stored: list[bytes]) -> None:
+    """Raise if an earlier append with this key carried something else than this one does.
+
+    `stored` are the checksums of the earlier append's entries.
+    """
+    offered = [checksum_of(draft.envelope) for draft in step.drafts]
+    if stored != offered:
+        raise ConflictError(
+            f"the key {step.key!r} was used in session {step.session!r} for other content, at"
+            f" position {first}; nothing was written. Use a new key for a new append.",
+            session=step.session,
+            reason="key",
+            key=step.key,
+            position=first,
+            expected=stored,
+            actual=offered,
+        )
+
+
+def still_shows(view: View, end: int, first: int, count: int) -> bool:
+    """Whether every entry of an append is in the view."""
+    return holds(freeze(view, end), first, first + count)
+
+
+def refuse_if_changed(step: ChangeView, head: Head) -> None:
+    """Raise if the view that this change was computed from is no longer the session's."""
+    if head.status is not Status.ACTIVE or head.life != step.life:
+        raise _view_moved(step, head)
+    refuse_if_moved(step.session, step.expected, head.version)
+    if head.generation != step.generation:
+        raise _view_moved(step, head)
+
+
+def _view_moved(step: ChangeView, head: Head) -> ConflictError:
+    return ConflictError(
+        f"somebody else changed what session {step.session!r} shows; nothing was changed.",
+        session=step.session,
+        reason="view",
+        expected=step.generation,
+        actual=head.generation,
+    )
+
+
+def line_of(step: ChangeView, head: Head, now_ms: int) -> JournalLine:
+    """The journal line of a change: what showed, and what shows from now on."""
+    tail = head.end if step.tail is None else step.tail
+    return JournalLine(
+        operation=step.operation,
+        change=step.change,
+        changed_at_ms=now_ms,
+        version=version_token(head.life, head.end, head.generation + 1),
+        end=head.end,
+        before=head.view,
+        after=view_of(step.extents, tail),
+    )
+
+
+def refuse_if_gone(session: str, frozen: Frozen, head: Head) -> None:
+    """Raise if the state that a page belongs to is out of reach."""
+    if frozen.life != head.life:
+        raise gone(session)
+
+
+def gone(session: str) -> ConflictError:
+    """A page was asked for that is no longer there."""
+    return ConflictError(
+        f"what the first page of session {session!r} saw has expired, or was forgotten or vacuumed"
+        " away since. Start again without a cursor.",
+        session=session,
+        reason="gone",
+    )
+
+
+def refuse_if_torn(session: str, extents: Extents) -> None:
+    """Raise before a snapshot is saved that would not fit its row."""
+    if len(extents) > EXTENTS_MAX:
+        raise LimitError(
+            f"what session {session!r} shows lies in {len(extents)} pieces; the limit is"
+            f" {EXTENTS_MAX}. Nothing was written and nothing is lost: trim it, or fork it, which"
+            " copies what it shows into one piece.",
+            session=session,
+            limit=EXTENTS_MAX,
+            actual=len(extents),
+        )
+
+
+def head_of(
+    standing: Standing | None,
+    *,
+    view: View,
+    now_ms: int,
+    created_at_ms: int | None,
+    metadata: bytes,
+    snapshots: int,
+    forked_from: str | None,
+    vacuums: int,
+) -> Head:
+    """A session as readers see it; one that is new or expired shows nothing."""
+    status = status_of(standing, now_ms)
+    version = version_of(standing, status)
+    if standing is None or status is not Status.ACTIVE:
+        end = standing.end if standing else 0
+        deadline = standing.deadline_ms if standing and status is Status.EXPIRED else None
+        life = standing.life if standing and status is Status.EXPIRED else ""
+        return Head(
+            status=status,
+            life=life,
+            born=end,
+            end=end,
+            view=cleared(end),
+            generation=0,
+            version=version,
+            deadline_ms=deadline,
+            now_ms=now_ms,
+        )
+    return Head(
+        status=status,
+        life=standing.life,
+        born=standing.born,
+        end=standing.end,
+        view=view,
+        generation=standing.generation,
+        version=version,
+        created_at_ms=created_at_ms,
+        deadline_ms=standing.deadline_ms,
+        now_ms=now_ms,
+        metadata=metadata,
+        snapshots=snapshots,
+        forked_from=forked_from,
+        vacuums=vacuums,
+    )

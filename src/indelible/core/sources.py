@@ -1,0 +1,38 @@
+"""Where times and ids come from. Tests that must repeat hand in their own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+# Seconds since the epoch.
+Clock = Callable[[], float]
+# A new id, different from every other: for keys, snapshots and operations.
+Ids = Callable[[], str]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# A key that the store made; a caller's key may not begin with it.
+MADE_PREFIX = "~"
+
+
+def system_clock() -> float:
+    """The machine's clock. It stamps and expires; it never orders."""
+    return time.time()
+
+
+def random_ids() -> str:
+    """64 random bits: an id is looked up only inside its own session."""
+    return os.urandom(8).hex()
+
+
+def milliseconds(clock: Clock) -> int:
+    """The time in whole milliseconds, as stores keep it."""
+    return int(clock() * 1000)
+
+
+def moment(at_ms: int) -> datetime:
+    """A stored time as people read it, in UTC."""
+    return _EPOCH + timedelta(milliseconds=at_ms)

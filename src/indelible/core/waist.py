@@ -1,0 +1,356 @@
+"""The waist: all that core ever asks of a backend.
+
+Each step is atomic by itself: one transaction on an SQL engine, one script call on Redis. Core
+never needs two of them to be atomic together. A backend that performs these steps and passes the
+contract is a backend; nothing else in the project knows its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from indelible.core.plan import Step
+from indelible.model import Claims, Kind, Status
+from indelible.view import Extents, View
+
+R = TypeVar("R")
+
+
+class Draft(NamedTuple):
+    """An entry that is ready to be stored: its envelope, and what trim needs without reading it."""
+
+    kind: Kind
+    envelope: bytes
+    keep: bool = False
+    opens: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    # Only a copy keeps the time of its original; otherwise the backend stamps it.
+    written_at_ms: int | None = None
+
+
+class Stored(NamedTuple):
+    """An entry as it stands in the log."""
+
+    position: int
+    # None where the engine holds nothing that it could be: the entry is damaged or missing.
+    kind: Kind | None
+    written_at_ms: int
+    envelope: bytes
+
+
+class Outline(NamedTuple):
+    """An entry without its body."""
+
+    position: int
+    kind: Kind
+    size_bytes: int
+    keep: bool
+    opens: tuple[str, ...]
+    answers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A session at one moment: everything about it but its entries."""
+
+    status: Status
+    # Opaque; differs between any two lives of any two sessions of this name.
+    life: str
+    # Where this life begins, and where the log ends.
+    born: int
+    end: int
+    view: View
+    generation: int
+    version: str
+    created_at_ms: int | None = None
+    deadline_ms: int | None = None
+    now_ms: int = 0
+    metadata: bytes = b"{}"
+    snapshots: int = 0
+    forked_from: str | None = None
+    # How often entries out of reach were removed for good.
+    vacuums: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A state of a session that later reads go on with: its life and what it showed.
+
+    If entries of it were vacuumed away since, reading them is a conflict, not a shorter list.
+    """
+
+    life: str
+    extents: Extents
+    version: str
+    vacuums: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A snapshot as stored: the view and the log's end at one moment, from which it is computed."""
+
+    id: str
+    label: str | None
+    taken_at_ms: int
+    view: View
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLine:
+    """One change of the view, with what is needed to undo it or to answer its retry."""
+
+    operation: str
+    change: str
+    changed_at_ms: int
+    # The version right after the change.
+    version: str
+    end: int
+    before: View
+    after: View
+    undone_by: str | None = None
+
+
+class Appended(NamedTuple):
+    """What became of an append."""
+
+    first: int
+    entries: int
+    version: str
+    replayed: bool = False
+    visible: bool = True
+
+
+@dataclass(slots=True)
+class Append(Step[Appended]):
+    """Put a batch at the end of the log, whole, once per key.
+
+    `fresh` says that the key was just made for this append, so that no earlier attempt can have
+    used it. `expected` is checked after the key. `stage` is the life of a session that is still
+    being copied together: only its own copier may append to it.
+    """
+
+    session: str
+    drafts: tuple[Draft, ...]
+    key: str
+    fresh: bool
+    expected: str | None
+    ttl_s: float | None
+    stage: str | None = None
+
+
+@dataclass(slots=True)
+class ReadHead(Step[Head]):
+    """Look at a session without its entries."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Entries of one state, in order; `resume` is the position to go on from, or None."""
+
+    head: Head
+    frozen: Frozen
+    rows: tuple[Stored, ...]
+    resume: int | None = None
+
+
+@dataclass(slots=True)
+class Read(Step[Slice]):
+    """Read entries of one state: the session's current one, or the one in `frozen`.
+
+    Forwards from `start`, or with `newest` backwards from before it. Entries of other kinds are
+    passed over and do not count to `limit`.
+    """
+
+    session: str
+    frozen: Frozen | None = None
+    kinds: frozenset[Kind] | None = None
+    limit: int | None = None
+    newest: bool = False
+    start: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlined:
+    """The outline of what a session shows."""
+
+    head: Head
+    entries: tuple[Outline, ...]
+
+
+@dataclass(slots=True)
+class ReadOutline(Step[Outlined]):
+    """Read kinds, sizes and links of what the session shows, without bodies."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of a view change."""
+
+    line: JournalLine
+    replayed: bool = False
+
+
+@dataclass(slots=True)
+class ChangeView(Step[Changed]):
+    """Show something else, if the view is still the one that was looked at.
+
+    `tail` None means the end of the log at this very moment. An operation that was done before
+    answers with its first result. A session that moved is a `ConflictError`.
+    """
+
+    session: str
+    life: str
+    generation: int
+    change: str
+    operation: str
+    extents: Extents
+    tail: int | None
+    expected: str | None = None
+    undoes: str | None = None
+
+
+@dataclass(slots=True)
+class SaveSnapshot(Step[SnapshotRecord]):
+    """Write the view and the log's end down under a new id; the same id again changes nothing."""
+
+    session: str
+    id: str
+    label: str | None
+    ttl_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """Snapshots of a session's life, oldest first, with the session at that moment."""
+
+    head: Head
+    records: tuple[SnapshotRecord, ...]
+
+
+@dataclass(slots=True)
+class ReadSnapshots(Step[Snapshots]):
+    """Read all snapshots of the session's life, or the named ones."""
+
+    session: str
+    ids: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class DeleteSnapshot(Step[bool]):
+    """Forget one snapshot; says whether it was there. Entries stay."""
+
+    session: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """View changes of a session's life, newest first."""
+
+    head: Head
+    lines: tuple[JournalLine, ...]
+
+
+@dataclass(slots=True)
+class ReadJournal(Step[Journal]):
+    """Read the newest view changes."""
+
+    session: str
+    limit: int
+
+
+@dataclass(slots=True)
+class SetMetadata(Step[Head]):
+    """Replace a session's metadata; a session that is not there begins with it."""
+
+    session: str
+    metadata: bytes
+    expected: str | None
+    ttl_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPage:
+    """Names of sessions, and where the next page begins."""
+
+    names: tuple[str, ...]
+    resume: str | None
+
+
+@dataclass(slots=True)
+class ListSessions(Step[SessionPage]):
+    """Name the sessions that are active, a page at a time, in no promised order."""
+
+    prefix: str
+    resume: str | None
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A life that nobody sees yet: its token, and the position of its first entry."""
+
+    life: str
+    first: int
+
+
+@dataclass(slots=True)
+class BeginStage(Step[Stage]):
+    """Begin a life that nobody sees yet. An active session is a conflict.
+
+    Anyone who writes to the session meanwhile takes it over; the stage is then lost.
+    """
+
+    session: str
+    forked_from: str | None
+    ttl_s: float | None
+
+
+@dataclass(slots=True)
+class ShowStage(Step[Head]):
+    """Show all that was staged, at once. A stage that was taken over is a conflict."""
+
+    session: str
+    stage: str
+    metadata: bytes
+
+
+class Backend(Protocol):
+    """Performs the steps of the waist, blocking."""
+
+    def perform(self, step: Step[R]) -> R:
+        """Do one step, atomically."""
+        ...
+
+    def claims(self) -> Claims:
+        """What is promised on the engine as it is configured right now."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the engine. Again is fine."""
+        ...
+
+
+class AsyncBackend(Protocol):
+    """Performs the steps of the waist, awaited."""
+
+    async def perform(self, step: Step[R]) -> R:
+        """Do one step, atomically."""
+        ...
+
+    async def claims(self) -> Claims:
+        """What is promised on the engine as it is configured right now."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the engine. Again is fine."""
+        ...
+
+
+AnyStep = Step[Any]

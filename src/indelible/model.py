@@ -1,0 +1,318 @@
+"""The values that people hand in and get back. All are frozen; none knows how it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from indelible.view import Extents, from_positions, normal
+
+
+class Never:
+    """The type of `NEVER`: a session that has no time to live."""
+
+    def __repr__(self) -> str:
+        return "NEVER"
+
+    def __reduce__(self) -> str:
+        return "NEVER"
+
+
+NEVER: Final = Never()
+
+
+class Status(StrEnum):
+    """Whether a session is a stranger, a running conversation, or a known one that ran out."""
+
+    NEW = "new"
+    ACTIVE = "active"
+    EXPIRED = "expired"
+
+
+class Durability(StrEnum):
+    """What an acknowledged append survives, from least to most."""
+
+    NONE = "none"
+    PROCESS = "process"
+    POWER = "power"
+    REPLICATED = "replicated"
+
+    def covers(self, other: Durability) -> bool:
+        """Whether this level promises at least what `other` does."""
+        order = list(Durability)
+        return order.index(self) >= order.index(other)
+
+
+class Kind(StrEnum):
+    """What an entry of the log is."""
+
+    MESSAGE = "message"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    SUMMARY = "summary"
+
+
+class Payload(BaseModel):
+    """What an entry holds. Fields that this version does not know are kept and written back."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", ser_json_inf_nan="constants")
+    __pydantic_extra__: dict[str, JsonValue]
+
+
+class ChatMessage(Payload):
+    """One message of a conversation: text or content blocks, and the tool fields models use."""
+
+    role: str = Field(min_length=1, max_length=64)
+    content: str | list[dict[str, JsonValue]] | None = None
+    name: str | None = None
+    pinned: bool = False
+    tool_calls: list[dict[str, JsonValue]] | None = None
+    tool_call_id: str | None = None
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class ToolCall(Payload):
+    """A tool was called: the call's id, the tool's name and its arguments."""
+
+    call_id: str = Field(min_length=1)
+    name: str
+    arguments: JsonValue = None
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class ToolResult(Payload):
+    """What a tool answered to the call of the same id."""
+
+    call_id: str = Field(min_length=1)
+    content: JsonValue = None
+    is_error: bool = False
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Summary(Payload):
+    """A text that sums up the positions in `covers`, with the vector that finds it again."""
+
+    text: str
+    vector: tuple[float, ...] | None = None
+    embedder: str | None = None
+    covers: Extents = ()
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+Value = ChatMessage | ToolCall | ToolResult | Summary
+KIND_OF: Final[dict[type, Kind]] = {
+    ChatMessage: Kind.MESSAGE,
+    ToolCall: Kind.TOOL_CALL,
+    ToolResult: Kind.TOOL_RESULT,
+    Summary: Kind.SUMMARY,
+}
+
+
+class Embedder(Protocol):
+    """Turns text into a vector. Vectors of differently named embedders are never compared."""
+
+    @property
+    def name(self) -> str:
+        """The name that its vectors are filed under, such as "all-minilm-l6-v2"."""
+        ...
+
+    def embed(self, text: str) -> Sequence[float]:
+        """The vector of one text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a session's log: where it stands, what it is, and when it was written."""
+
+    position: int
+    kind: Kind
+    value: Value
+    written_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CorruptEntry:
+    """A stored entry that cannot be read: where it stands, why, and its bytes as they are."""
+
+    position: int
+    reason: str
+    raw: bytes
+
+
+Item = TypeVar("Item")
+
+
+class ReadList(list[Item]):
+    """What a read gives: a plain list that also knows which state of the session it is."""
+
+    def __init__(
+        self,
+        items: Iterable[Item],
+        *,
+        version: str,
+        status: Status,
+        corrupt: tuple[CorruptEntry, ...] = (),
+        cursor: str | None = None,
+    ) -> None:
+        super().__init__(items)
+        #: Hand it to `expected=` to append only if nobody moved the session since.
+        self.version = version
+        #: `new`, `active` or `expired`: the empty list of a stranger, or of a known user.
+        self.status = status
+        #: What could not be read, when the read was asked to quarantine it.
+        self.corrupt = corrupt
+        #: Where the next page begins, in the very state that the first page saw; None at the end.
+        self.cursor = cursor
+
+
+class History(ReadList[ChatMessage]):
+    """Messages in order."""
+
+
+class Entries(ReadList[Entry]):
+    """A page of entries in order."""
+
+
+class SessionIds(list[str]):
+    """A page of session ids; `cursor` opens the next page, and is None on the last."""
+
+    def __init__(self, ids: Iterable[str], cursor: str | None) -> None:
+        super().__init__(ids)
+        self.cursor = cursor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Receipt:
+    """The proof of an append: where its entries stand, and the version of the session with them."""
+
+    session_id: str
+    positions: range
+    key: str
+    version: str
+    replayed: bool = False
+    visible: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ViewChange:
+    """What a trim, clear, rollback or undo did: which positions no longer show, and which do."""
+
+    session_id: str
+    change: str
+    key: str | None
+    version: str
+    dropped: tuple[int, ...] = ()
+    restored: tuple[int, ...] = ()
+    replayed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """A state of a session, written down: a few bytes, whatever the length of the history."""
+
+    id: str
+    session_id: str
+    label: str | None
+    taken_at: datetime
+    extents: Extents = field(repr=False)
+    entries: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SnapshotDiff:
+    """What two states of a session do not share."""
+
+    removed: tuple[Entry, ...]
+    added: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionInfo:
+    """What a session is right now, without its contents."""
+
+    session_id: str
+    status: Status
+    version: str
+    entries: int
+    logged: int
+    snapshots: int
+    created_at: datetime | None
+    expires_at: datetime | None
+    ttl_s: float | None
+    metadata: dict[str, JsonValue]
+    forked_from: str | None
+
+
+class CallStatus(StrEnum):
+    """How a tool call stands."""
+
+    DONE = "done"
+    FAILED = "failed"
+    DANGLING = "dangling"
+    ORPHAN = "orphan"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCallRecord:
+    """A tool call joined with its result by call id, wherever the two stand.
+
+    A call without a result is `dangling`; a result without a call is an `orphan`.
+    """
+
+    call_id: str
+    status: CallStatus
+    name: str | None = None
+    arguments: JsonValue = None
+    result: JsonValue = None
+    call_position: int | None = None
+    result_position: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredSummary:
+    """A summary and the position that it stands at."""
+
+    position: int
+    summary: Summary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SummaryMatch:
+    """A summary that a search found, and its cosine similarity to the query."""
+
+    position: int
+    score: float
+    summary: Summary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claims:
+    """What this store promises on the engine as it is configured right now."""
+
+    engine: str
+    engine_version: str
+    durability: Durability
+    multi_process: bool
+    ttl_clock: str
+    simulated: bool = False
+    entry_bytes_max: int
+    batch_entries_max: int
+    warnings: tuple[str, ...] = ()
+
+
+def covers_of(covers: range | Iterable[int] | Iterable[tuple[int, int]] | None) -> Extents:
+    """Positions, a range, or `(start, stop)` pairs, as extents."""
+    if covers is None:
+        return ()
+    if isinstance(covers, range) and covers.step == 1:
+        return normal([(covers.start, covers.stop)])
+    items = list(covers)
+    if items and all(isinstance(item, tuple) for item in items):
+        return normal(items)  # type: ignore[arg-type]
+    return from_positions(items)  # type: ignore[arg-type]

@@ -1,0 +1,457 @@
+"""The blocking store: one line for each verb. Its async twin is in `aio`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import JsonValue
+
+from indelible.core.plan import Plan, drive
+from indelible.core.plans import (
+    appending,
+    changing,
+    reading,
+    searching,
+    sessions,
+    snapshots,
+    tools,
+)
+from indelible.core.plans.reading import CountTokens, OnCorrupt
+from indelible.core.settings import Settings, checked_ttl_s
+from indelible.core.sources import Clock, Ids, random_ids, system_clock
+from indelible.core.waist import Backend
+from indelible.model import (
+    NEVER,
+    ChatMessage,
+    Claims,
+    Durability,
+    Embedder,
+    Entries,
+    History,
+    Kind,
+    Never,
+    Receipt,
+    SessionIds,
+    SessionInfo,
+    Snapshot,
+    SnapshotDiff,
+    StoredSummary,
+    SummaryMatch,
+    ToolCallRecord,
+    Value,
+    ViewChange,
+)
+from indelible.opening import Demand, Target, connect
+
+T = TypeVar("T")
+
+# How long a write waits for another process's before it says that the store is busy.
+BUSY_TIMEOUT_S = 5.0
+
+
+def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside this module)
+    target: Target,
+    *,
+    namespace: str = "",
+    durability: Durability | str | None = None,
+    ttl: float | Never = NEVER,
+    busy_timeout_s: float = BUSY_TIMEOUT_S,
+    embedder: Embedder | None = None,
+    clock: Clock = system_clock,
+    ids: Ids = random_ids,
+) -> MemoryStore:
+    """Open a store: `memory:`, a file name such as `agent.db`, or `sqlite:///agent.db`.
+
+    Sessions of different namespaces never meet. `durability` is what an acknowledged append must
+    survive: on SQLite `"power"` (the default) or `"process"`. `ttl` is in seconds and is what an
+    append gives its session when it names none. `clock` and `ids` are for tests that must repeat.
+    """
+    checked_ttl_s(ttl)
+    backend = connect(
+        Demand(
+            target=target,
+            namespace=namespace,
+            durability=durability,
+            busy_timeout_s=busy_timeout_s,
+            clock=clock,
+        )
+    )
+    return MemoryStore(backend, Settings(ttl=ttl, ids=ids, embedder=embedder))
+
+
+class MemoryStore:
+    """Sessions of an agent's memory, on one engine. Threads may share it."""
+
+    def __init__(self, backend: Backend, settings: Settings) -> None:
+        self._backend = backend
+        self._settings = settings
+
+    def _run(self, plan: Plan[T]) -> T:
+        return drive(plan, self._backend.perform)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Finish what is running and let go of the engine. Closing again is fine."""
+        self._backend.close()
+
+    def claims(self) -> Claims:
+        """What this store promises on the engine as it is configured right now."""
+        return self._backend.claims()
+
+    # Adding
+
+    def add_message(
+        self,
+        session_id: str,
+        role: str,
+        content: str | Sequence[Mapping[str, JsonValue]] | None,
+        *,
+        name: str | None = None,
+        metadata: Mapping[str, JsonValue] | None = None,
+        pinned: bool = False,
+        key: str | None = None,
+        expected: str | None = None,
+        ttl: float | Never | None = None,
+    ) -> Receipt:
+        """Append one message.
+
+        The same `key` again is the same append: the first receipt comes back and nothing is written
+        twice. With `expected`, a version from a read or a receipt, the append is refused if anyone
+        appended or changed the view since. `ttl` is in seconds; None is the store's default.
+        """
+        fields = {"name": name, "metadata": metadata or {}, "pinned": pinned}
+        value = appending.message(role, content, **fields)
+        return self._run(
+            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+        )
+
+    def add_messages(
+        self,
+        session_id: str,
+        messages: Iterable[ChatMessage | Mapping[str, Any]],
+        *,
+        key: str | None = None,
+        expected: str | None = None,
+        ttl: float | Never | None = None,
+    ) -> Receipt:
+        """Append several messages as one batch: all or none, with nothing of others in between."""
+        values = appending.messages(messages)
+        return self._run(
+            appending.add(self._settings, session_id, values, key=key, expected=expected, ttl=ttl)
+        )
+
+    def add_entries(
+        self,
+        session_id: str,
+        values: Iterable[Value],
+        *,
+        key: str | None = None,
+        expected: str | None = None,
+        ttl: float | Never | None = None,
+    ) -> Receipt:
+        """Append messages, tool calls, results and summaries in any mixture, as one batch."""
+        return self._run(
+            appending.add(self._settings, session_id, values, key=key, expected=expected, ttl=ttl)
+        )
+
+    def save_context(
+        self,
+        session_id: str,
+        human_msg: str,
+        ai_msg: str,
+        *,
+        key: str | None = None,
+        expected: str | None = None,
+        ttl: float | Never | None = None,
+    ) -> Receipt:
+        """Append a turn, what the human said and what the AI answered, as one batch."""
+        values = [
+            appending.message("user", human_msg),
+            appending.message("assistant", ai_msg),
+        ]
+        return self._run(
+            appending.add(self._settings, session_id, values, key=key, expected=expected, ttl=ttl)
+        )
+
+    def add_tool_call(
+        self,
+        session_id: str,
+        call_id: str,
+        name: str,
+        arguments: JsonValue = None,
+        *,
+        metadata: Mapping[str, JsonValue] | None = None,
+        key: str | None = None,
+        expected: str | None = None,
+        ttl: float | Never | None = None,
+    ) -> Receipt:
+        """Append the record of a tool call, under the id that the model gave it."""
+        value = appending.tool_call(call_id, name, arguments, metadata)
+        return self._run(
+            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+        )
+
+    def add_tool_result(
+        self,
+        session_id: str,
+        call_id: str,
+        content: JsonValue,
+        *,
+        is_error: bool = False,
+        metadata: Mapping[str, JsonValue] | None = None,
+        key: str | None = None,
+        expected: str | None = None,
+        ttl: float | Never | None = None,
+    ) -> Receipt:
+        """Append what a tool answered to the call of this id."""
+        value = appending.tool_result(call_id, content, is_error, metadata)
+        return self._run(
+            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+        )
+
+    def add_summary(
+        self,
+        session_id: str,
+        text: str,
+        vector: Sequence[float] | None = None,
+        *,
+        covers: range | Iterable[int] | Iterable[tuple[int, int]] | None = None,
+        embedder: str | None = None,
+        metadata: Mapping[str, JsonValue] | None = None,
+        key: str | None = None,
+        expected: str | None = None,
+        ttl: float | Never | None = None,
+    ) -> Receipt:
+        """Append a summary of the positions in `covers`, with the vector that finds it again.
+
+        Without a vector, the store's embedder makes one, if it was opened with one. `embedder`
+        names what made the vector: vectors of two embedders are never compared.
+        """
+        value = appending.summary(self._settings, text, vector, covers, embedder, metadata)
+        return self._run(
+            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+        )
+
+    # Reading
+
+    def get_history(
+        self,
+        session_id: str,
+        *,
+        last: int | None = None,
+        max_tokens: int | None = None,
+        count_tokens: CountTokens | None = None,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> History:
+        """The messages that a session shows, in order: a list with `.version` and `.status`.
+
+        `last` gives the newest messages, literally; `max_tokens` the newest that fit, estimated
+        from stored bytes or counted by `count_tokens`. A session that is not there is an empty list
+        with status `new`, or `expired`. A message that cannot be read raises `CorruptEntryError`;
+        with `on_corrupt="quarantine"` its neighbours come back and `.corrupt` holds its bytes.
+        """
+        return self._run(
+            reading.history(
+                session_id,
+                last=last,
+                max_tokens=max_tokens,
+                count_tokens=count_tokens,
+                on_corrupt=on_corrupt,
+            )
+        )
+
+    def load_memory(self, session_id: str) -> list[dict[str, Any]]:
+        """The conversation as turns: `[{"human": …, "ai": …}, …]`.
+
+        A user's message opens a turn and the next assistant's message closes it. What has no
+        partner is not dropped: an unanswered user message has `"ai": None`, and an assistant's
+        message that answers no user message has `"human": None`. Messages of other roles (system,
+        tool) belong to no turn and are left out; `get_history` has them.
+        """
+        return self._run(reading.memory(session_id))
+
+    def get_entries(
+        self,
+        session_id: str,
+        *,
+        kinds: Iterable[Kind | str] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> Entries:
+        """A page of everything that a session shows, in order, with positions and times.
+
+        `.cursor` opens the next page of the very state that the first page saw, whatever was
+        appended, trimmed or rolled back since; it is None on the last page.
+        """
+        return self._run(
+            reading.entries(
+                session_id, kinds=kinds, limit=limit, cursor=cursor, on_corrupt=on_corrupt
+            )
+        )
+
+    def get_tool_calls(self, session_id: str) -> list[ToolCallRecord]:
+        """Tool calls with their results, from tool entries and from message fields alike.
+
+        A call that has no result is `dangling`; a result that has no call is an `orphan`.
+        """
+        return self._run(tools.tool_calls(session_id))
+
+    def get_summaries(self, session_id: str) -> list[StoredSummary]:
+        """The summaries that a session shows, in order."""
+        return self._run(reading.summaries(session_id))
+
+    def search_summaries(
+        self,
+        session_id: str,
+        query: Sequence[float] | str,
+        k: int = 5,
+        *,
+        embedder: str | None = None,
+    ) -> list[SummaryMatch]:
+        """The `k` summaries nearest to a vector, or to a text if the store has an embedder.
+
+        Exact cosine, over what the session shows: a summary that was rolled back or trimmed away is
+        not found. Only vectors of the same embedder and dimension are compared; if there are
+        summaries but none of them is such, it is a `UsageError`.
+        """
+        return self._run(
+            searching.search_summaries(self._settings, session_id, query, k=k, embedder=embedder)
+        )
+
+    # Changing what shows
+
+    def trim(
+        self,
+        session_id: str,
+        *,
+        keep_last: int | None = None,
+        max_tokens: int | None = None,
+        before: int | None = None,
+        count_tokens: CountTokens | None = None,
+        key: str | None = None,
+        expected: str | None = None,
+    ) -> ViewChange:
+        """Let go of the front: keep the last messages, a budget of tokens, or all from a position.
+
+        The conversation stays valid: a tool call and its results stay or go together, and pinned
+        and system messages, summaries and unanswered calls stay. `dropped` lists what went; nothing
+        is deleted, and `undo` brings it back.
+        """
+        return self._run(
+            changing.trim(
+                self._settings,
+                session_id,
+                keep_last=keep_last,
+                max_tokens=max_tokens,
+                before=before,
+                count_tokens=count_tokens,
+                key=key,
+                expected=expected,
+            )
+        )
+
+    def clear(
+        self, session_id: str, *, key: str | None = None, expected: str | None = None
+    ) -> ViewChange:
+        """Let go of everything that a session shows. Snapshots stay, and `undo` brings it back."""
+        return self._run(changing.clear(self._settings, session_id, key=key, expected=expected))
+
+    def clear_all(self) -> int:
+        """Clear every session of the namespace; says how many showed anything."""
+        return self._run(changing.clear_all(self._settings))
+
+    def undo(
+        self, session_id: str, *, key: str | None = None, expected: str | None = None
+    ) -> ViewChange:
+        """Take back the newest trim, clear or rollback that is not yet undone.
+
+        Appends that came later stay visible. Again goes one further back; there is no redo.
+        """
+        return self._run(changing.undo(self._settings, session_id, key=key, expected=expected))
+
+    # Snapshots
+
+    def save_snapshot(self, session_id: str, *, label: str | None = None) -> Snapshot:
+        """Write down what a session shows, messages, tool entries and summaries alike."""
+        return self._run(snapshots.save_snapshot(self._settings, session_id, label=label))
+
+    def list_snapshots(self, session_id: str) -> list[Snapshot]:
+        """The snapshots of a session, oldest first."""
+        return self._run(snapshots.list_snapshots(session_id))
+
+    def diff_snapshots(
+        self, session_id: str, first: str, second: str | None = None
+    ) -> SnapshotDiff:
+        """What the second snapshot added to the first, and what it lacks.
+
+        Without a second, the first is compared with what the session shows now.
+        """
+        return self._run(snapshots.diff_snapshots(session_id, first, second))
+
+    def delete_snapshot(self, session_id: str, snapshot_id: str) -> None:
+        """Forget one snapshot. The session and every other snapshot stay as they are."""
+        return self._run(snapshots.delete_snapshot(session_id, snapshot_id))
+
+    def rollback_to_snapshot(
+        self,
+        session_id: str,
+        snapshot_id: str,
+        *,
+        key: str | None = None,
+        expected: str | None = None,
+    ) -> ViewChange:
+        """Show exactly what the snapshot froze. Every snapshot stays, earlier and later ones."""
+        return self._run(
+            changing.rollback(self._settings, session_id, snapshot_id, key=key, expected=expected)
+        )
+
+    def fork(
+        self,
+        session_id: str,
+        new_session_id: str,
+        *,
+        at: str | None = None,
+        ttl: float | Never | None = None,
+    ) -> SessionInfo:
+        """Copy what a session shows, or what the snapshot `at` froze, into a new session.
+
+        The copy appears at once or not at all. A target that exists is a `ConflictError`.
+        """
+        return self._run(snapshots.fork(self._settings, session_id, new_session_id, at=at, ttl=ttl))
+
+    # Sessions
+
+    def session(self, session_id: str) -> SessionInfo:
+        """What a session is right now: new, active or expired, its version, counts and metadata."""
+        return self._run(sessions.session(session_id))
+
+    def set_metadata(
+        self,
+        session_id: str,
+        metadata: Mapping[str, JsonValue],
+        *,
+        expected: str | None = None,
+    ) -> SessionInfo:
+        """Replace a session's metadata. A session that is not there begins with it."""
+        return self._run(
+            sessions.set_metadata(self._settings, session_id, metadata, expected=expected)
+        )
+
+    def list_sessions(
+        self, *, prefix: str = "", cursor: str | None = None, limit: int | None = None
+    ) -> SessionIds:
+        """A page of the ids of active sessions, in no promised order; `.cursor` opens the next."""
+        return self._run(sessions.list_sessions(prefix=prefix, cursor=cursor, limit=limit))

@@ -1,0 +1,186 @@
+"""What a session shows: pure arithmetic on positions.
+
+A log only grows; its entries stand at positions 0, 1, 2, ... A **view** says which of them show: a
+few closed extents `[start, stop)` and an open tail `[tail, end of the log)`. Appends need not touch
+it, since the tail is open. Everything else that a user does in daily work (roll back, clear, trim,
+undo) is one of the functions below: small values in, a small value out, nothing deleted.
+
+This module is the specification. The in-memory store, the SQL engines and the checker's model all
+stand on it, and it is tested against a plain list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from indelible.errors import FormatError
+
+Extent = tuple[int, int]
+Extents = tuple[Extent, ...]
+
+# A snapshot's row holds its extents. With two or three bytes for each, a thousand of them stay
+# under 4 KiB; each rollback that is followed by a new snapshot adds one, and trimming removes them.
+EXTENTS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Closed extents and the open tail; extents are sorted, apart, and end before the tail."""
+
+    extents: Extents = ()
+    tail: int = 0
+
+
+def normal(extents: Iterable[Extent]) -> Extents:
+    """Sort extents, drop empty ones, and join those that touch or overlap."""
+    joined: list[Extent] = []
+    for start, stop in sorted(extents):
+        if start >= stop:
+            continue
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return tuple(joined)
+
+
+def view_of(extents: Iterable[Extent], tail: int) -> View:
+    """A view in normal form: a last extent that reaches the tail becomes part of it."""
+    closed = normal(extents)
+    if closed and closed[-1][1] >= tail:
+        return View(closed[:-1], closed[-1][0])
+    return View(closed, tail)
+
+
+def freeze(view: View, end: int) -> Extents:
+    """What the view shows while the log ends at `end`, closed for good: this is a snapshot."""
+    return normal((*view.extents, (view.tail, end)))
+
+
+def cleared(end: int) -> View:
+    """Show nothing of what is there; what comes later shows."""
+    return View((), end)
+
+
+def rolled_back(frozen: Extents, end: int) -> View:
+    """Show exactly what a snapshot froze, and whatever comes after the end of the log."""
+    return view_of(frozen, end)
+
+
+def without(view: View, end: int, dropped: Extents) -> View:
+    """Let go of `dropped`, keep the rest, and leave the tail open for appends from `end` on."""
+    return view_of(subtract(freeze(view, end), dropped), end)
+
+
+def subtract(extents: Extents, dropped: Extents) -> Extents:
+    """The positions in `extents` that are not in `dropped`."""
+    left: list[Extent] = []
+    holes = list(normal(dropped))
+    first_hole = 0
+    for start, stop in extents:
+        at = start
+        while first_hole < len(holes) and holes[first_hole][1] <= at:
+            first_hole += 1
+        for hole_start, hole_stop in holes[first_hole:]:
+            if hole_start >= stop:
+                break
+            if hole_start > at:
+                left.append((at, hole_start))
+            at = max(at, hole_stop)
+        if at < stop:
+            left.append((at, stop))
+    return normal(left)
+
+
+def coarser(extents: Extents, dropped: Extents, *, extents_max: int) -> Extents:
+    """The part of `dropped` that can go while at most `extents_max` extents stay behind.
+
+    A trim that must leave many single entries behind would tear the view into too many pieces.
+    Then the smallest gaps are not dropped after all: a trim may keep more, never less.
+    """
+    left = subtract(extents, dropped)
+    if len(left) <= extents_max:
+        return dropped
+    gaps = sorted(
+        ((after[0] - before[1], (before[1], after[0])) for before, after in pairwise(left))
+    )
+    spared = normal(gap for _, gap in gaps[: len(left) - extents_max])
+    return subtract(normal(dropped), spared)
+
+
+def from_positions(positions: Iterable[int]) -> Extents:
+    """The extents that hold exactly these positions."""
+    return normal((position, position + 1) for position in positions)
+
+
+def positions(extents: Extents) -> Iterator[int]:
+    """Every position in the extents, in order."""
+    for start, stop in extents:
+        yield from range(start, stop)
+
+
+def count(extents: Extents) -> int:
+    """How many positions the extents hold."""
+    return sum(stop - start for start, stop in extents)
+
+
+def last(extents: Extents, n: int) -> Extents:
+    """The extents of the last `n` positions."""
+    taken: list[Extent] = []
+    for start, stop in reversed(extents):
+        if n <= 0:
+            break
+        taken.append((max(start, stop - n), stop))
+        n -= stop - start
+    return tuple(reversed(taken))
+
+
+def between(extents: Extents, start: int, stop: int) -> Extents:
+    """The part of the extents inside `[start, stop)`."""
+    return tuple((max(a, start), min(b, stop)) for a, b in extents if a < stop and b > start)
+
+
+def holds(extents: Extents, start: int, stop: int) -> bool:
+    """Whether every position of `[start, stop)` is in the extents."""
+    return start >= stop or any(a <= start and stop <= b for a, b in extents)
+
+
+def encode(extents: Extents) -> bytes:
+    """Gaps and lengths as variable-length integers: two bytes for most extents."""
+    out = bytearray()
+    at = 0
+    for start, stop in extents:
+        out += _varint(start - at) + _varint(stop - start)
+        at = stop
+    return bytes(out)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def decode(data: bytes) -> Extents:
+    """The extents that `encode` wrote; anything else is a `FormatError`."""
+    numbers: list[int] = []
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            numbers.append(number)
+            number = shift = 0
+    extents: list[Extent] = []
+    at = 0
+    for gap, length in zip(numbers[::2], numbers[1::2], strict=False):
+        extents.append((at + gap, at + gap + length))
+        at += gap + length
+    if shift or len(numbers) % 2 or normal(extents) != tuple(extents):
+        raise FormatError(f"a stored view is damaged: {data[:40]!r}", data=data)
+    return tuple(extents)
