@@ -156,10 +156,9 @@ class AsyncMemoryStore:
         twice. With `expected`, a version from a read or a receipt, the append is refused if anyone
         appended or changed the view since. `ttl` is in seconds; None is the store's default.
         """
-        fields = {"name": name, "metadata": metadata or {}, "pinned": pinned}
-        value = appending.message(role, content, **fields)
+        draft = appending.message(role, content, name=name, metadata=metadata, pinned=pinned)
         return await self._run(
-            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
         )
 
     async def add_messages(
@@ -172,9 +171,9 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
     ) -> Receipt:
         """Append several messages as one batch: all or none, with nothing of others in between."""
-        values = appending.messages(messages)
+        drafts = appending.messages(messages)
         return await self._run(
-            appending.add(self._settings, session_id, values, key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl)
         )
 
     async def add_entries(
@@ -188,7 +187,14 @@ class AsyncMemoryStore:
     ) -> Receipt:
         """Append messages, tool calls, results and summaries in any mixture, as one batch."""
         return await self._run(
-            appending.add(self._settings, session_id, values, key=key, expected=expected, ttl=ttl)
+            appending.add(
+                self._settings,
+                session_id,
+                appending.values(values),
+                key=key,
+                expected=expected,
+                ttl=ttl,
+            )
         )
 
     async def save_context(
@@ -202,12 +208,9 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
     ) -> Receipt:
         """Append a turn, what the human said and what the AI answered, as one batch."""
-        values = [
-            appending.message("user", human_msg),
-            appending.message("assistant", ai_msg),
-        ]
+        drafts = (appending.message("user", human_msg), appending.message("assistant", ai_msg))
         return await self._run(
-            appending.add(self._settings, session_id, values, key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl)
         )
 
     async def add_tool_call(
@@ -223,9 +226,9 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
     ) -> Receipt:
         """Append the record of a tool call, under the id that the model gave it."""
-        value = appending.tool_call(call_id, name, arguments, metadata)
+        draft = appending.tool_call(call_id, name, arguments, metadata)
         return await self._run(
-            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
         )
 
     async def add_tool_result(
@@ -241,9 +244,9 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
     ) -> Receipt:
         """Append what a tool answered to the call of this id."""
-        value = appending.tool_result(call_id, content, is_error, metadata)
+        draft = appending.tool_result(call_id, content, is_error, metadata)
         return await self._run(
-            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
         )
 
     async def add_summary(
@@ -264,9 +267,9 @@ class AsyncMemoryStore:
         Without a vector, the store's embedder makes one, if it was opened with one. `embedder`
         names what made the vector: vectors of two embedders are never compared.
         """
-        value = appending.summary(self._settings, text, vector, covers, embedder, metadata)
+        draft = appending.summary(self._settings, text, vector, covers, embedder, metadata)
         return await self._run(
-            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
         )
 
     # Reading

@@ -131,10 +131,9 @@ class MemoryStore:
         twice. With `expected`, a version from a read or a receipt, the append is refused if anyone
         appended or changed the view since. `ttl` is in seconds; None is the store's default.
         """
-        fields = {"name": name, "metadata": metadata or {}, "pinned": pinned}
-        value = appending.message(role, content, **fields)
+        draft = appending.message(role, content, name=name, metadata=metadata, pinned=pinned)
         return self._run(
-            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
         )
 
     def add_messages(
@@ -147,9 +146,9 @@ class MemoryStore:
         ttl: float | Never | None = None,
     ) -> Receipt:
         """Append several messages as one batch: all or none, with nothing of others in between."""
-        values = appending.messages(messages)
+        drafts = appending.messages(messages)
         return self._run(
-            appending.add(self._settings, session_id, values, key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl)
         )
 
     def add_entries(
@@ -163,7 +162,14 @@ class MemoryStore:
     ) -> Receipt:
         """Append messages, tool calls, results and summaries in any mixture, as one batch."""
         return self._run(
-            appending.add(self._settings, session_id, values, key=key, expected=expected, ttl=ttl)
+            appending.add(
+                self._settings,
+                session_id,
+                appending.values(values),
+                key=key,
+                expected=expected,
+                ttl=ttl,
+            )
         )
 
     def save_context(
@@ -177,12 +183,9 @@ class MemoryStore:
         ttl: float | Never | None = None,
     ) -> Receipt:
         """Append a turn, what the human said and what the AI answered, as one batch."""
-        values = [
-            appending.message("user", human_msg),
-            appending.message("assistant", ai_msg),
-        ]
+        drafts = (appending.message("user", human_msg), appending.message("assistant", ai_msg))
         return self._run(
-            appending.add(self._settings, session_id, values, key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl)
         )
 
     def add_tool_call(
@@ -198,9 +201,9 @@ class MemoryStore:
         ttl: float | Never | None = None,
     ) -> Receipt:
         """Append the record of a tool call, under the id that the model gave it."""
-        value = appending.tool_call(call_id, name, arguments, metadata)
+        draft = appending.tool_call(call_id, name, arguments, metadata)
         return self._run(
-            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
         )
 
     def add_tool_result(
@@ -216,9 +219,9 @@ class MemoryStore:
         ttl: float | Never | None = None,
     ) -> Receipt:
         """Append what a tool answered to the call of this id."""
-        value = appending.tool_result(call_id, content, is_error, metadata)
+        draft = appending.tool_result(call_id, content, is_error, metadata)
         return self._run(
-            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
         )
 
     def add_summary(
@@ -239,9 +242,9 @@ class MemoryStore:
         Without a vector, the store's embedder makes one, if it was opened with one. `embedder`
         names what made the vector: vectors of two embedders are never compared.
         """
-        value = appending.summary(self._settings, text, vector, covers, embedder, metadata)
+        draft = appending.summary(self._settings, text, vector, covers, embedder, metadata)
         return self._run(
-            appending.add(self._settings, session_id, [value], key=key, expected=expected, ttl=ttl)
+            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
         )
 
     # Reading

@@ -10,6 +10,7 @@ fields and nothing else. No pickle anywhere, and no class names: an upgrade has 
 from __future__ import annotations
 
 import base64
+import json
 import math
 import struct
 from array import array
@@ -32,6 +33,9 @@ _PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in
 _MODEL: dict[Kind, type[Value]] = {kind: model for model, kind in KIND_OF.items()}
 _VALIDATE = {kind: model.__pydantic_validator__.validate_json for kind, model in _MODEL.items()}
 
+# JSON text in quotes, in C, and to the letter as the model's serializer writes it.
+_quoted = json.encoder.encode_basestring
+
 # System text is what makes an agent that agent; trimming it away changes who answers.
 _KEPT_ROLES = frozenset({"system", "developer"})
 
@@ -41,22 +45,46 @@ def encode(value: Value) -> Draft:
     kind = KIND_OF.get(type(value))
     if kind is None:
         raise UsageError(f"not something a session can hold: {shown(value)}", value=value)
-    rest = _PREFIX[kind] + _body(value) + b"}"
-    envelope = b'%s%s",%s' % (_OPEN, checksum(rest), rest)
+    return Draft(kind, _envelope(kind, _body(value)), *_outline(value))
+
+
+def encode_text(role: str, text: str) -> Draft:
+    """Encode a message of role and text alone: the same bytes as `encode`, in a fraction of it."""
+    try:
+        body = _text_body(role, text)
+    except UnicodeEncodeError:
+        check_json(role, "role")
+        check_json(text, "content")
+        raise
+    return Draft(Kind.MESSAGE, _envelope(Kind.MESSAGE, body), role in _KEPT_ROLES)
+
+
+def _text_body(role: str, text: str) -> bytes:
+    return f'{{"role":{_quoted(role)},"content":{_quoted(text)}}}'.encode()
+
+
+def _envelope(kind: Kind, body: bytes) -> bytes:
+    rest = b"%b%b}" % (_PREFIX[kind], body)
+    envelope = b'%b%b",%b' % (_OPEN, checksum(rest), rest)
     if len(envelope) > ENTRY_BYTES_MAX:
         raise LimitError(
             f"an entry takes {len(envelope)} bytes; the limit is {ENTRY_BYTES_MAX}",
             limit=ENTRY_BYTES_MAX,
             actual=len(envelope),
         )
-    if type(value) is ChatMessage:
-        if value.tool_calls is None and value.tool_call_id is None and type(value.content) is str:
-            return Draft(kind, envelope, value.pinned or value.role in _KEPT_ROLES)
+    return envelope
+
+
+def _outline(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
+    """What trim must know of a value: whether it always stays, and what it opens and answers."""
+    if isinstance(value, ChatMessage):
         keep = value.pinned or value.role in _KEPT_ROLES
-        return Draft(kind, envelope, keep, tuple(calls_in(value)), tuple(answers_in(value)))
+        if value.tool_calls is None and value.tool_call_id is None and type(value.content) is str:
+            return keep, (), ()
+        return keep, tuple(calls_in(value)), tuple(answers_in(value))
     opens = (value.call_id,) if isinstance(value, ToolCall) else ()
     answers = (value.call_id,) if isinstance(value, ToolResult) else ()
-    return Draft(kind, envelope, isinstance(value, Summary), opens, answers)
+    return isinstance(value, Summary), opens, answers
 
 
 def decode(kind: Kind | None, envelope: bytes, *, session: str, position: int) -> Value:
@@ -158,23 +186,33 @@ def _refused(path: str, value: object, why: str) -> UsageError:
 
 
 def _body(value: Value) -> bytes:
-    """The caller's fields as JSON; plain text takes the short way."""
-    plain = (
+    """The caller's fields as JSON."""
+    if type(value) is Summary:
+        return _summary_body(value)
+    try:
+        if _is_plain_text(value):
+            assert isinstance(value, ChatMessage)
+            assert isinstance(value.content, str)
+            return _text_body(value.role, value.content)
+        _check_fields(value)
+        return value.__pydantic_serializer__.to_json(value, exclude_defaults=True)
+    except (pydantic_core.PydanticSerializationError, UnicodeEncodeError) as exc:
+        _check_fields(value)
+        raise UsageError(f"cannot be stored: {shown(value)}", value=value) from exc
+
+
+def _is_plain_text(value: Value) -> bool:
+    """Whether a value is a message of role and text alone, as most are: any JSON holds it."""
+    return (
         type(value) is ChatMessage
         and type(value.content) is str
         and not value.metadata
-        and not value.tool_calls
+        and not value.pinned
+        and value.name is None
+        and value.tool_calls is None
+        and value.tool_call_id is None
         and not value.__pydantic_extra__
     )
-    if isinstance(value, Summary):
-        return _summary_body(value)
-    if not plain:
-        _check_fields(value)
-    try:
-        return value.__pydantic_serializer__.to_json(value, exclude_defaults=True)
-    except pydantic_core.PydanticSerializationError as exc:
-        _check_fields(value)
-        raise UsageError(f"cannot be stored: {shown(value)}", value=value) from exc
 
 
 def _check_fields(value: Value) -> None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-async def run_to_outcome(work: asyncio.Future[T]) -> T:
-    """Wait for work that is under way; a cancelled caller is released when its outcome is there."""
-    cancelled: asyncio.CancelledError | None = None
-    while not work.done():
-        try:
-            await asyncio.wait({work})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        if not work.cancelled():
-            work.exception()
-        raise cancelled
-    return work.result()
+class Outcome(asyncio.Future[T]):
+    """What becomes of a write that is under way.
+
+    It cannot be cancelled. A task that is cancelled while it waits here goes on waiting until the
+    write has landed or failed, and is cancelled then: it never leaves a write behind that may still
+    happen, and never a connection in the middle of one.
+    """
+
+    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002 (the base class's signature)
+        """Refuse; the task that asked remembers that it was cancelled."""
+        return False

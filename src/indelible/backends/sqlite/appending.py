@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from indelible import view
-from indelible.backends.sqlite.connection import Sql, SqlMany
+from indelible.backends.sqlite.connection import Do, DoAlone, Sql, SqlMany
 from indelible.backends.sqlite.sessions import (
     POSITION_BITS,
     POSITION_MASK,
+    TIPS_MAX,
     Context,
     Place,
+    Tip,
     living,
     place_of,
 )
 from indelible.core import rules
 from indelible.core.codec import checksum_of
-from indelible.core.limits import KEYS_KEPT
+from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.sources import MADE_PREFIX
-from indelible.core.waist import Append, Appended
+from indelible.core.waist import Append, Appended, Draft
 from indelible.model import Kind, Status
 
 KIND_NUMBER = {
@@ -43,6 +46,52 @@ _BY_MADE_KEY = """
     WHERE id >= ? AND id < ? AND key = ? ORDER BY id DESC LIMIT 1"""
 
 
+# The session is as we left it, and the position behind our last entry is free: then nobody wrote
+# since, and this one statement is the whole append. Else it changes nothing, and we look first.
+_INSERT_IF_STILL = """
+    INSERT OR IGNORE INTO entry (id, kind, written_at, deadline, batch, generation, keep, key,
+        opens, answers, payload)
+    SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM session
+    WHERE number = ? AND namespace = ? AND name = ? AND life = ? AND generation = ? AND staged = 0
+    """
+
+
+class Shortcut(NamedTuple):
+    """A lone append as one statement, and what to call for its result if that wrote its row."""
+
+    statement: DoAlone
+    landed: Callable[[], Appended]
+
+
+def shortcut(context: Context, step: Append) -> Shortcut | None:
+    """The one statement that may be enough for an append; None if it must look first."""
+    tip = context.tips.get(step.session)
+    if (
+        tip is None
+        or not step.fresh
+        or step.expected is not None
+        or step.stage is not None
+        or len(step.drafts) != 1
+        or tip.end >= LOG_ENTRIES_MAX
+    ):
+        return None
+    now_ms = context.now_ms()
+    if tip.deadline is not None and now_ms >= tip.deadline:
+        return None
+    deadline = rules.deadline_ms(now_ms, step.ttl_s)
+    entry_id = tip.number << POSITION_BITS | tip.end
+    row = _row(step.drafts[0], entry_id, now_ms, deadline, 1, tip.generation, step.key)
+    still = (tip.number, context.namespace, step.session, tip.life, tip.generation)
+
+    def landed() -> Appended:
+        tip.end += 1
+        tip.deadline = deadline
+        version = rules.version_token(tip.token, tip.end, tip.generation)
+        return Appended(tip.end - 1, 1, version)
+
+    return Shortcut(DoAlone(_INSERT_IF_STILL, row + still), landed)
+
+
 def append(context: Context, step: Append) -> Plan[Appended]:
     """Put a batch at the end of the log."""
     place = yield from place_of(context, step.session)
@@ -63,39 +112,60 @@ def append(context: Context, step: Append) -> Plan[Appended]:
         place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
         standing = place.standing
         assert standing is not None
-    rows = _rows(step, place, now_ms, standing.end, standing.generation)
-    yield Sql(_INSERT, rows[0]) if len(rows) == 1 else SqlMany(_INSERT, rows)
-    end = standing.end + len(rows)
-    version = rules.version_token(standing.life, end, standing.generation)
-    return Appended(standing.end, len(rows), version)
-
-
-def _rows(
-    step: Append, place: Place, now_ms: int, first: int, generation: int
-) -> list[tuple[Any, ...]]:
-    deadline = rules.deadline_ms(now_ms, step.ttl_s)
-    first_id = place.number << POSITION_BITS | first
     count = len(step.drafts)
-    return [
-        (
+    deadline = rules.deadline_ms(now_ms, step.ttl_s)
+    first_id = place.number << POSITION_BITS | standing.end
+    rows = [
+        _row(
+            draft,
             first_id + offset,
-            KIND_NUMBER[draft.kind],
-            now_ms if draft.written_at_ms is None else draft.written_at_ms,
+            now_ms,
             deadline,
             0 if offset else count,
-            generation,
-            draft.keep,
+            standing.generation,
             None if offset else step.key,
-            _links(draft.opens),
-            _links(draft.answers),
-            draft.envelope,
         )
         for offset, draft in enumerate(step.drafts)
     ]
+    yield Do(_INSERT, rows[0]) if count == 1 else SqlMany(_INSERT, rows)
+    end = standing.end + count
+    if step.stage is None:
+        if len(context.tips) >= TIPS_MAX:
+            context.tips.clear()
+        context.tips[step.session] = Tip(
+            place.number, place.life, standing.life, end, standing.generation, deadline
+        )
+    version = rules.version_token(standing.life, end, standing.generation)
+    return Appended(standing.end, count, version)
 
 
-def _links(call_ids: tuple[str, ...]) -> str | None:
-    return json.dumps(call_ids) if call_ids else None
+def _row(
+    draft: Draft,
+    entry_id: int,
+    now_ms: int,
+    deadline: int | None,
+    batch: int,
+    generation: int,
+    key: str | None,
+) -> tuple[Any, ...]:
+    kind, envelope, keep, opens, answers, written_at_ms = draft
+    return (
+        entry_id,
+        KIND_NUMBER[kind],
+        now_ms if written_at_ms is None else written_at_ms,
+        deadline,
+        batch,
+        generation,
+        keep,
+        key,
+        _links(opens) if opens else None,
+        _links(answers) if answers else None,
+        envelope,
+    )
+
+
+def _links(call_ids: tuple[str, ...]) -> str:
+    return json.dumps(call_ids)
 
 
 def _earlier(place: Place, step: Append) -> Plan[Appended | None]:

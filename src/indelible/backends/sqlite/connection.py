@@ -31,27 +31,36 @@ class Sql(Step[Rows]):
 
 
 @dataclass(slots=True)
-class SqlMany(Step[Rows]):
-    """One statement for many rows of parameters."""
+class Do(Step[None]):
+    """One statement that answers nothing."""
+
+    text: str
+    params: tuple[Any, ...] | None = None
+
+
+@dataclass(slots=True)
+class DoAlone(Step[int]):
+    """One statement that is a transaction of its own, answered with how many rows it changed."""
+
+    text: str
+    params: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class SqlMany(Step[None]):
+    """One statement that answers nothing, for many rows of parameters."""
 
     text: str
     params: list[tuple[Any, ...]]
 
 
-@dataclass(slots=True)
-class Script(Step[Rows]):
-    """Several statements in one text, with no parameters: a migration."""
-
-    text: str
-
-
-BEGIN_WRITE = Sql("BEGIN IMMEDIATE")
-BEGIN_READ = Sql("BEGIN")
-COMMIT = Sql("COMMIT")
-ROLLBACK = Sql("ROLLBACK")
+BEGIN_WRITE = Do("BEGIN IMMEDIATE")
+BEGIN_READ = Do("BEGIN")
+COMMIT = Do("COMMIT")
+ROLLBACK = Do("ROLLBACK")
 
 # Called around every engine call: crash and fault tests stand here, and nothing else does.
-Seam = Callable[[Step[Any], Callable[[], Rows]], Rows]
+Seam = Callable[[Step[Any], Callable[[], Any]], Any]
 
 
 class Connection:
@@ -69,7 +78,9 @@ class Connection:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
         self._waiting_since = 0.0
-        self._seam = seam
+        self.execute: Callable[[Step[Any]], Any] = self._execute
+        if seam is not None:
+            self.execute = lambda step: seam(step, lambda: self._execute(step))
         try:
             self._db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
             self._db.set_busy_handler(self._wait)
@@ -81,24 +92,22 @@ class Connection:
         except apsw.Error as error:
             raise translated(error, path=path) from error
 
-    def execute(self, step: Step[Any]) -> Rows:
+    def _execute(self, step: Step[Any]) -> Any:
         """Do one step."""
-        if self._seam is not None:
-            return self._seam(step, lambda: self._execute(step))
-        return self._execute(step)
-
-    def _execute(self, step: Step[Any]) -> Rows:
         try:
-            if isinstance(step, Sql):
+            if type(step) is Sql:
                 return self._db.execute(step.text, step.params).fetchall()
-            if isinstance(step, SqlMany):
+            if type(step) is Do:
+                self._db.execute(step.text, step.params)
+            elif type(step) is SqlMany:
                 self._db.executemany(step.text, step.params)
-                return []
-            assert isinstance(step, Script)
-            self._db.execute(step.text)
-            return []
+            elif type(step) is DoAlone:
+                self._db.execute(step.text, step.params)
+                return self._db.changes()
+            return None
         except (apsw.Error, UnicodeDecodeError) as error:
-            raise translated(error, path=self.path, committing=step is COMMIT) from error
+            committing = step is COMMIT or type(step) is DoAlone
+            raise translated(error, path=self.path, committing=committing) from error
 
     @property
     def in_transaction(self) -> bool:
@@ -125,7 +134,7 @@ class Connection:
         return True
 
 
-def atomically(begin: Sql, plan: Plan[Any]) -> Plan[Any]:
+def atomically(begin: Do, plan: Plan[Any]) -> Plan[Any]:
     """Put one transaction around a plan; whoever drives it rolls back what is left open."""
     yield begin
     result = yield from plan

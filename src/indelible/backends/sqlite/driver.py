@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 from indelible.backends.sqlite.engine import Engine, SqliteOptions
 from indelible.backends.sqlite.readers import READERS_MAX
 from indelible.backends.sqlite.writer import GROUP_MAX, Job, Writer
-from indelible.core.outcome import run_to_outcome
+from indelible.core.outcome import Outcome
 from indelible.core.plan import Step
 from indelible.errors import ClosedError
 from indelible.model import Claims
@@ -27,9 +27,10 @@ class SqliteBackend:
 
     def perform(self, step: Step[R]) -> R:
         """Do one step, in one transaction."""
-        plan, writes = self._engine.plan(step)
-        run = self._engine.writer.run if writes else self._engine.readers.run
-        return cast(R, run(plan))
+        engine = self._engine
+        job = engine.writing(step)
+        result = engine.readers.run(engine.reading(step)) if job is None else engine.writer.run(job)
+        return cast(R, result)
 
     def claims(self) -> Claims:
         """What is promised on this file."""
@@ -56,15 +57,16 @@ class AsyncSqliteBackend:
         """Do one step, in one transaction; a cancelled write is waited for."""
         if self._closed:
             raise ClosedError("the store is closed")
-        plan, writes = self._engine.plan(step)
         loop = asyncio.get_running_loop()
-        if not writes:
+        written: Outcome[R] = Outcome(loop=loop)
+        job = self._engine.writing(step, written)
+        if job is None:
+            plan = self._engine.reading(step)
             return cast(R, await loop.run_in_executor(self._pool, self._engine.readers.run, plan))
         if self._thread is None:
             self._start_thread()
-        written: asyncio.Future[R] = loop.create_future()
-        self._jobs.put(Job(plan, written))
-        return await run_to_outcome(written)
+        self._jobs.put(job)
+        return await written
 
     async def claims(self) -> Claims:
         """What is promised on this file."""
@@ -77,8 +79,8 @@ class AsyncSqliteBackend:
         loop = asyncio.get_running_loop()
         if thread is not None:
             self._jobs.put(None)
-            await run_to_outcome(loop.run_in_executor(None, thread.join))
-        await run_to_outcome(loop.run_in_executor(None, self._engine.close))
+            await loop.run_in_executor(None, thread.join)
+        await loop.run_in_executor(None, self._engine.close)
         self._pool.shutdown(wait=False)
 
     def _forget_threads(self) -> None:

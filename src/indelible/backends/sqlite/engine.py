@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from indelible.backends.sqlite import appending, reading, schema, sessions, view
 from indelible.backends.sqlite.connection import Connection, Seam
 from indelible.backends.sqlite.readers import Readers
 from indelible.backends.sqlite.sessions import Context
-from indelible.backends.sqlite.writer import Writer
+from indelible.backends.sqlite.writer import Job, Writer
 from indelible.core import waist
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.plan import Plan, Step
@@ -66,18 +67,25 @@ class Engine:
             schema.prepare(first, busy_timeout_s=options.busy_timeout_s)
         finally:
             first.close()
-        self.writer = Writer(self._connect)
+        self.writer = Writer(self._connect, on_rollback=self.context.tips.clear)
         self.readers = Readers(lambda: self._connect(read_only=True), wait_s=options.busy_timeout_s)
         # Told after a fork, in the child, where no thread of the parent lives on.
         self.on_fork_in_child: Callable[[], None] | None = None
         _engines.add(self)
 
-    def plan(self, step: Step[Any]) -> tuple[Plan[Any], bool]:
-        """The plan of a step, and whether it writes."""
-        kind = type(step)
-        if kind in _WRITES:
-            return _WRITES[kind](self.context, step), True
-        return _READS[kind](self.context, step), False
+    def writing(self, step: Step[Any], settle: Any = None) -> Job | None:
+        """The job of a step that writes; None for one that reads."""
+        plan = _WRITES.get(type(step))
+        if plan is None:
+            return None
+        shortcut = None
+        if isinstance(step, waist.Append):
+            shortcut = partial(appending.shortcut, self.context, step)
+        return Job(plan(self.context, step), shortcut, settle)
+
+    def reading(self, step: Step[Any]) -> Plan[Any]:
+        """The plan of a step that reads."""
+        return _READS[type(step)](self.context, step)
 
     def claims(self) -> Claims:
         """What is promised on this file."""

@@ -14,7 +14,7 @@ from indelible.backends.sqlite.connection import (
     COMMIT,
     ROLLBACK,
     Connection,
-    Script,
+    Do,
     Sql,
 )
 from indelible.core.plan import Plan, ask, drive
@@ -93,10 +93,10 @@ def _migrate(path: str) -> Plan[None]:
     found = yield from _format_of(path)
     for version in range(found + 1, FORMAT + 1):
         text = files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
-        yield Script(text)
+        yield Do(text)
     if found < FORMAT:
-        yield Sql(f"PRAGMA application_id = {APPLICATION_ID}")
-        yield Sql(f"PRAGMA user_version = {FORMAT}")
+        yield Do(f"PRAGMA application_id = {APPLICATION_ID}")
+        yield Do(f"PRAGMA user_version = {FORMAT}")
     yield COMMIT
 
 

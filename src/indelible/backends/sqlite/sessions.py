@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from indelible import view
-from indelible.backends.sqlite.connection import Sql
+from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
@@ -28,10 +28,12 @@ from indelible.view import View
 POSITION_BITS = 32
 POSITION_MASK = 2**POSITION_BITS - 1
 
-_STANDING = """
-    SELECT number, life, born, generation, staged, deadline
-    FROM session WHERE namespace = ? AND name = ?"""
-_NEWEST = "SELECT id, deadline FROM entry WHERE id < ? ORDER BY id DESC LIMIT 1"
+# A session's row, and its newest entry. Two scalar subqueries are a seek each; a join is not.
+_ROW = """
+    number, life, born, generation, staged, session.deadline,
+    (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
+    (SELECT deadline FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1)"""
+_PLACE = f"SELECT {_ROW} FROM session WHERE namespace = ? AND name = ?"  # noqa: S608 (constants)
 _DETAILS = """
     SELECT tail, extents, created_at, metadata, forked_from, vacuums,
         (SELECT count(*) FROM snapshot AS taken
@@ -47,21 +49,9 @@ _NEW_LIFE = """
         deadline = ?3, created_at = ?4, forked_from = ?5, metadata = x'7b7d', extents = x''
     WHERE number = ?6
     RETURNING life"""
-_LIST = """
-    SELECT name, number, life, born, generation, staged, deadline FROM session
-    WHERE namespace = ? AND name >= ? AND name > ? ORDER BY name LIMIT ?"""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What the plans of one store share."""
-
-    namespace: str
-    clock: Clock
-
-    def now_ms(self) -> int:
-        """The time, as rows keep it."""
-        return milliseconds(self.clock)
+_LIST = f"""
+    SELECT name, {_ROW} FROM session
+    WHERE namespace = ? AND name >= ? AND name > ? ORDER BY name LIMIT ?"""  # noqa: S608
 
 
 class Place(NamedTuple):
@@ -75,26 +65,59 @@ class Place(NamedTuple):
 NOWHERE = Place(0, 0, None)
 
 
+@dataclass(slots=True)
+class Tip:
+    """Where a session stood after this store's own last append to it."""
+
+    number: int
+    life: int
+    token: str
+    end: int
+    generation: int
+    deadline: int | None
+
+
+# How many sessions a store remembers the end of; past it, it begins to remember anew.
+TIPS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the plans of one store share."""
+
+    namespace: str
+    clock: Clock
+    # Guesses, which the next append to a session checks. Only whoever holds the writer's lock may
+    # look at them, and a rollback forgets them all.
+    tips: dict[str, Tip] = field(default_factory=dict)
+
+    def now_ms(self) -> int:
+        """The time, as rows keep it."""
+        return milliseconds(self.clock)
+
+
 def place_of(context: Context, name: str) -> Plan[Place]:
     """Find a session."""
-    rows = yield from ask(Sql(_STANDING, (context.namespace, name)))
-    if not rows:
-        return NOWHERE
-    return (yield from _placed(*rows[0]))
+    rows: Rows = yield Sql(_PLACE, (context.namespace, name))
+    return _placed(*rows[0]) if rows else NOWHERE
 
 
 def _placed(
-    number: int, life: int, born: int, generation: int, staged: int, deadline: int | None
-) -> Plan[Place]:
+    number: int,
+    life: int,
+    born: int,
+    generation: int,
+    staged: int,
+    deadline: int | None,
+    newest_id: int | None,
+    newest_deadline: int | None,
+) -> Place:
     """The newest entry knows where the log ends and when the life does."""
     end = born
-    newest = yield from ask(Sql(_NEWEST, ((number + 1) << POSITION_BITS,)))
-    if newest:
-        entry_id, entry_deadline = newest[0]
-        position = entry_id & POSITION_MASK
-        if entry_id >> POSITION_BITS == number and position >= born:
-            end = position + 1
-            deadline = entry_deadline
+    # Before the first entry of a session, the newest one below is another session's.
+    if newest_id is not None and newest_id >= (number << POSITION_BITS | born):
+        end = (newest_id & POSITION_MASK) + 1
+        deadline = newest_deadline
     standing = Standing(f"{number}.{life}", born, end, generation, deadline, bool(staged))
     return Place(number, life, standing)
 
@@ -169,7 +192,7 @@ def set_metadata(context: Context, step: SetMetadata) -> Plan[Head]:
     version = rules.version_of(place.standing, status)
     rules.refuse_if_moved(step.session, step.expected, version)
     place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
-    yield Sql("UPDATE session SET metadata = ? WHERE number = ?", (step.metadata, place.number))
+    yield Do("UPDATE session SET metadata = ? WHERE number = ?", (step.metadata, place.number))
     return (yield from head_at(context, place))
 
 
@@ -182,7 +205,7 @@ def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
         for name, *row in rows:
             if not name.startswith(step.prefix):
                 return SessionPage(tuple(names), None)
-            place = yield from _placed(*row)
+            place = _placed(*row)
             if rules.status_of(place.standing, context.now_ms()) is not Status.ACTIVE:
                 continue
             if len(names) == step.limit:
@@ -214,7 +237,7 @@ def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
     place = yield from place_of(context, step.session)
     rules.refuse_if_not_staged(step.session, step.stage, place.standing)
-    yield Sql(
+    yield Do(
         "UPDATE session SET staged = 0, metadata = ? WHERE number = ?",
         (step.metadata, place.number),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from indelible import view
-from indelible.backends.sqlite.connection import Sql
+from indelible.backends.sqlite.connection import Do, Sql
 from indelible.backends.sqlite.sessions import Context, Place, head_at, living, place_of
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
@@ -53,11 +53,11 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
     rules.refuse_if_changed(step, head)
     line = rules.line_of(step, head, context.now_ms())
     after = view.encode(line.after.extents)
-    yield Sql(
+    yield Do(
         "UPDATE session SET tail = ?, extents = ?, generation = generation + 1 WHERE number = ?",
         (line.after.tail, after, place.number),
     )
-    yield Sql(
+    yield Do(
         _NEW_LINE,
         (
             place.number,
@@ -74,7 +74,7 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
         ),
     )
     if step.undoes is not None:
-        yield Sql(
+        yield Do(
             "UPDATE journal SET undone_by = ? WHERE session = ? AND life = ? AND operation = ?",
             (step.operation, place.number, place.life, step.undoes),
         )
@@ -111,7 +111,7 @@ def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
     shown = view.view_of(view.decode(extents), tail)
     rules.refuse_if_torn(step.session, view.freeze(shown, end))
     now_ms = context.now_ms()
-    yield Sql(_NEW_SNAPSHOT, (step.id, step.label, now_ms, end, place.number))
+    yield Do(_NEW_SNAPSHOT, (step.id, step.label, now_ms, end, place.number))
     return SnapshotRecord(step.id, step.label, now_ms, shown, end)
 
 
@@ -137,7 +137,7 @@ def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
     if rules.status_of(place.standing, context.now_ms()) is not Status.ACTIVE:
         return False
     there = yield from _snapshots_by_id(place, step.id)
-    yield Sql(
+    yield Do(
         "DELETE FROM snapshot WHERE session = ? AND life = ? AND id = ?",
         (place.number, place.life, step.id),
     )

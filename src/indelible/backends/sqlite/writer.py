@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from indelible.backends.sqlite.appending import Shortcut
 from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, Connection
 from indelible.core.plan import Plan, drive
 from indelible.errors import (
@@ -28,13 +29,18 @@ from indelible.errors import (
 GROUP_MAX = 256
 
 
+Guess = Callable[[], Shortcut | None]
+
+
 class Job:
     """A write that waits for its commit."""
 
-    __slots__ = ("done", "error", "plan", "result", "settle")
+    __slots__ = ("done", "error", "plan", "result", "settle", "shortcut")
 
-    def __init__(self, plan: Plan[Any], settle: Any = None) -> None:
+    def __init__(self, plan: Plan[Any], shortcut: Guess | None, settle: Any = None) -> None:
         self.plan = plan
+        # What may do the whole job in one statement, if it is alone.
+        self.shortcut = shortcut
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
@@ -51,16 +57,18 @@ class Job:
 class Writer:
     """The only connection that writes, and those who wait for it."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], *, on_rollback: Callable[[], None]
+    ) -> None:
         self._connect = connect
+        self._on_rollback = on_rollback
         self._connection: Connection | None = None
         self._waiting: deque[Job] = deque()
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, plan: Plan[Any]) -> Any:
-        """Commit one plan, together with whoever else is waiting."""
-        job = Job(plan)
+    def run(self, job: Job) -> Any:
+        """Commit one job, together with whoever else is waiting."""
         self._waiting.append(job)
         while not job.done:
             with self._lock:
@@ -98,7 +106,9 @@ class Writer:
 
     def _lead(self, jobs: list[Job]) -> None:
         try:
-            self._commit(self._connected(), jobs)
+            connection = self._connected()
+            if len(jobs) > 1 or not self._alone(connection, jobs[0]):
+                self._commit(connection, jobs)
         except MemoryStoreError as error:
             self._abandon(error)
             for job in jobs:
@@ -120,6 +130,14 @@ class Writer:
             self._connection = self._connect()
         return self._connection
 
+    def _alone(self, connection: Connection, job: Job) -> bool:
+        """Try a lone job's shortcut; says whether it did the job."""
+        shortcut = job.shortcut() if job.shortcut is not None else None
+        if shortcut is None or connection.execute(shortcut.statement) != 1:
+            return False
+        job.result = shortcut.landed()
+        return True
+
     def _commit(self, connection: Connection, jobs: list[Job]) -> None:
         execute = connection.execute
         execute(BEGIN_WRITE)
@@ -134,6 +152,7 @@ class Writer:
 
     def _abandon(self, error: BaseException) -> None:
         """Roll back, and begin with a new connection where the old one may be unwell."""
+        self._on_rollback()
         connection = self._connection
         if connection is None:
             return

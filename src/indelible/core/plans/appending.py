@@ -7,18 +7,19 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from indelible.core.codec import encode, shown
+from indelible.core.codec import encode, encode_text, shown
 from indelible.core.limits import (
     APPEND_ATTEMPTS_MAX,
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
     KEY_BYTES_MAX,
+    ROLE_CHARS_MAX,
 )
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import refuse_if_moved
 from indelible.core.settings import Settings, checked_session_id, checked_text
 from indelible.core.sources import MADE_PREFIX
-from indelible.core.waist import Append, Draft, ReadHead
+from indelible.core.waist import Append, Appended, Draft, ReadHead
 from indelible.errors import LimitError, OutcomeUnknownError, UsageError
 from indelible.model import (
     ChatMessage,
@@ -38,7 +39,7 @@ P = TypeVar("P", bound=Payload)
 def add(
     settings: Settings,
     session_id: str,
-    values: Iterable[Value],
+    drafts: tuple[Draft, ...],
     *,
     key: str | None,
     expected: str | None,
@@ -46,7 +47,6 @@ def add(
 ) -> Plan[Receipt]:
     """Append a batch: all of it or nothing, once per key, with nothing of others in between."""
     session = checked_session_id(session_id)
-    drafts = tuple([encode(value) for value in values])
     if len(drafts) != 1:
         _check_batch(drafts)
     if not drafts:
@@ -66,7 +66,7 @@ def append(step: Append) -> Plan[Receipt]:
     """Send an append until its outcome is known; its key makes that safe."""
     for attempt in range(1, APPEND_ATTEMPTS_MAX + 1):
         try:
-            appended = yield from ask(step)
+            appended: Appended = yield step
         except OutcomeUnknownError as unknown:
             step.fresh = False
             if attempt == APPEND_ATTEMPTS_MAX:
@@ -88,32 +88,43 @@ def checked_key(key: str) -> str:
     return checked_text(key, what="a key", bytes_max=KEY_BYTES_MAX)
 
 
-def message(role: str, content: Any, **fields: Any) -> ChatMessage:
+def message(role: str, content: Any, **fields: Any) -> Draft:
     """A message from its parts, or a `UsageError` that shows the part that does not fit."""
-    return _built(ChatMessage, role=role, content=content, **fields)
+    if type(role) is str and 0 < len(role) <= ROLE_CHARS_MAX and type(content) is str:
+        given = {name: value for name, value in fields.items() if value}
+        if not given:
+            return encode_text(role, content)
+    return encode(_built(ChatMessage, role=role, content=content, **fields))
 
 
-def messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> list[Value]:
+def messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Draft, ...]:
     """Messages as they are; plain mappings are made into messages."""
     if isinstance(items, (str, bytes, Mapping, Payload)):
         raise UsageError(f"expected a list of messages, not {shown(items)}", value=items)
-    return [
-        item
-        if isinstance(item, ChatMessage)
-        else _built(ChatMessage, **item)
-        if isinstance(item, Mapping)
-        else _not_a_message(item)
-        for item in items
-    ]
+    return tuple(encode(_as_message(item)) for item in items)
+
+
+def values(items: Iterable[Value]) -> tuple[Draft, ...]:
+    """Anything that a session can hold."""
+    if isinstance(items, (str, bytes, Mapping, Payload)):
+        raise UsageError(f"expected a list of entries, not {shown(items)}", value=items)
+    return tuple(map(encode, items))
+
+
+def _as_message(item: object) -> ChatMessage:
+    if isinstance(item, ChatMessage):
+        return item
+    if isinstance(item, Mapping):
+        return _built(ChatMessage, **item)
+    raise UsageError(f"not a message: {shown(item)}", value=item)
 
 
 def tool_call(
     call_id: str, name: str, arguments: JsonValue, metadata: Mapping[str, JsonValue] | None
-) -> ToolCall:
+) -> Draft:
     """A tool call from its parts."""
-    return _built(
-        ToolCall, call_id=call_id, name=name, arguments=arguments, metadata=dict(metadata or {})
-    )
+    fields = {"name": name, "arguments": arguments, "metadata": dict(metadata or {})}
+    return encode(_built(ToolCall, call_id=call_id, **fields))
 
 
 def tool_result(
@@ -121,15 +132,10 @@ def tool_result(
     content: JsonValue,
     is_error: bool,
     metadata: Mapping[str, JsonValue] | None,
-) -> ToolResult:
+) -> Draft:
     """A tool's answer from its parts."""
-    return _built(
-        ToolResult,
-        call_id=call_id,
-        content=content,
-        is_error=is_error,
-        metadata=dict(metadata or {}),
-    )
+    fields = {"content": content, "is_error": is_error, "metadata": dict(metadata or {})}
+    return encode(_built(ToolResult, call_id=call_id, **fields))
 
 
 def summary(
@@ -139,13 +145,13 @@ def summary(
     covers: Any,
     embedder: str | None,
     metadata: Mapping[str, JsonValue] | None,
-) -> Summary:
+) -> Draft:
     """A summary from its parts; the store's embedder makes the vector where none is given."""
     if vector is None and settings.embedder is not None:
         vector = settings.embedder.embed(text)
     if vector is not None and embedder is None:
         embedder = settings.embedder.name if settings.embedder else "unnamed"
-    return _built(
+    built = _built(
         Summary,
         text=text,
         vector=None if vector is None else tuple(vector),
@@ -153,23 +159,20 @@ def summary(
         covers=covers_of(covers),
         metadata=dict(metadata or {}),
     )
+    return encode(built)
 
 
 def _built(model: type[P], **fields: Any) -> P:
     try:
         return model(**fields)
-    except ValidationError as exc:
-        first = exc.errors(include_url=False)[0]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UsageError(
             f"{where} cannot be stored: {first['msg']}: {shown(first['input'])}",
             path=where,
             value=first["input"],
         ) from None
-
-
-def _not_a_message(item: object) -> Value:
-    raise UsageError(f"not a message: {shown(item)}", value=item)
 
 
 def _check_batch(drafts: tuple[Draft, ...]) -> None:
