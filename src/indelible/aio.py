@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TextIO, TypeVar
 
 from pydantic import JsonValue
 
+from indelible.core.limits import UNDO_WINDOW_S
 from indelible.core.plan import Plan, drive_async
 from indelible.core.plans import (
     appending,
     changing,
+    checking,
+    maintaining,
+    moving,
     reading,
     searching,
     sessions,
     snapshots,
     tools,
 )
+from indelible.core.plans.checking import Progress
 from indelible.core.plans.reading import CountTokens, OnCorrupt
 from indelible.core.settings import Settings, checked_ttl_s
 from indelible.core.sources import Clock, Ids, random_ids, system_clock
@@ -27,25 +33,33 @@ from indelible.model import (
     NEVER,
     ChatMessage,
     Claims,
+    CorruptEntry,
     Durability,
     Embedder,
     Entries,
+    ForgetReceipt,
     History,
     Kind,
     Never,
     Receipt,
+    RepairReport,
     SessionIds,
     SessionInfo,
     Snapshot,
     SnapshotDiff,
     StoredSummary,
     SummaryMatch,
+    Timeline,
     ToolCallRecord,
+    TransferReport,
+    VacuumReport,
     Value,
+    VerifyReport,
     ViewChange,
 )
 from indelible.opening import Demand, Target, connect_async
 from indelible.store import BUSY_TIMEOUT_S
+from indelible.version import VERSION
 
 T = TypeVar("T")
 
@@ -489,3 +503,86 @@ class AsyncMemoryStore:
     ) -> SessionIds:
         """A page of the ids of active sessions, in no promised order; `.cursor` opens the next."""
         return await self._run(sessions.list_sessions(prefix=prefix, cursor=cursor, limit=limit))
+
+    # Upkeep
+
+    async def timeline(self, session_id: str) -> Timeline:
+        """All that a session's life holds: what shows, what does not, and how that came to be."""
+        return await self._run(maintaining.timeline(session_id))
+
+    async def verify(
+        self, session_id: str | None = None, *, progress: Progress | None = None
+    ) -> VerifyReport:
+        """Check a session, or all: checksums, positions, views, snapshots, journal, the engine.
+
+        A tool call without a result is a warning. Nothing is changed.
+        """
+        return await self._run(checking.verify(session_id, progress=progress))
+
+    async def repair(self, session_id: str | None = None, *, dry_run: bool = False) -> RepairReport:
+        """Take what cannot be read out of view, keeping its bytes, and close dangling tool calls.
+
+        A dangling call gets an error result, in the form in which the call was made. `undo` takes
+        back the change of the view; `quarantined` has the bytes.
+        """
+        return await self._run(checking.repair(self._settings, session_id, dry_run=dry_run))
+
+    async def quarantined(self, session_id: str) -> list[CorruptEntry]:
+        """What repair took out of view: position, reason, and the bytes as they were."""
+        return await self._run(checking.quarantined(session_id))
+
+    async def export(
+        self,
+        target: str | os.PathLike[str] | TextIO,
+        session_id: str | None = None,
+        *,
+        prefix: str = "",
+        progress: Progress | None = None,
+    ) -> TransferReport:
+        """Write a session, or all, as lines of JSON: log, view, snapshots, journal, metadata.
+
+        It is streamed. A file gets its name when it is complete, not before.
+        """
+        with moving.output(target) as write:
+            return await self._run(
+                moving.export(write, session_id, prefix=prefix, made_by=VERSION, progress=progress)
+            )
+
+    async def import_(
+        self,
+        source: str | os.PathLike[str] | TextIO,
+        *,
+        progress: Progress | None = None,
+    ) -> TransferReport:
+        """Read sessions that `export` wrote, on whatever engine.
+
+        Each appears when all of it is there. One that exists already is a `ConflictError`.
+        """
+        with moving.input_lines(source) as lines:
+            return await self._run(moving.import_(lines, progress=progress))
+
+    async def vacuum(
+        self,
+        *,
+        undo_window: float = UNDO_WINDOW_S,
+        dry_run: bool = False,
+        session_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> VacuumReport:
+        """Remove entries that no view, snapshot, or change inside the undo window can bring back.
+
+        `undo_window` is in seconds: older changes can no longer be undone afterwards.
+        """
+        return await self._run(
+            maintaining.vacuum(
+                session_id, undo_window=undo_window, dry_run=dry_run, progress=progress
+            )
+        )
+
+    async def forget(self, session_id: str) -> ForgetReceipt:
+        """Erase a session for good: entries, vectors, snapshots, keys, journal, metadata.
+
+        The receipt names forks of it, which stay, and places where its bytes may still be. While it
+        is `pending`, forgetting again clears them.
+        """
+        return await self._run(maintaining.forget(session_id))

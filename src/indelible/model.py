@@ -291,6 +291,125 @@ class SummaryMatch:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TimelineEntry:
+    """An entry of the log, whether the session shows it or not."""
+
+    entry: Entry | CorruptEntry
+    visible: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A trim, clear, rollback or undo in a session's past."""
+
+    change: str
+    at: datetime
+    key: str
+    undone: bool
+    dropped: tuple[int, ...]
+    restored: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeline:
+    """All that a session's life holds: what shows, what does not, and how that came to be.
+
+    `changes` come newest first; `undo` is the one that `undo()` would take back.
+    """
+
+    info: SessionInfo
+    entries: tuple[TimelineEntry, ...]
+    snapshots: tuple[Snapshot, ...]
+    changes: tuple[Change, ...]
+    undo: Change | None
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """Something that a check found: where, and what is wrong there."""
+
+    severity: Severity
+    what: str
+    session_id: str | None = None
+    position: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerifyReport:
+    """What a check looked at, and what it found. A check changes nothing."""
+
+    sessions: int
+    entries: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no error was found; warnings are allowed."""
+        return all(finding.severity is not Severity.ERROR for finding in self.findings)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RepairAction:
+    """One thing that a repair did, or would do."""
+
+    session_id: str
+    what: str
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RepairReport:
+    """All that a repair did, or would do."""
+
+    actions: tuple[RepairAction, ...]
+    dry_run: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransferReport:
+    """What an export wrote, or an import read."""
+
+    sessions: int
+    entries: int
+    snapshots: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VacuumReport:
+    """What a vacuum removed, or would remove: nothing that anyone could still have reached."""
+
+    sessions: int
+    entries: int
+    bytes: int
+    journal_lines: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForgetReceipt:
+    """What was erased of a session, and where its bytes may still be.
+
+    `pending` says that `left` names places which another `forget` can clear later. `forks` are
+    the sessions that were copied from this one: they are sessions of their own, and stay.
+    """
+
+    session_id: str
+    entries: int
+    snapshots: int
+    bytes: int
+    forks: tuple[str, ...]
+    pending: bool
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Claims:
     """What this store promises on the engine as it is configured right now."""
 

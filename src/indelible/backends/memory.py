@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from indelible import view
 from indelible.core import rules
 from indelible.core.codec import checksum_of
-from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
+from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, STAGE_ABANDONED_S
 from indelible.core.plan import Step
 from indelible.core.rules import Standing
 from indelible.core.sources import Clock, milliseconds
@@ -24,21 +24,31 @@ from indelible.core.waist import (
     BeginStage,
     Changed,
     ChangeView,
+    CheckEngine,
     DeleteSnapshot,
-    Draft,
+    Erase,
+    Erased,
     Frozen,
     Head,
     Journal,
     JournalLine,
     ListSessions,
+    LogPage,
+    LogRow,
     Outline,
     Outlined,
+    Quarantine,
     Read,
     ReadHead,
     ReadJournal,
+    ReadLog,
     ReadOutline,
+    ReadQuarantine,
     ReadSnapshots,
+    Reclaim,
+    Reclaimed,
     SaveSnapshot,
+    Scrub,
     SessionPage,
     SetMetadata,
     ShowStage,
@@ -46,6 +56,7 @@ from indelible.core.waist import (
     SnapshotRecord,
     Snapshots,
     Stage,
+    StageRows,
     Stored,
 )
 from indelible.errors import ClosedError
@@ -68,7 +79,8 @@ class _Life:
     forked_from: str | None = None
     generation: int = 0
     metadata: bytes = b"{}"
-    keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    # First position, checksums of the entries, and generation, of every append by its key.
+    keys: dict[str, tuple[int, list[bytes], int]] = field(default_factory=dict)
     snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
     journal: list[JournalLine] = field(default_factory=list)
 
@@ -77,15 +89,18 @@ class _Life:
 class _Session:
     """A log that outlives the lives that are written into it."""
 
-    log: list[tuple[Draft, int]]
+    log: dict[int, LogRow]
+    end: int
     life: _Life
+    vacuums: int = 0
+    quarantine: dict[int, tuple[int, str, bytes]] = field(default_factory=dict)
 
     def standing(self) -> Standing:
         life = self.life
         return Standing(
             life.token,
             life.born,
-            len(self.log),
+            self.end,
             life.generation,
             life.deadline_ms,
             life.staged,
@@ -114,7 +129,15 @@ class MemoryBackend:
             SetMetadata: self._set_metadata,
             ListSessions: self._list_sessions,
             BeginStage: self._begin_stage,
+            StageRows: self._stage_rows,
             ShowStage: self._show_stage,
+            ReadLog: self._read_log,
+            Reclaim: self._reclaim,
+            Erase: self._erase,
+            Scrub: lambda _: (),
+            CheckEngine: lambda _: (),
+            Quarantine: self._quarantine,
+            ReadQuarantine: self._read_quarantine,
         }
 
     def perform(self, step: Step[R]) -> R:
@@ -160,23 +183,25 @@ class MemoryBackend:
             metadata=life.metadata if life else b"{}",
             snapshots=len(life.snapshots) if life else 0,
             forked_from=life.forked_from if life else None,
-            vacuums=0,
+            vacuums=session.vacuums if session else 0,
         )
 
-    def _begin_life(self, name: str, *, ttl_s: float | None, **fields: Any) -> _Session:
+    def _begin_life(
+        self, name: str, *, ttl_s: float | None, first: int | None = None, **fields: Any
+    ) -> _Session:
         now_ms = milliseconds(self._clock)
         session = self._sessions.get(name)
-        log = session.log if session else []
+        born = rules.first_of_stage(name, session.end if session else 0, first)
         self._lives += 1
         life = _Life(
             token=f"m{self._lives}",
-            born=len(log),
+            born=born,
             created_at_ms=now_ms,
             deadline_ms=rules.deadline_ms(now_ms, ttl_s),
-            view=view.cleared(len(log)),
+            view=view.cleared(born),
             **{"staged": False, **fields},
         )
-        self._sessions[name] = _Session(log, life)
+        self._sessions[name] = _Session(session.log if session else {}, born, life)
         return self._sessions[name]
 
     def _living(self, name: str, *, ttl_s: float | None) -> _Session:
@@ -190,41 +215,49 @@ class MemoryBackend:
 
     def _append(self, step: Append) -> Appended:
         standing, status = self._standing(step.session)
-        if step.stage is not None:
-            rules.refuse_if_not_staged(step.session, step.stage, standing)
-        if (status is Status.ACTIVE or step.stage is not None) and not step.fresh:
+        if status is Status.ACTIVE and not step.fresh:
             earlier = self._sessions[step.session].life.keys.get(step.key)
             if earlier is not None:
                 return self._replay(step, *earlier)
         rules.refuse_if_moved(step.session, step.expected, rules.version_of(standing, status))
         first = standing.end if standing else 0
         rules.refuse_if_full(step.session, first, len(step.drafts))
-        if step.stage is not None:
-            session = self._sessions[step.session]
-        else:
-            session = self._living(step.session, ttl_s=step.ttl_s)
-        now_ms = milliseconds(self._clock)
-        session.log.extend(
-            (draft, now_ms if draft.written_at_ms is None else draft.written_at_ms)
-            for draft in step.drafts
-        )
+        session = self._living(step.session, ttl_s=step.ttl_s)
         life = session.life
+        now_ms = milliseconds(self._clock)
         life.deadline_ms = rules.deadline_ms(now_ms, step.ttl_s)
-        life.keys[step.key] = (first, len(step.drafts), life.generation)
-        end = len(session.log)
-        version = rules.version_token(life.token, end, life.generation)
+        for offset, (kind, envelope, keep, opens, answers) in enumerate(step.drafts):
+            session.log[first + offset] = LogRow(
+                first + offset,
+                kind,
+                now_ms,
+                life.deadline_ms,
+                0 if offset else len(step.drafts),
+                life.generation,
+                keep,
+                None if offset else step.key,
+                opens,
+                answers,
+                envelope,
+            )
+        session.end = first + len(step.drafts)
+        checksums = [checksum_of(draft.envelope) for draft in step.drafts]
+        life.keys[step.key] = (first, checksums, life.generation)
+        version = rules.version_token(life.token, session.end, life.generation)
         return Appended(first, len(step.drafts), version)
 
-    def _replay(self, step: Append, first: int, count: int, generation: int) -> Appended:
+    def _replay(
+        self, step: Append, first: int, checksums: list[bytes], generation: int
+    ) -> Appended:
         session = self._sessions[step.session]
-        stored = [checksum_of(draft.envelope) for draft, _ in session.log[first : first + count]]
-        rules.refuse_other_content(step, first, stored)
+        rules.refuse_other_content(step, first, checksums)
+        count = len(checksums)
         return Appended(
             first,
             count,
             rules.version_token(session.life.token, first + count, generation),
             replayed=True,
-            visible=rules.still_shows(session.life.view, len(session.log), first, count),
+            visible=rules.still_shows(session.life.view, session.end, first, count),
         )
 
     def _change_view(self, step: ChangeView) -> Changed:
@@ -248,10 +281,9 @@ class MemoryBackend:
         session = self._living(step.session, ttl_s=step.ttl_s)
         life = session.life
         if step.id not in life.snapshots:
-            end = len(session.log)
-            rules.refuse_if_torn(step.session, view.freeze(life.view, end))
+            rules.refuse_if_torn(step.session, view.freeze(life.view, session.end))
             life.snapshots[step.id] = SnapshotRecord(
-                step.id, step.label, milliseconds(self._clock), life.view, end
+                step.id, step.label, milliseconds(self._clock), life.view, session.end
             )
         return life.snapshots[step.id]
 
@@ -272,52 +304,141 @@ class MemoryBackend:
         if status is Status.ACTIVE:
             raise rules.exists(step.session)
         session = self._begin_life(
-            step.session, ttl_s=step.ttl_s, staged=True, forked_from=step.forked_from
+            step.session,
+            ttl_s=step.ttl_s,
+            first=step.first,
+            staged=True,
+            forked_from=step.forked_from,
         )
         return Stage(session.life.token, session.life.born)
 
+    def _staged(self, name: str, stage: str) -> _Session:
+        standing, _ = self._standing(name)
+        rules.refuse_if_not_staged(name, stage, standing)
+        return self._sessions[name]
+
+    def _stage_rows(self, step: StageRows) -> None:
+        session = self._staged(step.session, step.stage)
+        for row in step.rows:
+            session.log[row.position] = row
+            session.end = max(session.end, row.position + 1)
+            session.life.deadline_ms = row.deadline_ms
+
     def _show_stage(self, step: ShowStage) -> Head:
-        standing, _ = self._standing(step.session)
-        rules.refuse_if_not_staged(step.session, step.stage, standing)
-        life = self._sessions[step.session].life
+        session = self._staged(step.session, step.stage)
+        life = session.life
         life.staged = False
         life.metadata = step.metadata
+        life.generation = step.generation
+        life.view = View((), life.born) if step.view is None else step.view
+        life.created_at_ms = step.created_at_ms or life.created_at_ms
+        life.snapshots = {record.id: record for record in step.snapshots}
+        first = step.generation - len(step.journal) + 1
+        life.journal = [
+            replace(line, version=rules.version_token(life.token, line.end, generation))
+            for generation, line in enumerate(step.journal, first)
+        ]
+        life.keys = dict(_keys_in(session))
         return self._head(step.session)
+
+    def _reclaim(self, step: Reclaim) -> Reclaimed:
+        session = self._sessions.get(step.session)
+        if session is None:
+            return Reclaimed()
+        _, status = self._standing(step.session)
+        life, head = session.life, self._head(step.session)
+        if status is Status.ACTIVE:
+            newest_first = life.journal[::-1]
+            kept = rules.kept_lines(newest_first, step.undo_since_ms)
+            reach = rules.reachable(head, life.snapshots.values(), kept)
+            dead = view.subtract(((0, max(0, session.end - 1)),), reach)
+            lines = len(life.journal) - len(kept)
+        else:
+            abandoned_ms = life.created_at_ms + STAGE_ABANDONED_S * 1000
+            if life.staged and milliseconds(self._clock) < abandoned_ms:
+                return Reclaimed()
+            kept, lines, dead = (), 0, ((0, session.end),)
+        rows = [row for row in session.log.values() if view.between(dead, *_at(row))]
+        reclaimed = Reclaimed(len(rows), sum(len(row.envelope) for row in rows), lines)
+        if step.dry_run:
+            return reclaimed
+        for row in rows:
+            del session.log[row.position]
+        session.vacuums += bool(rows)
+        life.journal = list(reversed(kept))
+        if status is not Status.ACTIVE:
+            life.snapshots.clear()
+            life.keys.clear()
+            life.view = view.cleared(session.end)
+        if status is Status.NEW:
+            del self._sessions[step.session]
+        return reclaimed
+
+    def _erase(self, step: Erase) -> Erased:
+        forks = tuple(
+            sorted(
+                name
+                for name, session in self._sessions.items()
+                if session.life.forked_from == step.session
+            )
+        )
+        session = self._sessions.pop(step.session, None)
+        if session is None:
+            return Erased(forks=forks)
+        size = sum(len(row.envelope) for row in session.log.values())
+        return Erased(len(session.log), len(session.life.snapshots), size, forks)
+
+    def _quarantine(self, step: Quarantine) -> None:
+        kept = self._sessions[step.session].quarantine
+        for entry in step.entries:
+            kept.setdefault(entry[0], entry)
 
     # Reading
 
     def _read(self, step: Read) -> Slice:
         head = self._head(step.session)
-        frozen = step.frozen or Frozen(head.life, view.freeze(head.view, head.end), head.version)
+        frozen = step.frozen or Frozen(
+            head.life, view.freeze(head.view, head.end), head.version, head.vacuums
+        )
         rules.refuse_if_gone(step.session, frozen, head)
         session = self._sessions.get(step.session)
-        log = session.log if session else []
         rows: list[Stored] = []
         for position in _walk(frozen.extents, step):
-            draft, written_at_ms = log[position]
-            if step.kinds is not None and draft.kind not in step.kinds:
+            row = session.log.get(position) if session else None
+            if row is None and frozen.vacuums != head.vacuums:
+                raise rules.gone(step.session)
+            kind = row.kind if row else None
+            if step.kinds is not None and kind is not None and kind not in step.kinds:
                 continue
             if len(rows) == step.limit:
                 resume = rows[-1].position + (0 if step.newest else 1)
                 return Slice(head, frozen, _ordered(rows, step), resume)
-            rows.append(Stored(position, draft.kind, written_at_ms, draft.envelope))
+            written_at_ms, envelope = (row.written_at_ms, row.envelope) if row else (0, b"")
+            rows.append(Stored(position, kind, written_at_ms, envelope))
         return Slice(head, frozen, _ordered(rows, step))
+
+    def _read_log(self, step: ReadLog) -> LogPage:
+        head = self._head(step.session)
+        if head.status is not Status.ACTIVE:
+            return LogPage(head, (), None)
+        log = self._sessions[step.session].log
+        start = max(step.start, head.born)
+        there = [log[position] for position in range(start, head.end) if position in log]
+        rows = tuple(there[: step.limit])
+        return LogPage(head, rows, rows[-1].position + 1 if len(there) > step.limit else None)
+
+    def _read_quarantine(self, step: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
+        session = self._sessions.get(step.session)
+        return tuple(entry for _, entry in sorted(session.quarantine.items())) if session else ()
 
     def _outline(self, step: ReadOutline) -> Outlined:
         head = self._head(step.session)
         entries = []
         for position in view.positions(view.freeze(head.view, head.end)):
-            draft, _ = self._sessions[step.session].log[position]
-            entries.append(
-                Outline(
-                    position,
-                    draft.kind,
-                    len(draft.envelope),
-                    draft.keep,
-                    draft.opens,
-                    draft.answers,
-                )
-            )
+            row = self._sessions[step.session].log[position]
+            assert row.kind is not None
+            size = len(row.envelope)
+            entries.append(Outline(position, row.kind, size, row.keep, row.opens, row.answers))
         return Outlined(head, tuple(entries))
 
     def _read_snapshots(self, step: ReadSnapshots) -> Snapshots:
@@ -342,7 +463,7 @@ class MemoryBackend:
             for name in self._sessions
             if name.startswith(step.prefix)
             and (after is None or name > after)
-            and self._standing(name)[1] is Status.ACTIVE
+            and (step.dead or self._standing(name)[1] is Status.ACTIVE)
         )
         page = tuple(names[: step.limit])
         return SessionPage(page, page[-1] if len(names) > step.limit else None)
@@ -376,6 +497,19 @@ def _walk(extents: view.Extents, step: Read) -> Iterator[int]:
         start = step.start or 0
         stop = extents[-1][1] if extents else 0
         yield from view.positions(view.between(extents, start, stop))
+
+
+def _at(row: LogRow) -> tuple[int, int]:
+    return row.position, row.position + 1
+
+
+def _keys_in(session: _Session) -> Iterator[tuple[str, tuple[int, list[bytes], int]]]:
+    """The keys of a copied log, from its entries."""
+    for row in session.log.values():
+        if row.key is not None and row.position >= session.life.born:
+            batch = range(row.position, row.position + row.batch)
+            checksums = [checksum_of(session.log[p].envelope) for p in batch if p in session.log]
+            yield row.key, (row.position, checksums, row.generation)
 
 
 def _ordered(rows: list[Stored], step: Read) -> tuple[Stored, ...]:

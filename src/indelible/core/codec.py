@@ -27,7 +27,8 @@ from indelible.model import KIND_OF, ChatMessage, Kind, Summary, ToolCall, ToolR
 ENVELOPE_VERSION = 1
 
 _OPEN = b'{"sum":"'
-_SUM_END = len(_OPEN) + 16
+CHECKSUM_BYTES = 16
+_SUM_END = len(_OPEN) + CHECKSUM_BYTES
 _REST = _SUM_END + len(b'",')
 _PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in Kind}
 _MODEL: dict[Kind, type[Value]] = {kind: model for model, kind in KIND_OF.items()}

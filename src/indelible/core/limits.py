@@ -28,6 +28,11 @@ LOG_ENTRIES_MAX: Final = 2**32
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_ENTRIES_DEFAULT: Final = 200
 
+# A vacuum leaves undoable what was changed within this time, unless told otherwise.
+UNDO_WINDOW_S: Final = 7 * 24 * 3600
+# A copy that has not been finished for this long has no copier any more.
+STAGE_ABANDONED_S: Final = 24 * 3600
+
 # How many view changes can be undone, one after the other.
 JOURNAL_MAX: Final = 100
 # A key is remembered at least for this many of the session's newest entries.

@@ -6,14 +6,15 @@ asks these functions, and writes what they say. Nothing here reads or writes by 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from indelible.core.codec import checksum_of
-from indelible.core.limits import EXPIRED_KNOWN_S, LOG_ENTRIES_MAX
-from indelible.core.waist import Append, ChangeView, Frozen, Head, JournalLine
+from indelible.core.limits import EXPIRED_KNOWN_S, JOURNAL_MAX, LOG_ENTRIES_MAX
+from indelible.core.waist import Append, ChangeView, Frozen, Head, JournalLine, SnapshotRecord
 from indelible.errors import ConflictError, LimitError
 from indelible.model import Status
-from indelible.view import EXTENTS_MAX, Extents, View, cleared, freeze, holds, view_of
+from indelible.view import EXTENTS_MAX, Extents, View, cleared, freeze, holds, normal, view_of
 
 NEW_VERSION = "new"
 
@@ -80,6 +81,33 @@ def refuse_if_full(session: str, first: int, count: int) -> None:
             limit=LOG_ENTRIES_MAX,
             actual=first + count,
         )
+
+
+def first_of_stage(session: str, end: int, first: int | None) -> int:
+    """Where a stage begins: at the end of the log, or further on if it must keep its positions."""
+    if first is None:
+        return end
+    if first < end:
+        raise exists(session)
+    return first
+
+
+def reachable(
+    head: Head, snapshots: Iterable[SnapshotRecord], journal: Iterable[JournalLine]
+) -> Extents:
+    """What a session shows, or could be made to show: by its snapshots, and by undoing."""
+    found = list(freeze(head.view, head.end))
+    for record in snapshots:
+        found += freeze(record.view, record.end)
+    for line in journal:
+        # Undoing restores the view with its open tail, so all that came later shows too.
+        found += freeze(line.before, head.end)
+    return normal(found)
+
+
+def kept_lines(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
+    """The journal lines that a vacuum leaves: the newest, and none from before the undo window."""
+    return [line for line in lines[:JOURNAL_MAX] if line.changed_at_ms >= undo_since_ms]
 
 
 def refuse_if_not_staged(step_session: str, stage: str, standing: Standing | None) -> None:

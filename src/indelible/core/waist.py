@@ -25,8 +25,6 @@ class Draft(NamedTuple):
     keep: bool = False
     opens: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
-    # Only a copy keeps the time of its original; otherwise the backend stamps it.
-    written_at_ms: int | None = None
 
 
 class Stored(NamedTuple):
@@ -36,6 +34,23 @@ class Stored(NamedTuple):
     # None where the engine holds nothing that it could be: the entry is damaged or missing.
     kind: Kind | None
     written_at_ms: int
+    envelope: bytes
+
+
+class LogRow(NamedTuple):
+    """An entry with all that stands beside it: what a copy, a check or an export needs."""
+
+    position: int
+    kind: Kind | None
+    written_at_ms: int
+    deadline_ms: int | None
+    # How many entries its append had, on the first of them; 0 on the others.
+    batch: int
+    generation: int
+    keep: bool
+    key: str | None
+    opens: tuple[str, ...]
+    answers: tuple[str, ...]
     envelope: bytes
 
 
@@ -127,8 +142,7 @@ class Append(Step[Appended]):
     """Put a batch at the end of the log, whole, once per key.
 
     `fresh` says that the key was just made for this append, so that no earlier attempt can have
-    used it. `expected` is checked after the key. `stage` is the life of a session that is still
-    being copied together: only its own copier may append to it.
+    used it. `expected` is checked after the key.
     """
 
     session: str
@@ -137,7 +151,6 @@ class Append(Step[Appended]):
     fresh: bool
     expected: str | None
     ttl_s: float | None
-    stage: str | None = None
 
 
 @dataclass(slots=True)
@@ -285,10 +298,32 @@ class SessionPage:
 
 @dataclass(slots=True)
 class ListSessions(Step[SessionPage]):
-    """Name the sessions that are active, a page at a time, in no promised order."""
+    """Name the sessions that are active, a page at a time, in no promised order.
+
+    With `dead`, also those that expired, or whose copy was never finished.
+    """
 
     prefix: str
     resume: str | None
+    limit: int
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Entries of a life as they are stored, gaps left out; `resume` is where to go on, or None."""
+
+    head: Head
+    rows: tuple[LogRow, ...]
+    resume: int | None
+
+
+@dataclass(slots=True)
+class ReadLog(Step[LogPage]):
+    """Read the log of the session's life itself, whether it shows or not."""
+
+    session: str
+    start: int
     limit: int
 
 
@@ -304,21 +339,102 @@ class Stage:
 class BeginStage(Step[Stage]):
     """Begin a life that nobody sees yet. An active session is a conflict.
 
-    Anyone who writes to the session meanwhile takes it over; the stage is then lost.
+    `first` asks for a certain first position; one that is taken is a conflict too. Anyone who
+    writes to the session meanwhile takes it over; the stage is then lost.
     """
 
     session: str
     forked_from: str | None
     ttl_s: float | None
+    first: int | None = None
+
+
+@dataclass(slots=True)
+class StageRows(Step[None]):
+    """Put entries at their positions in a stage. The same again changes nothing."""
+
+    session: str
+    stage: str
+    rows: tuple[LogRow, ...]
 
 
 @dataclass(slots=True)
 class ShowStage(Step[Head]):
-    """Show all that was staged, at once. A stage that was taken over is a conflict."""
+    """Show all that was staged, at once, with the session's other parts.
+
+    `view` None shows every staged entry. A stage that was taken over is a conflict.
+    """
 
     session: str
     stage: str
     metadata: bytes
+    view: View | None = None
+    generation: int = 0
+    created_at_ms: int | None = None
+    snapshots: tuple[SnapshotRecord, ...] = ()
+    journal: tuple[JournalLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """What a vacuum removed, or would remove, of one session."""
+
+    entries: int = 0
+    size_bytes: int = 0
+    journal_lines: int = 0
+
+
+@dataclass(slots=True)
+class Reclaim(Step[Reclaimed]):
+    """Remove what no view, snapshot or newer journal line can reach; keys stay known."""
+
+    session: str
+    # Journal lines older than this go, and with them what only they could bring back.
+    undo_since_ms: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What was erased of a session, and which sessions were forked from it."""
+
+    entries: int = 0
+    snapshots: int = 0
+    size_bytes: int = 0
+    forks: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Erase(Step[Erased]):
+    """Remove every trace of a session that the engine lets us remove."""
+
+    session: str
+
+
+@dataclass(slots=True)
+class Scrub(Step[tuple[str, ...]]):
+    """Clear what erased sessions left in the engine's own logs; names what is still there."""
+
+
+@dataclass(slots=True)
+class CheckEngine(Step[tuple[str, ...]]):
+    """The engine's own check of itself: what is wrong, in its words."""
+
+
+@dataclass(slots=True)
+class Quarantine(Step[None]):
+    """Keep the bytes of entries that cannot be read, beyond any vacuum. Again changes nothing."""
+
+    session: str
+    # Position, reason, bytes.
+    entries: tuple[tuple[int, str, bytes], ...]
+
+
+@dataclass(slots=True)
+class ReadQuarantine(Step[tuple[tuple[int, str, bytes], ...]]):
+    """Read what was put into quarantine, by position."""
+
+    session: str
 
 
 class Backend(Protocol):

@@ -19,7 +19,7 @@ from indelible.backends.sqlite.sessions import (
     place_of,
 )
 from indelible.core import rules
-from indelible.core.codec import checksum_of
+from indelible.core.codec import CHECKSUM_BYTES, checksum_of
 from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.sources import MADE_PREFIX
@@ -33,7 +33,7 @@ KIND_NUMBER = {
     Kind.SUMMARY: 4,
 }
 
-_INSERT = """
+INSERT = """
     INSERT INTO entry (id, kind, written_at, deadline, batch, generation, keep, key, opens,
         answers, payload)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -41,6 +41,9 @@ _BY_CALLERS_KEY = """
     SELECT id, batch, generation FROM entry
     WHERE id >> 32 = ? AND key = ? AND substr(key, 1, 1) <> '~' AND id >= ?
     ORDER BY id DESC LIMIT 1"""
+_BY_KEPT_KEY = """
+    SELECT position, entries, generation, checksums FROM kept_key
+    WHERE session = ? AND life = ? AND key = ?"""
 _BY_MADE_KEY = """
     SELECT id, batch, generation FROM entry
     WHERE id >= ? AND id < ? AND key = ? ORDER BY id DESC LIMIT 1"""
@@ -70,7 +73,6 @@ def shortcut(context: Context, step: Append) -> Shortcut | None:
         tip is None
         or not step.fresh
         or step.expected is not None
-        or step.stage is not None
         or len(step.drafts) != 1
         or tip.end >= LOG_ENTRIES_MAX
     ):
@@ -98,9 +100,7 @@ def append(context: Context, step: Append) -> Plan[Appended]:
     now_ms = context.now_ms()
     standing = place.standing
     status = rules.status_of(standing, now_ms)
-    if step.stage is not None:
-        rules.refuse_if_not_staged(step.session, step.stage, standing)
-    if not step.fresh and (status is Status.ACTIVE or step.stage is not None):
+    if not step.fresh and status is Status.ACTIVE:
         earlier = yield from _earlier(place, step)
         if earlier is not None:
             return earlier
@@ -108,7 +108,7 @@ def append(context: Context, step: Append) -> Plan[Appended]:
         version = rules.version_of(standing, status)
         rules.refuse_if_moved(step.session, step.expected, version)
     rules.refuse_if_full(step.session, standing.end if standing else 0, len(step.drafts))
-    if standing is None or (status is not Status.ACTIVE and step.stage is None):
+    if standing is None or status is not Status.ACTIVE:
         place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
         standing = place.standing
         assert standing is not None
@@ -127,14 +127,13 @@ def append(context: Context, step: Append) -> Plan[Appended]:
         )
         for offset, draft in enumerate(step.drafts)
     ]
-    yield Do(_INSERT, rows[0]) if count == 1 else SqlMany(_INSERT, rows)
+    yield Do(INSERT, rows[0]) if count == 1 else SqlMany(INSERT, rows)
     end = standing.end + count
-    if step.stage is None:
-        if len(context.tips) >= TIPS_MAX:
-            context.tips.clear()
-        context.tips[step.session] = Tip(
-            place.number, place.life, standing.life, end, standing.generation, deadline
-        )
+    if len(context.tips) >= TIPS_MAX:
+        context.tips.clear()
+    context.tips[step.session] = Tip(
+        place.number, place.life, standing.life, end, standing.generation, deadline
+    )
     version = rules.version_token(standing.life, end, standing.generation)
     return Appended(standing.end, count, version)
 
@@ -148,30 +147,38 @@ def _row(
     generation: int,
     key: str | None,
 ) -> tuple[Any, ...]:
-    kind, envelope, keep, opens, answers, written_at_ms = draft
+    kind, envelope, keep, opens, answers = draft
     return (
         entry_id,
         KIND_NUMBER[kind],
-        now_ms if written_at_ms is None else written_at_ms,
+        now_ms,
         deadline,
         batch,
         generation,
         keep,
         key,
-        _links(opens) if opens else None,
-        _links(answers) if answers else None,
+        links(opens),
+        links(answers),
         envelope,
     )
 
 
-def _links(call_ids: tuple[str, ...]) -> str:
-    return json.dumps(call_ids)
+def links(call_ids: tuple[str, ...]) -> str | None:
+    """Call ids as a row keeps them."""
+    return json.dumps(call_ids) if call_ids else None
 
 
 def _earlier(place: Place, step: Append) -> Plan[Appended | None]:
     """The first attempt with this key, if it landed; other content under it is a conflict."""
     number, standing = place.number, place.standing
     assert standing is not None
+    kept = yield from ask(Sql(_BY_KEPT_KEY, (number, place.life, step.key)))
+    if kept:
+        first, count, generation, checksums = kept[0]
+        stored = [
+            checksums[at : at + CHECKSUM_BYTES] for at in range(0, len(checksums), CHECKSUM_BYTES)
+        ]
+        return (yield from _replayed(place, step, first, count, generation, stored))
     base = number << POSITION_BITS
     if step.key.startswith(MADE_PREFIX):
         oldest = max(standing.born, standing.end - KEYS_KEPT)
@@ -182,16 +189,26 @@ def _earlier(place: Place, step: Append) -> Plan[Appended | None]:
     if not rows:
         return None
     entry_id, count, generation = rows[0]
-    first = entry_id & POSITION_MASK
-    stored = yield from ask(
+    payloads = yield from ask(
         Sql(
             "SELECT payload FROM entry WHERE id >= ? AND id < ? ORDER BY id",
             (entry_id, entry_id + count),
         )
     )
-    rules.refuse_other_content(step, first, [checksum_of(payload) for (payload,) in stored])
+    stored = [checksum_of(payload) for (payload,) in payloads]
+    first = entry_id & POSITION_MASK
+    return (yield from _replayed(place, step, first, count, generation, stored))
+
+
+def _replayed(
+    place: Place, step: Append, first: int, count: int, generation: int, stored: list[bytes]
+) -> Plan[Appended]:
+    """The first receipt once more; other content under the key is a conflict."""
+    standing = place.standing
+    assert standing is not None
+    rules.refuse_other_content(step, first, stored)
     ((tail, extents),) = yield from ask(
-        Sql("SELECT tail, extents FROM session WHERE number = ?", (number,))
+        Sql("SELECT tail, extents FROM session WHERE number = ?", (place.number,))
     )
     shown = view.view_of(view.decode(extents), tail)
     return Appended(

@@ -27,9 +27,8 @@ class SqliteBackend:
 
     def perform(self, step: Step[R]) -> R:
         """Do one step, in one transaction."""
-        engine = self._engine
-        job = engine.writing(step)
-        result = engine.readers.run(engine.reading(step)) if job is None else engine.writer.run(job)
+        job = self._engine.writing(step)
+        result = self._engine.read(step) if job is None else self._engine.writer.run(job)
         return cast(R, result)
 
     def claims(self) -> Claims:
@@ -61,8 +60,7 @@ class AsyncSqliteBackend:
         written: Outcome[R] = Outcome(loop=loop)
         job = self._engine.writing(step, written)
         if job is None:
-            plan = self._engine.reading(step)
-            return cast(R, await loop.run_in_executor(self._pool, self._engine.readers.run, plan))
+            return cast(R, await loop.run_in_executor(self._pool, self._engine.read, step))
         if self._thread is None:
             self._start_thread()
         self._jobs.put(job)

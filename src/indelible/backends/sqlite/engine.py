@@ -12,7 +12,15 @@ from typing import Any
 
 import apsw
 
-from indelible.backends.sqlite import appending, reading, schema, sessions, views
+from indelible.backends.sqlite import (
+    appending,
+    maintaining,
+    reading,
+    schema,
+    sessions,
+    staging,
+    views,
+)
 from indelible.backends.sqlite.connection import Connection, Seam
 from indelible.backends.sqlite.readers import Readers
 from indelible.backends.sqlite.sessions import Context
@@ -29,8 +37,12 @@ _WRITES: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.SaveSnapshot: views.save_snapshot,
     waist.DeleteSnapshot: views.delete_snapshot,
     waist.SetMetadata: sessions.set_metadata,
-    waist.BeginStage: sessions.begin_stage,
-    waist.ShowStage: sessions.show_stage,
+    waist.BeginStage: staging.begin_stage,
+    waist.StageRows: staging.stage_rows,
+    waist.ShowStage: staging.show_stage,
+    waist.Reclaim: maintaining.reclaim,
+    waist.Erase: maintaining.erase,
+    waist.Quarantine: maintaining.quarantine,
 }
 _READS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.ReadHead: sessions.head,
@@ -39,6 +51,9 @@ _READS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.ReadSnapshots: views.read_snapshots,
     waist.ReadJournal: views.read_journal,
     waist.ListSessions: sessions.list_sessions,
+    waist.ReadLog: reading.read_log,
+    waist.ReadQuarantine: maintaining.read_quarantine,
+    waist.CheckEngine: maintaining.check_engine,
 }
 
 
@@ -83,9 +98,11 @@ class Engine:
             shortcut = partial(appending.shortcut, self.context, step)
         return Job(plan(self.context, step), shortcut, settle)
 
-    def reading(self, step: Step[Any]) -> Plan[Any]:
-        """The plan of a step that reads."""
-        return _READS[type(step)](self.context, step)
+    def read(self, step: Step[Any]) -> Any:
+        """Do a step that does not write rows."""
+        if isinstance(step, waist.Scrub):
+            return self.writer.run_outside(maintaining.scrub(self.context, step))
+        return self.readers.run(_READS[type(step)](self.context, step))
 
     def claims(self) -> Claims:
         """What is promised on this file."""

@@ -19,14 +19,18 @@ from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
     Frozen,
+    LogPage,
+    LogRow,
     Outline,
     Outlined,
     Read,
+    ReadLog,
     ReadOutline,
     Slice,
     Stored,
 )
 from indelible.errors import CorruptEntryError, FormatError
+from indelible.model import Status
 
 _KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 
@@ -41,6 +45,9 @@ _BACKWARDS = """
 _OUTLINE = """
     SELECT id, kind, length(payload), keep, opens, answers FROM entry
     WHERE id >= ? AND id < ? ORDER BY id"""
+_LOG = """
+    SELECT id, kind, written_at, deadline, batch, generation, keep, key, opens, answers, payload
+    FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
 _ALL_KINDS = -1
 
 
@@ -119,6 +126,48 @@ def _with_gaps(
         range(base + high - 1, base + low - 1, -1) if backwards else range(base + low, base + high)
     )
     return [there.get(entry_id, (entry_id, None, 0, b"")) for entry_id in ids]
+
+
+def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
+    """The log of the session's life itself, whether it shows or not."""
+    place = yield from place_of(context, step.session)
+    head = yield from head_at(context, place)
+    if head.status is not Status.ACTIVE:
+        return LogPage(head, (), None)
+    base = place.number << POSITION_BITS
+    found = yield from ask(
+        Sql(_LOG, (base + max(step.start, head.born), base + head.end, step.limit))
+    )
+    rows = tuple(_log_row(*row) for row in found)
+    return LogPage(head, rows, rows[-1].position + 1 if len(rows) == step.limit else None)
+
+
+def _log_row(
+    entry_id: int,
+    kind: int,
+    written_at: int,
+    deadline: int | None,
+    batch: int,
+    generation: int,
+    keep: int,
+    key: str | None,
+    opens: str | None,
+    answers: str | None,
+    payload: bytes,
+) -> LogRow:
+    return LogRow(
+        entry_id & POSITION_MASK,
+        _KIND.get(kind),
+        written_at,
+        deadline,
+        batch,
+        generation,
+        bool(keep),
+        key,
+        draft_links(opens),
+        draft_links(answers),
+        payload,
+    )
 
 
 def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:

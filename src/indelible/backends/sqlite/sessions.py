@@ -12,14 +12,11 @@ from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
 from indelible.core.sources import Clock, milliseconds
 from indelible.core.waist import (
-    BeginStage,
     Head,
     ListSessions,
     ReadHead,
     SessionPage,
     SetMetadata,
-    ShowStage,
-    Stage,
 )
 from indelible.model import Status
 from indelible.view import View
@@ -42,7 +39,7 @@ _DETAILS = """
 _NEW_SESSION = """
     INSERT INTO session (namespace, name, life, born, staged, generation, tail, deadline,
         created_at, forked_from, metadata, extents)
-    VALUES (?, ?, 1, 0, ?, 0, 0, ?, ?, ?, x'7b7d', x'')
+    VALUES (?1, ?2, 1, ?7, ?3, 0, ?7, ?4, ?5, ?6, x'7b7d', x'')
     RETURNING number"""
 _NEW_LIFE = """
     UPDATE session SET life = life + 1, born = ?1, tail = ?1, staged = ?2, generation = 0,
@@ -163,19 +160,22 @@ def begin_life(
     ttl_s: float | None,
     staged: bool = False,
     forked_from: str | None = None,
+    first: int | None = None,
 ) -> Plan[Place]:
     """Begin a session, or its next life behind the end of the last one."""
     now_ms = context.now_ms()
     deadline = rules.deadline_ms(now_ms, ttl_s)
+    born = rules.first_of_stage(name, place.standing.end if place.standing else 0, first)
     if place.standing is None:
-        new = (context.namespace, name, int(staged), deadline, now_ms, forked_from)
+        new = (context.namespace, name, int(staged), deadline, now_ms, forked_from, born)
         ((number,),) = yield from ask(Sql(_NEW_SESSION, new))
-        return Place(number, 1, Standing(f"{number}.1", 0, 0, 0, deadline, staged))
-    end = place.standing.end
-    again = (end, int(staged), deadline, now_ms, forked_from, place.number)
-    ((life,),) = yield from ask(Sql(_NEW_LIFE, again))
-    standing = Standing(f"{place.number}.{life}", end, end, 0, deadline, staged)
-    return Place(place.number, life, standing)
+        life = 1
+    else:
+        number = place.number
+        again = (born, int(staged), deadline, now_ms, forked_from, number)
+        ((life,),) = yield from ask(Sql(_NEW_LIFE, again))
+    standing = Standing(f"{number}.{life}", born, born, 0, deadline, staged)
+    return Place(number, life, standing)
 
 
 def living(context: Context, place: Place, name: str, *, ttl_s: float | None) -> Plan[Place]:
@@ -206,7 +206,8 @@ def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
             if not name.startswith(step.prefix):
                 return SessionPage(tuple(names), None)
             place = _placed(*row)
-            if rules.status_of(place.standing, context.now_ms()) is not Status.ACTIVE:
+            status = rules.status_of(place.standing, context.now_ms())
+            if status is not Status.ACTIVE and not step.dead:
                 continue
             if len(names) == step.limit:
                 return SessionPage(tuple(names), names[-1])
@@ -214,31 +215,3 @@ def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
         if len(rows) <= step.limit:
             return SessionPage(tuple(names), None)
         after = rows[-1][0]
-
-
-def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
-    """Begin a life that nobody sees yet."""
-    place = yield from place_of(context, step.session)
-    if rules.status_of(place.standing, context.now_ms()) is Status.ACTIVE:
-        raise rules.exists(step.session)
-    begun = yield from begin_life(
-        context,
-        place,
-        step.session,
-        ttl_s=step.ttl_s,
-        staged=True,
-        forked_from=step.forked_from,
-    )
-    assert begun.standing is not None
-    return Stage(begun.standing.life, begun.standing.born)
-
-
-def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
-    """Show all that was staged."""
-    place = yield from place_of(context, step.session)
-    rules.refuse_if_not_staged(step.session, step.stage, place.standing)
-    yield Do(
-        "UPDATE session SET staged = 0, metadata = ? WHERE number = ?",
-        (step.metadata, place.number),
-    )
-    return (yield from head(context, ReadHead(step.session)))

@@ -29,15 +29,15 @@ _LINES = """
     FROM journal WHERE session = ? AND life = ?"""
 _NEW_LINE = """
     INSERT INTO journal (session, life, operation, change, changed_at, generation, "end",
-        tail_before, tail_after, extents_before, extents_after)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+        tail_before, tail_after, extents_before, extents_after, undone_by)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _SNAPSHOTS = """
     SELECT id, label, taken_at, "end", tail, extents
     FROM snapshot WHERE session = ? AND life = ?"""
-# The row is a copy of the session's own view: nothing is computed, whatever the length.
+# The row is a copy of the session's own view, whatever the length of the history.
 _NEW_SNAPSHOT = """
     INSERT INTO snapshot (session, life, id, label, taken_at, "end", tail, extents)
-    SELECT number, life, ?, ?, ?, ?, tail, extents FROM session WHERE number = ?"""
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
@@ -52,27 +52,11 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
             return Changed(_line(place, done[0]), replayed=True)
     rules.refuse_if_changed(step, head)
     line = rules.line_of(step, head, context.now_ms())
-    after = view.encode(line.after.extents)
     yield Do(
         "UPDATE session SET tail = ?, extents = ?, generation = generation + 1 WHERE number = ?",
-        (line.after.tail, after, place.number),
+        (line.after.tail, view.encode(line.after.extents), place.number),
     )
-    yield Do(
-        _NEW_LINE,
-        (
-            place.number,
-            place.life,
-            line.operation,
-            line.change,
-            line.changed_at_ms,
-            head.generation + 1,
-            line.end,
-            line.before.tail,
-            line.after.tail,
-            view.encode(line.before.extents),
-            after,
-        ),
-    )
+    yield insert_line(place, line, head.generation + 1)
     if step.undoes is not None:
         yield Do(
             "UPDATE journal SET undone_by = ? WHERE session = ? AND life = ? AND operation = ?",
@@ -87,13 +71,59 @@ def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
     head = yield from head_at(context, place)
     if head.status is not Status.ACTIVE:
         return Journal(head, ())
+    return Journal(head, (yield from journal_lines(place, limit=step.limit)))
+
+
+def journal_lines(place: Place, *, limit: int = -1) -> Plan[tuple[JournalLine, ...]]:
+    """The journal of a life, newest first."""
     rows = yield from ask(
-        Sql(
-            _LINES + " ORDER BY number DESC LIMIT ?",
-            (place.number, place.life, step.limit),
-        )
+        Sql(_LINES + " ORDER BY number DESC LIMIT ?", (place.number, place.life, limit))
     )
-    return Journal(head, tuple(_line(place, row) for row in rows))
+    return tuple(_line(place, row) for row in rows)
+
+
+def insert_line(place: Place, line: JournalLine, generation: int) -> Do:
+    """The statement that writes a journal line."""
+    return Do(
+        _NEW_LINE,
+        (
+            place.number,
+            place.life,
+            line.operation,
+            line.change,
+            line.changed_at_ms,
+            generation,
+            line.end,
+            line.before.tail,
+            line.after.tail,
+            view.encode(line.before.extents),
+            view.encode(line.after.extents),
+            line.undone_by,
+        ),
+    )
+
+
+def insert_snapshot(place: Place, record: SnapshotRecord) -> Do:
+    """The statement that writes a snapshot."""
+    return Do(
+        _NEW_SNAPSHOT,
+        (
+            place.number,
+            place.life,
+            record.id,
+            record.label,
+            record.taken_at_ms,
+            record.end,
+            record.view.tail,
+            view.encode(record.view.extents),
+        ),
+    )
+
+
+def snapshot_records(place: Place) -> Plan[list[SnapshotRecord]]:
+    """The snapshots of a life, oldest first."""
+    rows = yield from ask(Sql(_SNAPSHOTS + " ORDER BY number", (place.number, place.life)))
+    return [_record(row) for row in rows]
 
 
 def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
@@ -110,9 +140,9 @@ def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
     )
     shown = view.view_of(view.decode(extents), tail)
     rules.refuse_if_torn(step.session, view.freeze(shown, end))
-    now_ms = context.now_ms()
-    yield Do(_NEW_SNAPSHOT, (step.id, step.label, now_ms, end, place.number))
-    return SnapshotRecord(step.id, step.label, now_ms, shown, end)
+    record = SnapshotRecord(step.id, step.label, context.now_ms(), shown, end)
+    yield insert_snapshot(place, record)
+    return record
 
 
 def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
@@ -123,8 +153,7 @@ def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
         return Snapshots(head, ())
     found: list[SnapshotRecord] = []
     if step.ids is None:
-        rows = yield from ask(Sql(_SNAPSHOTS + " ORDER BY number", (place.number, place.life)))
-        found = [_record(row) for row in rows]
+        found = yield from snapshot_records(place)
     else:
         for snapshot_id in step.ids:
             found += yield from _snapshots_by_id(place, snapshot_id)

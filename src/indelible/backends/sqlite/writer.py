@@ -81,6 +81,11 @@ class Writer:
         with self._lock:
             self._lead(jobs)
 
+    def run_outside(self, plan: Plan[Any]) -> Any:
+        """Run a plan on the writing connection, outside of any transaction."""
+        with self._lock:
+            return drive(plan, self._connected().execute)
+
     def close(self) -> None:
         """Wait for the running commit, then close."""
         with self._lock:

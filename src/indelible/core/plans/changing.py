@@ -90,6 +90,21 @@ def trim(
     return (yield from _changed(settings, session, "trim", propose, key))
 
 
+def drop_positions(
+    settings: Settings, session: str, change: str, positions: list[int]
+) -> Plan[ViewChange]:
+    """Let go of certain positions."""
+
+    def propose(operation: str) -> Plan[ChangeView | Head]:
+        head = yield from ask(ReadHead(session))
+        after = view.without(head.view, head.end, view.from_positions(positions))
+        if after == head.view:
+            return head
+        return _change(change, session, head, operation, after, None)
+
+    return (yield from _changed(settings, session, change, propose, None))
+
+
 def clear(
     settings: Settings, session_id: str, *, key: str | None, expected: str | None
 ) -> Plan[ViewChange]:

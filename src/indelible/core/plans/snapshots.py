@@ -6,28 +6,32 @@ from collections.abc import Iterable, Iterator
 
 from indelible import view
 from indelible.core.codec import decode, encode
-from indelible.core.limits import BATCH_BYTES_MAX, LABEL_BYTES_MAX, PAGE_ENTRIES_DEFAULT
+from indelible.core.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_ENTRIES_MAX,
+    LABEL_BYTES_MAX,
+    PAGE_ENTRIES_DEFAULT,
+)
 from indelible.core.plan import Plan, ask
-from indelible.core.plans.appending import append
 from indelible.core.plans.changing import require_active, snapshot_not_found
 from indelible.core.plans.reading import Decoding
 from indelible.core.plans.sessions import info_of
-from indelible.core.rules import exists
+from indelible.core.rules import deadline_ms, exists
 from indelible.core.settings import Settings, checked_session_id, checked_text
-from indelible.core.sources import MADE_PREFIX, moment
+from indelible.core.sources import moment
 from indelible.core.waist import (
-    Append,
     BeginStage,
     DeleteSnapshot,
-    Draft,
     Frozen,
     Head,
+    LogRow,
     Read,
     ReadSnapshots,
     SaveSnapshot,
     ShowStage,
+    Slice,
     SnapshotRecord,
-    Stored,
+    StageRows,
 )
 from indelible.errors import OutcomeUnknownError
 from indelible.model import (
@@ -51,14 +55,14 @@ def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> 
     except OutcomeUnknownError:
         # The id makes it safe to ask again.
         record = yield from ask(step)
-    return _snapshot(session, record)
+    return snapshot_of(session, record)
 
 
 def list_snapshots(session_id: str) -> Plan[list[Snapshot]]:
     """The snapshots of a session, oldest first."""
     session = checked_session_id(session_id)
     found = yield from ask(ReadSnapshots(session))
-    return [_snapshot(session, record) for record in found.records]
+    return [snapshot_of(session, record) for record in found.records]
 
 
 def delete_snapshot(session_id: str, snapshot_id: str) -> Plan[None]:
@@ -94,7 +98,8 @@ def _entries(session: str, head: Head, extents: view.Extents) -> Plan[tuple[Entr
     return tuple(Decoding(session).entries(found.rows))
 
 
-def _snapshot(session: str, record: SnapshotRecord) -> Snapshot:
+def snapshot_of(session: str, record: SnapshotRecord) -> Snapshot:
+    """A stored snapshot as people see it."""
     extents = view.freeze(record.view, record.end)
     return Snapshot(
         id=record.id,
@@ -135,9 +140,9 @@ def fork(
     moved: dict[int, int] = {}
     while True:
         page = yield from ask(step)
-        for drafts in _batches(_copies(session, page.rows, moved, stage.first)):
-            key = MADE_PREFIX + settings.ids()
-            yield from append(Append(target, drafts, key, True, None, ttl_s, stage.life))
+        copies = _copies(session, page, moved, stage.first, ttl_s)
+        for rows in batches(copies):
+            yield from ask(StageRows(target, stage.life, rows))
         if page.resume is None:
             break
         step = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT, start=page.resume)
@@ -146,27 +151,45 @@ def fork(
 
 
 def _copies(
-    session: str, rows: tuple[Stored, ...], moved: dict[int, int], first: int
-) -> Iterator[Draft]:
-    """The same entries for another session. `moved` maps old positions to new, from `first` on."""
-    for row in rows:
+    session: str, page: Slice, moved: dict[int, int], first: int, ttl_s: float | None
+) -> Iterator[LogRow]:
+    """The same entries for another session. `moved` maps old positions to new, from `first` on.
+
+    A copy keeps the times of its originals, but no keys: those belong to the session they were
+    used in.
+    """
+    for row in page.rows:
         value = decode(row.kind, row.envelope, session=session, position=row.position)
-        moved[row.position] = first + len(moved)
+        moved[row.position] = position = first + len(moved)
         if isinstance(value, Summary) and value.covers:
             covered = (moved[p] for p in view.positions(value.covers) if p in moved)
             value = value.model_copy(update={"covers": view.from_positions(covered)})
-        yield encode(value)._replace(written_at_ms=row.written_at_ms)
+        kind, envelope, keep, opens, answers = encode(value)
+        yield LogRow(
+            position,
+            kind,
+            row.written_at_ms,
+            deadline_ms(page.head.now_ms, ttl_s),
+            batch=1,
+            generation=0,
+            keep=keep,
+            key=None,
+            opens=opens,
+            answers=answers,
+            envelope=envelope,
+        )
 
 
-def _batches(drafts: Iterable[Draft]) -> Iterator[tuple[Draft, ...]]:
-    """Batches that stay within the limit on bytes."""
-    batch: list[Draft] = []
+def batches(rows: Iterable[LogRow]) -> Iterator[tuple[LogRow, ...]]:
+    """Rows in portions that stay within the limits of a batch."""
+    batch: list[LogRow] = []
     size = 0
-    for draft in drafts:
-        if batch and size + len(draft.envelope) > BATCH_BYTES_MAX:
+    for row in rows:
+        full = len(batch) == BATCH_ENTRIES_MAX or size + len(row.envelope) > BATCH_BYTES_MAX
+        if batch and full:
             yield tuple(batch)
             batch, size = [], 0
-        batch.append(draft)
-        size += len(draft.envelope)
+        batch.append(row)
+        size += len(row.envelope)
     if batch:
         yield tuple(batch)

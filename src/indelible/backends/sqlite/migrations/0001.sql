@@ -80,3 +80,25 @@ CREATE TABLE journal (
 ) STRICT;
 CREATE INDEX journal_session ON journal (session, life, number);
 CREATE UNIQUE INDEX journal_operation ON journal (session, life, operation);
+
+-- Keys of appends whose entries a vacuum removed, so that a late retry is still recognised.
+CREATE TABLE kept_key (
+    session    INTEGER NOT NULL,
+    life       INTEGER NOT NULL,
+    key        TEXT NOT NULL,
+    position   INTEGER NOT NULL,
+    entries    INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    checksums  BLOB NOT NULL,                       -- of the entries, 16 bytes each
+    PRIMARY KEY (session, life, key)
+) STRICT, WITHOUT ROWID;
+
+-- Entries that could not be read when repair met them, byte for byte.
+CREATE TABLE quarantine (
+    session  INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    reason   TEXT NOT NULL,
+    moved_at INTEGER NOT NULL,
+    payload  BLOB NOT NULL,
+    PRIMARY KEY (session, position)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,5 @@
+"""`python -m indelible` is the `indelible` command."""
+
+from indelible.cli.main import run
+
+run()

@@ -1,0 +1,235 @@
+"""Upkeep in SQLite's words: what may go, what must go, what is wrong."""
+
+from __future__ import annotations
+
+from indelible import view
+from indelible.backends.sqlite.connection import Do, Sql, SqlMany
+from indelible.backends.sqlite.sessions import (
+    POSITION_BITS,
+    POSITION_MASK,
+    Context,
+    Place,
+    head_at,
+    place_of,
+)
+from indelible.backends.sqlite.views import journal_lines, snapshot_records
+from indelible.core import rules
+from indelible.core.limits import KEYS_KEPT, STAGE_ABANDONED_S
+from indelible.core.plan import Plan, ask
+from indelible.core.waist import (
+    CheckEngine,
+    Erase,
+    Erased,
+    Quarantine,
+    ReadQuarantine,
+    Reclaim,
+    Reclaimed,
+    Scrub,
+)
+from indelible.model import Status
+
+# Tables whose rows belong to a session by its number.
+_PARTS = ("snapshot", "journal", "kept_key", "quarantine")
+
+
+def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
+    """Remove what nothing can reach."""
+    place = yield from place_of(context, step.session)
+    standing = place.standing
+    if standing is None:
+        return Reclaimed()
+    status = rules.status_of(standing, context.now_ms())
+    if status is Status.ACTIVE:
+        return (yield from _reclaim_active(context, step, place))
+    ((created_at,),) = yield from ask(
+        Sql("SELECT created_at FROM session WHERE number = ?", (place.number,))
+    )
+    abandoned_ms = created_at + STAGE_ABANDONED_S * 1000
+    if standing.staged and context.now_ms() < abandoned_ms:
+        return Reclaimed()
+    removed = yield from _size_of(place, ((0, POSITION_MASK + 1),))
+    if not step.dry_run:
+        yield from _remove_life(place, forget=status is Status.NEW)
+    return removed
+
+
+def _reclaim_active(context: Context, step: Reclaim, place: Place) -> Plan[Reclaimed]:
+    head = yield from head_at(context, place)
+    records = yield from snapshot_records(place)
+    lines = yield from journal_lines(place)
+    kept = rules.kept_lines(lines, step.undo_since_ms)
+    reach = rules.reachable(head, records, kept)
+    # The newest entry stays: it carries the end of the log, and positions are never reused.
+    dead = view.subtract(((0, max(0, head.end - 1)),), reach)
+    removed = yield from _size_of(place, dead)
+    gone = Reclaimed(removed.entries, removed.size_bytes, len(lines) - len(kept))
+    if not step.dry_run:
+        yield from _keep_keys(place, head.born, head.end, dead)
+        yield from _delete_entries(place, dead)
+        yield from _forget_old_parts(place, {line.operation for line in kept})
+        if removed.entries:
+            yield Do("UPDATE session SET vacuums = vacuums + 1 WHERE number = ?", (place.number,))
+    return gone
+
+
+def _size_of(place: Place, extents: view.Extents) -> Plan[Reclaimed]:
+    base = place.number << POSITION_BITS
+    entries = size = 0
+    for start, stop in extents:
+        ((count, length),) = yield from ask(
+            Sql(
+                "SELECT count(*), ifnull(sum(length(payload)), 0) FROM entry"
+                " WHERE id >= ? AND id < ?",
+                (base + start, base + stop),
+            )
+        )
+        entries += count
+        size += length
+    return Reclaimed(entries, size)
+
+
+def _delete_entries(place: Place, extents: view.Extents) -> Plan[None]:
+    base = place.number << POSITION_BITS
+    for start, stop in extents:
+        yield Do("DELETE FROM entry WHERE id >= ? AND id < ?", (base + start, base + stop))
+
+
+def _keep_keys(place: Place, born: int, end: int, dead: view.Extents) -> Plan[None]:
+    """Write down the keys of appends that lose an entry, with what their entries were."""
+    base = place.number << POSITION_BITS
+    oldest = max(born, end - KEYS_KEPT)
+    rows = yield from ask(
+        Sql(
+            "SELECT id, batch, generation, key FROM entry"
+            " WHERE id >= ? AND id < ? AND key IS NOT NULL",
+            (base | oldest, base + end),
+        )
+    )
+    yield Do(
+        "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
+        (place.number, place.life, oldest),
+    )
+    for entry_id, batch, generation, key in rows:
+        position = entry_id & POSITION_MASK
+        if not view.between(dead, position, position + batch):
+            continue
+        found = yield from ask(
+            Sql(
+                "SELECT substr(payload, 9, 16) FROM entry WHERE id >= ? AND id < ? ORDER BY id",
+                (entry_id, entry_id + batch),
+            )
+        )
+        yield Do(
+            "INSERT OR IGNORE INTO kept_key VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                place.number,
+                place.life,
+                key,
+                position,
+                batch,
+                generation,
+                b"".join(checksum for (checksum,) in found),
+            ),
+        )
+
+
+def _forget_old_parts(place: Place, kept_operations: set[str]) -> Plan[None]:
+    """Remove parts of earlier lives, and the journal lines that are not kept."""
+    yield Do("DELETE FROM snapshot WHERE session = ? AND life <> ?", (place.number, place.life))
+    lines = yield from ask(
+        Sql("SELECT number, life, operation FROM journal WHERE session = ?", (place.number,))
+    )
+    yield SqlMany(
+        "DELETE FROM journal WHERE number = ?",
+        [
+            (number,)
+            for number, life, operation in lines
+            if life != place.life or operation not in kept_operations
+        ],
+    )
+
+
+def _remove_life(place: Place, *, forget: bool) -> Plan[None]:
+    """Remove all of a life that ended; its row stays while it is still known as expired."""
+    assert place.standing is not None
+    yield from _delete_entries(place, ((0, POSITION_MASK + 1),))
+    for table in _PARTS:
+        yield Do(f"DELETE FROM {table} WHERE session = ?", (place.number,))  # noqa: S608
+    if forget:
+        yield Do("DELETE FROM session WHERE number = ?", (place.number,))
+    else:
+        # The row now knows what its newest entry knew: where the log ends, and when life did.
+        yield Do(
+            "UPDATE session SET born = ?1, tail = ?1, extents = x'', deadline = ?2,"
+            " metadata = x'7b7d' WHERE number = ?3",
+            (place.standing.end, place.standing.deadline_ms, place.number),
+        )
+
+
+def erase(context: Context, step: Erase) -> Plan[Erased]:
+    """Remove every row of a session. Deleted bytes are overwritten: see `secure_delete`."""
+    forks = yield from ask(
+        Sql(
+            "SELECT name FROM session WHERE namespace = ? AND forked_from = ? ORDER BY name",
+            (context.namespace, step.session),
+        )
+    )
+    names = tuple(name for (name,) in forks)
+    place = yield from place_of(context, step.session)
+    context.tips.pop(step.session, None)
+    if place.standing is None:
+        return Erased(forks=names)
+    size = yield from _size_of(place, ((0, POSITION_MASK + 1),))
+    ((snapshots,),) = yield from ask(
+        Sql("SELECT count(*) FROM snapshot WHERE session = ?", (place.number,))
+    )
+    yield from _remove_life(place, forget=True)
+    return Erased(size.entries, snapshots, size.size_bytes, names)
+
+
+def scrub(_context: Context, _step: Scrub) -> Plan[tuple[str, ...]]:
+    """Move the write-ahead log into the file and cut it to nothing; other readers may hinder it."""
+    ((busy, _, _),) = yield from ask(Sql("PRAGMA wal_checkpoint(TRUNCATE)"))
+    return ("the write-ahead log, until no other process reads the file",) if busy else ()
+
+
+def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
+    """SQLite's own check, and rows that belong to no session."""
+    problems: list[str] = []
+    rows = yield from ask(Sql("PRAGMA integrity_check"))
+    problems += [str(text) for (text,) in rows if text != "ok"]
+    owners = {"entry": "id >> 32", **dict.fromkeys(_PARTS, "session")}
+    for table, number in owners.items():
+        ((count,),) = yield from ask(
+            Sql(
+                f"SELECT count(*) FROM {table}"  # noqa: S608 (our own names)
+                f" WHERE {number} NOT IN (SELECT number FROM session)"
+            )
+        )
+        if count:
+            problems.append(f"{count} rows of {table} belong to no session")
+    return tuple(problems)
+
+
+def quarantine(context: Context, step: Quarantine) -> Plan[None]:
+    """Keep the bytes of entries that cannot be read."""
+    place = yield from place_of(context, step.session)
+    now_ms = context.now_ms()
+    yield SqlMany(
+        "INSERT OR IGNORE INTO quarantine VALUES (?, ?, ?, ?, ?)",
+        [(place.number, position, why, now_ms, raw) for position, why, raw in step.entries],
+    )
+
+
+def read_quarantine(
+    context: Context, step: ReadQuarantine
+) -> Plan[tuple[tuple[int, str, bytes], ...]]:
+    """What was put into quarantine."""
+    place = yield from place_of(context, step.session)
+    rows = yield from ask(
+        Sql(
+            "SELECT position, reason, payload FROM quarantine WHERE session = ? ORDER BY position",
+            (place.number,),
+        )
+    )
+    return tuple((position, reason, payload) for position, reason, payload in rows)

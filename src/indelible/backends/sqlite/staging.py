@@ -1,0 +1,94 @@
+"""Copies in SQLite's words: a life that is put together out of sight and shown at once."""
+
+from __future__ import annotations
+
+from indelible import view
+from indelible.backends.sqlite.appending import INSERT, KIND_NUMBER, links
+from indelible.backends.sqlite.connection import Do, SqlMany
+from indelible.backends.sqlite.sessions import (
+    POSITION_BITS,
+    Context,
+    Place,
+    begin_life,
+    head,
+    place_of,
+)
+from indelible.backends.sqlite.views import insert_line, insert_snapshot
+from indelible.core import rules
+from indelible.core.plan import Plan
+from indelible.core.waist import BeginStage, Head, ReadHead, ShowStage, Stage, StageRows
+from indelible.model import Status
+from indelible.view import View
+
+
+def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
+    """Begin a life that nobody sees yet."""
+    place = yield from place_of(context, step.session)
+    if rules.status_of(place.standing, context.now_ms()) is Status.ACTIVE:
+        raise rules.exists(step.session)
+    begun = yield from begin_life(
+        context,
+        place,
+        step.session,
+        ttl_s=step.ttl_s,
+        staged=True,
+        forked_from=step.forked_from,
+        first=step.first,
+    )
+    assert begun.standing is not None
+    return Stage(begun.standing.life, begun.standing.born)
+
+
+def stage_rows(context: Context, step: StageRows) -> Plan[None]:
+    """Put entries at their positions."""
+    place = yield from _staged(context, step.session, step.stage)
+    base = place.number << POSITION_BITS
+    yield SqlMany(
+        INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
+        [
+            (
+                base | row.position,
+                KIND_NUMBER[row.kind] if row.kind is not None else 0,
+                row.written_at_ms,
+                row.deadline_ms,
+                row.batch,
+                row.generation,
+                row.keep,
+                row.key,
+                links(row.opens),
+                links(row.answers),
+                row.envelope,
+            )
+            for row in step.rows
+        ],
+    )
+
+
+def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
+    """Show all that was staged."""
+    place = yield from _staged(context, step.session, step.stage)
+    assert place.standing is not None
+    shown = View((), place.standing.born) if step.view is None else step.view
+    for record in step.snapshots:
+        yield insert_snapshot(place, record)
+    for generation, line in enumerate(step.journal, step.generation - len(step.journal) + 1):
+        yield insert_line(place, line, generation)
+    yield Do(
+        "UPDATE session SET staged = 0, metadata = ?, tail = ?, extents = ?, generation = ?,"
+        " created_at = ifnull(?, created_at) WHERE number = ?",
+        (
+            step.metadata,
+            shown.tail,
+            view.encode(shown.extents),
+            step.generation,
+            step.created_at_ms,
+            place.number,
+        ),
+    )
+    return (yield from head(context, ReadHead(step.session)))
+
+
+def _staged(context: Context, session: str, stage: str) -> Plan[Place]:
+    place = yield from place_of(context, session)
+    rules.refuse_if_not_staged(session, stage, place.standing)
+    return place

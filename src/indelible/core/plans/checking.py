@@ -1,0 +1,260 @@
+"""Verify and repair: what is wrong with a session, and what can be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from indelible import view
+from indelible.core.codec import decode
+from indelible.core.limits import JOURNAL_MAX, PAGE_ENTRIES_MAX
+from indelible.core.plan import Plan, ask
+from indelible.core.plans.appending import add, values
+from indelible.core.plans.changing import UNDO, drop_positions
+from indelible.core.plans.tools import joined
+from indelible.core.rules import reachable
+from indelible.core.settings import Settings, checked_session_id
+from indelible.core.sources import moment
+from indelible.core.waist import (
+    CheckEngine,
+    Head,
+    Journal,
+    ListSessions,
+    LogRow,
+    Quarantine,
+    ReadHead,
+    ReadJournal,
+    ReadLog,
+    ReadQuarantine,
+    ReadSnapshots,
+    Snapshots,
+)
+from indelible.errors import CorruptEntryError, FormatError
+from indelible.model import (
+    CallStatus,
+    ChatMessage,
+    CorruptEntry,
+    Entry,
+    Finding,
+    RepairAction,
+    RepairReport,
+    Severity,
+    ToolCallRecord,
+    ToolResult,
+    Value,
+    VerifyReport,
+)
+
+# Told the session that was just finished, and how many entries that makes so far.
+Progress = Callable[[str, int], None]
+
+CLOSED_BY_REPAIR = "The tool never answered: its process ended first. Closed by repair."
+
+
+def each_session(
+    session_id: str | None, *, prefix: str = "", dead: bool = False
+) -> Plan[list[str]]:
+    """The one session that was named, or all of them."""
+    if session_id is not None:
+        return [checked_session_id(session_id)]
+    names: list[str] = []
+    resume: str | None = None
+    while True:
+        page = yield from ask(ListSessions(prefix, resume, PAGE_ENTRIES_MAX, dead))
+        names += page.names
+        resume = page.resume
+        if resume is None:
+            return names
+
+
+def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyReport]:
+    """Check everything that is stored; change nothing."""
+    findings: list[Finding] = []
+    entries = 0
+    try:
+        problems = yield from ask(CheckEngine())
+        findings += [Finding(severity=Severity.ERROR, what=problem) for problem in problems]
+        names = yield from each_session(session_id)
+    except FormatError as error:
+        findings.append(Finding(severity=Severity.ERROR, what=error.message))
+        return VerifyReport(sessions=0, entries=0, findings=tuple(findings))
+    for name in names:
+        try:
+            entries += yield from _verify_session(name, findings)
+        except FormatError as error:
+            findings.append(Finding(severity=Severity.ERROR, what=error.message, session_id=name))
+        if progress is not None:
+            progress(name, entries)
+    return VerifyReport(sessions=len(names), entries=entries, findings=tuple(findings))
+
+
+def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
+    """Check one session; says how many entries were looked at."""
+
+    def found(severity: Severity, what: str, position: int | None = None) -> None:
+        findings.append(
+            Finding(severity=severity, what=what, session_id=session, position=position)
+        )
+
+    snapshots = yield from ask(ReadSnapshots(session))
+    journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
+    for what in (*_view_problems(snapshots, journal), *_journal_problems(journal)):
+        found(Severity.ERROR, what)
+    log = yield from scan(session)
+    for broken in log.broken.values():
+        found(Severity.ERROR, f"cannot be read: {broken.reason}", broken.position)
+    undoable = [line for line in journal.lines if line.change != UNDO and line.undone_by is None]
+    needed = reachable(journal.head, snapshots.records, undoable)
+    for position in view.positions(view.subtract(needed, log.there)):
+        found(Severity.ERROR, "is missing from the log", position)
+    for record in joined(log.shown_links(journal.head)):
+        if record.status is CallStatus.DANGLING:
+            what = f"tool call {record.call_id} ({record.name}) has no result; repair closes it"
+            found(Severity.WARNING, what, record.call_position)
+    return view.count(log.there)
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a walk over a session's log met. It keeps no entry but those that tool calls tie."""
+
+    there: view.Extents = ()
+    broken: dict[int, CorruptEntry] = field(default_factory=dict)
+    linked: list[Entry] = field(default_factory=list)
+
+    def shown_links(self, head: Head) -> list[Entry]:
+        """The entries with tool calls or results that the session shows."""
+        shown = view.freeze(head.view, head.end)
+        return [entry for entry in self.linked if view.holds(shown, *_at(entry.position))]
+
+
+def scan(session: str) -> Plan[Scan]:
+    """Walk over the whole log of a session's life, a page at a time."""
+    met = Scan()
+    start: int | None = 0
+    while start is not None:
+        page = yield from ask(ReadLog(session, start, PAGE_ENTRIES_MAX))
+        met.there = view.normal((*met.there, *(_at(row.position) for row in page.rows)))
+        for row in page.rows:
+            value = checked(session, row)
+            if isinstance(value, CorruptEntry):
+                met.broken[row.position] = value
+            elif row.kind is not None and (row.opens or row.answers):
+                met.linked.append(Entry(row.position, row.kind, value, moment(row.written_at_ms)))
+        start = page.resume
+    return met
+
+
+def _at(position: int) -> view.Extent:
+    return position, position + 1
+
+
+def checked(session: str, row: LogRow) -> Value | CorruptEntry:
+    """An entry's value, or why it has none."""
+    try:
+        return decode(row.kind, row.envelope, session=session, position=row.position)
+    except (CorruptEntryError, FormatError) as error:
+        reason = str(error.details.get("reason", error.message))
+        return CorruptEntry(row.position, reason, row.envelope)
+
+
+def _view_problems(snapshots: Snapshots, journal: Journal) -> Iterator[str]:
+    head = snapshots.head
+    if not _fits(head, view.freeze(head.view, head.end)) or head.view.tail > head.end:
+        yield f"its view reaches outside of its log ({head.born} to {head.end})"
+    for record in snapshots.records:
+        if record.end > head.end or not _fits(head, view.freeze(record.view, record.end)):
+            yield f"snapshot {record.id} reaches outside of its log"
+    for line in journal.lines:
+        outside = not _fits(journal.head, view.freeze(line.after, line.end))
+        if outside or line.end > journal.head.end:
+            yield f"the {line.change} {line.operation} reaches outside of its log"
+
+
+def _fits(head: Head, extents: view.Extents) -> bool:
+    return not extents or (extents[0][0] >= head.born and extents[-1][1] <= head.end)
+
+
+def _journal_problems(journal: Journal) -> Iterator[str]:
+    operations = {line.operation for line in journal.lines}
+    for line in journal.lines:
+        if line.undone_by is not None and line.undone_by not in operations:
+            yield f"the {line.change} {line.operation} was undone by an unknown operation"
+    if journal.lines and journal.lines[0].after != journal.head.view:
+        yield "its view is not what the newest change of it left"
+
+
+def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan[RepairReport]:
+    """Put what cannot be read out of view, keeping its bytes, and close dangling tool calls."""
+    actions: list[RepairAction] = []
+    names = yield from each_session(session_id)
+    for name in names:
+        quarantined = yield from _quarantine(settings, name, dry_run=dry_run)
+        closed = yield from _close_calls(settings, name, dry_run=dry_run)
+        actions += quarantined + closed
+    return RepairReport(actions=tuple(actions), dry_run=dry_run)
+
+
+def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
+    head = yield from ask(ReadHead(session))
+    log = yield from scan(session)
+    shown = view.freeze(head.view, head.end)
+    broken = dict(log.broken)
+    for position in view.positions(view.subtract(shown, log.there)):
+        broken[position] = CorruptEntry(position, "it is missing", b"")
+    known = {position for position, _, _ in (yield from ask(ReadQuarantine(session)))}
+    hidden = [position for position in broken if view.holds(shown, *_at(position))]
+    if not hidden and not broken.keys() - known:
+        return []
+    positions = tuple(sorted(broken))
+    if not dry_run:
+        entries = tuple((p, broken[p].reason, broken[p].raw) for p in positions)
+        yield from ask(Quarantine(session, entries))
+        if hidden:
+            yield from drop_positions(settings, session, "repair", hidden)
+    what = "put into quarantine, bytes kept; undo shows it in place again"
+    return [RepairAction(session_id=session, what=what, positions=positions)]
+
+
+def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
+    head = yield from ask(ReadHead(session))
+    log = yield from scan(session)
+    entries = log.shown_links(head)
+    made_by = {entry.position: entry.value for entry in entries}
+    actions = []
+    for record in joined(entries):
+        if record.status is not CallStatus.DANGLING or record.call_position is None:
+            continue
+        answer = _closing(record, made_by[record.call_position])
+        if not dry_run:
+            # The key makes it one result, however many repair at once.
+            key = f"repair:{record.call_position}:{record.call_id}"[:200]
+            drafts = values([answer])
+            yield from add(settings, session, drafts, key=key, expected=None, ttl=None)
+        what = f"closed tool call {record.call_id} ({record.name}) with an error result"
+        actions.append(
+            RepairAction(session_id=session, what=what, positions=(record.call_position,))
+        )
+    return actions
+
+
+def _closing(record: ToolCallRecord, call: Value) -> Value:
+    """An error result in the form in which the call was made, so that the model can read it."""
+    if not isinstance(call, ChatMessage):
+        return ToolResult(call_id=record.call_id, content=CLOSED_BY_REPAIR, is_error=True)
+    if any(item.get("id") == record.call_id for item in call.tool_calls or ()):
+        return ChatMessage(role="tool", tool_call_id=record.call_id, content=CLOSED_BY_REPAIR)
+    block = {
+        "type": "tool_result",
+        "tool_use_id": record.call_id,
+        "content": CLOSED_BY_REPAIR,
+        "is_error": True,
+    }
+    return ChatMessage(role="user", content=[block])
+
+
+def quarantined(session_id: str) -> Plan[list[CorruptEntry]]:
+    """What repair put into quarantine."""
+    session = checked_session_id(session_id)
+    rows = yield from ask(ReadQuarantine(session))
+    return [CorruptEntry(position, reason, raw) for position, reason, raw in rows]

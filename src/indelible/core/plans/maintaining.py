@@ -1,0 +1,130 @@
+"""Vacuum, the only reclaiming; forget, the only erasure; and the timeline, which shows all."""
+
+from __future__ import annotations
+
+from indelible import view
+from indelible.core.limits import JOURNAL_MAX, PAGE_ENTRIES_MAX
+from indelible.core.plan import Plan, ask
+from indelible.core.plans.changing import undoable
+from indelible.core.plans.checking import Progress, checked, each_session
+from indelible.core.plans.sessions import info_of
+from indelible.core.plans.snapshots import snapshot_of
+from indelible.core.settings import checked_session_id
+from indelible.core.sources import moment
+from indelible.core.waist import (
+    Erase,
+    JournalLine,
+    ReadHead,
+    ReadJournal,
+    ReadLog,
+    ReadSnapshots,
+    Reclaim,
+    Reclaimed,
+    Scrub,
+)
+from indelible.errors import UsageError
+from indelible.model import (
+    Change,
+    CorruptEntry,
+    Entry,
+    ForgetReceipt,
+    Timeline,
+    TimelineEntry,
+    VacuumReport,
+)
+
+
+def vacuum(
+    session_id: str | None,
+    *,
+    undo_window: float,
+    dry_run: bool,
+    progress: Progress | None,
+) -> Plan[VacuumReport]:
+    """Remove what no view, snapshot or journal line inside the window can reach."""
+    if not isinstance(undo_window, (int, float)) or not undo_window >= 0:
+        raise UsageError(
+            f"undo_window is a number of seconds from 0 up, not {undo_window!r}", value=undo_window
+        )
+    names = yield from each_session(session_id, dead=True)
+    total = Reclaimed()
+    for name in names:
+        head = yield from ask(ReadHead(name))
+        undo_since_ms = head.now_ms - int(undo_window * 1000)
+        removed = yield from ask(Reclaim(name, undo_since_ms, dry_run))
+        total = Reclaimed(
+            total.entries + removed.entries,
+            total.size_bytes + removed.size_bytes,
+            total.journal_lines + removed.journal_lines,
+        )
+        if progress is not None:
+            progress(name, total.entries)
+    return VacuumReport(
+        sessions=len(names),
+        entries=total.entries,
+        bytes=total.size_bytes,
+        journal_lines=total.journal_lines,
+        dry_run=dry_run,
+    )
+
+
+def forget(session_id: str) -> Plan[ForgetReceipt]:
+    """Erase a session. Asking again clears what was still pending."""
+    session = checked_session_id(session_id)
+    erased = yield from ask(Erase(session))
+    left = yield from ask(Scrub())
+    return ForgetReceipt(
+        session_id=session,
+        entries=erased.entries,
+        snapshots=erased.snapshots,
+        bytes=erased.size_bytes,
+        forks=erased.forks,
+        pending=bool(left),
+        left=left,
+    )
+
+
+def timeline(session_id: str) -> Plan[Timeline]:
+    """All that a session's life holds, whether it shows or not."""
+    session = checked_session_id(session_id)
+    journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
+    snapshots = yield from ask(ReadSnapshots(session))
+    head = journal.head
+    shown = view.freeze(head.view, head.end)
+    entries: list[TimelineEntry] = []
+    start: int | None = 0
+    while start is not None:
+        page = yield from ask(ReadLog(session, start, PAGE_ENTRIES_MAX))
+        for row in page.rows:
+            value = checked(session, row)
+            entry: Entry | CorruptEntry
+            if isinstance(value, CorruptEntry):
+                entry = value
+            else:
+                assert row.kind is not None
+                entry = Entry(row.position, row.kind, value, moment(row.written_at_ms))
+            visible = view.holds(shown, row.position, row.position + 1)
+            # What came while we looked stays out: the timeline is one state.
+            if row.position < head.end:
+                entries.append(TimelineEntry(entry=entry, visible=visible))
+        start = page.resume
+    newest = undoable(journal.lines)
+    return Timeline(
+        info=info_of(session, head),
+        entries=tuple(entries),
+        snapshots=tuple(snapshot_of(session, record) for record in snapshots.records),
+        changes=tuple(_change(line) for line in journal.lines),
+        undo=None if newest is None else _change(newest),
+    )
+
+
+def _change(line: JournalLine) -> Change:
+    before, after = view.freeze(line.before, line.end), view.freeze(line.after, line.end)
+    return Change(
+        change=line.change,
+        at=moment(line.changed_at_ms),
+        key=line.operation,
+        undone=line.undone_by is not None,
+        dropped=tuple(view.positions(view.subtract(before, after))),
+        restored=tuple(view.positions(view.subtract(after, before))),
+    )

@@ -1,0 +1,406 @@
+"""Export and import: sessions as lines of JSON, streamed, with everything they are made of.
+
+The first line is a header. Each session is a `session` line, its `entry` lines, `snapshot` and
+`journal` lines, and an `end` line that counts them: a file that was cut off is recognised, and a
+session is shown only when all of it is there.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import pydantic_core
+
+from indelible import view
+from indelible.core.codec import decode
+from indelible.core.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_ENTRIES_MAX,
+    JOURNAL_MAX,
+    PAGE_ENTRIES_DEFAULT,
+    VIEW_ATTEMPTS_MAX,
+)
+from indelible.core.plan import Plan, ask
+from indelible.core.plans.changing import require_active
+from indelible.core.plans.checking import Progress, each_session
+from indelible.core.rules import gone
+from indelible.core.settings import checked_session_id
+from indelible.core.waist import (
+    BeginStage,
+    Head,
+    JournalLine,
+    LogRow,
+    ReadHead,
+    ReadJournal,
+    ReadLog,
+    ReadSnapshots,
+    ShowStage,
+    SnapshotRecord,
+    Stage,
+    StageRows,
+)
+from indelible.errors import ConflictError, FormatError, MemoryStoreError
+from indelible.model import Kind, Status, TransferReport
+from indelible.view import View
+
+EXPORT_FORMAT = 1
+
+Write = Callable[[str], object]
+
+
+def export(
+    write: Write,
+    session_id: str | None,
+    *,
+    prefix: str,
+    made_by: str,
+    progress: Progress | None,
+) -> Plan[TransferReport]:
+    """Write sessions out, a line at a time."""
+    names = yield from each_session(session_id, prefix=prefix)
+    if session_id is not None:
+        require_active(session_id, (yield from ask(ReadHead(session_id))))
+    _emit(write, {"indelible": "export", "format": EXPORT_FORMAT, "made_by": made_by})
+    entries = snapshots = sessions = 0
+    for name in names:
+        counts = yield from _export_session(write, name)
+        if counts is None:
+            continue
+        sessions += 1
+        entries += counts[0]
+        snapshots += counts[1]
+        if progress is not None:
+            progress(name, entries)
+    return TransferReport(sessions=sessions, entries=entries, snapshots=snapshots)
+
+
+def _export_session(write: Write, session: str) -> Plan[tuple[int, int] | None]:
+    """Write one session in one state; None if it expired since it was listed."""
+    head, records, lines = yield from _state_of(session)
+    if head.status is not Status.ACTIVE:
+        return None
+    _emit(
+        write,
+        {
+            "session": {
+                "id": session,
+                "born": head.born,
+                "end": head.end,
+                "view": _view_out(head.view),
+                "generation": head.generation,
+                "created_at_ms": head.created_at_ms,
+                "deadline_ms": head.deadline_ms,
+                "forked_from": head.forked_from,
+                "metadata": pydantic_core.from_json(head.metadata),
+            }
+        },
+    )
+    entries = 0
+    start: int | None = head.born
+    while start is not None and start < head.end:
+        page = yield from ask(ReadLog(session, start, PAGE_ENTRIES_DEFAULT))
+        if page.head.life != head.life or page.head.vacuums != head.vacuums:
+            raise gone(session)
+        for row in page.rows:
+            if row.position < head.end:
+                _emit(write, {"entry": _row_out(session, row)})
+                entries += 1
+        start = page.resume
+    for record in records:
+        _emit(write, {"snapshot": _record_out(record)})
+    for line in reversed(lines):
+        _emit(write, {"journal": _line_out(line)})
+    counts = {"entries": entries, "snapshots": len(records), "journal": len(lines)}
+    _emit(write, {"end": {"session": session, **counts}})
+    return entries, len(records)
+
+
+def _state_of(
+    session: str,
+) -> Plan[tuple[Head, list[SnapshotRecord], tuple[JournalLine, ...]]]:
+    """Head, snapshots and journal that belong together."""
+    for _ in range(VIEW_ATTEMPTS_MAX):
+        snapshots = yield from ask(ReadSnapshots(session))
+        journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
+        head = journal.head
+        same = (head.life, head.generation) == (snapshots.head.life, snapshots.head.generation)
+        if same:
+            records = [record for record in snapshots.records if record.end <= head.end]
+            return head, records, journal.lines
+    raise ConflictError(
+        f"others kept changing what session {session!r} shows; it was not exported. Try again.",
+        session=session,
+        reason="view",
+        expected=None,
+        actual=None,
+    )
+
+
+@dataclass(slots=True)
+class _Incoming:
+    """A session that is being read in."""
+
+    name: str
+    stage: Stage
+    header: dict[str, Any]
+    rows: list[LogRow] = field(default_factory=list)
+    size_bytes: int = 0
+    entries: int = 0
+    snapshots: list[SnapshotRecord] = field(default_factory=list)
+    journal: list[JournalLine] = field(default_factory=list)
+
+
+def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[TransferReport]:
+    """Read sessions in. Each appears when it is complete, or not at all."""
+    numbered = enumerate(lines, 1)
+    _check_header(next(numbered, (1, ""))[1])
+    sessions = entries = snapshots = 0
+    incoming: _Incoming | None = None
+    for number, text in numbered:
+        if not text.strip():
+            continue
+        kind, fields = _parsed(number, text)
+        try:
+            if kind == "session" and incoming is None:
+                incoming = yield from _begin(fields)
+            elif incoming is None:
+                raise _bad_line(number, f"a {kind} line outside of a session")
+            elif kind == "end":
+                yield from _finish(number, incoming, fields)
+                sessions, snapshots = sessions + 1, snapshots + len(incoming.snapshots)
+                entries += incoming.entries
+                if progress is not None:
+                    progress(incoming.name, entries)
+                incoming = None
+            else:
+                yield from _take(number, incoming, kind, fields)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _bad_line(number, f"a {kind} line that cannot be read ({error!r})") from error
+        except MemoryStoreError as error:
+            raise error.copy(imported=sessions, line=number) from error.__cause__
+    if incoming is not None:
+        raise FormatError(
+            f"the export is cut off inside session {incoming.name!r}, which was not imported;"
+            f" {sessions} sessions before it were",
+            session=incoming.name,
+            imported=sessions,
+        )
+    return TransferReport(sessions=sessions, entries=entries, snapshots=snapshots)
+
+
+def _begin(fields: dict[str, Any]) -> Plan[_Incoming]:
+    name = checked_session_id(fields["id"])
+    head = yield from ask(ReadHead(name))
+    deadline = fields["deadline_ms"]
+    ttl_s = None if deadline is None else max(0.001, (deadline - head.now_ms) / 1000)
+    stage = yield from ask(BeginStage(name, fields["forked_from"], ttl_s, fields["born"]))
+    return _Incoming(name, stage, fields)
+
+
+def _take(number: int, incoming: _Incoming, kind: str, fields: dict[str, Any]) -> Plan[None]:
+    if kind == "entry":
+        row = _row_in(number, incoming.name, fields)
+        size = incoming.size_bytes + len(row.envelope)
+        if len(incoming.rows) == BATCH_ENTRIES_MAX or size > BATCH_BYTES_MAX:
+            yield from _flush(incoming)
+        incoming.rows.append(row)
+        incoming.size_bytes += len(row.envelope)
+        incoming.entries += 1
+    elif kind == "snapshot":
+        incoming.snapshots.append(_record_in(fields))
+    elif kind == "journal":
+        incoming.journal.append(_line_in(fields))
+    else:
+        raise _bad_line(number, f"a line of an unknown kind, {kind!r}")
+
+
+def _flush(incoming: _Incoming) -> Plan[None]:
+    if incoming.rows:
+        rows = tuple(incoming.rows)
+        yield from ask(StageRows(incoming.name, incoming.stage.life, rows))
+        incoming.rows.clear()
+        incoming.size_bytes = 0
+
+
+def _finish(number: int, incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
+    """Show a session that came in whole."""
+    found = (incoming.entries, len(incoming.snapshots), len(incoming.journal))
+    said = (fields["entries"], fields["snapshots"], fields["journal"])
+    if found != said or fields["session"] != incoming.name:
+        raise _bad_line(number, f"an end that counts {said} where {found} came")
+    yield from _flush(incoming)
+    header = incoming.header
+    yield from ask(
+        ShowStage(
+            incoming.name,
+            incoming.stage.life,
+            pydantic_core.to_json(header["metadata"]),
+            view=_view_in(header["view"]),
+            generation=header["generation"],
+            created_at_ms=header["created_at_ms"],
+            snapshots=tuple(incoming.snapshots),
+            journal=tuple(incoming.journal),
+        )
+    )
+
+
+def _check_header(text: str) -> None:
+    kind, fields = "", {}
+    with suppress(ValueError, AttributeError):
+        fields = pydantic_core.from_json(text)
+        kind = fields.get("indelible", "")
+    if kind != "export":
+        raise FormatError(f"this is not an export of indelible: it begins with {text[:60]!r}")
+    if not isinstance(fields.get("format"), int) or fields["format"] > EXPORT_FORMAT:
+        raise FormatError(
+            f"this export has format {fields.get('format')}; this indelible reads up to"
+            f" {EXPORT_FORMAT}. Nothing was imported."
+        )
+
+
+def _parsed(number: int, text: str) -> tuple[str, dict[str, Any]]:
+    try:
+        ((kind, fields),) = pydantic_core.from_json(text).items()
+    except (ValueError, AttributeError):
+        raise _bad_line(number, f"something else than a line of an export: {text[:60]!r}") from None
+    if not isinstance(fields, dict):
+        raise _bad_line(number, f"a {kind} line without fields")
+    return kind, fields
+
+
+def _bad_line(number: int, what: str) -> FormatError:
+    return FormatError(
+        f"line {number} is {what}; the session it belongs to was not imported", line=number
+    )
+
+
+def _emit(write: Write, fields: dict[str, Any]) -> None:
+    write(pydantic_core.to_json(fields).decode() + "\n")
+
+
+def _row_out(session: str, row: LogRow) -> dict[str, Any]:
+    """An entry's line. What cannot be read travels as it is, in base64."""
+    fields = row._asdict()
+    del fields["envelope"]
+    try:
+        decode(row.kind, row.envelope, session=session, position=row.position)
+        fields["envelope"] = pydantic_core.from_json(row.envelope)
+    except (MemoryStoreError, ValueError):
+        fields["raw"] = base64.b64encode(row.envelope).decode("ascii")
+    return fields
+
+
+def _row_in(number: int, session: str, fields: dict[str, Any]) -> LogRow:
+    kind = None if fields["kind"] is None else Kind(fields["kind"])
+    if "raw" in fields:
+        envelope = base64.b64decode(fields["raw"])
+    else:
+        envelope = pydantic_core.to_json(fields["envelope"])
+        try:
+            decode(kind, envelope, session=session, position=fields["position"])
+        except MemoryStoreError as error:
+            raise _bad_line(number, f"an entry that was changed: {error}") from error
+    return LogRow(
+        position=int(fields["position"]),
+        kind=kind,
+        written_at_ms=int(fields["written_at_ms"]),
+        deadline_ms=fields["deadline_ms"],
+        batch=int(fields["batch"]),
+        generation=int(fields["generation"]),
+        keep=bool(fields["keep"]),
+        key=fields["key"],
+        opens=tuple(fields["opens"]),
+        answers=tuple(fields["answers"]),
+        envelope=envelope,
+    )
+
+
+def _view_out(shown: View) -> dict[str, Any]:
+    return {"extents": shown.extents, "tail": shown.tail}
+
+
+def _view_in(fields: dict[str, Any]) -> View:
+    extents = ((int(start), int(stop)) for start, stop in fields["extents"])
+    return view.view_of(extents, int(fields["tail"]))
+
+
+def _record_out(record: SnapshotRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "label": record.label,
+        "taken_at_ms": record.taken_at_ms,
+        "view": _view_out(record.view),
+        "end": record.end,
+    }
+
+
+def _record_in(fields: dict[str, Any]) -> SnapshotRecord:
+    return SnapshotRecord(
+        id=str(fields["id"]),
+        label=fields["label"],
+        taken_at_ms=int(fields["taken_at_ms"]),
+        view=_view_in(fields["view"]),
+        end=int(fields["end"]),
+    )
+
+
+def _line_out(line: JournalLine) -> dict[str, Any]:
+    return {
+        "operation": line.operation,
+        "change": line.change,
+        "changed_at_ms": line.changed_at_ms,
+        "end": line.end,
+        "before": _view_out(line.before),
+        "after": _view_out(line.after),
+        "undone_by": line.undone_by,
+    }
+
+
+def _line_in(fields: dict[str, Any]) -> JournalLine:
+    return JournalLine(
+        operation=str(fields["operation"]),
+        change=str(fields["change"]),
+        changed_at_ms=int(fields["changed_at_ms"]),
+        # The version is of the session that it came from; the backend gives the new one.
+        version="",
+        end=int(fields["end"]),
+        before=_view_in(fields["before"]),
+        after=_view_in(fields["after"]),
+        undone_by=fields["undone_by"],
+    )
+
+
+@contextmanager
+def output(target: str | os.PathLike[str] | TextIO) -> Iterator[Write]:
+    """Where an export goes. A file gets its name when it is complete, not before."""
+    if not isinstance(target, (str, os.PathLike)):
+        yield target.write
+        return
+    path = Path(target)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", text=True)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            yield file.write
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def input_lines(source: str | os.PathLike[str] | TextIO) -> Iterator[Iterable[str]]:
+    """Where an import comes from."""
+    if not isinstance(source, (str, os.PathLike)):
+        yield source
+        return
+    with Path(source).open(encoding="utf-8", newline="\n") as file:
+        yield file
