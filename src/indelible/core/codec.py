@@ -108,6 +108,15 @@ def decode(kind: Kind | None, envelope: bytes, *, session: str, position: int) -
         raise _corrupt(session, position, "its body is not a " + kind, envelope) from exc
 
 
+# Enough of an envelope to tell its kind.
+KIND_BYTES = _REST + max(map(len, _PREFIX.values()))
+
+
+def names_kind(kind: Kind | None, start: bytes) -> bool:
+    """Whether an envelope that begins like this says that it is of this kind."""
+    return kind is not None and start.startswith(_PREFIX[kind], _REST)
+
+
 def checksum(data: bytes) -> bytes:
     """64 bits of BLAKE2b, in hexadecimal."""
     return blake2b(data, digest_size=8).hexdigest().encode()

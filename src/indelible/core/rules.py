@@ -107,7 +107,7 @@ def reachable(
 
 def kept_lines(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
     """The journal lines that a vacuum leaves: the newest, and none from before the undo window."""
-    return [line for line in lines[:JOURNAL_MAX] if line.changed_at_ms >= undo_since_ms]
+    return [line for line in lines[:JOURNAL_MAX] if line.changed_at_ms > undo_since_ms]
 
 
 def refuse_if_not_staged(step_session: str, stage: str, standing: Standing | None) -> None:

@@ -26,6 +26,7 @@ from indelible.core.waist import (
     Reclaimed,
     Scrub,
 )
+from indelible.errors import UnavailableError
 from indelible.model import Status
 
 # Tables whose rows belong to a session by its number.
@@ -188,8 +189,16 @@ def erase(context: Context, step: Erase) -> Plan[Erased]:
 
 
 def scrub(_context: Context, _step: Scrub) -> Plan[tuple[str, ...]]:
-    """Move the write-ahead log into the file and cut it to nothing; other readers may hinder it."""
-    ((busy, _, _),) = yield from ask(Sql("PRAGMA wal_checkpoint(TRUNCATE)"))
+    """Rewrite the file, move the write-ahead log into it, and cut that to nothing.
+
+    `secure_delete` overwrites rows that are deleted, but not the copies that stay behind in the
+    free part of a page when rows move between pages. Only a rewrite is sure to leave none.
+    """
+    try:
+        yield Do("VACUUM")
+        ((busy, _, _),) = yield from ask(Sql("PRAGMA wal_checkpoint(TRUNCATE)"))
+    except UnavailableError as error:
+        return (f"free space inside the file, which could not be rewritten ({error.message})",)
     return ("the write-ahead log, until no other process reads the file",) if busy else ()
 
 

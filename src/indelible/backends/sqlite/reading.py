@@ -16,6 +16,7 @@ from indelible.backends.sqlite.sessions import (
     place_of,
 )
 from indelible.core import rules
+from indelible.core.codec import KIND_BYTES, names_kind
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
     Frozen,
@@ -34,14 +35,15 @@ from indelible.model import Status
 
 _KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 
-# Entries of other kinds come without their bodies. They are read all the same: a position that is
-# missing must not look like one that was not asked for.
-_FORWARDS = """
-    SELECT id, kind, written_at, CASE WHEN ? >> kind & 1 THEN payload END FROM entry
-    WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
-_BACKWARDS = """
-    SELECT id, kind, written_at, CASE WHEN ? >> kind & 1 THEN payload END FROM entry
-    WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?"""
+# Entries of other kinds come without their bodies, but they come: a position that is missing, or
+# whose kind was damaged, must not look like one that was not asked for.
+_COLUMNS = f"""
+    id, kind, written_at,
+    CASE WHEN ? >> kind & 1 THEN payload ELSE substr(payload, 1, {KIND_BYTES}) END"""
+_FORWARDS = f"""
+    SELECT {_COLUMNS} FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""  # noqa: S608
+_BACKWARDS = f"""
+    SELECT {_COLUMNS} FROM entry WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?"""  # noqa: S608
 _OUTLINE = """
     SELECT id, kind, length(payload), keep, opens, answers FROM entry
     WHERE id >= ? AND id < ? ORDER BY id"""
@@ -106,11 +108,15 @@ def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Store
         )
         if len(found) != chunk:
             found = _with_gaps(found, base, low, high, backwards=step.newest)
-        rows += [
-            Stored(entry_id & POSITION_MASK, _KIND.get(kind), written_at, payload)
-            for entry_id, kind, written_at, payload in found
-            if payload is not None
-        ]
+        for entry_id, number, written_at, payload in found:
+            kind = _KIND.get(number)
+            if kind is not None and step.kinds is not None and kind not in step.kinds:
+                if names_kind(kind, payload):
+                    continue
+                ((payload,),) = yield from ask(  # noqa: PLW2901 (now all of it)
+                    Sql("SELECT payload FROM entry WHERE id = ?", (entry_id,))
+                )
+            rows.append(Stored(entry_id & POSITION_MASK, kind, written_at, payload))
         if step.limit is not None and len(rows) > step.limit:
             return True
         start, stop = (start, low) if step.newest else (high, stop)

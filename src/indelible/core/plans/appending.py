@@ -88,12 +88,19 @@ def checked_key(key: str) -> str:
     return checked_text(key, what="a key", bytes_max=KEY_BYTES_MAX)
 
 
-def message(role: str, content: Any, **fields: Any) -> Draft:
+def message(
+    role: str,
+    content: Any,
+    *,
+    name: str | None = None,
+    metadata: Mapping[str, JsonValue] | None = None,
+    pinned: bool = False,
+) -> Draft:
     """A message from its parts, or a `UsageError` that shows the part that does not fit."""
-    if type(role) is str and 0 < len(role) <= ROLE_CHARS_MAX and type(content) is str:
-        given = {name: value for name, value in fields.items() if value}
-        if not given:
-            return encode_text(role, content)
+    is_text = type(role) is str and 0 < len(role) <= ROLE_CHARS_MAX and type(content) is str
+    if is_text and name is None and not metadata and not pinned:
+        return encode_text(role, content)
+    fields = {"name": name, "metadata": {} if metadata is None else metadata, "pinned": pinned}
     return encode(_built(ChatMessage, role=role, content=content, **fields))
 
 

@@ -1,0 +1,180 @@
+"""Export and import: an equal session on any engine, or nothing."""
+
+import io
+import json
+
+import pytest
+
+import indelible
+from indelible import ChatMessage, ConflictError, FormatError, SessionNotFoundError
+
+
+def lived(store, session="origin"):
+    """A session with rollbacks, trims, forks, tool calls, vectors, keys and metadata."""
+    store.add_message(session, "system", "be kind \u0000 ✓ 🙂", pinned=True)
+    store.save_context(session, "q1", "a1", key="turn-1")
+    first = store.save_snapshot(session, label="first")
+    store.add_tool_call(session, "c1", "search", {"q": "x", "n": 2**70})
+    store.add_tool_result(session, "c1", ["found", 0.1])
+    store.add_summary(session, "so far", [0.1, 0.2, 0.3], covers=range(3), embedder="e5")
+    store.save_snapshot(session)
+    store.rollback_to_snapshot(session, first.id)
+    store.add_messages(
+        session, [ChatMessage(role="user", content=[{"type": "text", "text": "hi"}])]
+    )
+    store.undo(session)
+    store.trim(session, keep_last=2)
+    store.save_context(session, "q2", "a2")
+    store.set_metadata(session, {"user": "ann", "nested": {"empty": {}}})
+    return session
+
+
+def exported(store, session_id=None):
+    lines = io.StringIO()
+    store.export(lines, session_id)
+    lines.seek(0)
+    return lines
+
+
+def state(store, session):
+    """All that must be equal of two sessions; versions are the engine's own."""
+    info = store.session(session)
+    return {
+        "history": store.get_history(session),
+        "entries": list(store.get_entries(session)),
+        "snapshots": store.list_snapshots(session),
+        "timeline": store.timeline(session).entries,
+        "changes": store.timeline(session).changes,
+        "calls": store.get_tool_calls(session),
+        "info": (info.metadata, info.created_at, info.expires_at, info.entries, info.logged),
+    }
+
+
+@pytest.mark.parametrize("target", ["memory:", "target.db"])
+def test_an_imported_session_equals_the_exported_one(store, clock, target, tmp_path):
+    session = lived(store)
+    url = target if target == "memory:" else tmp_path / target
+    with indelible.open(url, clock=clock) as other:
+        report = other.import_(exported(store))
+        assert (report.sessions, report.entries, report.snapshots) == (1, 9, 2)
+        assert state(other, session) == state(store, session)
+
+
+def test_every_rollback_target_and_undo_works_the_same_after_an_import(store, clock):
+    session = lived(store)
+    with indelible.open("memory:", clock=clock) as other:
+        other.import_(exported(store))
+        for snapshot in store.list_snapshots(session):
+            for one in (store, other):
+                one.rollback_to_snapshot(session, snapshot.id)
+            assert state(other, session)["entries"] == state(store, session)["entries"]
+        for _ in range(3):
+            assert other.undo(session).restored == store.undo(session).restored
+        assert other.get_history(session) == store.get_history(session)
+
+
+def test_a_key_is_still_known_after_an_import(store, clock):
+    session = lived(store)
+    with indelible.open("memory:", clock=clock) as other:
+        other.import_(exported(store))
+        receipt = other.save_context(session, "q1", "a1", key="turn-1")
+        assert receipt.replayed
+        assert receipt.positions == range(1, 3)
+        with pytest.raises(ConflictError):
+            other.save_context(session, "q1", "something else", key="turn-1")
+
+
+def test_an_export_of_an_import_is_the_same_text(store, clock):
+    lived(store)
+    text = exported(store).getvalue()
+    with indelible.open("memory:", clock=clock) as other:
+        other.import_(io.StringIO(text))
+        assert exported(other).getvalue() == text
+
+
+def test_positions_stay_after_a_vacuum_and_in_a_later_life(make_store, clock):
+    store = make_store(ttl=60)
+    store.add_message("s", "user", "first life")
+    clock.advance(61)
+    for number in range(6):
+        store.add_message("s", "user", f"m{number}")
+    store.trim("s", keep_last=2)
+    store.vacuum(undo_window=0)
+    with indelible.open("memory:", clock=clock) as other:
+        other.import_(exported(store))
+        assert state(other, "s") == state(store, "s")
+        assert other.add_message("s", "user", "next").positions == range(7, 8)
+
+
+def test_a_session_that_exists_is_a_conflict_and_stays_as_it_is(store):
+    session = lived(store)
+    lines = exported(store)
+    before = state(store, session)
+    with pytest.raises(ConflictError) as caught:
+        store.import_(lines)
+    assert caught.value.reason == "exists"
+    assert state(store, session) == before
+
+
+@pytest.mark.parametrize("cut", [2, 5, -1])
+def test_a_file_that_was_cut_off_imports_nothing_of_its_last_session(store, cut):
+    lived(store)
+    lines = exported(store).getvalue().splitlines(keepends=True)[:cut]
+    with indelible.open("memory:") as other:
+        with pytest.raises(FormatError, match="cut off"):
+            other.import_(io.StringIO("".join(lines)))
+        assert other.session("origin").status == "new"
+        assert other.get_history("origin") == []
+        # And the whole file still goes in afterwards.
+        assert other.import_(exported(store)).sessions == 1
+
+
+def test_an_entry_that_was_changed_in_the_file_is_refused_with_its_line(store):
+    lived(store)
+    text = exported(store).getvalue().replace('"content":"q1"', '"content":"Q1"')
+    with indelible.open("memory:") as other:
+        with pytest.raises(FormatError, match="line 4"):
+            other.import_(io.StringIO(text))
+        assert other.session("origin").status == "new"
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", '{"indelible":"export","format":99}\n', "[1]\n"])
+def test_something_else_than_an_export_is_refused(store, text):
+    with pytest.raises(FormatError):
+        store.import_(io.StringIO(text))
+
+
+def test_one_session_or_a_prefix_can_be_exported(store):
+    for name in ("a/1", "a/2", "b/1"):
+        store.add_message(name, "user", name)
+    lines = io.StringIO()
+    assert store.export(lines, prefix="a/").sessions == 2
+    headers = [json.loads(line) for line in lines.getvalue().splitlines() if '"session":{' in line]
+    assert [line["session"]["id"] for line in headers] == ["a/1", "a/2"]
+    with pytest.raises(SessionNotFoundError):
+        store.export(io.StringIO(), "nobody")
+
+
+def test_a_file_gets_its_name_when_the_export_is_complete(store, tmp_path):
+    lived(store)
+    path = tmp_path / "sessions.jsonl"
+    path.write_text("an older export")
+
+    def fail(session_id, entries):
+        assert path.read_text() == "an older export"
+        raise RuntimeError("stop here")
+
+    with pytest.raises(RuntimeError, match="stop here"):
+        store.export(path, progress=fail)
+    assert path.read_text() == "an older export"
+    assert [file.name for file in tmp_path.glob("*.jsonl*")] == ["sessions.jsonl"]
+    store.export(path)
+    with indelible.open("memory:") as other:
+        assert other.import_(path).sessions == 1
+
+
+def test_an_expired_session_is_not_exported(make_store, clock):
+    store = make_store(ttl=10)
+    store.add_message("s", "user", "hello")
+    clock.advance(11)
+    assert store.export(io.StringIO()).sessions == 0

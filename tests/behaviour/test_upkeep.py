@@ -1,0 +1,234 @@
+"""Vacuum, verify, repair, forget and the timeline, on every engine."""
+
+import pytest
+
+from indelible import (
+    ChatMessage,
+    ConflictError,
+    SnapshotNotFoundError,
+    UsageError,
+)
+
+WEEK_S = 7 * 24 * 3600
+
+
+def contents(store, session="s"):
+    return [message.content for message in store.get_history(session)]
+
+
+def fill(store, count, session="s"):
+    for number in range(count):
+        store.add_message(session, "user", f"m{number}")
+
+
+def test_a_vacuum_removes_only_what_nothing_can_reach(store):
+    fill(store, 10)
+    kept = store.save_snapshot("s")
+    fill(store, 10)
+    store.trim("s", keep_last=3)
+    report = store.vacuum(undo_window=0)
+    assert report.entries == 7
+    assert report.bytes > 0
+    assert report.journal_lines == 1
+    assert contents(store) == ["m7", "m8", "m9"]
+    store.rollback_to_snapshot("s", kept.id)
+    assert contents(store) == [f"m{number}" for number in range(10)]
+    assert store.verify().findings == ()
+
+
+def test_what_can_still_be_undone_is_not_vacuumed(store, clock):
+    fill(store, 5)
+    store.clear("s")
+    clock.advance(3600)
+    assert store.vacuum(undo_window=WEEK_S).entries == 0
+    store.undo("s")
+    assert len(contents(store)) == 5
+    store.clear("s")
+    clock.advance(WEEK_S + 1)
+    # The newest entry stays: it carries the end of the log.
+    assert store.vacuum(undo_window=WEEK_S).entries == 4
+    with pytest.raises(UsageError):
+        store.undo("s")
+    assert store.add_message("s", "user", "next").positions == range(5, 6)
+
+
+def test_a_dry_run_says_the_same_and_removes_nothing(store):
+    fill(store, 10)
+    store.trim("s", keep_last=2)
+    would = store.vacuum(undo_window=0, dry_run=True)
+    assert would.dry_run
+    assert len(store.timeline("s").entries) == 10
+    did = store.vacuum(undo_window=0)
+    assert (did.entries, did.bytes, did.journal_lines) == (
+        would.entries,
+        would.bytes,
+        would.journal_lines,
+    )
+    assert len(store.timeline("s").entries) == 2
+
+
+def test_a_key_is_known_after_its_entries_were_vacuumed(store):
+    first = store.add_messages(
+        "s",
+        [ChatMessage(role="system", content="stays"), ChatMessage(role="user", content="goes")],
+        key="k",
+    )
+    fill(store, 5)
+    store.trim("s", keep_last=1)
+    assert store.vacuum(undo_window=0).entries == 5
+    again = store.add_messages(
+        "s",
+        [ChatMessage(role="system", content="stays"), ChatMessage(role="user", content="goes")],
+        key="k",
+    )
+    assert again.replayed
+    assert not again.visible
+    assert again.positions == first.positions
+    assert again.version == first.version
+    with pytest.raises(ConflictError):
+        store.add_message("s", "user", "other", key="k")
+
+
+def test_a_page_that_was_vacuumed_away_is_an_error_not_a_shorter_list(store):
+    fill(store, 10)
+    page = store.get_entries("s", limit=3)
+    store.trim("s", keep_last=2)
+    store.vacuum(undo_window=0)
+    with pytest.raises(ConflictError) as caught:
+        store.get_entries("s", limit=3, cursor=page.cursor)
+    assert caught.value.reason == "gone"
+
+
+def test_a_page_that_a_vacuum_did_not_touch_is_still_there(store):
+    fill(store, 10)
+    store.trim("s", keep_last=4)
+    page = store.get_entries("s", limit=2)
+    store.vacuum(undo_window=0)
+    rest = store.get_entries("s", limit=2, cursor=page.cursor)
+    assert [entry.position for entry in rest] == [8, 9]
+
+
+def test_an_expired_life_is_reclaimed_and_still_says_expired(make_store, clock):
+    store = make_store(ttl=60)
+    fill(store, 3)
+    snapshot = store.save_snapshot("s")
+    clock.advance(61)
+    assert store.vacuum().entries == 3
+    assert store.session("s").status == "expired"
+    assert store.get_history("s").status == "expired"
+    receipt = store.add_message("s", "user", "back")
+    assert receipt.positions == range(3, 4)
+    with pytest.raises(SnapshotNotFoundError):
+        store.rollback_to_snapshot("s", snapshot.id)
+    assert store.verify().findings == ()
+
+
+def test_a_vacuum_of_one_session_leaves_the_others(store):
+    for name in ("one", "two"):
+        fill(store, 5, name)
+        store.clear(name)
+    store.vacuum(undo_window=0, session_id="one")
+    assert len(store.timeline("one").entries) == 1
+    assert len(store.timeline("two").entries) == 5
+
+
+@pytest.mark.parametrize("window", [-1, float("nan"), "a week"])
+def test_a_window_that_is_no_time_is_refused(store, window):
+    with pytest.raises(UsageError):
+        store.vacuum(undo_window=window)
+
+
+def test_verify_warns_of_a_dangling_call_and_changes_nothing(store):
+    store.add_tool_call("s", "c1", "search")
+    version = store.session("s").version
+    report = store.verify("s")
+    assert report.ok
+    (finding,) = report.findings
+    assert (finding.severity, finding.position, finding.session_id) == ("warning", 0, "s")
+    assert "c1" in finding.what
+    assert store.session("s").version == version
+
+
+CALLS = {
+    "an entry": lambda store: store.add_tool_call("s", "c1", "search", {"q": 1}),
+    "message fields": lambda store: store.add_messages(
+        "s",
+        [
+            ChatMessage(
+                role="assistant",
+                tool_calls=[
+                    {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                ],
+            )
+        ],
+    ),
+    "a content block": lambda store: store.add_messages(
+        "s",
+        [
+            ChatMessage(
+                role="assistant",
+                content=[{"type": "tool_use", "id": "c1", "name": "f", "input": {}}],
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("made_in", CALLS)
+def test_repair_closes_a_dangling_call_once_and_for_good(store, reopened, made_in):
+    CALLS[made_in](store)
+    would = store.repair(dry_run=True)
+    assert [action.positions for action in would.actions] == [(0,)]
+    assert store.get_tool_calls("s")[0].status == "dangling"
+    assert store.repair().actions == would.actions
+    (call,) = store.get_tool_calls("s")
+    assert call.status in {"done", "failed"}
+    assert call.result_position == 1
+    assert "repair" in str(call.result)
+    store = reopened(store)
+    assert store.repair().actions == ()
+    assert store.verify().findings == ()
+
+
+def test_a_timeline_shows_what_is_hidden_and_what_undo_would_bring_back(store):
+    fill(store, 3)
+    snapshot = store.save_snapshot("s", label="good")
+    fill(store, 2)
+    store.rollback_to_snapshot("s", snapshot.id)
+    store.add_message("s", "user", "after")
+    timeline = store.timeline("s")
+    assert [item.visible for item in timeline.entries] == [True, True, True, False, False, True]
+    assert [taken.label for taken in timeline.snapshots] == ["good"]
+    assert timeline.undo is not None
+    assert (timeline.undo.change, timeline.undo.dropped) == ("rollback", (3, 4))
+    store.undo("s")
+    assert store.timeline("s").undo is None
+    assert [change.change for change in store.timeline("s").changes] == ["undo", "rollback"]
+    assert [change.undone for change in store.timeline("s").changes] == [False, True]
+
+
+def test_forget_erases_a_session_and_says_what_it_was(store):
+    fill(store, 3)
+    store.save_snapshot("s")
+    store.set_metadata("s", {"a": 1})
+    store.add_message("other", "user", "stays")
+    receipt = store.forget("s")
+    assert (receipt.entries, receipt.snapshots, receipt.pending) == (3, 1, False)
+    assert receipt.bytes > 0
+    info = store.session("s")
+    assert (info.status, info.metadata, info.snapshots) == ("new", {}, 0)
+    assert contents(store, "other") == ["stays"]
+    assert store.list_sessions() == ["other"]
+
+
+def test_a_version_from_before_forgetting_does_not_fit_the_new_session(store):
+    old = store.add_message("s", "user", "one")
+    store.forget("s")
+    new = store.add_message("s", "user", "one")
+    assert new.version != old.version
+    with pytest.raises(ConflictError):
+        store.add_message("s", "user", "two", expected=old.version)
+
+
+def test_forgetting_what_was_never_there_is_fine(store):
+    assert store.forget("nobody").entries == 0
