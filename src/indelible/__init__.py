@@ -56,9 +56,7 @@ from indelible.model import (
     ViewChange,
 )
 from indelible.store import MemoryStore, open
-from indelible.version import VERSION
-
-__version__ = VERSION
+from indelible.version import __version__ as __version__
 
 __all__ = [
     "NEVER",

@@ -28,7 +28,7 @@ from indelible.core.plans.checking import Progress
 from indelible.core.plans.reading import CountTokens, OnCorrupt
 from indelible.core.settings import Settings, checked_ttl_s
 from indelible.core.sources import Clock, Ids, random_ids, system_clock
-from indelible.core.waist import AsyncBackend
+from indelible.core.waist import AsyncBackend, Draft
 from indelible.model import (
     NEVER,
     ChatMessage,
@@ -59,7 +59,6 @@ from indelible.model import (
 )
 from indelible.opening import Demand, Target, connect_async
 from indelible.store import BUSY_TIMEOUT_S
-from indelible.version import VERSION
 
 T = TypeVar("T")
 
@@ -130,6 +129,19 @@ class AsyncMemoryStore:
     async def _run(self, plan: Plan[T]) -> T:
         return await drive_async(plan, self._backend.perform)
 
+    async def _add(
+        self,
+        session_id: str,
+        drafts: tuple[Draft, ...],
+        key: str | None,
+        expected: str | None,
+        ttl: float | Never | None,
+    ) -> Receipt:
+        plan = appending.add(
+            self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl
+        )
+        return await self._run(plan)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -171,9 +183,7 @@ class AsyncMemoryStore:
         appended or changed the view since. `ttl` is in seconds; None is the store's default.
         """
         draft = appending.message(role, content, name=name, metadata=metadata, pinned=pinned)
-        return await self._run(
-            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
-        )
+        return await self._add(session_id, (draft,), key, expected, ttl)
 
     async def add_messages(
         self,
@@ -186,9 +196,7 @@ class AsyncMemoryStore:
     ) -> Receipt:
         """Append several messages as one batch: all or none, with nothing of others in between."""
         drafts = appending.messages(messages)
-        return await self._run(
-            appending.add(self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl)
-        )
+        return await self._add(session_id, drafts, key, expected, ttl)
 
     async def add_entries(
         self,
@@ -223,9 +231,7 @@ class AsyncMemoryStore:
     ) -> Receipt:
         """Append a turn, what the human said and what the AI answered, as one batch."""
         drafts = (appending.message("user", human_msg), appending.message("assistant", ai_msg))
-        return await self._run(
-            appending.add(self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl)
-        )
+        return await self._add(session_id, drafts, key, expected, ttl)
 
     async def add_tool_call(
         self,
@@ -241,9 +247,7 @@ class AsyncMemoryStore:
     ) -> Receipt:
         """Append the record of a tool call, under the id that the model gave it."""
         draft = appending.tool_call(call_id, name, arguments, metadata)
-        return await self._run(
-            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
-        )
+        return await self._add(session_id, (draft,), key, expected, ttl)
 
     async def add_tool_result(
         self,
@@ -259,9 +263,7 @@ class AsyncMemoryStore:
     ) -> Receipt:
         """Append what a tool answered to the call of this id."""
         draft = appending.tool_result(call_id, content, is_error, metadata)
-        return await self._run(
-            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
-        )
+        return await self._add(session_id, (draft,), key, expected, ttl)
 
     async def add_summary(
         self,
@@ -282,9 +284,7 @@ class AsyncMemoryStore:
         names what made the vector: vectors of two embedders are never compared.
         """
         draft = appending.summary(self._settings, text, vector, covers, embedder, metadata)
-        return await self._run(
-            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
-        )
+        return await self._add(session_id, (draft,), key, expected, ttl)
 
     # Reading
 
@@ -545,7 +545,7 @@ class AsyncMemoryStore:
         """
         with moving.output(target) as write:
             return await self._run(
-                moving.export(write, session_id, prefix=prefix, made_by=VERSION, progress=progress)
+                moving.export(write, session_id, prefix=prefix, progress=progress)
             )
 
     async def import_(

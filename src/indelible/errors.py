@@ -34,6 +34,8 @@ class MemoryStoreError(Exception):
 
     landed = Landed.NO
     retryable = False
+    # Details that are None where they were not given.
+    optional: tuple[str, ...] = ()
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -43,8 +45,8 @@ class MemoryStoreError(Exception):
     def __getattr__(self, name: str) -> Any:
         """The details read as attributes: `error.session`, `error.position`, `error.key`."""
         details = self.__dict__.get("details", {})
-        if name in details:
-            return details[name]
+        if name in details or name in self.optional:
+            return details.get(name)
         raise AttributeError(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -88,9 +90,11 @@ class ConflictError(MemoryStoreError):
     """Nothing was written: someone else came first. Carries `reason`, `expected` and `actual`.
 
     `reason` is "version" (the session moved since `expected` was read), "key" (the key was used
-    for other content), "exists" (the target session is there already) or "gone" (what a cursor
-    points into expired or was vacuumed away).
+    for something else), "view" (others kept changing what the session shows), "exists" (the target
+    session is there already) or "gone" (what a cursor points into expired or was vacuumed away).
     """
+
+    optional = ("expected", "actual")
 
 
 class MemoryStoreBackendError(MemoryStoreError):
@@ -110,11 +114,13 @@ class BusyError(UnavailableError):
 class OutcomeUnknownError(MemoryStoreBackendError):
     """The write was sent and no answer came: it may have landed.
 
-    Carries `key`: the same call again with `key=error.key` lands it exactly once.
+    Carries `key`: the same call again with `key=error.key` lands it exactly once. It is None where
+    the verb takes no key, because doing it twice does no harm.
     """
 
     landed = Landed.MAYBE
     retryable = True
+    optional = ("key",)
 
 
 class CorruptEntryError(MemoryStoreError):

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol, TypeVar
+from operator import index
+from typing import Annotated, Final, NamedTuple, Protocol, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, Strict
 
+from indelible.errors import UsageError
 from indelible.view import Extents, from_positions, normal
 
 
@@ -57,6 +59,11 @@ class Kind(StrEnum):
     SUMMARY = "summary"
 
 
+# Text is text, not bytes that happen to decode: what is stored is what was given.
+Text = Annotated[str, Strict()]
+Flag = Annotated[bool, Strict()]
+
+
 class Payload(BaseModel):
     """What an entry holds. Fields that this version does not know are kept and written back."""
 
@@ -67,20 +74,20 @@ class Payload(BaseModel):
 class ChatMessage(Payload):
     """One message of a conversation: text or content blocks, and the tool fields models use."""
 
-    role: str = Field(min_length=1, max_length=64)
-    content: str | list[dict[str, JsonValue]] | None = None
-    name: str | None = None
-    pinned: bool = False
+    role: Text = Field(min_length=1, max_length=64)
+    content: Text | list[dict[str, JsonValue]] | None = None
+    name: Text | None = None
+    pinned: Flag = False
     tool_calls: list[dict[str, JsonValue]] | None = None
-    tool_call_id: str | None = None
+    tool_call_id: Text | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class ToolCall(Payload):
     """A tool was called: the call's id, the tool's name and its arguments."""
 
-    call_id: str = Field(min_length=1)
-    name: str
+    call_id: Text = Field(min_length=1)
+    name: Text
     arguments: JsonValue = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
@@ -88,18 +95,18 @@ class ToolCall(Payload):
 class ToolResult(Payload):
     """What a tool answered to the call of the same id."""
 
-    call_id: str = Field(min_length=1)
+    call_id: Text = Field(min_length=1)
     content: JsonValue = None
-    is_error: bool = False
+    is_error: Flag = False
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class Summary(Payload):
     """A text that sums up the positions in `covers`, with the vector that finds it again."""
 
-    text: str
+    text: Text
     vector: tuple[float, ...] | None = None
-    embedder: str | None = None
+    embedder: Text | None = None
     covers: Extents = ()
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
@@ -428,9 +435,18 @@ def covers_of(covers: range | Iterable[int] | Iterable[tuple[int, int]] | None) 
     """Positions, a range, or `(start, stop)` pairs, as extents."""
     if covers is None:
         return ()
+    # A range may be longer than memory; every other iterable names its positions one by one.
     if isinstance(covers, range) and covers.step == 1:
-        return normal([(covers.start, covers.stop)])
-    items = list(covers)
-    if items and all(isinstance(item, tuple) for item in items):
-        return normal(items)  # type: ignore[arg-type]
-    return from_positions(items)  # type: ignore[arg-type]
+        covers = [(covers.start, covers.stop)]
+    try:
+        items = list(covers)
+        if all(isinstance(item, tuple) for item in items):
+            pairs = cast(list[tuple[int, int]], items)
+            extents = normal((index(start), index(stop)) for start, stop in pairs)
+        else:
+            extents = from_positions(map(index, items))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise UsageError(f"not positions that a summary covers: {covers!r}") from None
+    if extents and extents[0][0] < 0:
+        raise UsageError(f"positions begin at 0: {covers!r}")
+    return extents

@@ -27,7 +27,7 @@ from indelible.core.plans.checking import Progress
 from indelible.core.plans.reading import CountTokens, OnCorrupt
 from indelible.core.settings import Settings, checked_ttl_s
 from indelible.core.sources import Clock, Ids, random_ids, system_clock
-from indelible.core.waist import Backend
+from indelible.core.waist import Backend, Draft
 from indelible.model import (
     NEVER,
     ChatMessage,
@@ -57,7 +57,6 @@ from indelible.model import (
     ViewChange,
 )
 from indelible.opening import Demand, Target, connect
-from indelible.version import VERSION
 
 T = TypeVar("T")
 
@@ -105,6 +104,19 @@ class MemoryStore:
     def _run(self, plan: Plan[T]) -> T:
         return drive(plan, self._backend.perform)
 
+    def _add(
+        self,
+        session_id: str,
+        drafts: tuple[Draft, ...],
+        key: str | None,
+        expected: str | None,
+        ttl: float | Never | None,
+    ) -> Receipt:
+        plan = appending.add(
+            self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl
+        )
+        return self._run(plan)
+
     def __enter__(self) -> Self:
         return self
 
@@ -146,9 +158,7 @@ class MemoryStore:
         appended or changed the view since. `ttl` is in seconds; None is the store's default.
         """
         draft = appending.message(role, content, name=name, metadata=metadata, pinned=pinned)
-        return self._run(
-            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
-        )
+        return self._add(session_id, (draft,), key, expected, ttl)
 
     def add_messages(
         self,
@@ -161,9 +171,7 @@ class MemoryStore:
     ) -> Receipt:
         """Append several messages as one batch: all or none, with nothing of others in between."""
         drafts = appending.messages(messages)
-        return self._run(
-            appending.add(self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl)
-        )
+        return self._add(session_id, drafts, key, expected, ttl)
 
     def add_entries(
         self,
@@ -198,9 +206,7 @@ class MemoryStore:
     ) -> Receipt:
         """Append a turn, what the human said and what the AI answered, as one batch."""
         drafts = (appending.message("user", human_msg), appending.message("assistant", ai_msg))
-        return self._run(
-            appending.add(self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl)
-        )
+        return self._add(session_id, drafts, key, expected, ttl)
 
     def add_tool_call(
         self,
@@ -216,9 +222,7 @@ class MemoryStore:
     ) -> Receipt:
         """Append the record of a tool call, under the id that the model gave it."""
         draft = appending.tool_call(call_id, name, arguments, metadata)
-        return self._run(
-            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
-        )
+        return self._add(session_id, (draft,), key, expected, ttl)
 
     def add_tool_result(
         self,
@@ -234,9 +238,7 @@ class MemoryStore:
     ) -> Receipt:
         """Append what a tool answered to the call of this id."""
         draft = appending.tool_result(call_id, content, is_error, metadata)
-        return self._run(
-            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
-        )
+        return self._add(session_id, (draft,), key, expected, ttl)
 
     def add_summary(
         self,
@@ -257,9 +259,7 @@ class MemoryStore:
         names what made the vector: vectors of two embedders are never compared.
         """
         draft = appending.summary(self._settings, text, vector, covers, embedder, metadata)
-        return self._run(
-            appending.add(self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl)
-        )
+        return self._add(session_id, (draft,), key, expected, ttl)
 
     # Reading
 
@@ -513,9 +513,7 @@ class MemoryStore:
         It is streamed. A file gets its name when it is complete, not before.
         """
         with moving.output(target) as write:
-            return self._run(
-                moving.export(write, session_id, prefix=prefix, made_by=VERSION, progress=progress)
-            )
+            return self._run(moving.export(write, session_id, prefix=prefix, progress=progress))
 
     def import_(
         self,

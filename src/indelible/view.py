@@ -103,8 +103,11 @@ def coarser(extents: Extents, dropped: Extents, *, extents_max: int) -> Extents:
     left = subtract(extents, dropped)
     if len(left) <= extents_max:
         return dropped
+    # Only a gap that was all shown can be spared; others were there before.
     gaps = sorted(
-        ((after[0] - before[1], (before[1], after[0])) for before, after in pairwise(left))
+        (after[0] - before[1], (before[1], after[0]))
+        for before, after in pairwise(left)
+        if holds(extents, before[1], after[0])
     )
     spared = normal(gap for _, gap in gaps[: len(left) - extents_max])
     return subtract(normal(dropped), spared)
@@ -181,6 +184,7 @@ def decode(data: bytes) -> Extents:
     for gap, length in zip(numbers[::2], numbers[1::2], strict=False):
         extents.append((at + gap, at + gap + length))
         at += gap + length
-    if shift or len(numbers) % 2 or normal(extents) != tuple(extents):
+    # One state has one form: whatever would not be written like this is damaged.
+    if normal(extents) != tuple(extents) or encode(tuple(extents)) != data:
         raise FormatError(f"a stored view is damaged: {data[:40]!r}", data=data)
     return tuple(extents)

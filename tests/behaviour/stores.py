@@ -17,6 +17,9 @@ STORES = [
 # Any day will do; it is not a whole second, so that rounding would show.
 START_S = 1_700_000_000.25
 
+# No call takes this long; one that would wait forever fails here instead.
+CALL_S_MAX = 30
+
 
 class Clock:
     """Time that passes when a test says so."""
@@ -47,7 +50,9 @@ class LoopThread:
 
     def __init__(self):
         started: Future = Future()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(started),))
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self._serve(started),), daemon=True
+        )
         self._thread.start()
         self._loop, self._stop = started.result()
 
@@ -57,11 +62,12 @@ class LoopThread:
         await stop.wait()
 
     def run(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_S_MAX)
 
     def stop(self):
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._thread.join(CALL_S_MAX)
+        assert not self._thread.is_alive(), "a call is still waiting"
 
 
 class Blocking:
@@ -87,8 +93,7 @@ async def _opened(target, options):
 class Stores:
     """Opens stores of one engine and flavour, all of them on one file, and closes what it opened.
 
-    What is not said is as in the last test that said nothing: the default options, but for a clock
-    that stands still.
+    Options are the defaults, but for a clock that stands still.
     """
 
     def __init__(self, kind, directory: Path):

@@ -3,7 +3,15 @@
 import pytest
 from stores import CountedIds, call, message, result, said, say, shown
 
-from indelible import ChatMessage, ClosedError, ConflictError, LimitError, Status, UsageError
+from indelible import (
+    ChatMessage,
+    ClosedError,
+    ConflictError,
+    LimitError,
+    MemoryStoreError,
+    Status,
+    UsageError,
+)
 from indelible.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
@@ -345,7 +353,7 @@ def test_an_empty_batch_takes_no_key(store):
 
 
 def test_one_bad_message_keeps_the_whole_batch_out(store):
-    for bad in ({"role": "", "content": "x"}, {"content": "x"}, "text", None, {"role": 5}):
+    for bad in ({"role": "", "content": "x"}, {"content": "x"}, "text", None, {"role": 5}, {1: 2}):
         with pytest.raises(UsageError):
             store.add_messages("s", [message("good"), bad])
     assert store.session("s").status is Status.NEW
@@ -383,7 +391,7 @@ def test_sixteen_mebibytes_are_stored_and_read(store):
 
 
 @pytest.mark.parametrize(
-    "batch", ["text", b"bytes", {"role": "user", "content": "x"}, message("x")]
+    "batch", ["text", b"bytes", {"role": "user", "content": "x"}, message("x"), None, 5]
 )
 def test_what_is_no_list_of_messages_is_refused(store, batch):
     with pytest.raises(UsageError):
@@ -439,6 +447,19 @@ def test_what_is_no_role_is_refused(store, role):
     assert store.session("s").status is Status.NEW
 
 
+@pytest.mark.parametrize("metadata", [5, [], [1], "x", {1: 2}])
+def test_what_is_no_mapping_is_no_metadata(store, metadata):
+    for add in (
+        lambda: store.add_message("s", "user", "x", metadata=metadata),
+        lambda: store.add_tool_call("s", "c", "f", metadata=metadata),
+        lambda: store.add_tool_result("s", "c", 1, metadata=metadata),
+        lambda: store.add_summary("s", "x", metadata=metadata),
+    ):
+        with pytest.raises(UsageError):
+            add()
+    assert store.session("s").status is Status.NEW
+
+
 def test_what_a_caller_does_to_its_message_later_does_not_reach_the_store(store):
     given = message("x", metadata={"list": [1]})
     store.add_messages("s", [given])
@@ -462,6 +483,28 @@ def test_a_closed_store_takes_nothing_and_says_so(store):
     ):
         with pytest.raises(ClosedError):
             late()
+
+
+class ClockStoppedError(Exception):
+    """Nothing that a store could know of."""
+
+
+def test_a_failure_in_one_append_does_not_stop_the_next(make_store, stores):
+    broken = False
+
+    def clock():
+        if broken:
+            raise ClockStoppedError
+        return stores.clock()
+
+    store = make_store(clock=clock)
+    say(store, "s", "one")
+    broken = True
+    with pytest.raises((ClockStoppedError, MemoryStoreError)):
+        say(store, "s", "two")
+    broken = False
+    say(store, "s", "three")
+    assert said(store, "s") == ["one", "three"]
 
 
 def test_what_was_appended_is_there_after_reopening(store, reopened):

@@ -1,7 +1,10 @@
 """A fork is a copy that goes its own way; it appears at once or not at all."""
 
+import subprocess
+import sys
+
 import pytest
-from stores import call, message, one_of_each_kind, result, said, say, shown
+from stores import CALL_S_MAX, call, message, one_of_each_kind, result, said, say, shown
 
 from indelible import (
     NEVER,
@@ -114,6 +117,21 @@ def test_a_summary_of_a_summary_is_remapped_too(store):
     store.add_summary("a", "second", covers=[1, 2])
     store.fork("a", "b")
     assert covers(store, "b") == [((0, 1),), ((0, 2),)]
+
+
+def test_a_summary_that_covers_more_than_there_is_does_not_hold_up_a_fork():
+    # In a process of its own: what counts through all that a log could hold can only be killed.
+    code = """
+import indelible
+from indelible.core.limits import LOG_ENTRIES_MAX
+
+with indelible.open("memory:") as store:
+    store.add_message("a", "user", "one")
+    store.add_summary("a", "all", covers=[(0, LOG_ENTRIES_MAX)])
+    store.fork("a", "b")
+    assert store.get_summaries("b")[0].summary.covers == ((0, 1),)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=CALL_S_MAX)
 
 
 def test_tool_calls_stay_joined_in_a_fork(store):

@@ -183,6 +183,13 @@ def test_a_time_to_live_of_a_century_and_of_a_moment(store, clock):
     assert said(store, "long") == ["hi"]
 
 
+def test_what_was_just_appended_shows_however_short_its_time(store, clock):
+    say(store, "s", "hi", ttl=0.0004)
+    assert said(store, "s") == ["hi"]
+    clock.advance(0.001)
+    assert status(store) is Status.EXPIRED
+
+
 # Expired is not new
 
 

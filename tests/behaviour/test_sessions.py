@@ -210,6 +210,13 @@ def test_what_is_no_page_is_refused(store):
             store.list_sessions(prefix=prefix)
 
 
+@pytest.mark.parametrize("cursor", [5, b"x", "\ud800"])
+def test_what_is_no_cursor_is_refused(store, cursor):
+    say(store, "s", "x")
+    with pytest.raises(UsageError):
+        store.list_sessions(cursor=cursor)
+
+
 # Metadata
 
 

@@ -212,3 +212,20 @@ def test_deleting_from_a_session_that_is_not_there_finds_nothing(store):
     with pytest.raises(SnapshotNotFoundError):
         store.delete_snapshot("nobody", "id")
     assert list(store.list_sessions()) == []
+
+
+@pytest.mark.parametrize("snapshot_id", ["", "\0", "\ud800", "a\udfff", "%"])
+def test_an_id_that_no_snapshot_can_have_is_not_found_and_harms_nobody(store, snapshot_id):
+    snapshot = store.save_snapshot("s")
+    for attempt in (
+        lambda: store.delete_snapshot("s", snapshot_id),
+        lambda: store.rollback_to_snapshot("s", snapshot_id),
+        lambda: store.diff_snapshots("s", snapshot_id),
+        lambda: store.diff_snapshots("s", snapshot.id, snapshot_id),
+        lambda: store.fork("s", "t", at=snapshot_id),
+    ):
+        with pytest.raises(SnapshotNotFoundError):
+            attempt()
+    say(store, "s", "one")
+    assert said(store, "s") == ["one"]
+    assert store.list_snapshots("s") == [snapshot]

@@ -65,7 +65,8 @@ class Session:
 
 
 PICK = st.integers(0, 99)
-NAMES = st.sampled_from(SESSIONS)
+# Most of it happens to one session, so that its states meet.
+NAMES = st.sampled_from(["a", "a", "a", *SESSIONS])
 ROLES = st.sampled_from(["user", "user", "user", "system"])
 TTLS = st.sampled_from([None, None, None, NEVER, 3])
 
@@ -204,7 +205,8 @@ class Machine(RuleBasedStateMachine):
         change = self.store.rollback_to_snapshot(name, snapshot_id)
         assert list(change.dropped) == [p for p in life.shown if p not in frozen]
         assert list(change.restored) == [p for p in frozen if p not in life.shown]
-        life.change(frozen, len(session.log))
+        if frozen != life.shown:
+            life.change(frozen, len(session.log))
 
     @rule(name=NAMES, pick=PICK)
     def delete_snapshot(self, name, pick):
@@ -293,7 +295,8 @@ def test_any_sequence_of_operations_agrees_with_plain_lists(kind):
     run_state_machine_as_test(
         type("Machine", (Machine,), {"kind": kind}),
         settings=settings(
-            max_examples=40,
+            # The cheapest store pays for the breadth.
+            max_examples=120 if kind == "memory-blocking" else 40,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

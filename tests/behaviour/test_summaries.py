@@ -4,7 +4,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import Clock, say
 
@@ -64,11 +64,23 @@ def test_what_a_summary_covers_may_be_said_in_many_ways(store, covers, extents):
     assert store.get_summaries("s")[0].summary.covers == extents
 
 
-@pytest.mark.parametrize("covers", [5, "ab", ["a"], [1.5], [(1, 2, 3)], [None]])
+@pytest.mark.parametrize(
+    "covers",
+    [5, "ab", ["a"], [1.5], [(1, 2, 3)], [None], [(1.5, 3)], [("1", "2")], [-1], [(-2, 1)]],
+)
 def test_what_is_no_position_cannot_be_covered(store, covers):
     with pytest.raises(UsageError):
         store.add_summary("s", "text", covers=covers)
     assert store.session("s").status is Status.NEW
+
+
+def test_a_range_is_covered_without_counting_through_it(store):
+    try:
+        store.add_summary("s", "all", covers=range(2**62))
+    except UsageError:
+        assert store.session("s").status is Status.NEW
+    else:
+        assert store.get_summaries("s")[0].summary.covers == ((0, 2**62),)
 
 
 @pytest.mark.parametrize("vector", [5, [math.nan], [math.inf], ["x"], [None], [[1.0]]])
@@ -101,6 +113,7 @@ VECTORS = st.lists(st.integers(-9, 9).map(float), min_size=3, max_size=3).filter
 
 
 @given(st.lists(VECTORS, min_size=1, max_size=8), VECTORS)
+@settings(deadline=None)
 def test_the_order_is_that_of_exact_cosine(vectors, query):
     with indelible.open("memory:", clock=Clock()) as store:
         for number, vector in enumerate(vectors):
@@ -120,6 +133,18 @@ def test_a_vector_of_zeros_is_like_nothing(store):
         ("nothing", 0.0),
         ("against", -1.0),
     ]
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_the_length_of_a_vector_does_not_matter(store, scale):
+    store.add_summary("s", "scaled", [scale, 0.0])
+    store.add_summary("s", "aslant", [1.0, 1.0])
+    store.add_summary("s", "against", [-scale, -scale])
+    for query in ([1.0, 0.1], [scale, scale / 10]):
+        matches = store.search_summaries("s", query)
+        assert [match.summary.text for match in matches] == ["scaled", "aslant", "against"]
+        exact = [cosine([1.0, 0.1], v) for v in ([1.0, 0.0], [1.0, 1.0], [-1.0, -1.0])]
+        assert [match.score for match in matches] == pytest.approx(exact)
 
 
 def test_vectors_of_different_embedders_are_never_compared(store):
@@ -209,7 +234,7 @@ def test_a_new_embedder_does_not_find_what_the_old_one_made(make_store, reopened
     assert found(store, [1, 0, 0], embedder="new letters") == ["bbb"]
 
 
-@pytest.mark.parametrize("query", [[], [math.nan], [math.inf, 1.0], ["x"], 5, None])
+@pytest.mark.parametrize("query", [[], [math.nan], [math.inf, 1.0], ["x"], [10**400], 5, None])
 def test_what_is_no_vector_cannot_be_searched_for(store, query):
     store.add_summary("s", "text", [1, 0])
     with pytest.raises(UsageError):

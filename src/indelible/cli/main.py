@@ -1,32 +1,116 @@
-"""The `indelible` command."""
+"""The `indelible` command: what it offers, and how it ends when something went wrong."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 import indelible
+from indelible.cli import changing, maintaining, moving, reading, timeline
+from indelible.errors import MemoryStoreError
+
+HELP = "A memory store for LLM agents that does not forget."
+
+LOOK = "Look"
+CHANGE = "Change what a session shows; nothing is deleted"
+MAINTAIN = "Look after a store"
 
 app = typer.Typer(
     name="indelible",
-    help="A memory store for LLM agents that does not forget.",
+    help=HELP,
+    epilog="Example: indelible sessions --url agent.db",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
+    # A traceback tells a person nothing about their data, and its locals may tell others too much.
+    pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"indelible {indelible.__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def main(
     *,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
 ) -> None:
     """A memory store for LLM agents that does not forget."""
-    if version:
-        typer.echo(indelible.__version__)
-        raise typer.Exit
+
+
+def demo() -> None:
+    """Watch a naive store forget and indelible remember, in a store of its own."""
+    # Whoever does not ask for the story does not wait for its imports.
+    from rich.console import Console  # noqa: PLC0415
+
+    from indelible.cli.demo.story import run_demo  # noqa: PLC0415
+
+    raise typer.Exit(run_demo(Console()))
+
+
+def _offer(command: Callable[..., None], panel: str, *examples: str, name: str = "") -> None:
+    """Add a command. Each example is a paragraph, so that no help formatter joins two of them."""
+    epilog = "\n\n".join(f"Example: indelible {example}" for example in examples)
+    app.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
+
+
+_offer(reading.sessions, LOOK, "sessions --url agent.db --prefix user-")
+_offer(timeline.show, LOOK, "show user-42 --url agent.db")
+_offer(reading.history, LOOK, "history user-42 --last 10 --url agent.db")
+_offer(reading.snapshots, LOOK, "snapshots user-42 --url agent.db")
+_offer(
+    reading.diff,
+    LOOK,
+    "diff user-42 5f2c9a7d1e0b3846 --url agent.db",
+    "diff user-42 5f2c9a7d1e0b3846 90ab12cd34ef5678 --url agent.db",
+)
+_offer(reading.claims, LOOK, "claims --url agent.db")
+_offer(
+    changing.append,
+    CHANGE,
+    'append user-42 user "Where is my order?" --url agent.db',
+    "append user-42 assistant - --key turn-7 --url agent.db < answer.txt",
+)
+_offer(changing.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db')
+_offer(changing.rollback, CHANGE, "rollback user-42 5f2c9a7d1e0b3846 --dry-run --url agent.db")
+_offer(changing.undo, CHANGE, "undo user-42 --url agent.db")
+_offer(
+    changing.trim,
+    CHANGE,
+    "trim user-42 --keep-last 20 --url agent.db",
+    "trim user-42 --max-tokens 4000 --dry-run --url agent.db",
+)
+_offer(changing.clear, CHANGE, "clear user-42 --yes --url agent.db")
+_offer(changing.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d1e0b3846 --url agent.db")
+_offer(maintaining.verify, MAINTAIN, "verify --url agent.db")
+_offer(maintaining.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
+_offer(
+    moving.export,
+    MAINTAIN,
+    "export backup.jsonl --url agent.db",
+    "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
+)
+_offer(moving.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="import")
+_offer(maintaining.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db")
+_offer(maintaining.forget, MAINTAIN, "forget user-42 --url agent.db")
+_offer(demo, MAINTAIN, "demo")
 
 
 def run() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line, and end with a sentence and a code instead of a traceback."""
+    try:
+        app(prog_name="indelible")
+    except MemoryStoreError as error:
+        from indelible.cli import failing  # noqa: PLC0415 (errors are rare)
+
+        sys.exit(failing.report(error, sys.argv[1:]))

@@ -19,7 +19,12 @@ from typing import Any
 
 import pydantic_core
 
-from indelible.core.limits import ENTRY_BYTES_MAX, JSON_DEPTH_MAX
+from indelible.core.limits import (
+    ENTRY_BYTES_MAX,
+    INTEGER_DIGITS_MAX,
+    JSON_DEPTH_MAX,
+    ROLE_CHARS_MAX,
+)
 from indelible.core.waist import Draft
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import KIND_OF, ChatMessage, Kind, Summary, ToolCall, ToolResult, Value
@@ -33,6 +38,8 @@ _REST = _SUM_END + len(b'",')
 _PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in Kind}
 _MODEL: dict[Kind, type[Value]] = {kind: model for model, kind in KIND_OF.items()}
 _VALIDATE = {kind: model.__pydantic_validator__.validate_json for kind, model in _MODEL.items()}
+
+_INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
 
 # JSON text in quotes, in C, and to the letter as the model's serializer writes it.
 _quoted = json.encoder.encode_basestring
@@ -94,7 +101,7 @@ def decode(kind: Kind | None, envelope: bytes, *, session: str, position: int) -
         why = "its kind is unknown" if envelope else "it is missing"
         raise _corrupt(session, position, why, envelope)
     rest = envelope[_REST:]
-    if envelope[:_SUM_END] != _OPEN + checksum(rest):
+    if envelope[:_REST] != b'%b%b",' % (_OPEN, checksum(rest)):
         raise _corrupt(session, position, "its checksum does not match", envelope)
     prefix = _PREFIX[kind]
     if not rest.startswith(prefix):
@@ -172,13 +179,24 @@ def check_json(value: Any, path: str, depth: int = 0) -> None:  # noqa: C901 (a 
                 raise _refused(path, value, f"the key {key!r} would read back as text")
             _check_text(key, path)
             check_json(item, f"{path}[{key!r}]", depth + 1)
-    elif value is not None and not isinstance(value, int):
+    elif isinstance(value, int):
+        if not -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
+            raise LimitError(
+                f"{path} is a whole number of {value.bit_length()} bits; the limit is"
+                f" {INTEGER_DIGITS_MAX} digits",
+                limit=INTEGER_DIGITS_MAX,
+                actual=int(value.bit_length() * math.log10(2)) + 1,
+            )
+    elif value is not None:
         raise _refused(path, value, f"a {type(value).__name__} would not read back equal")
 
 
 def shown(value: object) -> str:
     """A value as an error shows it: enough to find it, never a page of it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):
+        return f"<a {type(value).__name__} that cannot be shown>"
     return text if len(text) <= 120 else text[:80] + " … " + text[-30:]
 
 
@@ -205,10 +223,22 @@ def _body(value: Value) -> bytes:
             assert isinstance(value.content, str)
             return _text_body(value.role, value.content)
         _check_fields(value)
-        return value.__pydantic_serializer__.to_json(value, exclude_defaults=True)
+        body = value.__pydantic_serializer__.to_json(value, exclude_defaults=True, warnings=False)
     except (pydantic_core.PydanticSerializationError, UnicodeEncodeError) as exc:
         _check_fields(value)
         raise UsageError(f"cannot be stored: {shown(value)}", value=value) from exc
+    return _readable(value, body)
+
+
+def _readable(value: Value, body: bytes) -> bytes:
+    """The body, if a reader makes an equal value of it: a copy may hold what no model takes."""
+    try:
+        again = _VALIDATE[KIND_OF[type(value)]](body)
+    except ValueError as exc:
+        raise UsageError(f"cannot be stored: {shown(value)}", value=value) from exc
+    if again != value:
+        raise UsageError(f"would not read back equal: {shown(value)}", value=value)
+    return body
 
 
 def _is_plain_text(value: Value) -> bool:
@@ -216,7 +246,9 @@ def _is_plain_text(value: Value) -> bool:
     return (
         type(value) is ChatMessage
         and type(value.content) is str
-        and not value.metadata
+        and type(value.role) is str
+        and 0 < len(value.role) <= ROLE_CHARS_MAX
+        and value.metadata == {}
         and not value.pinned
         and value.name is None
         and value.tool_calls is None
@@ -227,7 +259,7 @@ def _is_plain_text(value: Value) -> bool:
 
 def _check_fields(value: Value) -> None:
     for name, item in (*value.__dict__.items(), *(value.__pydantic_extra__ or {}).items()):
-        if name not in ("vector", "covers"):
+        if type(value) is not Summary or name not in ("vector", "covers"):
             check_json(item, name)
 
 
@@ -236,7 +268,10 @@ def _summary_body(summary: Summary) -> bytes:
     fields = summary.model_dump(exclude_defaults=True, exclude={"vector"})
     if summary.vector is not None:
         fields["vector"] = _packed(summary.vector)
-    return pydantic_core.to_json(fields)
+    body = pydantic_core.to_json(fields)
+    if _summary(body) != summary:
+        raise UsageError(f"would not read back equal: {shown(summary)}", value=summary)
+    return body
 
 
 def _summary(body: bytes) -> Summary:

@@ -20,6 +20,8 @@ BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 BATCH_ENTRIES_MAX: Final = 1000
 # Nested deeper than this, JSON parsers differ in whether they can read it back.
 JSON_DEPTH_MAX: Final = 100
+# Python reads no longer whole numbers than this, unless it is told to.
+INTEGER_DIGITS_MAX: Final = 4300
 
 # The position shares a 64-bit row id with the session's number.
 LOG_ENTRIES_MAX: Final = 2**32
@@ -35,6 +37,8 @@ STAGE_ABANDONED_S: Final = 24 * 3600
 
 # How many view changes can be undone, one after the other.
 JOURNAL_MAX: Final = 100
+# The journal lines that hold them: each of them, and its undo.
+JOURNAL_LINES_MAX: Final = 2 * JOURNAL_MAX
 # A key is remembered at least for this many of the session's newest entries.
 KEYS_KEPT: Final = 10_000
 # A session that ran out says `expired`, not `new`, for this long.

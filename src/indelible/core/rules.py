@@ -6,13 +6,14 @@ asks these functions, and writes what they say. Nothing here reads or writes by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from indelible.core.codec import checksum_of
-from indelible.core.limits import EXPIRED_KNOWN_S, JOURNAL_MAX, LOG_ENTRIES_MAX
+from indelible.core.limits import EXPIRED_KNOWN_S, JOURNAL_LINES_MAX, LOG_ENTRIES_MAX
 from indelible.core.waist import Append, ChangeView, Frozen, Head, JournalLine, SnapshotRecord
-from indelible.errors import ConflictError, LimitError
+from indelible.errors import ConflictError, FormatError, LimitError
 from indelible.model import Status
 from indelible.view import EXTENTS_MAX, Extents, View, cleared, freeze, holds, normal, view_of
 
@@ -55,7 +56,7 @@ def version_token(life: str, end: int, generation: int) -> str:
 
 def deadline_ms(now_ms: int, ttl_s: float | None) -> int | None:
     """When a life ends that is written to now; fixed from then on, whatever later releases say."""
-    return None if ttl_s is None else now_ms + int(ttl_s * 1000)
+    return None if ttl_s is None else now_ms + math.ceil(ttl_s * 1000)
 
 
 def refuse_if_moved(session: str, expected: str | None, actual: str) -> None:
@@ -107,7 +108,7 @@ def reachable(
 
 def kept_lines(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
     """The journal lines that a vacuum leaves: the newest, and none from before the undo window."""
-    return [line for line in lines[:JOURNAL_MAX] if line.changed_at_ms > undo_since_ms]
+    return [line for line in lines[:JOURNAL_LINES_MAX] if line.changed_at_ms > undo_since_ms]
 
 
 def refuse_if_not_staged(step_session: str, stage: str, standing: Standing | None) -> None:
@@ -149,6 +150,20 @@ def still_shows(view: View, end: int, first: int, count: int) -> bool:
     return holds(freeze(view, end), first, first + count)
 
 
+def refuse_other_change(session: str, key: str, change: str, done: JournalLine) -> None:
+    """Raise if an earlier change with this key was of another kind."""
+    if done.change != change:
+        raise ConflictError(
+            f"the key {key!r} was used in session {session!r} for a {done.change}; nothing was"
+            " changed. Use a new key for a new change.",
+            session=session,
+            reason="key",
+            key=key,
+            expected=done.change,
+            actual=change,
+        )
+
+
 def refuse_if_changed(step: ChangeView, head: Head) -> None:
     """Raise if the view that this change was computed from is no longer the session's."""
     if head.status is not Status.ACTIVE or head.life != step.life:
@@ -182,10 +197,13 @@ def line_of(step: ChangeView, head: Head, now_ms: int) -> JournalLine:
     )
 
 
-def refuse_if_gone(session: str, frozen: Frozen, head: Head) -> None:
-    """Raise if the state that a page belongs to is out of reach."""
-    if frozen.life != head.life:
+def frozen_of(session: str, asked: Frozen | None, head: Head) -> Frozen:
+    """The state to read: the one that a page asks for, unless it is out of reach, or the latest."""
+    if asked is None:
+        return Frozen(head.life, freeze(head.view, head.end), head.version, head.vacuums)
+    if head.status is not Status.ACTIVE or asked.life != head.life:
         raise gone(session)
+    return asked
 
 
 def gone(session: str) -> ConflictError:
@@ -239,6 +257,11 @@ def head_of(
             version=version,
             deadline_ms=deadline,
             now_ms=now_ms,
+        )
+    if view.tail > standing.end:
+        raise FormatError(
+            f"what the session shows reaches outside of its log: from {view.tail} on, where the log"
+            f" ends at {standing.end}"
         )
     return Head(
         status=status,

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from indelible.errors import FormatError
+
 # Seconds since the epoch.
 Clock = Callable[[], float]
 # A new id, different from every other: for keys, snapshots and operations.
@@ -15,7 +17,7 @@ Ids = Callable[[], str]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# A key that the store made; a caller's key may not begin with it.
+# A key that the store made begins with this; a caller that passes one is retrying its append.
 MADE_PREFIX = "~"
 
 
@@ -42,4 +44,7 @@ def milliseconds(clock: Clock) -> int:
 
 def moment(at_ms: int) -> datetime:
     """A stored time as people read it, in UTC."""
-    return _EPOCH + timedelta(milliseconds=at_ms)
+    try:
+        return _EPOCH + timedelta(milliseconds=at_ms)
+    except OverflowError:
+        raise FormatError(f"a stored time is damaged: {at_ms} ms") from None

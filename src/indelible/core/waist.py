@@ -155,9 +155,10 @@ class Append(Step[Appended]):
 
 @dataclass(slots=True)
 class ReadHead(Step[Head]):
-    """Look at a session without its entries."""
+    """Look at a session without its entries; counting its snapshots takes as long as there are."""
 
     session: str
+    count_snapshots: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from indelible.backends.sqlite.sessions import (
     Tip,
     living,
     place_of,
+    touch,
 )
 from indelible.core import rules
 from indelible.core.codec import CHECKSUM_BYTES, checksum_of
@@ -211,6 +212,7 @@ def _replayed(
         Sql("SELECT tail, extents FROM session WHERE number = ?", (place.number,))
     )
     shown = view.view_of(view.decode(extents), tail)
+    yield touch(place)
     return Appended(
         first,
         count,
@@ -221,5 +223,10 @@ def _replayed(
 
 
 def draft_links(text: str | None) -> tuple[str, ...]:
-    """Call ids as they were handed in."""
-    return tuple(json.loads(text)) if text else ()
+    """Call ids as they were handed in; a `ValueError` if the row does not hold any such."""
+    if text is None:
+        return ()
+    call_ids = json.loads(text)
+    if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
+        raise ValueError(text)
+    return tuple(call_ids)

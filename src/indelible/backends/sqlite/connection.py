@@ -57,6 +57,8 @@ class SqlMany(Step[None]):
 BEGIN_WRITE = Do("BEGIN IMMEDIATE")
 BEGIN_READ = Do("BEGIN")
 COMMIT = Do("COMMIT")
+# Nothing is at stake when a transaction ends that only read.
+END_READ = Do("COMMIT")
 ROLLBACK = Do("ROLLBACK")
 
 # Called around every engine call: crash and fault tests stand here, and nothing else does.
@@ -78,36 +80,45 @@ class Connection:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
         self._waiting_since = 0.0
-        self.execute: Callable[[Step[Any]], Any] = self._execute
-        if seam is not None:
-            self.execute = lambda step: seam(step, lambda: self._execute(step))
+        self._seam = seam
         try:
             self._db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        except apsw.Error as error:
+            raise translated(error, path=path) from error
+        try:
             self._db.set_busy_handler(self._wait)
             level = "FULL" if durability.covers(Durability.POWER) else "NORMAL"
             self._db.execute(
+                # On macOS, a sync that does not reach the platter unless it is asked to.
+                f"PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;"
                 f"PRAGMA synchronous = {level}; PRAGMA secure_delete = ON;"
                 f" PRAGMA trusted_schema = OFF; PRAGMA query_only = {int(read_only)}"
             )
         except apsw.Error as error:
+            self._db.close(True)
             raise translated(error, path=path) from error
 
-    def _execute(self, step: Step[Any]) -> Any:
+    def execute(self, step: Step[Any]) -> Any:
         """Do one step."""
         try:
-            if type(step) is Sql:
-                return self._db.execute(step.text, step.params).fetchall()
-            if type(step) is Do:
-                self._db.execute(step.text, step.params)
-            elif type(step) is SqlMany:
-                self._db.executemany(step.text, step.params)
-            elif type(step) is DoAlone:
-                self._db.execute(step.text, step.params)
-                return self._db.changes()
-            return None
+            if self._seam is not None:
+                return self._seam(step, lambda: self._execute(step))
+            return self._execute(step)
         except (apsw.Error, UnicodeDecodeError) as error:
             committing = step is COMMIT or type(step) is DoAlone
             raise translated(error, path=self.path, committing=committing) from error
+
+    def _execute(self, step: Step[Any]) -> Any:
+        if type(step) is Sql:
+            return self._db.execute(step.text, step.params).fetchall()
+        if type(step) is Do:
+            self._db.execute(step.text, step.params)
+        elif type(step) is SqlMany:
+            self._db.executemany(step.text, step.params)
+        elif type(step) is DoAlone:
+            self._db.execute(step.text, step.params)
+            return self._db.changes()
+        return None
 
     @property
     def in_transaction(self) -> bool:
@@ -134,9 +145,9 @@ class Connection:
         return True
 
 
-def atomically(begin: Do, plan: Plan[Any]) -> Plan[Any]:
-    """Put one transaction around a plan; whoever drives it rolls back what is left open."""
-    yield begin
+def in_one_state(plan: Plan[Any]) -> Plan[Any]:
+    """Put one transaction around a plan that reads; whoever drives it rolls back what is left."""
+    yield BEGIN_READ
     result = yield from plan
-    yield COMMIT
+    yield END_READ
     return result

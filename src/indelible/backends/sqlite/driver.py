@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar, cast
 
 from indelible.backends.sqlite.engine import Engine, SqliteOptions
@@ -78,8 +79,8 @@ class AsyncSqliteBackend:
         if thread is not None:
             self._jobs.put(None)
             await loop.run_in_executor(None, thread.join)
+        await loop.run_in_executor(None, self._pool.shutdown)
         await loop.run_in_executor(None, self._engine.close)
-        self._pool.shutdown(wait=False)
 
     def _forget_threads(self) -> None:
         """Begin without threads: they start when needed, after a fork once more."""
@@ -123,7 +124,7 @@ def _tell(group: list[Job]) -> None:
         by_loop.setdefault(job.settle.get_loop(), []).append(job)
     for loop, jobs in by_loop.items():
         # A loop that was closed meanwhile has nobody left to tell.
-        if not loop.is_closed():
+        with suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, jobs)
 
 

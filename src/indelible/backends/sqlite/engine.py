@@ -77,11 +77,15 @@ class Engine:
         self.options = options
         self.context = Context(options.namespace, options.clock)
         schema.create_file(options.path)
+        had_log = options.path.with_name(options.path.name + "-wal").exists()
         first = self._connect()
         try:
             schema.prepare(first, busy_timeout_s=options.busy_timeout_s)
-        finally:
-            first.close()
+        except BaseException:
+            # A file that is not ours keeps the log that its own program left, and gets none of us.
+            first.close(checkpoint=not had_log)
+            raise
+        first.close()
         self.writer = Writer(self._connect, on_rollback=self.context.tips.clear)
         self.readers = Readers(lambda: self._connect(read_only=True), wait_s=options.busy_timeout_s)
         # Told after a fork, in the child, where no thread of the parent lives on.

@@ -162,7 +162,7 @@ def _remove_life(place: Place, *, forget: bool) -> Plan[None]:
         # The row now knows what its newest entry knew: where the log ends, and when life did.
         yield Do(
             "UPDATE session SET born = ?1, tail = ?1, extents = x'', deadline = ?2,"
-            " metadata = x'7b7d' WHERE number = ?3",
+            " generation = generation + 1, metadata = x'7b7d' WHERE number = ?3",
             (place.standing.end, place.standing.deadline_ms, place.number),
         )
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from indelible.backends.sqlite.connection import BEGIN_READ, ROLLBACK, Connection, atomically
+from indelible.backends.sqlite.connection import ROLLBACK, Connection, in_one_state
 from indelible.core.plan import Plan, drive
 from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError
 
@@ -32,7 +32,7 @@ class Readers:
         connection = self._borrow()
         healthy = False
         try:
-            result = drive(atomically(BEGIN_READ, plan), connection.execute)
+            result = drive(in_one_state(plan), connection.execute)
             healthy = True
             return result
         except MemoryStoreBackendError:

@@ -19,7 +19,6 @@ from indelible.core import rules
 from indelible.core.codec import KIND_BYTES, names_kind
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
-    Frozen,
     LogPage,
     LogRow,
     Outline,
@@ -39,7 +38,8 @@ _KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 # whose kind was damaged, must not look like one that was not asked for.
 _COLUMNS = f"""
     id, kind, written_at,
-    CASE WHEN ? >> kind & 1 THEN payload ELSE substr(payload, 1, {KIND_BYTES}) END"""
+    CASE WHEN kind BETWEEN 1 AND {len(KIND_NUMBER)} AND NOT ? >> kind & 1
+        THEN substr(payload, 1, {KIND_BYTES}) ELSE payload END"""
 _FORWARDS = f"""
     SELECT {_COLUMNS} FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""  # noqa: S608
 _BACKWARDS = f"""
@@ -57,10 +57,7 @@ def read(context: Context, step: Read) -> Plan[Slice]:
     """Entries of one state, in order."""
     place = yield from place_of(context, step.session)
     head = yield from head_at(context, place)
-    frozen = step.frozen or Frozen(
-        head.life, view.freeze(head.view, head.end), head.version, head.vacuums
-    )
-    rules.refuse_if_gone(step.session, frozen, head)
+    frozen = rules.frozen_of(step.session, step.frozen, head)
     gaps_are_vacuumed = frozen.vacuums != head.vacuums
     rows: list[Stored] = []
     for extent in _extents(frozen.extents, step):
@@ -161,17 +158,21 @@ def _log_row(
     answers: str | None,
     payload: bytes,
 ) -> LogRow:
+    try:
+        known, links = _KIND.get(kind), (draft_links(opens), draft_links(answers))
+    except ValueError:
+        # As damaged as one of an unknown kind: whoever reads it says so.
+        known, links = None, ((), ())
     return LogRow(
         entry_id & POSITION_MASK,
-        _KIND.get(kind),
+        known,
         written_at,
         deadline,
         batch,
         generation,
         bool(keep),
         key,
-        draft_links(opens),
-        draft_links(answers),
+        *links,
         payload,
     )
 
@@ -204,13 +205,13 @@ def _outline(
     answers: str | None,
 ) -> Outline:
     position = entry_id & POSITION_MASK
-    if kind not in _KIND:
+    try:
+        links = draft_links(opens), draft_links(answers)
+        return Outline(position, _KIND[kind], size, bool(keep), *links)
+    except (KeyError, ValueError) as error:
         raise CorruptEntryError(
-            f"entry {position} of session {session!r} is of an unknown kind ({kind}); nothing was"
-            " changed",
+            f"entry {position} of session {session!r} is damaged (kind {kind}, calls {opens},"
+            f" answers {answers}); nothing was changed. repair takes it out of view.",
             session=session,
             position=position,
-        )
-    return Outline(
-        position, _KIND[kind], size, bool(keep), draft_links(opens), draft_links(answers)
-    )
+        ) from error

@@ -69,7 +69,9 @@ def _format_of(path: str) -> Plan[int]:
     ((application_id,),) = yield from ask(Sql("PRAGMA application_id"))
     ((version,),) = yield from ask(Sql("PRAGMA user_version"))
     if application_id == APPLICATION_ID:
-        rows = yield from ask(Sql("SELECT value FROM about WHERE name = 'oldest_format'"))
+        about = yield from ask(Sql("SELECT 1 FROM sqlite_schema WHERE name = 'about'"))
+        look = Sql("SELECT value FROM about WHERE name = 'oldest_format'")
+        rows = (yield from ask(look)) if about else []
         oldest = rows[0][0] if rows else None
         if not isinstance(oldest, int):
             raise FormatError(f"{path} does not say its oldest format; it was left as it is")

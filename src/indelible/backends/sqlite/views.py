@@ -6,7 +6,7 @@ from typing import Any
 
 from indelible import view
 from indelible.backends.sqlite.connection import Do, Sql
-from indelible.backends.sqlite.sessions import Context, Place, head_at, living, place_of
+from indelible.backends.sqlite.sessions import Context, Place, head_at, living, place_of, touch
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
@@ -49,7 +49,10 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
             Sql(_LINES + " AND operation = ?", (place.number, place.life, step.operation))
         )
         if done:
-            return Changed(_line(place, done[0]), replayed=True)
+            line = _line(place, done[0])
+            rules.refuse_other_change(step.session, step.operation, step.change, line)
+            yield touch(place)
+            return Changed(line, replayed=True)
     rules.refuse_if_changed(step, head)
     line = rules.line_of(step, head, context.now_ms())
     yield Do(
@@ -132,6 +135,7 @@ def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
     place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
     there = yield from _snapshots_by_id(place, step.id)
     if there:
+        yield touch(place)
         return there[0]
     assert place.standing is not None
     end = place.standing.end

@@ -13,16 +13,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import apsw
+
 from indelible.backends.sqlite.appending import Shortcut
 from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, Connection
 from indelible.core.plan import Plan, drive
 from indelible.errors import (
     BusyError,
     ClosedError,
-    FormatError,
-    MemoryStoreBackendError,
     MemoryStoreError,
     OutcomeUnknownError,
+    UnavailableError,
 )
 
 # A group is one transaction: long enough to share an fsync, short enough to be fair.
@@ -66,6 +67,8 @@ class Writer:
         self._waiting: deque[Job] = deque()
         self._lock = threading.Lock()
         self._closed = False
+        # Whether the commit has been asked for; before that, a group can be taken back.
+        self._committing = False
 
     def run(self, job: Job) -> Any:
         """Commit one job, together with whoever else is waiting."""
@@ -119,11 +122,13 @@ class Writer:
             for job in jobs:
                 job.error = error.copy()
         except BaseException as error:
-            # A bug, or Ctrl-C in the leading thread: it is not the neighbours' error.
+            # A bug in one plan, or Ctrl-C in the leading thread: not the neighbours' error.
             self._abandon(error)
             for job in jobs:
-                job.error = OutcomeUnknownError("the write was interrupted: it may have landed")
-            raise
+                if job.error is not error:
+                    job.error = self._interrupted()
+            if not isinstance(error, Exception):
+                raise
         finally:
             for job in jobs:
                 job.done = True
@@ -137,6 +142,7 @@ class Writer:
 
     def _alone(self, connection: Connection, job: Job) -> bool:
         """Try a lone job's shortcut; says whether it did the job."""
+        self._committing = True
         shortcut = job.shortcut() if job.shortcut is not None else None
         if shortcut is None or connection.execute(shortcut.statement) != 1:
             return False
@@ -145,15 +151,30 @@ class Writer:
 
     def _commit(self, connection: Connection, jobs: list[Job]) -> None:
         execute = connection.execute
+        self._committing = False
         execute(BEGIN_WRITE)
         for job in jobs:
             try:
                 job.result = drive(job.plan, execute)
-            except (MemoryStoreBackendError, FormatError):
+            except MemoryStoreError as error:
+                # What the engine raised is everyone's; what a plan says of its session is not.
+                if isinstance(error.__cause__, apsw.Error):
+                    raise
+                job.error = error
+            except BaseException as error:
+                job.error = error
                 raise
-            except MemoryStoreError as refusal:
-                job.error = refusal
+        self._committing = True
         execute(COMMIT)
+
+    def _interrupted(self) -> MemoryStoreError:
+        """What those are told whose group was given up through no fault of theirs."""
+        if self._committing:
+            return OutcomeUnknownError("the commit was interrupted: it may have landed")
+        return UnavailableError(
+            "another write of the same group was interrupted, and the group was rolled back:"
+            " nothing was written, so it is safe to try again"
+        )
 
     def _abandon(self, error: BaseException) -> None:
         """Roll back, and begin with a new connection where the old one may be unwell."""

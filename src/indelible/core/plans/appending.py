@@ -20,7 +20,13 @@ from indelible.core.rules import refuse_if_moved
 from indelible.core.settings import Settings, checked_session_id, checked_text
 from indelible.core.sources import MADE_PREFIX
 from indelible.core.waist import Append, Appended, Draft, ReadHead
-from indelible.errors import LimitError, OutcomeUnknownError, UsageError
+from indelible.errors import (
+    FormatError,
+    LimitError,
+    MemoryStoreBackendError,
+    OutcomeUnknownError,
+    UsageError,
+)
 from indelible.model import (
     ChatMessage,
     Never,
@@ -64,15 +70,22 @@ def add(
 
 def append(step: Append) -> Plan[Receipt]:
     """Send an append until its outcome is known; its key makes that safe."""
-    for attempt in range(1, APPEND_ATTEMPTS_MAX + 1):
+    unknown: OutcomeUnknownError | None = None
+    for _ in range(APPEND_ATTEMPTS_MAX):
         try:
             appended: Appended = yield step
-        except OutcomeUnknownError as unknown:
-            step.fresh = False
-            if attempt == APPEND_ATTEMPTS_MAX:
-                raise unknown.copy(key=step.key, session=step.session) from unknown.__cause__
-        else:
             break
+        except OutcomeUnknownError as error:
+            step.fresh = False
+            unknown = error
+        except (MemoryStoreBackendError, FormatError) as error:
+            if unknown is None:
+                raise
+            # That nothing was written now does not say that nothing was before.
+            raise unknown.copy(key=step.key, session=step.session) from error
+    else:
+        assert unknown is not None
+        raise unknown.copy(key=step.key, session=step.session) from unknown.__cause__
     return Receipt(
         session_id=step.session,
         positions=range(appended.first, appended.first + appended.entries),
@@ -98,31 +111,35 @@ def message(
 ) -> Draft:
     """A message from its parts, or a `UsageError` that shows the part that does not fit."""
     is_text = type(role) is str and 0 < len(role) <= ROLE_CHARS_MAX and type(content) is str
-    if is_text and name is None and not metadata and not pinned:
+    if is_text and name is None and (metadata is None or metadata == {}) and pinned is False:
         return encode_text(role, content)
-    fields = {"name": name, "metadata": {} if metadata is None else metadata, "pinned": pinned}
-    return encode(_built(ChatMessage, role=role, content=content, **fields))
+    fields = {"role": role, "content": content, "name": name, "pinned": pinned}
+    return encode(_built(ChatMessage, {**fields, "metadata": _plain(metadata)}))
 
 
 def messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Draft, ...]:
     """Messages as they are; plain mappings are made into messages."""
-    if isinstance(items, (str, bytes, Mapping, Payload)):
-        raise UsageError(f"expected a list of messages, not {shown(items)}", value=items)
-    return tuple(encode(_as_message(item)) for item in items)
+    return tuple(encode(_as_message(item)) for item in _listed(items))
 
 
 def values(items: Iterable[Value]) -> tuple[Draft, ...]:
     """Anything that a session can hold."""
-    if isinstance(items, (str, bytes, Mapping, Payload)):
-        raise UsageError(f"expected a list of entries, not {shown(items)}", value=items)
-    return tuple(map(encode, items))
+    return tuple(map(encode, _listed(items)))
+
+
+def _listed(items: Iterable[Any]) -> Iterable[Any]:
+    """What is really several things; a single one is a mistake that Python would not notice."""
+    single = isinstance(items, (str, bytes, Mapping, Payload)) or not isinstance(items, Iterable)
+    if single:
+        raise UsageError(f"expected a list, not {shown(items)}", value=items)
+    return items
 
 
 def _as_message(item: object) -> ChatMessage:
     if isinstance(item, ChatMessage):
         return item
     if isinstance(item, Mapping):
-        return _built(ChatMessage, **item)
+        return _built(ChatMessage, item)
     raise UsageError(f"not a message: {shown(item)}", value=item)
 
 
@@ -130,8 +147,8 @@ def tool_call(
     call_id: str, name: str, arguments: JsonValue, metadata: Mapping[str, JsonValue] | None
 ) -> Draft:
     """A tool call from its parts."""
-    fields = {"name": name, "arguments": arguments, "metadata": dict(metadata or {})}
-    return encode(_built(ToolCall, call_id=call_id, **fields))
+    fields = {"call_id": call_id, "name": name, "arguments": arguments}
+    return encode(_built(ToolCall, {**fields, "metadata": _plain(metadata)}))
 
 
 def tool_result(
@@ -141,8 +158,8 @@ def tool_result(
     metadata: Mapping[str, JsonValue] | None,
 ) -> Draft:
     """A tool's answer from its parts."""
-    fields = {"content": content, "is_error": is_error, "metadata": dict(metadata or {})}
-    return encode(_built(ToolResult, call_id=call_id, **fields))
+    fields = {"call_id": call_id, "content": content, "is_error": is_error}
+    return encode(_built(ToolResult, {**fields, "metadata": _plain(metadata)}))
 
 
 def summary(
@@ -158,20 +175,33 @@ def summary(
         vector = settings.embedder.embed(text)
     if vector is not None and embedder is None:
         embedder = settings.embedder.name if settings.embedder else "unnamed"
-    built = _built(
-        Summary,
-        text=text,
-        vector=None if vector is None else tuple(vector),
-        embedder=None if vector is None else embedder,
-        covers=covers_of(covers),
-        metadata=dict(metadata or {}),
-    )
-    return encode(built)
+    fields = {
+        "text": text,
+        "vector": None if vector is None else numbers(vector),
+        "embedder": None if vector is None else embedder,
+        "covers": covers_of(covers),
+    }
+    return encode(_built(Summary, {**fields, "metadata": _plain(metadata)}))
 
 
-def _built(model: type[P], **fields: Any) -> P:
+def numbers(vector: Any) -> tuple[float, ...]:
+    """A vector as plain floats, whatever library it comes from."""
     try:
-        return model(**fields)
+        return tuple(map(float, vector))
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"not a vector: {shown(vector)}", value=vector) from None
+
+
+def _plain(metadata: Mapping[str, JsonValue] | None) -> Any:
+    """Metadata as a dict; what is none is left for the model to refuse."""
+    if metadata is None:
+        return {}
+    return dict(metadata) if isinstance(metadata, Mapping) else metadata
+
+
+def _built(model: type[P], fields: Mapping[str, Any]) -> P:
+    try:
+        return model.model_validate(dict(fields))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -11,7 +11,12 @@ from collections.abc import Callable
 from indelible import view
 from indelible.core import trimming
 from indelible.core.codec import decode
-from indelible.core.limits import JOURNAL_MAX, PAGE_ENTRIES_MAX, VIEW_ATTEMPTS_MAX
+from indelible.core.limits import (
+    JOURNAL_LINES_MAX,
+    JOURNAL_MAX,
+    PAGE_ENTRIES_MAX,
+    VIEW_ATTEMPTS_MAX,
+)
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import checked_key
 from indelible.core.plans.reading import CountTokens, checked_count, estimated_tokens
@@ -29,9 +34,12 @@ from indelible.core.waist import (
     ReadJournal,
     ReadOutline,
     ReadSnapshots,
+    Snapshots,
 )
 from indelible.errors import (
     ConflictError,
+    FormatError,
+    MemoryStoreBackendError,
     OutcomeUnknownError,
     SessionNotFoundError,
     SnapshotNotFoundError,
@@ -149,10 +157,7 @@ def rollback(
     session = checked_session_id(session_id)
 
     def propose(operation: str) -> Plan[ChangeView | Head]:
-        found = yield from ask(ReadSnapshots(session, (snapshot_id,)))
-        require_active(session, found.head)
-        if not found.records:
-            raise snapshot_not_found(session, snapshot_id)
+        found = yield from read_named(session, (snapshot_id,))
         head, record = found.head, found.records[0]
         refuse_if_moved(session, expected, head.version)
         frozen = view.freeze(record.view, record.end)
@@ -170,7 +175,7 @@ def undo(
     session = checked_session_id(session_id)
 
     def propose(operation: str) -> Plan[ChangeView | Head]:
-        journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
+        journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
         head = journal.head
         require_active(session, head)
         refuse_if_moved(session, expected, head.version)
@@ -185,8 +190,12 @@ def undo(
 
 
 def undoable(lines: tuple[JournalLine, ...]) -> JournalLine | None:
-    """The newest change that is not yet undone; lines come newest first."""
-    return next((line for line in lines if line.change != UNDO and line.undone_by is None), None)
+    """The newest change that is not yet undone, of the newest ones; lines come newest first.
+
+    A change that changed nothing, written down for the sake of its key, is none.
+    """
+    changes = [line for line in lines if line.change != UNDO and line.before != line.after]
+    return next((line for line in changes[:JOURNAL_MAX] if line.undone_by is None), None)
 
 
 def require_active(session: str, head: Head) -> None:
@@ -198,6 +207,27 @@ def require_active(session: str, head: Head) -> None:
             session=session,
             status=head.status,
         )
+
+
+def read_named(session: str, ids: tuple[str, ...]) -> Plan[Snapshots]:
+    """The named snapshots, in this order; one that is not there is an error."""
+    # What is no text names no snapshot, and no engine need be asked about it.
+    askable = tuple(filter(is_text, ids))
+    found = yield from ask(ReadSnapshots(session, askable))
+    require_active(session, found.head)
+    there = {record.id for record in found.records}
+    for name in ids:
+        if name not in there:
+            raise snapshot_not_found(session, name)
+    return found
+
+
+def is_text(name: object) -> bool:
+    """Whether something can be the name of anything stored."""
+    try:
+        return isinstance(name, str) and bool(name.encode() or True)
+    except UnicodeEncodeError:
+        return False
 
 
 def snapshot_not_found(session: str, snapshot_id: str) -> SnapshotNotFoundError:
@@ -234,37 +264,64 @@ def _changed(
 ) -> Plan[ViewChange]:
     """Ask for a change until it is done, known to be done, or refused."""
     operation = settings.ids() if key is None else checked_key(key)
-    maybe_done = key is not None
+    attempts = _attempts(session, change, operation, propose, keyed=key is not None)
+    try:
+        return (yield from attempts)
+    except OutcomeUnknownError as error:
+        raise error.copy(key=operation, session=session) from error.__cause__
+
+
+def _attempts(  # noqa: C901 (one loop, and every way out of it)
+    session: str, change: str, operation: str, propose: Proposal, *, keyed: bool
+) -> Plan[ViewChange]:
     unknown: OutcomeUnknownError | None = None
     for _ in range(VIEW_ATTEMPTS_MAX):
-        if maybe_done:
-            journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
-            done = next((line for line in journal.lines if line.operation == operation), None)
-            if done is not None:
-                return _result(session, done, replayed=unknown is None)
-        proposed = yield from propose(operation)
-        if isinstance(proposed, Head):
-            return ViewChange(
-                session_id=session, change=change, key=operation, version=proposed.version
-            )
         try:
+            if keyed or unknown is not None:
+                done = yield from _done_before(session, change, operation)
+                if done is not None:
+                    return _result(session, done, replayed=True)
+            proposed = yield from propose(operation)
+            if isinstance(proposed, Head):
+                if not keyed or proposed.status is not Status.ACTIVE:
+                    return _nothing(session, change, operation, proposed)
+                # Written down all the same: a retry must not find more to do than its first try.
+                proposed = _change(change, session, proposed, operation, proposed.view, None)
             answer = yield from ask(proposed)
+            return _result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
             if conflict.reason != "view":
                 raise
         except OutcomeUnknownError as error:
             if unknown is not None:
-                raise error.copy(key=operation, session=session) from error.__cause__
-            maybe_done, unknown = True, error
-        else:
-            return _result(session, answer.line, replayed=answer.replayed)
+                raise
+            unknown = error
+        except (MemoryStoreBackendError, FormatError) as error:
+            if unknown is None:
+                raise
+            # That nothing was changed now does not say that nothing was before.
+            raise unknown from error
     raise ConflictError(
         f"others kept changing what session {session!r} shows; nothing was changed. Try again.",
         session=session,
         reason="view",
-        expected=None,
-        actual=None,
     )
+
+
+def _nothing(session: str, change: str, operation: str, head: Head) -> ViewChange:
+    return ViewChange(session_id=session, change=change, key=operation, version=head.version)
+
+
+def _done_before(session: str, change: str, operation: str) -> Plan[JournalLine | None]:
+    """The line of an operation that was done, which the engine makes sure of; else None."""
+    try:
+        # A change that fits no session: only one that was done before has an answer.
+        answer = yield from ask(ChangeView(session, "", -1, change, operation, (), None))
+    except ConflictError as conflict:
+        if conflict.reason != "view":
+            raise
+        return None
+    return answer.line
 
 
 def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:

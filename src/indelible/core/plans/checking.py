@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
 from indelible import view
 from indelible.core.codec import decode
-from indelible.core.limits import JOURNAL_MAX, PAGE_ENTRIES_MAX
+from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import add, values
 from indelible.core.plans.changing import UNDO, drop_positions
@@ -97,16 +99,23 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
         )
 
     snapshots = yield from ask(ReadSnapshots(session))
-    journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
+    journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
     for what in (*_view_problems(snapshots, journal), *_journal_problems(journal)):
         found(Severity.ERROR, what)
     log = yield from scan(session)
+    kept = {position for position, _, _ in (yield from ask(ReadQuarantine(session)))}
+    shown = view.freeze(journal.head.view, journal.head.end)
     for broken in log.broken.values():
-        found(Severity.ERROR, f"cannot be read: {broken.reason}", broken.position)
+        put_away = broken.position in kept and not view.holds(shown, *_at(broken.position))
+        severity = Severity.WARNING if put_away else Severity.ERROR
+        where = "is in quarantine" if put_away else "cannot be read"
+        found(severity, f"{where}: {broken.reason}", broken.position)
     undoable = [line for line in journal.lines if line.change != UNDO and line.undone_by is None]
     needed = reachable(journal.head, snapshots.records, undoable)
     for position in view.positions(view.subtract(needed, log.there)):
-        found(Severity.ERROR, "is missing from the log", position)
+        put_away = position in kept and not view.holds(shown, *_at(position))
+        severity = Severity.WARNING if put_away else Severity.ERROR
+        found(severity, "is missing from the log", position)
     for record in joined(log.shown_links(journal.head)):
         if record.status is CallStatus.DANGLING:
             what = f"tool call {record.call_id} ({record.name}) has no result; repair closes it"
@@ -136,11 +145,11 @@ def scan(session: str) -> Plan[Scan]:
         page = yield from ask(ReadLog(session, start, PAGE_ENTRIES_MAX))
         met.there = view.normal((*met.there, *(_at(row.position) for row in page.rows)))
         for row in page.rows:
-            value = checked(session, row)
-            if isinstance(value, CorruptEntry):
-                met.broken[row.position] = value
-            elif row.kind is not None and (row.opens or row.answers):
-                met.linked.append(Entry(row.position, row.kind, value, moment(row.written_at_ms)))
+            entry = checked(session, row)
+            if isinstance(entry, CorruptEntry):
+                met.broken[row.position] = entry
+            elif row.opens or row.answers:
+                met.linked.append(entry)
         start = page.resume
     return met
 
@@ -149,10 +158,12 @@ def _at(position: int) -> view.Extent:
     return position, position + 1
 
 
-def checked(session: str, row: LogRow) -> Value | CorruptEntry:
-    """An entry's value, or why it has none."""
+def checked(session: str, row: LogRow) -> Entry | CorruptEntry:
+    """An entry, or why it is none."""
     try:
-        return decode(row.kind, row.envelope, session=session, position=row.position)
+        value = decode(row.kind, row.envelope, session=session, position=row.position)
+        assert row.kind is not None
+        return Entry(row.position, row.kind, value, moment(row.written_at_ms))
     except (CorruptEntryError, FormatError) as error:
         reason = str(error.details.get("reason", error.message))
         return CorruptEntry(row.position, reason, row.envelope)
@@ -231,7 +242,7 @@ def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[lis
             key = f"repair:{record.call_position}:{record.call_id}"[:200]
             drafts = values([answer])
             yield from add(settings, session, drafts, key=key, expected=None, ttl=None)
-        what = f"closed tool call {record.call_id} ({record.name}) with an error result"
+        what = f"close tool call {record.call_id} ({record.name}) with an error result"
         actions.append(
             RepairAction(session_id=session, what=what, positions=(record.call_position,))
         )
@@ -244,7 +255,7 @@ def _closing(record: ToolCallRecord, call: Value) -> Value:
         return ToolResult(call_id=record.call_id, content=CLOSED_BY_REPAIR, is_error=True)
     if any(item.get("id") == record.call_id for item in call.tool_calls or ()):
         return ChatMessage(role="tool", tool_call_id=record.call_id, content=CLOSED_BY_REPAIR)
-    block = {
+    block: dict[str, JsonValue] = {
         "type": "tool_result",
         "tool_use_id": record.call_id,
         "content": CLOSED_BY_REPAIR,

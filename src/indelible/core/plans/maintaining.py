@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from indelible import view
-from indelible.core.limits import JOURNAL_MAX, PAGE_ENTRIES_MAX
+from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.changing import undoable
 from indelible.core.plans.checking import Progress, checked, each_session
@@ -25,8 +27,6 @@ from indelible.core.waist import (
 from indelible.errors import UsageError
 from indelible.model import (
     Change,
-    CorruptEntry,
-    Entry,
     ForgetReceipt,
     Timeline,
     TimelineEntry,
@@ -87,7 +87,7 @@ def forget(session_id: str) -> Plan[ForgetReceipt]:
 def timeline(session_id: str) -> Plan[Timeline]:
     """All that a session's life holds, whether it shows or not."""
     session = checked_session_id(session_id)
-    journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
+    journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
     snapshots = yield from ask(ReadSnapshots(session))
     head = journal.head
     shown = view.freeze(head.view, head.end)
@@ -96,21 +96,14 @@ def timeline(session_id: str) -> Plan[Timeline]:
     while start is not None:
         page = yield from ask(ReadLog(session, start, PAGE_ENTRIES_MAX))
         for row in page.rows:
-            value = checked(session, row)
-            entry: Entry | CorruptEntry
-            if isinstance(value, CorruptEntry):
-                entry = value
-            else:
-                assert row.kind is not None
-                entry = Entry(row.position, row.kind, value, moment(row.written_at_ms))
             visible = view.holds(shown, row.position, row.position + 1)
             # What came while we looked stays out: the timeline is one state.
             if row.position < head.end:
-                entries.append(TimelineEntry(entry=entry, visible=visible))
+                entries.append(TimelineEntry(entry=checked(session, row), visible=visible))
         start = page.resume
     newest = undoable(journal.lines)
     return Timeline(
-        info=info_of(session, head),
+        info=replace(info_of(session, head), snapshots=len(snapshots.records)),
         entries=tuple(entries),
         snapshots=tuple(snapshot_of(session, record) for record in snapshots.records),
         changes=tuple(_change(line) for line in journal.lines),

@@ -23,7 +23,7 @@ from indelible.core.codec import decode
 from indelible.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
-    JOURNAL_MAX,
+    JOURNAL_LINES_MAX,
     PAGE_ENTRIES_DEFAULT,
     VIEW_ATTEMPTS_MAX,
 )
@@ -48,6 +48,7 @@ from indelible.core.waist import (
 )
 from indelible.errors import ConflictError, FormatError, MemoryStoreError
 from indelible.model import Kind, Status, TransferReport
+from indelible.version import __version__
 from indelible.view import View
 
 EXPORT_FORMAT = 1
@@ -60,14 +61,13 @@ def export(
     session_id: str | None,
     *,
     prefix: str,
-    made_by: str,
     progress: Progress | None,
 ) -> Plan[TransferReport]:
     """Write sessions out, a line at a time."""
     names = yield from each_session(session_id, prefix=prefix)
     if session_id is not None:
         require_active(session_id, (yield from ask(ReadHead(session_id))))
-    _emit(write, {"indelible": "export", "format": EXPORT_FORMAT, "made_by": made_by})
+    _emit(write, {"indelible": "export", "format": EXPORT_FORMAT, "made_by": __version__})
     entries = snapshots = sessions = 0
     for name in names:
         counts = yield from _export_session(write, name)
@@ -128,7 +128,7 @@ def _state_of(
     """Head, snapshots and journal that belong together."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         snapshots = yield from ask(ReadSnapshots(session))
-        journal = yield from ask(ReadJournal(session, JOURNAL_MAX))
+        journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
         head = journal.head
         same = (head.life, head.generation) == (snapshots.head.life, snapshots.head.generation)
         if same:

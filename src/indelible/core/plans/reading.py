@@ -74,11 +74,28 @@ class Decoding:
 
     def entries(self, rows: Iterable[Stored]) -> list[Entry]:
         """The rows that can be read, as entries."""
-        return [
-            Entry(row.position, row.kind, value, moment(row.written_at_ms))
-            for row in rows
-            if (value := self.value(row)) is not None and row.kind is not None
-        ]
+        return [entry for entry in map(self.entry, rows) if entry is not None]
+
+    def entry(self, row: Stored) -> Entry | None:
+        """A row as an entry; None if it went to quarantine."""
+        value = self.value(row)
+        if value is None:
+            return None
+        assert row.kind is not None
+        try:
+            return Entry(row.position, row.kind, value, moment(row.written_at_ms))
+        except FormatError as error:
+            if not self._quarantine:
+                raise CorruptEntryError(
+                    f"entry {row.position} of session {self._session!r} cannot be read:"
+                    f" {error.message}",
+                    session=self._session,
+                    position=row.position,
+                    reason=error.message,
+                    raw=row.envelope,
+                ) from error
+            self.corrupt.append(CorruptEntry(row.position, error.message, row.envelope))
+            return None
 
 
 def history(

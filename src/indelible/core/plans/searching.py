@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from operator import mul
 
 from indelible.core.plan import Plan
+from indelible.core.plans.appending import numbers
 from indelible.core.plans.reading import summaries
 from indelible.core.settings import Settings, checked_session_id
 from indelible.errors import UsageError
@@ -51,8 +52,15 @@ def search_summaries(
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
     """Cosine similarity; a vector of zeros is similar to nothing."""
-    norms = math.sqrt(sum(map(mul, a, a))) * math.sqrt(sum(map(mul, b, b)))
-    return sum(map(mul, a, b)) / norms if norms else 0.0
+    return math.fsum(map(mul, _unit(a), _unit(b)))
+
+
+def _unit(vector: Sequence[float]) -> list[float]:
+    """The vector at length one, by way of its largest part: no square may over- or underflow."""
+    largest = max(map(abs, vector), default=0.0)
+    scaled = [number / largest for number in vector] if largest else list(vector)
+    length = math.sqrt(sum(map(mul, scaled, scaled)))
+    return [number / length for number in scaled] if length else scaled
 
 
 def _query(
@@ -64,7 +72,7 @@ def _query(
         if own is None:
             raise UsageError("to search by text, open the store with embedder=…")
         return own.embed(query), own.name
-    vector = [float(number) for number in query]
+    vector = numbers(query)
     if not vector or not all(map(math.isfinite, vector)):
         raise UsageError(f"not a vector to compare with: {query!r}", value=query)
     return vector, embedder or (own.name if own else "unnamed")

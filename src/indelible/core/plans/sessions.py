@@ -22,7 +22,7 @@ from indelible.model import SessionIds, SessionInfo
 def session(session_id: str) -> Plan[SessionInfo]:
     """What a session is right now."""
     name = checked_session_id(session_id)
-    return info_of(name, (yield from ask(ReadHead(name))))
+    return info_of(name, (yield from ask(ReadHead(name, count_snapshots=True))))
 
 
 def set_metadata(
@@ -51,6 +51,8 @@ def list_sessions(*, prefix: str, cursor: str | None, limit: int | None) -> Plan
     """A page of the ids of active sessions."""
     if prefix:
         checked_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
+    if cursor is not None:
+        cursor = checked_text(cursor, what="a cursor", bytes_max=SESSION_ID_BYTES_MAX)
     page = yield from ask(ListSessions(prefix, cursor, checked_limit(limit)))
     return SessionIds(page.names, page.resume)
 

@@ -13,7 +13,7 @@ from indelible.core.limits import (
     PAGE_ENTRIES_DEFAULT,
 )
 from indelible.core.plan import Plan, ask
-from indelible.core.plans.changing import require_active, snapshot_not_found
+from indelible.core.plans.changing import is_text, read_named, snapshot_not_found
 from indelible.core.plans.reading import Decoding
 from indelible.core.plans.sessions import info_of
 from indelible.core.rules import deadline_ms, exists
@@ -33,7 +33,7 @@ from indelible.core.waist import (
     SnapshotRecord,
     StageRows,
 )
-from indelible.errors import OutcomeUnknownError
+from indelible.errors import FormatError, MemoryStoreBackendError, OutcomeUnknownError
 from indelible.model import (
     Entry,
     Never,
@@ -52,9 +52,12 @@ def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> 
     step = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None))
     try:
         record = yield from ask(step)
-    except OutcomeUnknownError:
-        # The id makes it safe to ask again.
-        record = yield from ask(step)
+    except OutcomeUnknownError as unknown:
+        # The id makes it safe to ask again; a refusal now says nothing of what was done before.
+        try:
+            record = yield from ask(step)
+        except (MemoryStoreBackendError, FormatError) as error:
+            raise unknown from error
     return snapshot_of(session, record)
 
 
@@ -68,8 +71,7 @@ def list_snapshots(session_id: str) -> Plan[list[Snapshot]]:
 def delete_snapshot(session_id: str, snapshot_id: str) -> Plan[None]:
     """Forget one snapshot."""
     session = checked_session_id(session_id)
-    was_there = yield from ask(DeleteSnapshot(session, snapshot_id))
-    if not was_there:
+    if not is_text(snapshot_id) or not (yield from ask(DeleteSnapshot(session, snapshot_id))):
         raise snapshot_not_found(session, snapshot_id)
 
 
@@ -77,12 +79,8 @@ def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[Snap
     """What a snapshot shows that another, or the session now, does not; and the other way round."""
     session = checked_session_id(session_id)
     ids = (first,) if second is None else (first, second)
-    found = yield from ask(ReadSnapshots(session, ids))
-    require_active(session, found.head)
+    found = yield from read_named(session, ids)
     states = {record.id: view.freeze(record.view, record.end) for record in found.records}
-    for snapshot_id in ids:
-        if snapshot_id not in states:
-            raise snapshot_not_found(session, snapshot_id)
     before = states[first]
     after = view.freeze(found.head.view, found.head.end) if second is None else states[second]
     removed = yield from _entries(session, found.head, view.subtract(before, after))
@@ -127,11 +125,8 @@ def fork(
     target = checked_session_id(new_session_id)
     if target == session:
         raise exists(target)
-    found = yield from ask(ReadSnapshots(session, () if at is None else (at,)))
+    found = yield from read_named(session, () if at is None else (at,))
     head = found.head
-    require_active(session, head)
-    if at is not None and not found.records:
-        raise snapshot_not_found(session, at)
     state = (head.view, head.end) if at is None else (found.records[0].view, found.records[0].end)
     ttl_s = settings.ttl_s(ttl)
     stage = yield from ask(BeginStage(target, session, ttl_s))
@@ -160,11 +155,11 @@ def _copies(
     """
     for row in page.rows:
         value = decode(row.kind, row.envelope, session=session, position=row.position)
-        moved[row.position] = position = first + len(moved)
         if isinstance(value, Summary) and value.covers:
-            covered = (moved[p] for p in view.positions(value.covers) if p in moved)
+            covered = [new for old, new in moved.items() if view.holds(value.covers, old, old + 1)]
             value = value.model_copy(update={"covers": view.from_positions(covered)})
         kind, envelope, keep, opens, answers = encode(value)
+        moved[row.position] = position = first + len(moved)
         yield LogRow(
             position,
             kind,

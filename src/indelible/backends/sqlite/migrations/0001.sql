@@ -22,6 +22,7 @@ CREATE TABLE session (
     deadline    INTEGER,                            -- of a life that has no entry yet
     created_at  INTEGER NOT NULL,
     vacuums     INTEGER NOT NULL DEFAULT 0,
+    touched     INTEGER NOT NULL DEFAULT 0,         -- counts retries that were answered
     forked_from TEXT,
     metadata    BLOB NOT NULL,
     extents     BLOB NOT NULL

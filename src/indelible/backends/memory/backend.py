@@ -7,11 +7,12 @@ its process, and says so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from indelible import view
+from indelible.backends.memory.session import Life, Session, at, keys_in, ordered, walk
 from indelible.core import rules
 from indelible.core.codec import checksum_of
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, STAGE_ABANDONED_S
@@ -28,10 +29,8 @@ from indelible.core.waist import (
     DeleteSnapshot,
     Erase,
     Erased,
-    Frozen,
     Head,
     Journal,
-    JournalLine,
     ListSessions,
     LogPage,
     LogRow,
@@ -66,54 +65,13 @@ from indelible.view import View
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
-class _Life:
-    """One life of a session."""
-
-    token: str
-    born: int
-    staged: bool
-    created_at_ms: int
-    deadline_ms: int | None
-    view: View
-    forked_from: str | None = None
-    generation: int = 0
-    metadata: bytes = b"{}"
-    # First position, checksums of the entries, and generation, of every append by its key.
-    keys: dict[str, tuple[int, list[bytes], int]] = field(default_factory=dict)
-    snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
-    journal: list[JournalLine] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Session:
-    """A log that outlives the lives that are written into it."""
-
-    log: dict[int, LogRow]
-    end: int
-    life: _Life
-    vacuums: int = 0
-    quarantine: dict[int, tuple[int, str, bytes]] = field(default_factory=dict)
-
-    def standing(self) -> Standing:
-        life = self.life
-        return Standing(
-            life.token,
-            life.born,
-            self.end,
-            life.generation,
-            life.deadline_ms,
-            life.staged,
-        )
-
-
 class MemoryBackend:
     """Performs the waist on plain Python values, under one lock."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, Session] = {}
         self._lives = 0
         self._closed = False
         self._handlers: dict[type, Callable[[Any], Any]] = {
@@ -188,12 +146,12 @@ class MemoryBackend:
 
     def _begin_life(
         self, name: str, *, ttl_s: float | None, first: int | None = None, **fields: Any
-    ) -> _Session:
+    ) -> Session:
         now_ms = milliseconds(self._clock)
         session = self._sessions.get(name)
         born = rules.first_of_stage(name, session.end if session else 0, first)
         self._lives += 1
-        life = _Life(
+        life = Life(
             token=f"m{self._lives}",
             born=born,
             created_at_ms=now_ms,
@@ -201,10 +159,10 @@ class MemoryBackend:
             view=view.cleared(born),
             **{"staged": False, **fields},
         )
-        self._sessions[name] = _Session(session.log if session else {}, born, life)
+        self._sessions[name] = Session(session.log if session else {}, born, life)
         return self._sessions[name]
 
-    def _living(self, name: str, *, ttl_s: float | None) -> _Session:
+    def _living(self, name: str, *, ttl_s: float | None) -> Session:
         """The session, begun anew unless it is active."""
         _, status = self._standing(name)
         if status is Status.ACTIVE:
@@ -266,6 +224,7 @@ class MemoryBackend:
             life = self._sessions[step.session].life
             for line in life.journal:
                 if line.operation == step.operation:
+                    rules.refuse_other_change(step.session, step.operation, step.change, line)
                     return Changed(line, replayed=True)
         rules.refuse_if_changed(step, head)
         line = rules.line_of(step, head, milliseconds(self._clock))
@@ -312,7 +271,7 @@ class MemoryBackend:
         )
         return Stage(session.life.token, session.life.born)
 
-    def _staged(self, name: str, stage: str) -> _Session:
+    def _staged(self, name: str, stage: str) -> Session:
         standing, _ = self._standing(name)
         rules.refuse_if_not_staged(name, stage, standing)
         return self._sessions[name]
@@ -338,7 +297,7 @@ class MemoryBackend:
             replace(line, version=rules.version_token(life.token, line.end, generation))
             for generation, line in enumerate(step.journal, first)
         ]
-        life.keys = dict(_keys_in(session))
+        life.keys = dict(keys_in(session))
         return self._head(step.session)
 
     def _reclaim(self, step: Reclaim) -> Reclaimed:
@@ -358,7 +317,7 @@ class MemoryBackend:
             if life.staged and milliseconds(self._clock) < abandoned_ms:
                 return Reclaimed()
             kept, lines, dead = (), 0, ((0, session.end),)
-        rows = [row for row in session.log.values() if view.between(dead, *_at(row))]
+        rows = [row for row in session.log.values() if view.between(dead, *at(row))]
         reclaimed = Reclaimed(len(rows), sum(len(row.envelope) for row in rows), lines)
         if step.dry_run:
             return reclaimed
@@ -397,13 +356,10 @@ class MemoryBackend:
 
     def _read(self, step: Read) -> Slice:
         head = self._head(step.session)
-        frozen = step.frozen or Frozen(
-            head.life, view.freeze(head.view, head.end), head.version, head.vacuums
-        )
-        rules.refuse_if_gone(step.session, frozen, head)
+        frozen = rules.frozen_of(step.session, step.frozen, head)
         session = self._sessions.get(step.session)
         rows: list[Stored] = []
-        for position in _walk(frozen.extents, step):
+        for position in walk(frozen.extents, step):
             row = session.log.get(position) if session else None
             if row is None and frozen.vacuums != head.vacuums:
                 raise rules.gone(step.session)
@@ -412,10 +368,10 @@ class MemoryBackend:
                 continue
             if len(rows) == step.limit:
                 resume = rows[-1].position + (0 if step.newest else 1)
-                return Slice(head, frozen, _ordered(rows, step), resume)
+                return Slice(head, frozen, ordered(rows, step), resume)
             written_at_ms, envelope = (row.written_at_ms, row.envelope) if row else (0, b"")
             rows.append(Stored(position, kind, written_at_ms, envelope))
-        return Slice(head, frozen, _ordered(rows, step))
+        return Slice(head, frozen, ordered(rows, step))
 
     def _read_log(self, step: ReadLog) -> LogPage:
         head = self._head(step.session)
@@ -486,31 +442,3 @@ class AsyncMemoryBackend:
     async def close(self) -> None:
         """Let go of everything."""
         self._backend.close()
-
-
-def _walk(extents: view.Extents, step: Read) -> Iterator[int]:
-    if step.newest:
-        stop = step.start if step.start is not None else extents[-1][1] if extents else 0
-        for start, end in reversed(view.between(extents, 0, stop)):
-            yield from range(end - 1, start - 1, -1)
-    else:
-        start = step.start or 0
-        stop = extents[-1][1] if extents else 0
-        yield from view.positions(view.between(extents, start, stop))
-
-
-def _at(row: LogRow) -> tuple[int, int]:
-    return row.position, row.position + 1
-
-
-def _keys_in(session: _Session) -> Iterator[tuple[str, tuple[int, list[bytes], int]]]:
-    """The keys of a copied log, from its entries."""
-    for row in session.log.values():
-        if row.key is not None and row.position >= session.life.born:
-            batch = range(row.position, row.position + row.batch)
-            checksums = [checksum_of(session.log[p].envelope) for p in batch if p in session.log]
-            yield row.key, (row.position, checksums, row.generation)
-
-
-def _ordered(rows: list[Stored], step: Read) -> tuple[Stored, ...]:
-    return tuple(reversed(rows)) if step.newest else tuple(rows)

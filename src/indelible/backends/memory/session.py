@@ -1,0 +1,85 @@
+"""What the in-memory store keeps of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from indelible import view
+from indelible.core.codec import checksum_of
+from indelible.core.rules import Standing
+from indelible.core.waist import JournalLine, LogRow, Read, SnapshotRecord, Stored
+from indelible.view import View
+
+
+@dataclass(slots=True)
+class Life:
+    """One life of a session."""
+
+    token: str
+    born: int
+    staged: bool
+    created_at_ms: int
+    deadline_ms: int | None
+    view: View
+    forked_from: str | None = None
+    generation: int = 0
+    metadata: bytes = b"{}"
+    # First position, checksums of the entries, and generation, of every append by its key.
+    keys: dict[str, tuple[int, list[bytes], int]] = field(default_factory=dict)
+    snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
+    journal: list[JournalLine] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Session:
+    """A log that outlives the lives that are written into it."""
+
+    log: dict[int, LogRow]
+    end: int
+    life: Life
+    vacuums: int = 0
+    quarantine: dict[int, tuple[int, str, bytes]] = field(default_factory=dict)
+
+    def standing(self) -> Standing:
+        """Where the session stands."""
+        life = self.life
+        return Standing(
+            life.token,
+            life.born,
+            self.end,
+            life.generation,
+            life.deadline_ms,
+            life.staged,
+        )
+
+
+def walk(extents: view.Extents, step: Read) -> Iterator[int]:
+    """The positions that a read goes over, in its direction."""
+    if step.newest:
+        stop = step.start if step.start is not None else extents[-1][1] if extents else 0
+        for start, end in reversed(view.between(extents, 0, stop)):
+            yield from range(end - 1, start - 1, -1)
+    else:
+        start = step.start or 0
+        stop = extents[-1][1] if extents else 0
+        yield from view.positions(view.between(extents, start, stop))
+
+
+def at(row: LogRow) -> tuple[int, int]:
+    """The extent of one entry."""
+    return row.position, row.position + 1
+
+
+def keys_in(session: Session) -> Iterator[tuple[str, tuple[int, list[bytes], int]]]:
+    """The keys of a copied log, from its entries."""
+    for row in session.log.values():
+        if row.key is not None and row.position >= session.life.born:
+            batch = range(row.position, row.position + row.batch)
+            checksums = [checksum_of(session.log[p].envelope) for p in batch if p in session.log]
+            yield row.key, (row.position, checksums, row.generation)
+
+
+def ordered(rows: list[Stored], step: Read) -> tuple[Stored, ...]:
+    """What was read, in the order of the log."""
+    return tuple(reversed(rows)) if step.newest else tuple(rows)

@@ -1,0 +1,225 @@
+"""Commands that append, or change what a session shows. None of them deletes anything."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+
+from indelible.cli import previewing, wording
+from indelible.cli.asking import confirm
+from indelible.cli.call import Call, on_store
+from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
+from indelible.errors import UsageError
+from indelible.model import ViewChange
+
+
+@on_store(creates=True)
+def append(
+    call: Call,
+    session: SessionId,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="user, assistant, system, …")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What was said; - reads it from stdin.")
+    ],
+    *,
+    key: Key = None,
+    expected: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Refuse if the session moved since this version was read.",
+        ),
+    ] = None,
+    ttl: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="When the session runs out, from now on. Without it: never.",
+        ),
+    ] = None,
+) -> None:
+    """Append one message. A session, or a file, that is not there begins with it."""
+    content = _stdin_text() if text == "-" else text
+    receipt = call.store.add_message(session, role, content, key=key, expected=expected, ttl=ttl)
+    if call.out.json(receipt):
+        return
+    where = wording.spans(receipt.positions)
+    if receipt.replayed:
+        hidden = "" if receipt.visible else " It no longer shows."
+        call.out.say(f"Was there already, at position {where}; nothing was written twice.{hidden}")
+    else:
+        call.out.say(f"Appended at position {where}. Version {receipt.version}.")
+
+
+def _stdin_text() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"what came on stdin is no UTF-8 text: {error.reason} at byte {error.start}."
+            " Nothing was written"
+        ) from None
+
+
+@on_store()
+def snapshot(
+    call: Call,
+    session: SessionId,
+    *,
+    label: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A name for people; ids stay unique.")
+    ] = None,
+) -> None:
+    """Write down what a session shows now, to come back to it."""
+    call.existing(session)
+    taken = call.store.save_snapshot(session, label=label)
+    if not call.out.json(taken):
+        call.out.say(f"Snapshot {taken.id} holds {wording.entries(taken.entries)}.")
+
+
+@on_store()
+def rollback(
+    call: Call,
+    session: SessionId,
+    snapshot: SnapshotId,
+    *,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    key: Key = None,
+) -> None:
+    """Show exactly what a snapshot holds. Every snapshot stays, and undo takes it back."""
+    if dry_run or not yes:
+        change = previewing.rollback(call.store, session, snapshot)
+        if dry_run:
+            _would(call, change)
+            return
+        confirm(f"Rolling back {session!r} to {snapshot} {_effect(change)}.", yes=yes)
+    _done(call, call.store.rollback_to_snapshot(session, snapshot, key=key))
+
+
+@on_store()
+def undo(call: Call, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
+    """Take back the newest rollback, trim or clear. Again goes one further back; no redo."""
+    if not yes:
+        newest = call.store.timeline(session).undo
+        if newest is not None:
+            when = f"{newest.change} of {wording.at(newest.at)} UTC"
+            confirm(f"In session {session!r} this takes back the {when}. No redo.", yes=yes)
+    _done(call, call.store.undo(session, key=key))
+
+
+@on_store()
+def trim(
+    call: Call,
+    session: SessionId,
+    *,
+    keep_last: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Keep the newest N messages.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Keep the newest that fit, estimated from bytes."),
+    ] = None,
+    before: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="POSITION", help="Let go of what stands before this position."),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    key: Key = None,
+) -> None:
+    """Let go of the front of a session. Nothing is deleted, and undo takes it back.
+
+    Pinned and system messages, summaries and unanswered tool calls stay; a call and its results
+    stay or go together.
+    """
+    rules = {"--keep-last": keep_last, "--max-tokens": max_tokens, "--before": before}
+    given = [(option, number) for option, number in rules.items() if number is not None]
+    if len(given) != 1:
+        raise UsageError("trim takes exactly one of --keep-last, --max-tokens and --before")
+    call.existing(session)
+    if dry_run:
+        _would(
+            call,
+            previewing.trim(
+                call.store, session, keep_last=keep_last, max_tokens=max_tokens, before=before
+            ),
+        )
+        return
+    ((option, number),) = given
+    confirm(f"This trims session {session!r} by {option} {number}; undo takes it back.", yes=yes)
+    _done(
+        call,
+        call.store.trim(
+            session, keep_last=keep_last, max_tokens=max_tokens, before=before, key=key
+        ),
+    )
+
+
+@on_store()
+def clear(
+    call: Call, session: SessionId, *, dry_run: DryRun = False, yes: Yes = False, key: Key = None
+) -> None:
+    """Let go of everything that a session shows. Snapshots stay, and undo takes it back."""
+    call.existing(session)
+    if dry_run or not yes:
+        change = previewing.clear(call.store, session)
+        if dry_run:
+            _would(call, change)
+            return
+        confirm(f"Clearing {session!r} {_effect(change)}.", yes=yes)
+    _done(call, call.store.clear(session, key=key))
+
+
+@on_store()
+def fork(
+    call: Call,
+    session: SessionId,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the copy.")],
+    *,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="SNAPSHOT", help="Copy what this snapshot holds, not what shows now."),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Copy what a session shows, or showed in a snapshot, into a new session."""
+    state = f"snapshot {at} of session {session!r}" if at else f"what session {session!r} shows"
+    confirm(f"This copies {state} into a new session {new!r}.", yes=yes)
+    made = call.store.fork(session, new, at=at)
+    if not call.out.json(made):
+        call.out.say(f"Session {new!r} holds {wording.entries(made.entries)}.")
+
+
+def _would(call: Call, change: previewing.Preview) -> None:
+    if not call.out.json(change):
+        call.out.say(f"This {_effect(change)}. Nothing was changed.")
+
+
+def _done(call: Call, change: ViewChange) -> None:
+    if call.out.json(change):
+        return
+    done = "had already" if change.replayed else "has"
+    effect = _effect(change, hides="hidden", brings_back="brought back", nothing="changed nothing")
+    call.out.say(f"The {change.change} {done} {effect}.")
+    if change.change != "undo" and (change.dropped or change.restored):
+        call.out.say(f"To take it back: indelible undo {shlex.quote(change.session_id)}")
+
+
+def _effect(
+    change: ViewChange | previewing.Preview,
+    *,
+    hides: str = "hides",
+    brings_back: str = "brings back",
+    nothing: str = "changes nothing",
+) -> str:
+    """What a change does to the view, in words."""
+    parts = [
+        f"{verb} {wording.entries(len(positions))} ({wording.spans(positions)})"
+        for verb, positions in ((hides, change.dropped), (brings_back, change.restored))
+        if positions
+    ]
+    return " and ".join(parts) or nothing

@@ -1,0 +1,97 @@
+"""How a command ends when it cannot do its work: a sentence or two, and an exit code."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+from indelible.cli.wording import counted, safe
+from indelible.errors import (
+    BusyError,
+    CorruptEntryError,
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    OutcomeUnknownError,
+    SessionNotFoundError,
+    SnapshotNotFoundError,
+    UnsupportedError,
+    UsageError,
+)
+
+WRONG_DATA = 1
+WRONG_USAGE = 2
+NO_ENGINE = 4
+
+# Commands that take --key, so that a retry is safe by itself.
+_KEYED = frozenset({"append", "rollback", "undo", "trim", "clear"})
+
+
+def report(error: MemoryStoreError, arguments: Sequence[str]) -> int:
+    """Say what happened to the data and what to do next; gives the exit code."""
+    sys.stderr.write(f"Error: {safe(explained(error, arguments))}\n")
+    return exit_code(error)
+
+
+def exit_code(error: MemoryStoreError) -> int:
+    """2 for the caller's mistake, 4 for the engine's, 1 for what is wrong with the data."""
+    if isinstance(error, (UsageError, UnsupportedError)):
+        return WRONG_USAGE
+    return NO_ENGINE if isinstance(error, MemoryStoreBackendError) else WRONG_DATA
+
+
+def explained(error: MemoryStoreError, arguments: Sequence[str]) -> str:
+    """The error's own words, and the next step in the words of the command line."""
+    session = error.details.get("session")
+    if isinstance(error, OutcomeUnknownError):
+        return f"{_sentence(error.message)} {_retry(error, arguments)}"
+    if isinstance(error, SnapshotNotFoundError):
+        snapshot = error.details.get("snapshot")
+        return (
+            f"Session {session!r} has no snapshot {snapshot!r}: nothing was done."
+            f" `indelible snapshots {_quoted(session)}` lists those that it has."
+        )
+    if isinstance(error, CorruptEntryError):
+        name, position = _quoted(session), error.details.get("position")
+        reason = error.details.get("reason", "its bytes are wrong")
+        return (
+            f"Entry {position} of session {session!r} cannot be read: {reason}."
+            f" Its bytes were left as they are: `indelible show {name}` shows the rest,"
+            f" `indelible repair {name}` sets it aside."
+        )
+    return " ".join([_sentence(error.message), *_next_step(error)])
+
+
+def _next_step(error: MemoryStoreError) -> list[str]:
+    if isinstance(error, SessionNotFoundError):
+        return ["Nothing was done; `indelible sessions` lists those that are there."]
+    if isinstance(error, UsageError) and "nothing" not in error.message.lower():
+        return ["Nothing was changed."]
+    if error.details.get("imported") and "line" in error.details:
+        return [f"{counted(error.imported, 'session')} before it came in, and stay."]
+    if isinstance(error, BusyError):
+        return ["Try again, or wait longer with --busy-timeout SECONDS."]
+    return []
+
+
+def _retry(error: OutcomeUnknownError, arguments: Sequence[str]) -> str:
+    key = error.details.get("key")
+    command, *rest = arguments
+    if key is None or command not in _KEYED:
+        again = shlex.join(["indelible", *arguments])
+        return f"See what is there with `indelible sessions`, then run it again: {again}"
+    if not any(each == "--key" or each.startswith("--key=") for each in rest):
+        # First, since behind a -- an option would be taken for text.
+        rest = ["--key", str(key), *rest]
+    again = shlex.join(["indelible", command, *rest])
+    return f"Its key is {key}. This lands it exactly once: {again}"
+
+
+def _quoted(session: object) -> str:
+    return shlex.quote(str(session)) if session else "SESSION"
+
+
+def _sentence(message: str) -> str:
+    """Messages begin small and end open, since they are often part of a longer line."""
+    text = message[:1].upper() + message[1:]
+    return text if text.endswith((".", "!", "?")) else text + "."

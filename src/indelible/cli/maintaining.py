@@ -1,0 +1,161 @@
+"""Commands that look after a store: check it, mend it, give space back, erase a session."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from indelible.cli import progress, wording
+from indelible.cli.asking import confirm
+from indelible.cli.call import Call, on_store
+from indelible.cli.failing import WRONG_DATA
+from indelible.cli.options import AnySession, DryRun, SessionId, Yes
+from indelible.cli.output import plain
+from indelible.core.limits import UNDO_WINDOW_S
+from indelible.model import (
+    Finding,
+    ForgetReceipt,
+    RepairAction,
+    Severity,
+    VacuumReport,
+    VerifyReport,
+)
+
+DAY_S = 24 * 3600
+UNDO_DAYS = UNDO_WINDOW_S / DAY_S
+
+
+@on_store()
+def verify(call: Call, session: AnySession = None) -> None:
+    """Read everything and check it; exits 1 if something is wrong."""
+    if session is not None:
+        call.existing(session)
+    with progress.shown("Verifying") as tell:
+        report = call.store.verify(session, progress=tell)
+    if not call.out.json({"ok": report.ok, **plain(report)}):
+        for finding in report.findings:
+            call.out.say(_finding(finding))
+        call.out.say(_verdict(report))
+    if not report.ok:
+        call.out.note("`indelible repair --dry-run` says what can be set right.")
+        raise typer.Exit(WRONG_DATA)
+
+
+def _verdict(report: VerifyReport) -> str:
+    read = f"{wording.counted(report.sessions, 'session')}, {wording.entries(report.entries)}"
+    if not report.findings:
+        return f"Read {read}: all well."
+    errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
+    warnings = len(report.findings) - errors
+    found = f"{wording.counted(errors, 'error')}, {wording.counted(warnings, 'warning')}"
+    return f"Read {read}: {found}."
+
+
+def _finding(finding: Finding) -> str:
+    where = _where(finding.session_id, finding.position)
+    return f"{finding.severity}: {where}{wording.one_line(finding.what)}"
+
+
+def _where(session: str | None, position: int | None) -> str:
+    if session is None:
+        return ""
+    place = "" if position is None else f", position {position}"
+    return f"{wording.visible(session)}{place}: "
+
+
+@on_store()
+def repair(
+    call: Call, session: AnySession = None, *, dry_run: DryRun = False, yes: Yes = False
+) -> None:
+    """Set right what verify finds: set aside what cannot be read, and keep its bytes."""
+    if session is not None:
+        call.existing(session)
+    report = call.store.repair(session, dry_run=dry_run or not yes)
+    if report.actions and not dry_run and not yes:
+        steps = "\n".join(f"  {_action(action)}" for action in report.actions)
+        confirm(f"The repair does this:\n{steps}", yes=yes)
+        report = call.store.repair(session)
+    if call.out.json(report):
+        return
+    for action in report.actions:
+        call.out.say(_action(action))
+    if not report.actions:
+        call.out.say("Nothing to repair.")
+    else:
+        call.out.say("Nothing was changed." if report.dry_run else "Repaired.")
+
+
+def _action(action: RepairAction) -> str:
+    positions = f" ({wording.spans(action.positions)})" if action.positions else ""
+    return f"{wording.visible(action.session_id)}: {wording.one_line(action.what)}{positions}"
+
+
+@on_store()
+def vacuum(
+    call: Call,
+    *,
+    undo_days: Annotated[
+        float,
+        typer.Option(min=0.0, metavar="DAYS", help="Keep what changes of these days let go of."),
+    ] = UNDO_DAYS,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Give back the space of entries that nothing can reach: no view, no snapshot, no undo."""
+    if not dry_run:
+        confirm(
+            "This deletes, for good, entries that no view and no snapshot shows and that were let"
+            f" go of more than {undo_days:g} days ago. Undo will not reach them.",
+            yes=yes,
+        )
+    with progress.shown("Vacuuming") as tell:
+        report = call.store.vacuum(undo_window=undo_days * DAY_S, dry_run=dry_run, progress=tell)
+    if not call.out.json(report):
+        call.out.say(_reclaimed(report))
+
+
+def _reclaimed(report: VacuumReport) -> str:
+    verb = "Would remove" if report.dry_run else "Removed"
+    what = f"{wording.entries(report.entries)} ({report.bytes} bytes)"
+    lines = wording.counted(report.journal_lines, "undo step")
+    return f"{verb} {what} and {lines} in {wording.counted(report.sessions, 'session')}."
+
+
+@on_store()
+def forget(call: Call, session: SessionId, *, yes: Yes = False) -> None:
+    """Erase a session: entries, snapshots, keys and undo steps. This cannot be taken back."""
+    info = call.store.session(session)
+    # A session that is not there may be asked for again: bytes of it can still be pending.
+    confirm(
+        f"This erases session {session!r} ({info.status}) for good:"
+        f" {wording.entries(info.logged)} and {wording.counted(info.snapshots, 'snapshot')}."
+        " It cannot be undone.",
+        yes=yes,
+    )
+    receipt = call.store.forget(session)
+    if not call.out.json(receipt):
+        for line in _forgotten(receipt):
+            call.out.say(line)
+
+
+def _forgotten(receipt: ForgetReceipt) -> list[str]:
+    erased = (
+        f"{wording.entries(receipt.entries)} and {wording.counted(receipt.snapshots, 'snapshot')}"
+    )
+    there = receipt.entries or receipt.snapshots
+    name = repr(receipt.session_id)
+    lines = [
+        f"Erased {erased} of session {name}." if there else f"There is no session {name} left."
+    ]
+    if receipt.forks:
+        names = ", ".join(repr(fork) for fork in receipt.forks)
+        lines.append(f"Copies that were forked from it are still there: {names}")
+    lines += [f"Bytes of it may still be in: {each}" for each in receipt.left]
+    if receipt.pending:
+        name = shlex.quote(receipt.session_id)
+        lines.append(
+            f"Once nobody else has the store open, this clears them: indelible forget {name}"
+        )
+    return lines

@@ -1,0 +1,154 @@
+"""Commands that carry sessions out of a store and into one."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+import indelible
+from indelible.cli import progress, wording
+from indelible.cli.asking import confirm
+from indelible.cli.call import Call, on_store
+from indelible.cli.options import AnySession, DryRun, Yes
+from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
+from indelible.model import Status, TransferReport
+
+STREAM = "-"
+
+
+@on_store()
+def export(
+    call: Call,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write; - is stdout.")],
+    session: AnySession = None,
+    *,
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
+    ] = "",
+    yes: Yes = False,
+) -> None:
+    """Write sessions, with snapshots and all that is hidden, to a file that import reads."""
+    if file == STREAM and call.out.as_json:
+        raise UsageError(
+            "--json and a FILE of - both want stdout; name a file, or leave out --json"
+        )
+    if session is not None:
+        call.existing(session)
+    if Path(file).is_file():
+        confirm(f"The file {file} is there already and will be replaced.", yes=yes)
+    with _file_errors(file), _target(file) as target, progress.shown("Exporting") as tell:
+        report = call.store.export(target, session, prefix=prefix, progress=tell)
+    if not call.out.json(report):
+        say = call.out.note if file == STREAM else call.out.say
+        say(f"Exported {_counts(report)}.")
+
+
+@on_store(creates=True)
+def import_(
+    call: Call,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is stdin.")],
+    *,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Bring the sessions of an exported file into a store, which may be a new one."""
+    with _file_errors(file), _source(file) as source:
+        if dry_run:
+            with indelible.open("memory:") as rehearsal:
+                report = rehearsal.import_(source)
+            source.seek(0)
+        names = _session_ids(source)
+        _refuse_existing(call, names)
+        if not dry_run:
+            many = wording.counted(len(names), "session")
+            confirm(f"This imports {many} into {call.place.url}.", yes=yes)
+            source.seek(0)
+            with progress.shown("Importing") as tell:
+                report = call.store.import_(source, progress=tell)
+    if not call.out.json(report):
+        verb = "Would import" if dry_run else "Imported"
+        call.out.say(f"{verb} {_counts(report)}.")
+
+
+def _session_ids(source: TextIO) -> list[str]:
+    """The sessions that an export brings. Whether its lines are sound, the import itself checks."""
+    found = []
+    for line in source:
+        if line.startswith('{"session":'):
+            with suppress(ValueError, LookupError, TypeError):
+                found.append(str(json.loads(line)["session"]["id"]))
+    return found
+
+
+def _refuse_existing(call: Call, names: list[str]) -> None:
+    """Find a conflict before the first session is in, since a second try would trip over that."""
+    if not call.place.exists():
+        return
+    there = [name for name in names if call.store.session(name).status is Status.ACTIVE]
+    if there:
+        listed = ", ".join(map(repr, there[:5])) + (", …" if len(there) > 5 else "")
+        raise ConflictError(
+            f"{wording.counted(len(there), 'session')} of the file exist in the store already:"
+            f" {listed}. Nothing was imported. Import into another store, or forget them first",
+            reason="exists",
+        )
+
+
+@contextmanager
+def _target(file: str) -> Iterator[str | TextIO]:
+    """A name for a file, which then appears when it is whole; a stream for all else."""
+    if file == STREAM:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+    elif Path(file).exists() and not Path(file).is_file():
+        # A pipe or a device must be written to, not replaced.
+        with Path(file).open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+    else:
+        yield file
+
+
+@contextmanager
+def _source(file: str) -> Iterator[TextIO]:
+    """Lines that can be read twice: once to see what they bring, once to bring it."""
+    if file != STREAM:
+        with Path(file).open(encoding="utf-8", newline="\n") as stream:
+            yield stream
+        return
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as copy:
+        shutil.copyfileobj(io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n"), copy)
+        copy.seek(0)
+        yield copy
+
+
+@contextmanager
+def _file_errors(file: str) -> Iterator[None]:
+    """Troubles with the file itself, in the words of every other trouble."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Whoever reads our output has read enough.
+        raise
+    except OSError as error:
+        raise UnavailableError(f"the file {file} cannot be used: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"the file {file} is no export of indelible: it is not UTF-8 text"
+        ) from error
+
+
+def _counts(report: TransferReport) -> str:
+    return (
+        f"{wording.counted(report.sessions, 'session')}, {wording.entries(report.entries)} and"
+        f" {wording.counted(report.snapshots, 'snapshot')}"
+    )

@@ -1,0 +1,80 @@
+"""The arguments and options that several commands share, each with one wording."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from indelible.cli import completing
+
+SessionId = Annotated[
+    str,
+    typer.Argument(
+        metavar="SESSION", help="The session's id.", autocompletion=completing.session_ids
+    ),
+]
+AnySession = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SESSION",
+        help="The session's id. Without it: all of the store.",
+        autocompletion=completing.session_ids,
+    ),
+]
+SnapshotId = Annotated[
+    str,
+    typer.Argument(
+        metavar="SNAPSHOT", help="The snapshot's id.", autocompletion=completing.snapshot_ids
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="Names this very change: the same key again is the same change, done once.",
+    ),
+]
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        "-u",
+        metavar="URL",
+        envvar="INDELIBLE_URL",
+        help="The store: a file name such as agent.db, or sqlite:///agent.db.",
+        rich_help_panel="Store and output",
+    ),
+]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        metavar="NAME",
+        envvar="INDELIBLE_NAMESPACE",
+        help="Which of the store's namespaces; sessions of two never meet.",
+        rich_help_panel="Store and output",
+    ),
+]
+BusyTimeout = Annotated[
+    float,
+    typer.Option(
+        "--busy-timeout",
+        metavar="SECONDS",
+        min=0.0,
+        help="How long to wait for another writer.",
+        rich_help_panel="Store and output",
+    ),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print the data as one JSON document, and everything else to stderr.",
+        rich_help_panel="Store and output",
+    ),
+]

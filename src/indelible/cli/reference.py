@@ -1,0 +1,95 @@
+"""The reference of the command line, written from the commands themselves.
+
+python -m indelible.cli.reference > docs/commands.md
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import typer.main
+
+from indelible.cli.call import shared_names
+from indelible.cli.main import app
+
+OPENING = """\
+# Commands
+
+Every command names its store by `--url`, or by the environment variable `INDELIBLE_URL`: a file
+name such as `agent.db`, or `sqlite:///agent.db`. `indelible COMMAND --help` says what is here, and
+`indelible --install-completion` teaches the shell to complete commands and ids.
+
+A store that is not there is an error and is never made in passing; only `append` and `import` begin
+one. Whatever changes data says what it will do and asks; `--yes` answers, and without a terminal
+and without `--yes` nothing is changed. Long work shows its progress on a terminal.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | something is wrong with the data: it is damaged, conflicts, or is not there |
+| 2 | the command was wrong, or was not confirmed; nothing was changed |
+| 4 | the store or a file could not be reached, or it is not known whether a write landed |
+
+Errors are a sentence or two on stderr. Where a write may have landed, they give its key and the
+command that lands it exactly once.
+
+## Options of every command but `demo`
+"""
+
+
+def reference() -> str:
+    """The whole document."""
+    group: Any = typer.main.get_command(app)
+    commands: dict[str, Any] = dict(group.commands)
+    first = next(iter(commands.values()))
+    shared = [each for each in first.params if each.name in shared_names()]
+    parts = [OPENING, *_options(shared)]
+    for name, command in commands.items():
+        parts += ["", *_section(name, command)]
+    return "\n".join(parts) + "\n"
+
+
+def _section(name: str, command: Any) -> Iterator[str]:
+    own = [each for each in command.params if each.name not in shared_names()]
+    arguments = [each for each in own if each.param_type_name == "argument"]
+    options = [each for each in own if each.param_type_name == "option"]
+    yield f"## {name}\n"
+    yield inspect.cleandoc(command.help or "") + "\n"
+    yield "```console"
+    for example in (command.epilog or "").split("\n\n"):
+        yield f"$ {example.removeprefix('Example: ')}"
+    yield "```"
+    if arguments:
+        yield "\n| argument | |\n|---|---|"
+        yield from (f"| {_argument(each)} | {_cell(each.help)} |" for each in arguments)
+    if options:
+        yield ""
+        yield from _options(options)
+
+
+def _options(options: Iterable[Any]) -> Iterator[str]:
+    yield "| option | |\n|---|---|"
+    for each in options:
+        names = ", ".join(sorted(each.opts, key=len, reverse=True))
+        value = "" if each.is_flag else f" {each.metavar}"
+        variable = f" Or set `{each.envvar}`." if each.envvar else ""
+        default = f" Default: {each.default:g}." if isinstance(each.default, (int, float)) else ""
+        if each.is_flag:
+            default = ""
+        yield f"| `{names}{value}` | {_cell(each.help)}{variable}{default} |"
+
+
+def _argument(argument: Any) -> str:
+    return f"`{argument.metavar}`" if argument.required else f"`[{argument.metavar}]`"
+
+
+def _cell(text: str | None) -> str:
+    return (text or "").replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

@@ -1,0 +1,93 @@
+"""Commands that append, or change what a session shows."""
+
+import json
+
+import pytest
+from prepared import SNAPSHOT
+
+import indelible
+from indelible import ToolCall, ToolResult
+from indelible.cli import previewing
+
+
+def test_append_adds_a_message_and_begins_a_store(command, golden):
+    command("append", "eve", "user", "hello", "--url", "new.db")
+    command("append", "eve", "assistant", "-", "--url", "new.db", stdin="Two\nlines.")
+    command("append", "ada", "user", "Once.", "--key", "turn-7")
+    command("append", "ada", "user", "Once.", "--key", "turn-7")
+    command("append", "ada", "user", "Else.", "--key", "turn-7", code=1)
+    command("append", "ada", "user", "Late.", "--expected", "1.1.1.1", code=1)
+    command("append", "ada", "", "No role.", code=2)
+    command("append", "ada", "user", "-", stdin=b"\xff", code=2)
+    golden()
+    with indelible.open(command.folder / "new.db") as begun:
+        assert [each.content for each in begun.get_history("eve")] == ["hello", "Two\nlines."]
+
+
+def test_append_gives_a_receipt_as_json(command, store):
+    receipt = json.loads(command("append", "bob", "user", "hi", "--ttl", "60", "--json").out)
+    assert receipt["positions"] == [2]
+    assert receipt["replayed"] is False
+    assert store.session("bob").ttl_s is not None
+
+
+def test_snapshot_writes_down_what_shows(command, golden, store):
+    command("snapshot", "bob", "--label", "two entries")
+    command("snapshot", "nobody", code=1)
+    command("snapshots", "bob")
+    golden()
+    assert store.session("nobody").status == "new"
+
+
+def test_rollback_shows_what_a_snapshot_holds(command, golden):
+    command("rollback", "ada", SNAPSHOT, "--dry-run", "--json")
+    command("rollback", "ada", SNAPSHOT, code=2)
+    command("rollback", "ada", SNAPSHOT, "--yes", "--key", "once")
+    command("rollback", "ada", SNAPSHOT, "--yes", "--key", "once")
+    command("rollback", "ada", "unknown", "--yes", code=1)
+    golden()
+
+
+def test_undo_goes_back_one_change_at_a_time(command, golden):
+    command("undo", "ada", code=2)
+    command("undo", "ada", "--yes")
+    command("undo", "ada", "--yes", "--json")
+    command("undo", "ada", "--yes", code=2)
+    command("undo", "nobody", "--yes", code=1)
+    golden()
+
+
+def test_trim_and_clear_let_go(command, golden):
+    command("trim", "bob", "--keep-last", "1", "--before", "2", code=2)
+    command("trim", "ada", "--before", "9", "--dry-run")
+    command("trim", "ada", "--before", "9", code=2)
+    command("trim", "ada", "--before", "9", "--yes")
+    command("trim", "ada", "--before", "9", "--yes")
+    command("clear", "bob", "--dry-run")
+    command("clear", "bob", "--yes")
+    command("clear", "nobody", "--yes", code=1)
+    golden()
+
+
+def test_fork_copies_a_state(command, golden):
+    command("fork", "ada", "copy", code=2)
+    command("fork", "ada", "copy", "--yes")
+    command("fork", "ada", "copy", "--yes", code=1)
+    command("fork", "ada", "earlier", "--at", SNAPSHOT, "--yes")
+    command("fork", "nobody", "other", "--yes", code=1)
+    golden()
+
+
+@pytest.mark.parametrize(
+    "rule", [{"keep_last": n} for n in range(7)] + [{"before": 4}, {"max_tokens": 80}]
+)
+def test_a_dry_run_of_trim_says_what_trim_does(rule):
+    with indelible.open("memory:") as store:
+        store.add_message("s", "system", "Be brief.")
+        for turn in range(3):
+            store.save_context("s", f"question {turn}", "answer " * 5)
+            store.add_entries("s", [ToolCall(call_id=f"c{turn}", name="look")])
+        store.add_entries("s", [ToolResult(call_id="c0", content="found")])
+        rules = dict.fromkeys(("keep_last", "max_tokens", "before")) | rule
+        said = previewing.trim(store, "s", **rules)
+        assert said.dropped == store.trim("s", **rule).dropped

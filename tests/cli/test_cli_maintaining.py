@@ -1,0 +1,63 @@
+"""Commands that look after a store."""
+
+import json
+
+import indelible
+
+
+def test_verify_and_repair_close_an_open_tool_call(command, golden):
+    command("verify")
+    command("repair", "--dry-run")
+    command("repair", code=2)
+    command("repair", "--yes")
+    command("repair")
+    golden()
+
+
+def test_a_damaged_entry_is_found_shown_and_set_aside(command, corrupt, golden):
+    command("undo", "ada", "--yes")
+    command("verify", code=1)
+    command("history", "ada", code=1)
+    command("show", "ada")
+    command("repair", "--dry-run", "--json")
+    command("repair", "ada", "--yes")
+    command("history", "ada")
+    golden()
+
+
+def test_damage_reaches_other_commands_as_a_sentence_or_not_at_all(command, corrupt, golden):
+    command("diff", "ada", "before-refund", code=1)
+    command("rollback", "ada", "before-refund", "--yes")
+    command("trim", "ada", "--keep-last", "1", "--dry-run", code=1)
+    command("trim", "ada", "--keep-last", "1", "--yes")
+    command("export", "all.jsonl")
+    golden()
+
+
+def test_reports_come_as_json(command, corrupt):
+    report = json.loads(command("verify", "--json", code=1).out)
+    assert not report["ok"]
+    (error,) = [each for each in report["findings"] if each["severity"] == "error"]
+    assert (error["session_id"], error["position"]) == ("ada", 2)
+    report = json.loads(command("vacuum", "--dry-run", "--json").out)
+    assert (report["entries"], report["dry_run"]) == (3, True)
+    receipt = json.loads(command("forget", "bob", "--yes", "--json").out)
+    assert (receipt["entries"], receipt["pending"]) == (2, False)
+
+
+def test_vacuum_removes_only_what_nothing_can_reach(command, golden):
+    command("vacuum", "--dry-run")
+    command("vacuum", "--undo-days", "36500", code=2)
+    command("vacuum", "--yes")
+    command("show", "ada")
+    golden()
+
+
+def test_forget_erases_a_session(command, golden):
+    command("fork", "bob", "copy-of-bob", "--yes")
+    command("forget", "bob", code=2)
+    command("forget", "bob", "--yes")
+    command("forget", "bob", "--yes")
+    golden()
+    with indelible.open(command.folder / "agent.db") as store:
+        assert store.session("bob").status == "new"

@@ -1,0 +1,46 @@
+"""Commands that carry sessions out of a store and into one."""
+
+import json
+
+import indelible
+
+
+def test_what_was_exported_can_be_imported(command, golden, store):
+    command("export", "all.jsonl")
+    command("export", "all.jsonl", code=2)
+    command("import", "all.jsonl", "--dry-run", "--url", "copy.db")
+    command("import", "all.jsonl", "--url", "copy.db", code=2)
+    assert not (command.folder / "copy.db").exists()
+    command("import", "all.jsonl", "--url", "copy.db", "--yes")
+    command("import", "all.jsonl", "--yes", code=1)
+    golden()
+    with indelible.open(command.folder / "copy.db") as copy:
+        assert copy.timeline("ada") == store.timeline("ada")
+
+
+def test_an_export_goes_through_a_pipe(command):
+    exported = command("export", "-", "bob")
+    assert "Exported 1 session" in exported.err
+    header, *lines = map(json.loads, exported.out.splitlines())
+    assert header["indelible"] == "export"
+    assert [next(iter(line)) for line in lines] == ["session", "entry", "entry", "end"]
+    done = command("import", "-", "--yes", "--json", "--url", "copy.db", stdin=exported.out)
+    assert json.loads(done.out) == {"sessions": 1, "entries": 2, "snapshots": 0}
+
+
+def test_a_bad_export_is_refused_with_what_came_in_before_it(command, golden):
+    command("export", "all.jsonl", "--prefix", "a", "--json")
+    whole = (command.folder / "all.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (command.folder / "cut.jsonl").write_text("".join(whole[:-2]), "utf-8")
+    (command.folder / "other.jsonl").write_text("name,age\n", "utf-8")
+    (command.folder / "noise.jsonl").write_bytes(b"\xff\xfe")
+    (command.folder / "mixed.jsonl").write_text("".join([*whole, "noise\n"]), "utf-8")
+    command("import", "cut.jsonl", "--url", "copy.db", "--yes", code=1)
+    command("import", "other.jsonl", "--url", "copy.db", "--yes", code=1)
+    command("import", "noise.jsonl", "--url", "copy.db", "--yes", code=1)
+    command("import", "missing.jsonl", "--url", "copy.db", "--yes", code=4)
+    command("export", "no/such/folder.jsonl", code=4)
+    command("export", "-", "--json", code=2)
+    command("export", "x.jsonl", "nobody", code=1)
+    golden()
+    assert not (command.folder / "x.jsonl").exists()

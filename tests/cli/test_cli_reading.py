@@ -1,0 +1,60 @@
+"""Commands that look and change nothing."""
+
+import json
+
+from prepared import SNAPSHOT
+
+
+def test_sessions_lists_what_is_there(command, golden):
+    command("sessions")
+    command("sessions", "--prefix", "a", "--json")
+    command("sessions", "--limit", "1")
+    golden()
+
+
+def test_show_draws_what_shows_and_what_is_hidden(command, golden):
+    command("show", "ada")
+    command("show", "bob")
+    command("show", "ada", "--last", "2")
+    command("show", "nobody", code=1)
+    golden()
+
+
+def test_history_prints_messages(command, golden):
+    command("history", "ada")
+    command("history", "bob", "--last", "1", "--json")
+    command("history", "ada", "--max-tokens", "60")
+    command("history", "ada", "--namespace", "elsewhere", code=1)
+    golden()
+
+
+def test_snapshots_and_diff_compare_states(command, golden):
+    command("snapshots", "ada")
+    command("snapshots", "bob")
+    command("diff", "ada", SNAPSHOT)
+    command("diff", "ada", SNAPSHOT, SNAPSHOT)
+    golden()
+
+
+def test_claims_say_what_is_promised(command, golden):
+    command("claims")
+    golden()
+
+
+def test_json_is_one_document_with_everything(command):
+    timeline = json.loads(command("show", "ada", "--json").out)
+    assert [each["visible"] for each in timeline["entries"]] == [True, *[False] * 7, True]
+    assert timeline["undo"]["change"] == "trim"
+    assert timeline["entries"][0]["entry"]["written_at"] == "2001-01-01T09:00:00Z"
+    (snapshot,) = json.loads(command("snapshots", "ada", "--json").out)
+    assert (snapshot["id"], snapshot["entries"]) == (SNAPSHOT, 5)
+    diff = json.loads(command("diff", "ada", SNAPSHOT, "--json").out)
+    assert [each["position"] for each in diff["removed"]] == [1, 2, 3, 4]
+    assert json.loads(command("claims", "--json").out)["durability"] == "power"
+
+
+def test_an_expired_session_is_told_from_one_that_never_was(command, store):
+    store.add_message("gone", "user", "hello", ttl=0.001)
+    while store.session("gone").status != "expired":
+        pass
+    assert "it expired" in command("history", "gone", code=1).err

@@ -1,0 +1,65 @@
+"""What only happens before a terminal: questions and progress."""
+
+import os
+import pty
+import subprocess
+import sys
+
+from transcripts import environment
+
+import indelible
+
+
+def at_a_terminal(command, *arguments, answer=""):
+    """Run a command with stdin and stderr on a terminal; what it showed there, and its code."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "indelible", *arguments],
+        cwd=command.folder,
+        env=environment(TERM="xterm"),
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    os.write(ours, answer.encode())
+    out, _ = process.communicate(timeout=60)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:
+            # The other side is closed: that was all.
+            break
+    os.close(ours)
+    return process.returncode, out.decode(), shown.decode()
+
+
+def shown_by(command, session):
+    with indelible.open(command.folder / "agent.db") as store:
+        return store.session(session).entries
+
+
+def test_no_is_the_default_answer(command):
+    code, out, shown = at_a_terminal(command, "clear", "bob", answer="\n")
+    assert (code, out) == (2, "")
+    assert "Clearing 'bob' hides 2 entries (0-1)." in shown
+    assert "Go on? [y/N]" in shown
+    assert "Nothing was changed." in shown
+    assert shown_by(command, "bob") == 2
+
+
+def test_yes_goes_on_and_keeps_the_question_out_of_the_data(command):
+    code, out, shown = at_a_terminal(command, "clear", "bob", "--json", answer="y\n")
+    assert code == 0
+    assert out.startswith("{")
+    assert "Go on?" in shown
+    assert shown_by(command, "bob") == 0
+
+
+def test_long_work_shows_its_progress(command):
+    code, out, shown = at_a_terminal(command, "verify")
+    assert code == 0
+    assert out.endswith("0 errors, 1 warning.\n")
+    assert "Verifying" in shown
+    assert "11 entries" in shown

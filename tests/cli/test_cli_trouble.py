@@ -1,0 +1,109 @@
+"""Stores that are missing, busy or foreign, and writes whose outcome nobody knows."""
+
+import subprocess
+import sys
+
+from prepared import SNAPSHOT
+from transcripts import environment
+
+READS = [
+    ("sessions",),
+    ("show", "ada"),
+    ("history", "ada"),
+    ("snapshots", "ada"),
+    ("diff", "ada", SNAPSHOT),
+    ("claims",),
+    ("verify",),
+    ("export", "all.jsonl"),
+    ("rollback", "ada", SNAPSHOT, "--dry-run"),
+]
+WRITES = [
+    ("append", "ada", "user", "hello"),
+    ("snapshot", "ada"),
+    ("rollback", "ada", SNAPSHOT, "--yes"),
+    ("undo", "ada", "--yes"),
+    ("trim", "ada", "--before", "9", "--yes"),
+    ("clear", "ada", "--yes"),
+    ("fork", "ada", "copy", "--yes"),
+    ("repair", "--yes"),
+    ("import", "zoe.jsonl", "--yes"),
+    ("vacuum", "--yes"),
+    ("forget", "ada", "--yes"),
+]
+BEGIN_A_STORE = {"append", "import"}
+
+
+def test_a_file_that_is_not_there_is_not_made(command):
+    lines = [each for each in READS + WRITES if each[0] not in BEGIN_A_STORE]
+    for arguments, done in command.all(lines, "--url", "missing.db", code=4):
+        told = done.err.startswith("Error: There is no file missing.db, and none was made.")
+        assert told, (arguments, done)
+        assert done.out == "", arguments
+    assert [path.name for path in command.folder.iterdir()] == ["agent.db"]
+
+
+def test_readers_do_not_wait_for_a_writer(command, locked):
+    for arguments, done in command.all(READS, "--busy-timeout", "0"):
+        assert done.out, arguments
+
+
+def test_a_writer_that_waited_long_enough_says_so(command, store, request):
+    store.export(command.folder / "bob.jsonl", "bob")
+    other = (command.folder / "bob.jsonl").read_text("utf-8").replace('"bob"', '"zoe"')
+    (command.folder / "zoe.jsonl").write_text(other, "utf-8")
+    before = store.timeline("ada")
+    request.getfixturevalue("locked")
+    for arguments, done in command.all(WRITES, "--busy-timeout", "0.02", code=4):
+        assert "nother writer held" in done.err, (arguments, done)
+        assert "--busy-timeout SECONDS" in done.err, (arguments, done)
+        assert done.out == "", arguments
+    assert store.timeline("ada") == before
+
+
+def test_a_store_must_be_named_and_be_ours(command, golden):
+    command("sessions", env={"INDELIBLE_URL": ""}, code=2)
+    command("sessions", "--url", "redis-ish://x", code=2)
+    command("sessions", "--url", ".", code=2)
+    (command.folder / "notes.txt").write_text("no database, but long enough to be one\n" * 9)
+    command("sessions", "--url", "notes.txt", code=1)
+    command("sessions", "--url", "sqlite:///agent.db")
+    golden()
+
+
+def test_wrong_options_end_with_2_and_change_nothing(command):
+    assert "No such option" in command("sessions", "--colour", code=2).err
+    assert "No such command" in command("forgive", "ada", code=2).err
+    assert "Missing argument" in command("undo", code=2).err
+    assert "--undo-days" in command("vacuum", "--undo-days", "-1", code=2).err
+
+
+UNKNOWN = """
+import sys
+from indelible import MemoryStore, OutcomeUnknownError
+from indelible.cli.main import run
+
+def lost(*arguments, **options):
+    raise OutcomeUnknownError("the commit failed half-way: it may have landed", key="~5a7e")
+
+MemoryStore.add_message = MemoryStore.undo = MemoryStore.fork = lost
+run()
+"""
+
+
+def test_an_unknown_outcome_comes_with_the_command_that_settles_it(command, golden):
+    python = ("-c", UNKNOWN)
+    command("append", "ada", "user", "It's me", python=python, code=4)
+    command("append", "ada", "user", "--key", "turn-7", "--", "-x", python=python, code=4)
+    command("undo", "ada", "--yes", python=python, code=4)
+    command("fork", "ada", "copy", "--yes", python=python, code=4)
+    golden()
+
+
+def test_a_reader_that_has_enough_does_not_hear_of_it(command):
+    line = f"{sys.executable} -m indelible show ada --json | head -1"
+    env = environment()
+    done = subprocess.run(
+        line, shell=True, cwd=command.folder, env=env, capture_output=True, check=True
+    )
+    assert done.stdout == b"{\n"
+    assert done.stderr == b""

@@ -1,0 +1,173 @@
+"""What the documents say is run: blocks, links, commands, errors and limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import indelible
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "ARCHITECTURE.md",
+        ROOT / "CONTRIBUTING.md",
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("src/indelible/backends/*/DESIGN.md"),
+    ]
+)
+READ = sorted([*RUN, ROOT / "CHANGELOG.md", ROOT / "tests" / "README.md"])
+# A fence names one of these. Whatever is fenced as python runs; there is no way around it.
+FENCES = {"python", "console", "text"}
+
+PROMISE = ["Holds for", "Assumes", "Tested by", "Not promised", "Ways to break it"]
+GUARANTEES = ROOT / "docs" / "guarantees.md"
+ERRORS = ROOT / "docs" / "errors.md"
+SQLITE_DESIGN = ROOT / "src" / "indelible" / "backends" / "sqlite" / "DESIGN.md"
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its text, and the line that its text begins on."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    language, begins, lines = None, 0, []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        if not line.lstrip().startswith("```"):
+            lines.append(line)
+        elif language is None:
+            assert line.startswith("```"), f"{path}:{number}: an indented fence is not run"
+            language, begins, lines = line[3:], number + 1, []
+        else:
+            yield Block(language, "\n".join(lines) + "\n", begins)
+            language = None
+    assert language is None, f"{path}:{begins - 1}: this fence is not closed"
+
+
+def prose(path: Path) -> str:
+    """A document without its fenced blocks."""
+    return re.sub(r"(?ms)^```.*?^```$", "", path.read_text("utf-8"))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", RUN, ids=name_of)
+def test_every_python_block_runs(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for block in blocks(path):
+        if block.language == "python":
+            # Blank lines in front, so that a traceback shows the document's own line numbers.
+            source = "\n" * (block.line - 1) + block.text
+            exec(compile(source, str(path), "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", READ, ids=name_of)
+def test_every_fence_names_a_known_language(path):
+    for block in blocks(path):
+        assert block.language in FENCES, f"{path}:{block.line - 1}: {block.language!r}"
+
+
+def test_the_documents_that_teach_have_blocks_that_run():
+    for path in (ROOT / "README.md", ERRORS, GUARANTEES):
+        assert any(block.language == "python" for block in blocks(path)), path
+
+
+@pytest.mark.parametrize("path", READ, ids=name_of)
+def test_every_link_leads_to_something_that_is_there(path):
+    for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", prose(path)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (path.parent / file).resolve() if file else path
+        assert there.exists(), f"{name_of(path)} links to {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{name_of(path)} links to {target}"
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"(?m)^#+ (.+)$", prose(path))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", READ, ids=name_of)
+def test_every_make_target_that_is_named_exists(path):
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"(?m)^([a-z][a-z-]*):", makefile))
+    code = re.findall(r"`([^`\n]+)`", prose(path))
+    code += [block.text for block in blocks(path) if block.language == "console"]
+    named = {name for text in code for name in re.findall(r"\bmake ([a-z][a-z-]*)", text)}
+    assert named <= targets, f"{name_of(path)} names {sorted(named - targets)}"
+
+
+def errors() -> dict[str, type[indelible.MemoryStoreError]]:
+    exported = {name: getattr(indelible, name) for name in indelible.__all__}
+    return {
+        name: thing
+        for name, thing in exported.items()
+        if isinstance(thing, type) and issubclass(thing, BaseException)
+    }
+
+
+def test_the_errors_page_names_every_error_and_no_other():
+    assert set(re.findall(r"\b\w+Error\b", ERRORS.read_text("utf-8"))) == set(errors())
+
+
+def test_the_errors_page_says_of_each_whether_it_landed_and_may_be_retried():
+    row = r"(?m)^\| `(\w+)` \| (no|maybe) \| (no|yes) \|"
+    said = {
+        name: (landed, retryable == "yes")
+        for name, landed, retryable in re.findall(row, prose(ERRORS))
+    }
+    assert said == {name: (kind.landed, kind.retryable) for name, kind in errors().items()}
+
+
+def test_every_promise_says_where_it_holds_what_tests_it_and_how_to_break_it():
+    sections = re.split(r"(?m)^## ", prose(GUARANTEES))[1:]
+    promises = [section for section in sections if "**Holds for**" in section]
+    assert len(promises) > 10
+    for promise in promises:
+        name = promise.partition("\n")[0]
+        said = re.findall(r"(?m)^- \*\*([^*]+)\*\*: \S", promise)
+        assert said == PROMISE, name
+        assert re.search(r"\*\*Tested by\*\*: \[[^]]+\]\(\.\./tests/", promise), name
+
+
+def quoted(path: Path) -> dict[str, float]:
+    """The constants that a document quotes as `NAME = value`."""
+    found = re.findall(r"`([A-Z][A-Z_]+) = ([\d_.]+)`", prose(path))
+    return {name: float(value) for name, value in found}
+
+
+def constants(*modules: str) -> dict[str, float]:
+    return {
+        name: float(value)
+        for module in modules
+        for name, value in vars(import_module(module)).items()
+        if name.isupper() and isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+
+
+def test_the_limits_table_quotes_every_limit_as_it_is():
+    limits = constants("indelible.core.limits", "indelible.view", "indelible.store")
+    assert quoted(GUARANTEES) == limits
+
+
+def test_the_sqlite_design_quotes_its_constants_as_they_are():
+    rooms = ("schema", "writer", "readers", "sessions", "connection")
+    there = constants(*(f"indelible.backends.sqlite.{room}" for room in rooms))
+    said = quoted(SQLITE_DESIGN)
+    assert said
+    assert said == {name: there.get(name) for name in said}

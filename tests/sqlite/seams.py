@@ -1,0 +1,225 @@
+"""Stores whose every call to SQLite passes a place where a test can stand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from indelible import AsyncMemoryStore, Durability, MemoryStore
+from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions
+from indelible.backends.sqlite.connection import (
+    BEGIN_READ,
+    BEGIN_WRITE,
+    COMMIT,
+    ROLLBACK,
+    DoAlone,
+)
+from indelible.backends.sqlite.engine import Engine
+from indelible.backends.sqlite.writer import Job
+from indelible.core.settings import Settings
+from indelible.core.sources import system_clock
+
+# How long a test waits for a thread before it fails; no test expects to wait that long.
+PATIENCE_S = 30.0
+
+Act = Callable[[], object]
+
+_NAMES = {
+    ("INSERT", "INTO", "entry"): "insert",
+    ("PRAGMA", "wal_checkpoint(TRUNCATE)"): "checkpoint",
+}
+
+
+class Seam:
+    """Names the calls that write, counts them, and does what a test wants done at them.
+
+    The names are `begin`, `insert` (entries, inside a transaction), `alone` (an append in one
+    statement), `commit`, `rollback` and `checkpoint`; and `read` where a reader begins. The rest
+    has no name.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._acts: list[tuple[str, Act | None, Act | None, range]] = []
+        self._seen: dict[str, int] = {}
+        self._transaction = threading.local()
+
+    def at(
+        self,
+        name: str,
+        *,
+        before: Act | None = None,
+        after: Act | None = None,
+        skip: int = 0,
+        times: int = 1,
+    ) -> None:
+        """Do something at the next calls of a name; an error that it raises is the call's."""
+        first = self._seen.get(name, 0) + skip
+        self._acts.append((name, before, after, range(first, first + times)))
+
+    def heal(self) -> None:
+        """Do nothing more."""
+        self._acts.clear()
+
+    def __call__(self, step: Any, call: Callable[[], Any]) -> Any:
+        name = self._name_of(step)
+        if name is None:
+            return call()
+        self.calls.append(name)
+        number = self._seen.get(name, 0)
+        self._seen[name] = number + 1
+        here = [act for act in self._acts if act[0] == name and number in act[3]]
+        for _, before, _, _ in here:
+            if before is not None:
+                before()
+        answer = call()
+        for _, _, after, _ in here:
+            if after is not None:
+                after()
+        return answer
+
+    def _name_of(self, step: Any) -> str | None:
+        if step is BEGIN_WRITE:
+            self._transaction.writes = True
+            return "begin"
+        if step is COMMIT or step is ROLLBACK:
+            wrote = getattr(self._transaction, "writes", False)
+            self._transaction.writes = False
+            return ("commit" if step is COMMIT else "rollback") if wrote else None
+        if step is BEGIN_READ:
+            return "read"
+        if type(step) is DoAlone:
+            return "alone"
+        return _NAMES.get(tuple(step.text.split()[:3]))
+
+
+def failing(code: int) -> Act:
+    """An act that fails as SQLite does with this result code."""
+
+    def fail() -> None:
+        raise apsw.exception_for(code)
+
+    return fail
+
+
+class Hold:
+    """An act that stands still until the test lets go."""
+
+    def __init__(self) -> None:
+        self._there = threading.Event()
+        self._go = threading.Event()
+
+    def __call__(self) -> None:
+        self._there.set()
+        assert self._go.wait(PATIENCE_S)
+
+    def wait(self) -> None:
+        """Wait until somebody stands there."""
+        assert self._there.wait(PATIENCE_S)
+
+    def let_go(self) -> None:
+        """Let whoever stands there go on."""
+        self._go.set()
+
+
+def options(path: Path, **given: Any) -> SqliteOptions:
+    """How a file is opened, if nothing else is said."""
+    usual: dict[str, Any] = {
+        "namespace": "",
+        "durability": Durability.POWER,
+        "busy_timeout_s": 5.0,
+        "clock": system_clock,
+    }
+    return SqliteOptions(path=path, **{**usual, **given})
+
+
+def blocking(path: Path, **given: Any) -> MemoryStore:
+    """A blocking store on a file."""
+    return MemoryStore(SqliteBackend(options(path, **given)), Settings())
+
+
+def awaited(path: Path, **given: Any) -> AsyncMemoryStore:
+    """An async store on a file."""
+    return AsyncMemoryStore(AsyncSqliteBackend(options(path, **given)), Settings())
+
+
+def engine_of(store: Any) -> Engine:
+    """What stands behind a store."""
+    engine: Engine = store._backend._engine
+    return engine
+
+
+class Line(list[Job]):
+    """The line of jobs that wait for a writer; says when one joins."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__()
+        self._joined = threading.Semaphore(0)
+        engine_of(store).writer._waiting = self  # type: ignore[assignment]
+
+    def append(self, job: Job) -> None:
+        super().append(job)
+        self._joined.release()
+
+    def popleft(self) -> Job:
+        return self.pop(0)
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many more have joined."""
+        for _ in range(count):
+            assert self._joined.acquire(timeout=PATIENCE_S)
+
+
+def group(
+    store: MemoryStore,
+    seam: Seam,
+    calls: Sequence[Callable[[], Any]],
+    *,
+    arm: Act = lambda: None,
+) -> list[Future[Any]]:
+    """Have calls stand in line, in their order, behind a commit, so that they become one group.
+
+    `arm` is done when all stand there. Gives what became of each.
+    """
+    hold = Hold()
+    seam.at("commit", before=hold)
+    line = Line(store)
+    with ThreadPoolExecutor(len(calls) + 1) as threads:
+        leader = threads.submit(store.save_context, "leader", "who", "leads")
+        hold.wait()
+        line.wait_for(1)
+        futures: list[Future[Any]] = []
+        for call in calls:
+            futures.append(threads.submit(call))
+            line.wait_for(1)
+        seam.calls.clear()
+        arm()
+        hold.let_go()
+        leader.result()
+    return futures
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[apsw.Connection]:
+    """A connection that knows nothing of stores: another program, or somebody with an editor."""
+    file = apsw.Connection(str(path))
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+class StillClock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
