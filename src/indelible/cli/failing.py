@@ -92,6 +92,11 @@ def _quoted(session: object) -> str:
 
 
 def _sentence(message: str) -> str:
-    """Messages begin small and end open, since they are often part of a longer line."""
-    text = message[:1].upper() + message[1:]
+    """Messages begin small and end open, since they are often part of a longer line.
+
+    One that begins with a file's name begins as the file does.
+    """
+    first = message.partition(" ")[0]
+    named = any(mark in first.rstrip(".:,;") for mark in "./\\")
+    text = message if named else message[:1].upper() + message[1:]
     return text if text.endswith((".", "!", "?")) else text + "."

@@ -181,23 +181,28 @@ def hidden_notes(timeline: Timeline) -> Iterator[str]:
     newest = timeline.undo
     if newest is not None and (back := hidden.intersection(newest.dropped)):
         by = f"by the {newest.change} of {wording.at(newest.at)} UTC"
-        yield f"{_hidden(back)} {by}: indelible undo {name} brings them back."
+        yield f"{_hidden(back)} {by}: indelible undo {name} brings {_them(back)} back."
         hidden -= back
     if earlier := hidden & _undoable(timeline.changes):
         yield f"{_hidden(earlier)} by earlier changes: undo again for each of those."
         hidden -= earlier
     for each in reversed(timeline.snapshots):
         if held := hidden.intersection(positions(each.extents)):
-            yield f"{_hidden(held)}: indelible rollback {name} {each.id} brings them back."
+            undo = f"indelible rollback {name} {each.id}"
+            yield f"{_hidden(held)}: {undo} brings {_them(held)} back."
             hidden -= held
     if hidden:
-        yield f"{_hidden(hidden)}, and vacuum may remove them."
+        yield f"{_hidden(hidden)}, and vacuum may remove {_them(hidden)}."
 
 
 def _undoable(changes: Iterable[Change]) -> set[int]:
     """Every position that some change let go of which can still be taken back."""
     open_changes = (each for each in changes if not each.undone and each.change != "undo")
     return {position for each in open_changes for position in each.dropped}
+
+
+def _them(entries: Sized) -> str:
+    return "it" if len(entries) == 1 else "them"
 
 
 def _hidden(entries: Sized) -> str:

@@ -48,6 +48,7 @@ class AsyncSqliteBackend:
         self._engine = Engine(options)
         self._engine.on_fork_in_child = self._forget_threads
         self._closed = False
+        self._starting: threading.Lock
         self._jobs: queue.SimpleQueue[Job | None]
         self._thread: threading.Thread | None
         self._pool: ThreadPoolExecutor
@@ -84,19 +85,27 @@ class AsyncSqliteBackend:
 
     def _forget_threads(self) -> None:
         """Begin without threads: they start when needed, after a fork once more."""
+        self._starting = threading.Lock()
         self._jobs = queue.SimpleQueue()
         self._thread = None
         self._pool = ThreadPoolExecutor(READERS_MAX, thread_name_prefix="indelible-read")
 
     def _start_thread(self) -> None:
+        """Start the writing thread, once, whichever event loop comes first."""
+        with self._starting:
+            if self._thread is None and not self._closed:
+                self._thread = self._new_thread()
+
+    def _new_thread(self) -> threading.Thread:
         # A daemon, since what was acknowledged is committed: an interpreter may end at any time.
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=_write,
             args=(self._engine.writer, self._jobs),
             name="indelible-write",
             daemon=True,
         )
-        self._thread.start()
+        thread.start()
+        return thread
 
 
 def _write(writer: Writer, jobs: queue.SimpleQueue[Job | None]) -> None:

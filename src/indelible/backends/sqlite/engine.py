@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -142,9 +143,12 @@ class Engine:
 # every engine lets go of its file before a fork and opens it again when it is next used.
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _paused: list[Engine] = []
+# Two threads may fork at once; each pauses and resumes by itself.
+_forking = threading.Lock()
 
 
 def _before_fork() -> None:
+    _forking.acquire()
     for engine in sorted(_engines, key=id):
         engine.writer.pause()
         engine.readers.pause()
@@ -158,6 +162,7 @@ def _after_fork(*, in_child: bool) -> None:
         engine.writer.resume(in_child=in_child)
         if in_child and engine.on_fork_in_child is not None:
             engine.on_fork_in_child()
+    _forking.release()
 
 
 os.register_at_fork(
