@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import tempfile
+from itertools import chain
 from pathlib import Path
 
 import apsw
@@ -12,12 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 import indelible
-from benchmarks import store
+from benchmarks import store, transfer
 
 
 def main() -> int:
     """Measure, print, judge."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
     table = Table(
         title=f"indelible {indelible.__version__} · SQLite {apsw.sqlite_lib_version()} · "
         f"Python {platform.python_version()} · medians, interleaved"
@@ -26,7 +29,9 @@ def main() -> int:
         table.add_column(heading, justify="left" if not heading else "right")
     missed = 0
     with tempfile.TemporaryDirectory() as folder, console.status("measuring …") as status:
-        for result in store.all_results(Path(folder)):
+        for result in chain.from_iterable(
+            room.all_results(Path(folder)) for room in (store, transfer)
+        ):
             status.update(f"measured: {result.name}")
             missed += not result.met
             table.add_row(

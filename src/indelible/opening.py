@@ -45,7 +45,7 @@ def connect_async(demand: Demand) -> AsyncBackend:
 def _choose(demand: Demand) -> tuple[Callable[[], Backend], Callable[[], AsyncBackend]]:
     if demand.namespace:
         checked_text(demand.namespace, what="a namespace", bytes_max=LABEL_BYTES_MAX)
-    if not demand.busy_timeout_s >= 0:
+    if not isinstance(demand.busy_timeout_s, (int, float)) or not demand.busy_timeout_s >= 0:
         raise UsageError(
             f"busy_timeout_s is a number of seconds from 0 up, not {demand.busy_timeout_s!r}"
         )

@@ -50,7 +50,7 @@ def view_of(extents: Iterable[Extent], tail: int) -> View:
     """A view in normal form: a last extent that reaches the tail becomes part of it."""
     closed = normal(extents)
     if closed and closed[-1][1] >= tail:
-        return View(closed[:-1], closed[-1][0])
+        return View(closed[:-1], min(closed[-1][0], tail))
     return View(closed, tail)
 
 

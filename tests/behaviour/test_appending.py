@@ -44,6 +44,22 @@ def test_a_receipt_says_where_and_in_which_version(store):
     assert receipt.version == store.get_history("s").version == store.session("s").version
 
 
+def test_a_receipt_has_the_version_of_the_session_after_any_change(store, clock):
+    say(store, "s", "one", "two")
+    snapshot = store.save_snapshot("s")
+    for change in (
+        lambda: store.trim("s", keep_last=1),
+        lambda: store.clear("s"),
+        lambda: store.undo("s"),
+        lambda: store.rollback_to_snapshot("s", snapshot.id),
+        lambda: (say(store, "s", "last words", ttl=1), clock.advance(1)),
+        lambda: store.set_metadata("s", {"a": 1}),
+    ):
+        change()
+        (receipt,) = say(store, "s", "more")
+        assert receipt.version == store.session("s").version
+
+
 def test_entries_carry_the_time_of_their_append(store, clock):
     say(store, "s", "one")
     clock.advance(2.5)

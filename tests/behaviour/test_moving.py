@@ -178,3 +178,41 @@ def test_an_expired_session_is_not_exported(make_store, clock):
     store.add_message("s", "user", "hello")
     clock.advance(11)
     assert store.export(io.StringIO()).sessions == 0
+
+
+def tampered(text, kind, fields):
+    """The export with fields of its first line of a kind replaced."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    next(line[kind] for line in lines if kind in line).update(fields)
+    return io.StringIO("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("session", {"view": {"extents": [], "tail": 99}}),
+        ("session", {"view": {"extents": [[0, 2**40]], "tail": 2**41}}),
+        ("session", {"end": 2**40}),
+        ("session", {"end": 3}),
+        ("session", {"born": -1}),
+        ("session", {"metadata": None}),
+        ("snapshot", {"end": 99}),
+        ("snapshot", {"view": {"extents": [[5, 2**50]], "tail": 2**51}}),
+        ("journal", {"end": 99}),
+        ("journal", {"before": {"extents": [], "tail": 98}}),
+        ("entry", {"position": 5}),
+        ("entry", {"position": 2**70}),
+        ("entry", {"written_at_ms": "soon"}),
+        ("entry", {"kind": "poem"}),
+        ("end", {"entries": 8}),
+    ],
+    ids=str,
+)
+def test_a_file_that_does_not_fit_together_is_refused_and_shows_nothing(store, kind, fields):
+    session = lived(store)
+    text = exported(store).getvalue()
+    with indelible.open("memory:") as other:
+        with pytest.raises(FormatError):
+            other.import_(tampered(text, kind, fields))
+        assert other.session(session).status == "new"
+        assert other.get_history(session) == []

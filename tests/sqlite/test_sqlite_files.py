@@ -10,10 +10,10 @@ import sys
 
 import apsw
 import pytest
-from seams import beside, engine_of
+from seams import beside, blocking, engine_of
 
 import indelible
-from indelible import FormatError, UnavailableError, UnsupportedError, UsageError
+from indelible import BusyError, FormatError, UnavailableError, UnsupportedError, UsageError
 from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
 
 
@@ -74,6 +74,29 @@ def test_an_empty_file_becomes_a_store(path):
     create(path, "one")
     with indelible.open(path) as store:
         assert contents(store) == ["one"]
+
+
+@pytest.mark.parametrize(
+    "look", ["PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"]
+)
+def test_a_file_that_another_creates_while_we_look_at_it_is_not_taken_for_a_foreign_one(path, look):
+    others = []
+
+    def seam(step, call):
+        if step.text == look and not others:
+            try:
+                others.append(blocking(path, busy_timeout_s=0.1))
+                others[0].add_message("session", "user", "theirs")
+            except BusyError:
+                others.append(None)
+        return call()
+
+    with blocking(path, seam=seam) as store:
+        store.add_message("session", "user", "ours")
+        assert contents(store)[-1] == "ours"
+    assert others, "nobody came in between"
+    if others[0] is not None:
+        others[0].close()
 
 
 def make_foreign(path):

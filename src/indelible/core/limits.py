@@ -13,8 +13,8 @@ LABEL_BYTES_MAX: Final = 512
 # Session metadata is read with every look at the session.
 METADATA_BYTES_MAX: Final = 64 * 1024
 
-# Twice the largest content that we promise (16 MiB), since JSON escapes can grow it.
-ENTRY_BYTES_MAX: Final = 32 * 1024 * 1024
+# Twice the largest text that we promise (16 MiB) and a little: quotes take two bytes in JSON.
+ENTRY_BYTES_MAX: Final = 33 * 1024 * 1024
 # A batch is one transaction and one network message.
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 BATCH_ENTRIES_MAX: Final = 1000

@@ -158,8 +158,8 @@ def _row(
         generation,
         keep,
         key,
-        links(opens),
-        links(answers),
+        links(opens) if opens else None,
+        links(answers) if answers else None,
         envelope,
     )
 

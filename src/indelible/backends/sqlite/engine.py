@@ -7,7 +7,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +95,7 @@ class Engine:
     def writing(self, step: Step[Any], settle: Any = None) -> Job | None:
         """The job of a step that writes; None for one that reads."""
         plan = _WRITES.get(type(step))
-        if plan is None:
-            return None
-        shortcut = None
-        if isinstance(step, waist.Append):
-            shortcut = partial(appending.shortcut, self.context, step)
-        return Job(plan(self.context, step), shortcut, settle)
+        return None if plan is None else Job(self.context, step, plan, settle)
 
     def read(self, step: Step[Any]) -> Any:
         """Do a step that does not write rows."""

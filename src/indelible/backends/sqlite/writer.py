@@ -15,9 +15,11 @@ from typing import Any
 
 import apsw
 
-from indelible.backends.sqlite.appending import Shortcut
+from indelible.backends.sqlite.appending import Shortcut, shortcut
 from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, Connection
-from indelible.core.plan import Plan, drive
+from indelible.backends.sqlite.sessions import Context
+from indelible.core.plan import Plan, Step, drive
+from indelible.core.waist import Append
 from indelible.errors import (
     BusyError,
     ClosedError,
@@ -30,23 +32,34 @@ from indelible.errors import (
 GROUP_MAX = 256
 
 
-Guess = Callable[[], Shortcut | None]
-
-
 class Job:
     """A write that waits for its commit."""
 
-    __slots__ = ("done", "error", "plan", "result", "settle", "shortcut")
+    __slots__ = ("_context", "_plan", "done", "error", "result", "settle", "step")
 
-    def __init__(self, plan: Plan[Any], shortcut: Guess | None, settle: Any = None) -> None:
-        self.plan = plan
-        # What may do the whole job in one statement, if it is alone.
-        self.shortcut = shortcut
+    def __init__(
+        self,
+        context: Context,
+        step: Step[Any],
+        plan: Callable[[Context, Any], Plan[Any]],
+        settle: Any = None,
+    ) -> None:
+        self.step = step
+        self._context = context
+        self._plan = plan
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
         # Whom to tell, where the caller does not wait on the lock.
         self.settle = settle
+
+    def plan(self) -> Plan[Any]:
+        """What to do, inside a transaction."""
+        return self._plan(self._context, self.step)
+
+    def shortcut(self) -> Shortcut | None:
+        """What may do the whole job in one statement, if it is alone."""
+        return shortcut(self._context, self.step) if type(self.step) is Append else None
 
     def outcome(self) -> Any:
         """The plan's result, or its error."""
@@ -72,6 +85,13 @@ class Writer:
 
     def run(self, job: Job) -> Any:
         """Commit one job, together with whoever else is waiting."""
+        if not self._waiting and self._lock.acquire(blocking=False):
+            # Nobody else is here: most writes go this way.
+            try:
+                self._lead([job])
+            finally:
+                self._lock.release()
+            return job.outcome()
         self._waiting.append(job)
         while not job.done:
             with self._lock:
@@ -143,10 +163,10 @@ class Writer:
     def _alone(self, connection: Connection, job: Job) -> bool:
         """Try a lone job's shortcut; says whether it did the job."""
         self._committing = True
-        shortcut = job.shortcut() if job.shortcut is not None else None
-        if shortcut is None or connection.execute(shortcut.statement) != 1:
+        alone = job.shortcut()
+        if alone is None or connection.execute(alone.statement) != 1:
             return False
-        job.result = shortcut.landed()
+        job.result = alone.landed()
         return True
 
     def _commit(self, connection: Connection, jobs: list[Job]) -> None:
@@ -155,7 +175,7 @@ class Writer:
         execute(BEGIN_WRITE)
         for job in jobs:
             try:
-                job.result = drive(job.plan, execute)
+                job.result = drive(job.plan(), execute)
             except MemoryStoreError as error:
                 # What the engine raised is everyone's; what a plan says of its session is not.
                 if isinstance(error.__cause__, apsw.Error):

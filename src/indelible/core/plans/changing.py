@@ -215,7 +215,7 @@ def read_named(session: str, ids: tuple[str, ...]) -> Plan[Snapshots]:
     askable = tuple(filter(is_text, ids))
     found = yield from ask(ReadSnapshots(session, askable))
     require_active(session, found.head)
-    there = {record.id for record in found.records}
+    there = [record.id for record in found.records]
     for name in ids:
         if name not in there:
             raise snapshot_not_found(session, name)

@@ -24,6 +24,7 @@ from indelible.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
     JOURNAL_LINES_MAX,
+    LOG_ENTRIES_MAX,
     PAGE_ENTRIES_DEFAULT,
     VIEW_ATTEMPTS_MAX,
 )
@@ -150,6 +151,8 @@ class _Incoming:
     name: str
     stage: Stage
     header: dict[str, Any]
+    # The first position that the next entry may have.
+    next: int
     rows: list[LogRow] = field(default_factory=list)
     size_bytes: int = 0
     entries: int = 0
@@ -197,16 +200,22 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
 
 def _begin(fields: dict[str, Any]) -> Plan[_Incoming]:
     name = checked_session_id(fields["id"])
+    born, end = int(fields["born"]), int(fields["end"])
+    if not 0 <= born <= end <= LOG_ENTRIES_MAX or not isinstance(fields["metadata"], dict):
+        raise ValueError(fields)
     head = yield from ask(ReadHead(name))
     deadline = fields["deadline_ms"]
     ttl_s = None if deadline is None else max(0.001, (deadline - head.now_ms) / 1000)
     stage = yield from ask(BeginStage(name, fields["forked_from"], ttl_s, fields["born"]))
-    return _Incoming(name, stage, fields)
+    return _Incoming(name, stage, fields, born)
 
 
 def _take(number: int, incoming: _Incoming, kind: str, fields: dict[str, Any]) -> Plan[None]:
     if kind == "entry":
         row = _row_in(number, incoming.name, fields)
+        if not incoming.next <= row.position < incoming.header["end"]:
+            raise _bad_line(number, f"an entry at position {row.position}, where none can stand")
+        incoming.next = row.position + 1
         size = incoming.size_bytes + len(row.envelope)
         if len(incoming.rows) == BATCH_ENTRIES_MAX or size > BATCH_BYTES_MAX:
             yield from _flush(incoming)
@@ -235,8 +244,15 @@ def _finish(number: int, incoming: _Incoming, fields: dict[str, Any]) -> Plan[No
     said = (fields["entries"], fields["snapshots"], fields["journal"])
     if found != said or fields["session"] != incoming.name:
         raise _bad_line(number, f"an end that counts {said} where {found} came")
-    yield from _flush(incoming)
     header = incoming.header
+    for what, shown, end in _views_in(incoming):
+        inside = view.freeze(shown, end)
+        beyond = shown.tail > end or end > header["end"]
+        if beyond or (inside and inside[0][0] < header["born"]):
+            raise _bad_line(number, f"the end of a session whose {what} reaches outside of its log")
+    if header["end"] > header["born"] and incoming.next != header["end"]:
+        raise _bad_line(number, "the end of a session that lacks its newest entry")
+    yield from _flush(incoming)
     yield from ask(
         ShowStage(
             incoming.name,
@@ -249,6 +265,17 @@ def _finish(number: int, incoming: _Incoming, fields: dict[str, Any]) -> Plan[No
             journal=tuple(incoming.journal),
         )
     )
+
+
+def _views_in(incoming: _Incoming) -> Iterator[tuple[str, View, int]]:
+    """Every view that came with a session, and where the log ended for it."""
+    end = incoming.header["end"]
+    yield "view", _view_in(incoming.header["view"]), end
+    for record in incoming.snapshots:
+        yield f"snapshot {record.id}", record.view, record.end
+    for line in incoming.journal:
+        yield f"{line.change} {line.operation}", line.before, line.end
+        yield f"{line.change} {line.operation}", line.after, line.end
 
 
 def _check_header(text: str) -> None:

@@ -256,7 +256,7 @@ def checked_kinds(kinds: Iterable[Kind | str] | None) -> frozenset[Kind] | None:
         kinds = [kinds]
     try:
         return frozenset(Kind(kind) for kind in kinds)
-    except ValueError:
+    except (ValueError, TypeError):
         known = ", ".join(Kind)
         raise UsageError(f"kinds are of {known}, not {kinds!r}", value=kinds) from None
 

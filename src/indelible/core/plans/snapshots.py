@@ -156,7 +156,9 @@ def _copies(
     for row in page.rows:
         value = decode(row.kind, row.envelope, session=session, position=row.position)
         if isinstance(value, Summary) and value.covers:
-            covered = [new for old, new in moved.items() if view.holds(value.covers, old, old + 1)]
+            copied = view.from_positions(moved)
+            kept = view.subtract(copied, view.subtract(copied, value.covers))
+            covered = (moved[position] for position in view.positions(kept))
             value = value.model_copy(update={"covers": view.from_positions(covered)})
         kind, envelope, keep, opens, answers = encode(value)
         moved[row.position] = position = first + len(moved)
