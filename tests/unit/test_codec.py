@@ -153,7 +153,7 @@ def test_any_text_reads_back_letter_by_letter(text):
 
 
 def test_sixteen_mebibytes_of_text_read_back_equal():
-    text = "naïve " + "x" * (16 * MIB)
+    text = "naïve " + '"' * (16 * MIB)
     assert read(encode_text("user", text)).content == text
 
 
