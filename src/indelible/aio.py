@@ -543,7 +543,7 @@ class AsyncMemoryStore:
 
         It is streamed. A file gets its name when it is complete, not before.
         """
-        with moving.output(target) as write:
+        with moving.output(target, self._backend.owns) as write:
             return await self._run(
                 moving.export(write, session_id, prefix=prefix, progress=progress)
             )

@@ -170,10 +170,14 @@ class Line(list[Job]):
     def popleft(self) -> Job:
         return self.pop(0)
 
-    def wait_for(self, count: int) -> None:
-        """Wait until so many more have joined."""
-        for _ in range(count):
-            assert self._joined.acquire(timeout=PATIENCE_S)
+    def forget(self) -> None:
+        """Do not count who has joined by now."""
+        while self._joined.acquire(blocking=False):
+            pass
+
+    def wait_for_one(self) -> None:
+        """Wait until one more has joined."""
+        assert self._joined.acquire(timeout=PATIENCE_S)
 
 
 def group(
@@ -193,11 +197,11 @@ def group(
     with ThreadPoolExecutor(len(calls) + 1) as threads:
         leader = threads.submit(store.save_context, "leader", "who", "leads")
         hold.wait()
-        line.wait_for(1)
+        line.forget()
         futures: list[Future[Any]] = []
         for call in calls:
             futures.append(threads.submit(call))
-            line.wait_for(1)
+            line.wait_for_one()
         seam.calls.clear()
         arm()
         hold.let_go()

@@ -8,6 +8,7 @@ contract is a backend; nothing else in the project knows its name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from indelible.core.plan import Step
@@ -449,6 +450,10 @@ class Backend(Protocol):
         """What is promised on the engine as it is configured right now."""
         ...
 
+    def owns(self, path: Path) -> bool:
+        """Whether a file is part of the store itself, and must not be written by anyone else."""
+        ...
+
     def close(self) -> None:
         """Let go of the engine. Again is fine."""
         ...
@@ -463,6 +468,10 @@ class AsyncBackend(Protocol):
 
     async def claims(self) -> Claims:
         """What is promised on the engine as it is configured right now."""
+        ...
+
+    def owns(self, path: Path) -> bool:
+        """Whether a file is part of the store itself, and must not be written by anyone else."""
         ...
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from indelible import view
@@ -116,6 +117,10 @@ class MemoryBackend:
             entry_bytes_max=ENTRY_BYTES_MAX,
             batch_entries_max=BATCH_ENTRIES_MAX,
         )
+
+    def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
+        """Whether a file is part of the store itself."""
+        return False
 
     def close(self) -> None:
         """Let go of everything."""
@@ -438,6 +443,10 @@ class AsyncMemoryBackend:
     async def claims(self) -> Claims:
         """Memory promises order and exactly-once, and survives nothing."""
         return self._backend.claims()
+
+    def owns(self, path: Path) -> bool:
+        """Whether a file is part of the store itself."""
+        return self._backend.owns(path)
 
     async def close(self) -> None:
         """Let go of everything."""

@@ -7,6 +7,7 @@ import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar, cast
 
 from indelible.backends.sqlite.engine import Engine, SqliteOptions
@@ -35,6 +36,10 @@ class SqliteBackend:
     def claims(self) -> Claims:
         """What is promised on this file."""
         return self._engine.claims()
+
+    def owns(self, path: Path) -> bool:
+        """Whether a file is part of the store itself."""
+        return self._engine.owns(path)
 
     def close(self) -> None:
         """Wait for what is running, then close."""
@@ -71,6 +76,10 @@ class AsyncSqliteBackend:
     async def claims(self) -> Claims:
         """What is promised on this file."""
         return self._engine.claims()
+
+    def owns(self, path: Path) -> bool:
+        """Whether a file is part of the store itself."""
+        return self._engine.owns(path)
 
     async def close(self) -> None:
         """Finish what was asked before, then close."""

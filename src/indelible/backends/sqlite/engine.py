@@ -115,6 +115,14 @@ class Engine:
             batch_entries_max=BATCH_ENTRIES_MAX,
         )
 
+    def owns(self, path: Path) -> bool:
+        """Whether a file is the database, or one that SQLite keeps beside it."""
+        mine = self.options.path
+        parts = (mine, *(mine.with_name(mine.name + end) for end in ("-wal", "-shm")))
+        return path.absolute() in parts or any(
+            part.exists() and path.exists() and path.samefile(part) for part in parts
+        )
+
     def close(self) -> None:
         """Wait for what is running, then close."""
         _engines.discard(self)

@@ -45,7 +45,7 @@ from indelible.errors import (
     SnapshotNotFoundError,
     UsageError,
 )
-from indelible.model import ChatMessage, Status, ViewChange
+from indelible.model import ChatMessage, Snapshot, Status, ViewChange
 
 # Looks at the session; gives the change to ask for, or the head if there is nothing to change.
 Proposal = Callable[[str], Plan[ChangeView | Head]]
@@ -211,6 +211,8 @@ def require_active(session: str, head: Head) -> None:
 
 def read_named(session: str, ids: tuple[str, ...]) -> Plan[Snapshots]:
     """The named snapshots, in this order; one that is not there is an error."""
+    if any(isinstance(name, Snapshot) for name in ids):
+        raise UsageError("a snapshot is named by its id: hand in snapshot.id")
     # What is no text names no snapshot, and no engine need be asked about it.
     askable = tuple(filter(is_text, ids))
     found = yield from ask(ReadSnapshots(session, askable))

@@ -47,7 +47,7 @@ from indelible.core.waist import (
     Stage,
     StageRows,
 )
-from indelible.errors import ConflictError, FormatError, MemoryStoreError
+from indelible.errors import ConflictError, FormatError, MemoryStoreError, UsageError
 from indelible.model import Kind, Status, TransferReport
 from indelible.version import __version__
 from indelible.view import View
@@ -405,12 +405,16 @@ def _line_in(fields: dict[str, Any]) -> JournalLine:
 
 
 @contextmanager
-def output(target: str | os.PathLike[str] | TextIO) -> Iterator[Write]:
+def output(
+    target: str | os.PathLike[str] | TextIO, owns: Callable[[Path], bool]
+) -> Iterator[Write]:
     """Where an export goes. A file gets its name when it is complete, not before."""
     if not isinstance(target, (str, os.PathLike)):
         yield target.write
         return
     path = Path(target)
+    if owns(path):
+        raise UsageError(f"{path} is the store itself; nothing was written. Name another file.")
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", text=True)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
