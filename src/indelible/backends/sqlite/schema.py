@@ -16,6 +16,7 @@ from indelible.backends.sqlite.connection import (
     Connection,
     Do,
     Sql,
+    in_one_state,
 )
 from indelible.core.plan import Plan, ask, drive
 from indelible.errors import (
@@ -54,7 +55,8 @@ def create_file(path: Path) -> None:
 def prepare(connection: Connection, *, busy_timeout_s: float) -> None:
     """Make sure that the file is indelible's and up to date, or refuse it untouched."""
     try:
-        state = drive(_format_of(connection.path), connection.execute)
+        # In one state: another process may be creating the file right now.
+        state = drive(in_one_state(_format_of(connection.path)), connection.execute)
         _switch_to_wal(connection, busy_timeout_s)
         if state != FORMAT:
             drive(_migrate(connection.path), connection.execute)
