@@ -162,8 +162,12 @@ class Writer:
 
     def _alone(self, connection: Connection, job: Job) -> bool:
         """Try a lone job's shortcut; says whether it did the job."""
+        try:
+            alone = job.shortcut()
+        except BaseException as error:
+            job.error = error
+            raise
         self._committing = True
-        alone = job.shortcut()
         if alone is None or connection.execute(alone.statement) != 1:
             return False
         job.result = alone.landed()
