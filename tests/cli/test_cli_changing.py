@@ -91,3 +91,18 @@ def test_a_dry_run_of_trim_says_what_trim_does(rule):
         rules = dict.fromkeys(("keep_last", "max_tokens", "before")) | rule
         said = previewing.trim(store, "s", **rules)
         assert said.dropped == store.trim("s", **rule).dropped
+
+
+def test_stdin_loses_the_newline_that_its_maker_put_at_the_end(command, store):
+    for sent in ("plain", "echoed\n", "two\n\n", "windows\r\n"):
+        command("append", "eve", "user", "-", stdin=sent)
+    said = [each.content for each in store.get_history("eve")]
+    assert said == ["plain", "echoed", "two\n", "windows"]
+
+
+@pytest.mark.parametrize("seconds", ["-5", "0", "nan", "inf", "1e12"])
+def test_a_ttl_is_refused_in_the_words_of_the_command_line(command, seconds):
+    told = command("append", "eve", "user", "hi", "--ttl", seconds, "--url", "new.db", code=2).err
+    assert "--ttl is a number of seconds above 0" in told
+    assert "NEVER" not in told
+    assert not (command.folder / "new.db").exists()

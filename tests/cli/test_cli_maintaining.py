@@ -61,3 +61,15 @@ def test_forget_erases_a_session(command, golden):
     golden()
     with indelible.open(command.folder / "agent.db") as store:
         assert store.session("bob").status == "new"
+
+
+def test_forget_does_not_ask_about_a_session_that_is_not_there(command):
+    done = command("forget", "nobody")
+    assert done.out == "There is no session 'nobody': nothing was erased. Check the id.\n"
+    assert done.err == ""
+
+
+def test_trim_asks_even_where_damage_keeps_it_from_counting(command, corrupt):
+    command("undo", "ada", "--yes")
+    told = command("trim", "ada", "--keep-last", "1", code=2).err
+    assert "Trimming session 'ada' by --keep-last 1 hides entries" in told

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 import indelible
 
 
@@ -44,3 +46,23 @@ def test_a_bad_export_is_refused_with_what_came_in_before_it(command, golden):
     command("export", "x.jsonl", "nobody", code=1)
     golden()
     assert not (command.folder / "x.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "bad is empty."),
+        ("name,age\r\n", "bad is not an export of indelible: its first line is 'name,age'."),
+        ("[" * 9999, f"its first line is '{'[' * 59}…'."),
+        ('{"indelible": "export", "format": 99}\n', "has format 99"),
+    ],
+)
+def test_what_is_no_export_is_refused_before_a_question_and_a_file(command, text, told):
+    (command.folder / "bad").write_text(text, "utf-8", newline="")
+    for more in ((), ("--dry-run",), ("--yes",)):
+        done = command("import", "bad", "--url", "copy.db", *more, code=1)
+        assert told in done.err
+        assert "Nothing was imported" in done.err
+        assert "This imports" not in done.err
+        assert not (command.folder / "copy.db").exists()
+    assert "no store was made" not in command("import", "bad", code=1).err

@@ -58,3 +58,13 @@ def test_an_expired_session_is_told_from_one_that_never_was(command, store):
     while store.session("gone").status != "expired":
         pass
     assert "it expired" in command("history", "gone", code=1).err
+
+
+def test_history_of_a_session_that_shows_nothing_says_where_it_is(command, store):
+    store.clear("bob")
+    note = "No messages show; 2 entries are hidden: indelible show bob\n"
+    assert command("history", "bob") == (0, "", note)
+    assert command("history", "bob", "--json").err == note
+    assert command("history", "bob", "--last", "0").err == ""
+    store.add_message("bob", "user", "back")
+    assert command("history", "bob").err == ""

@@ -5,26 +5,32 @@ import pty
 import subprocess
 import sys
 
+import pytest
 from transcripts import environment
 
 import indelible
+
+QUESTION = b"Go on? [y/N] "
 
 
 def at_a_terminal(command, *arguments, answer=""):
     """Run a command with stdin and stderr on a terminal; what it showed there, and its code."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "indelible", *arguments],
+        [sys.executable, "-c", AT_ITS_OWN_TERMINAL, *arguments],
         cwd=command.folder,
         env=environment(TERM="xterm"),
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=theirs,
+        start_new_session=True,
     )
     os.close(theirs)
+    shown = b""
+    while answer and QUESTION not in shown:
+        shown += os.read(ours, 65536)
     os.write(ours, answer.encode())
     out, _ = process.communicate(timeout=60)
-    shown = b""
     while True:
         try:
             shown += os.read(ours, 65536)
@@ -33,6 +39,15 @@ def at_a_terminal(command, *arguments, answer=""):
             break
     os.close(ours)
     return process.returncode, out.decode(), shown.decode()
+
+
+# Ctrl-C reaches who the terminal belongs to.
+AT_ITS_OWN_TERMINAL = """
+import fcntl, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from indelible.cli.main import run
+run()
+"""
 
 
 def shown_by(command, session):
@@ -63,3 +78,12 @@ def test_long_work_shows_its_progress(command):
     assert out.endswith("0 errors, 1 warning.\n")
     assert "Verifying" in shown
     assert "11 entries" in shown
+
+
+@pytest.mark.parametrize(("pressed", "ends_with"), [("\x03", 130), ("\x04", 2)])
+def test_ctrl_c_and_ctrl_d_are_answers(command, pressed, ends_with):
+    code, out, shown = at_a_terminal(command, "clear", "bob", answer=pressed)
+    assert (code, out) == (ends_with, "")
+    assert "Go on? [y/N] " in shown
+    assert shown.endswith("\r\nNothing was changed.\r\n")
+    assert shown_by(command, "bob") == 2

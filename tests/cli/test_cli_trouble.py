@@ -107,3 +107,53 @@ def test_a_reader_that_has_enough_does_not_hear_of_it(command):
     )
     assert done.stdout == b"{\n"
     assert done.stderr == b""
+
+
+def test_a_store_that_is_named_wrongly_is_not_looked_for(command):
+    assert (
+        "Write sqlite:///name.db, or" in command("show", "ada", "-u", "sqlite://a.db", code=2).err
+    )
+    for line in (("sessions",), ("append", "eve", "user", "hi"), ("import", "all.jsonl")):
+        told = command(*line, "--url", "memory:", code=2).err
+        assert told.startswith("Error: memory: ends with this command; name a file.")
+
+
+def test_an_empty_file_is_not_made_a_store_by_reading_it(command):
+    empty = command.folder / "empty.db"
+    empty.touch()
+    lines = [each for each in READS + WRITES if each[0] not in BEGIN_A_STORE]
+    for arguments, done in command.all(lines, "--url", "empty.db", code=4):
+        told = done.err.startswith("Error: The file empty.db is empty, and was left so.")
+        assert told, (arguments, done)
+    assert empty.stat().st_size == 0
+    command("append", "eve", "user", "hi", "--url", "empty.db")
+    assert command("history", "eve", "--url", "empty.db").out == "user: hi\n"
+
+
+def test_a_name_that_other_tools_use_leads_to_the_command(command):
+    assert "Did you mean 'sessions'?" in command("list", code=2).err
+    assert "Did you mean 'forget'?" in command("delete", "ada", code=2).err
+
+
+def test_every_hint_names_the_store_that_was_named(command, golden, corrupt):
+    other = "other store.db"
+    (command.folder / "agent.db").rename(command.folder / other)
+    here = ("--url", other)
+    command("show", "ada", *here)
+    command("undo", "ada", "--yes", *here)
+    command("clear", "ada", "--yes", "-u", other, "--namespace", "")
+    command("rollback", "ada", "unknown", *here, code=1)
+    command("rollback", "ada", SNAPSHOT, "--yes", *here)
+    command("history", "ada", *here, code=1)
+    command("verify", "ada", *here, code=1)
+    command("clear", "bob", "--yes", *here)
+    command("history", "bob", *here)
+    command("show", "nobody", *here, code=1)
+    command("show", "ada", "--namespace", "its", *here, code=1)
+    command("append", *here, "--", "-x", "user", "hi")
+    command("clear", "--yes", *here, "--", "-x")
+    command("undo", "ada", "--yes", *here, python=("-c", UNKNOWN), code=4)
+    command("fork", "ada", "copy", "--yes", *here, python=("-c", UNKNOWN), code=4)
+    command("show", "ada", code=4)
+    command("show", "ada", "--url", "missing.db", code=4)
+    golden()

@@ -11,6 +11,8 @@ from indelible.errors import UsageError
 
 # The same code as for a script that forgot --yes: the command was not let go on.
 NOT_CONFIRMED = 2
+# What a shell gives for a command that Ctrl-C ended.
+INTERRUPTED = 130
 
 
 def confirm(will_do: str, *, yes: bool) -> None:
@@ -24,6 +26,13 @@ def confirm(will_do: str, *, yes: bool) -> None:
         )
     sys.stderr.write("Go on? [y/N] ")
     sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        sys.stderr.write("Nothing was changed.\n")
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        sys.stderr.write("\nNothing was changed.\n")
+        raise typer.Exit(INTERRUPTED) from None
+    if answer.strip().lower() not in ("y", "yes"):
+        # Ctrl-D ends the input without ending the line.
+        newline = "" if answer.endswith("\n") else "\n"
+        sys.stderr.write(f"{newline}Nothing was changed.\n")
         raise typer.Exit(NOT_CONFIRMED)

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Concatenate, ParamSpec
 
+import typer
+
 import indelible
+from indelible.cli import hinting
 from indelible.cli.options import AsJson, BusyTimeout, Namespace, Url
 from indelible.cli.output import Output
 from indelible.cli.place import Place
@@ -60,8 +63,15 @@ def on_store(
     def offering(command: Callable[Concatenate[Call, P], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def called(
-            *args: Any, url: str, namespace: str, busy_timeout: float, as_json: bool, **given: Any
+            *args: Any,
+            context: typer.Context,
+            url: str,
+            namespace: str,
+            busy_timeout: float,
+            as_json: bool,
+            **given: Any,
         ) -> None:
+            hinting.remember_store(context)
             place = Place(url=url, namespace=namespace, busy_timeout_s=busy_timeout)
             place.check(creates=creates)
             with closing(Call(place, Output(as_json=as_json), creates=creates)) as call:
@@ -73,6 +83,7 @@ def on_store(
 
 
 def _shared(
+    context: typer.Context,
     *,
     url: Url = "",
     namespace: Namespace = "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Annotated
 
@@ -11,8 +10,10 @@ import typer
 from indelible.cli import previewing, wording
 from indelible.cli.asking import confirm
 from indelible.cli.call import Call, on_store
+from indelible.cli.hinting import hint
 from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
-from indelible.errors import UsageError
+from indelible.core.limits import TTL_S_MAX
+from indelible.errors import CorruptEntryError, UsageError
 from indelible.model import ViewChange
 
 
@@ -22,7 +23,11 @@ def append(
     session: SessionId,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="user, assistant, system, …")],
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="What was said; - reads it from stdin.")
+        str,
+        typer.Argument(
+            metavar="TEXT",
+            help="What was said; - reads it from stdin, without one newline at the end.",
+        ),
     ],
     *,
     key: Key = None,
@@ -42,6 +47,7 @@ def append(
     ] = None,
 ) -> None:
     """Append one message. A session, or a file, that is not there begins with it."""
+    _check_ttl(ttl)
     content = _stdin_text() if text == "-" else text
     receipt = call.store.add_message(session, role, content, key=key, expected=expected, ttl=ttl)
     if call.out.json(receipt):
@@ -54,14 +60,24 @@ def append(
         call.out.say(f"Appended at position {where}. Version {receipt.version}.")
 
 
+def _check_ttl(ttl: float | None) -> None:
+    if ttl is not None and not 0 < ttl <= TTL_S_MAX:
+        raise UsageError(
+            f"--ttl is a number of seconds above 0 and up to {TTL_S_MAX}, not {ttl:g}."
+            " Without it a session never runs out"
+        )
+
+
 def _stdin_text() -> str:
     try:
-        return sys.stdin.buffer.read().decode()
+        text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
         raise UsageError(
             f"what came on stdin is no UTF-8 text: {error.reason} at byte {error.start}."
             " Nothing was written"
         ) from None
+    # The newline that `echo` and every editor put at the end is not part of what was said.
+    return text[:-1].removesuffix("\r") if text.endswith("\n") else text
 
 
 @on_store()
@@ -141,16 +157,22 @@ def trim(
     if len(given) != 1:
         raise UsageError("trim takes exactly one of --keep-last, --max-tokens and --before")
     call.existing(session)
-    if dry_run:
-        _would(
-            call,
-            previewing.trim(
+    if dry_run or not yes:
+        try:
+            change = previewing.trim(
                 call.store, session, keep_last=keep_last, max_tokens=max_tokens, before=before
-            ),
-        )
-        return
-    ((option, number),) = given
-    confirm(f"This trims session {session!r} by {option} {number}; undo takes it back.", yes=yes)
+            )
+            effect = _effect(change)
+        except CorruptEntryError:
+            # The trim itself can do what its preview cannot.
+            if dry_run:
+                raise
+            ((option, number),) = given
+            effect = f"by {option} {number} hides entries, uncounted since one cannot be read"
+        if dry_run:
+            _would(call, change)
+            return
+        confirm(f"Trimming session {session!r} {effect}.", yes=yes)
     _done(
         call,
         call.store.trim(
@@ -206,7 +228,7 @@ def _done(call: Call, change: ViewChange) -> None:
     effect = _effect(change, hides="hidden", brings_back="brought back", nothing="changed nothing")
     call.out.say(f"The {change.change} {done} {effect}.")
     if change.change != "undo" and (change.dropped or change.restored):
-        call.out.say(f"To take it back: indelible undo {shlex.quote(change.session_id)}")
+        call.out.say(f"To take it back: {hint('undo', change.session_id)}")
 
 
 def _effect(

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from indelible.cli.hinting import hint
 from indelible.cli.wording import counted, safe
 from indelible.errors import (
     BusyError,
@@ -44,27 +45,27 @@ def explained(error: MemoryStoreError, arguments: Sequence[str]) -> str:
     """The error's own words, and the next step in the words of the command line."""
     session = error.details.get("session")
     if isinstance(error, OutcomeUnknownError):
-        return f"{_sentence(error.message)} {_retry(error, arguments)}"
+        return f"{_sentence(error)} {_retry(error, arguments)}"
     if isinstance(error, SnapshotNotFoundError):
         snapshot = error.details.get("snapshot")
         return (
             f"Session {session!r} has no snapshot {snapshot!r}: nothing was done."
-            f" `indelible snapshots {_quoted(session)}` lists those that it has."
+            f" `{hint('snapshots', _named(session))}` lists those that it has."
         )
     if isinstance(error, CorruptEntryError):
-        name, position = _quoted(session), error.details.get("position")
+        name, position = _named(session), error.details.get("position")
         reason = error.details.get("reason", "its bytes are wrong")
         return (
             f"Entry {position} of session {session!r} cannot be read: {reason}."
-            f" Its bytes were left as they are: `indelible show {name}` shows the rest,"
-            f" `indelible repair {name}` sets it aside."
+            f" Its bytes were left as they are: `{hint('show', name)}` shows the rest,"
+            f" `{hint('repair', name)}` sets it aside."
         )
-    return " ".join([_sentence(error.message), *_next_step(error)])
+    return " ".join([_sentence(error), *_next_step(error)])
 
 
 def _next_step(error: MemoryStoreError) -> list[str]:
     if isinstance(error, SessionNotFoundError):
-        return ["Nothing was done; `indelible sessions` lists those that are there."]
+        return [f"Nothing was done; `{hint('sessions')}` lists those that are there."]
     if isinstance(error, UsageError) and "nothing" not in error.message.lower():
         return ["Nothing was changed."]
     if error.details.get("imported") and "line" in error.details:
@@ -79,7 +80,7 @@ def _retry(error: OutcomeUnknownError, arguments: Sequence[str]) -> str:
     command, *rest = arguments
     if key is None or command not in _KEYED:
         again = shlex.join(["indelible", *arguments])
-        return f"See what is there with `indelible sessions`, then run it again: {again}"
+        return f"See what is there with `{hint('sessions')}`, then run it again: {again}"
     if not any(each == "--key" or each.startswith("--key=") for each in rest):
         # First, since behind a -- an option would be taken for text.
         rest = ["--key", str(key), *rest]
@@ -87,16 +88,18 @@ def _retry(error: OutcomeUnknownError, arguments: Sequence[str]) -> str:
     return f"Its key is {key}. This lands it exactly once: {again}"
 
 
-def _quoted(session: object) -> str:
-    return shlex.quote(str(session)) if session else "SESSION"
+def _named(session: object) -> str:
+    return str(session) if session else "SESSION"
 
 
-def _sentence(message: str) -> str:
+def _sentence(error: MemoryStoreError) -> str:
     """Messages begin small and end open, since they are often part of a longer line.
 
-    One that begins with a file's name begins as the file does.
+    One that begins with a file's name, or with what was typed, begins as that does.
     """
+    message = error.message
     first = message.partition(" ")[0]
-    named = any(mark in first.rstrip(".:,;") for mark in "./\\")
+    typed = (error.details.get("file"), error.details.get("value"))
+    named = first in typed or any(mark in first.rstrip(".:,;") for mark in "./\\")
     text = message if named else message[:1].upper() + message[1:]
     return text if text.endswith((".", "!", "?")) else text + "."

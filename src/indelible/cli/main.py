@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import indelible
 from indelible.cli import changing, maintaining, moving, reading, timeline
@@ -18,8 +19,32 @@ LOOK = "Look"
 CHANGE = "Change what a session shows; nothing is deleted"
 MAINTAIN = "Look after a store"
 
+# Names that people try because other tools have them, and what the command is called here.
+MEANT = {
+    "list": "sessions",
+    "ls": "sessions",
+    "delete": "forget",
+    "rm": "forget",
+    "remove": "forget",
+    "add": "append",
+    "log": "history",
+    "restore": "rollback",
+}
+
+
+class Commands(TyperGroup):
+    """Knows what was meant by some names that no command has."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the line names."""
+        if args[0] in MEANT and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="indelible",
+    cls=Commands,
     help=HELP,
     epilog="Example: indelible sessions --url agent.db",
     no_args_is_help=True,

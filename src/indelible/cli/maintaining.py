@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from indelible.cli import progress, wording
 from indelible.cli.asking import confirm
 from indelible.cli.call import Call, on_store
 from indelible.cli.failing import WRONG_DATA
+from indelible.cli.hinting import hint
 from indelible.cli.options import AnySession, DryRun, SessionId, Yes
 from indelible.cli.output import plain
 from indelible.core.limits import UNDO_WINDOW_S
@@ -19,6 +19,7 @@ from indelible.model import (
     ForgetReceipt,
     RepairAction,
     Severity,
+    Status,
     VacuumReport,
     VerifyReport,
 )
@@ -39,7 +40,8 @@ def verify(call: Call, session: AnySession = None) -> None:
             call.out.say(_finding(finding))
         call.out.say(_verdict(report))
     if not report.ok:
-        call.out.note("`indelible repair --dry-run` says what can be set right.")
+        repair = hint("repair", *([session] if session else []), options=["--dry-run"])
+        call.out.note(f"`{repair}` says what can be set right.")
         raise typer.Exit(WRONG_DATA)
 
 
@@ -104,36 +106,44 @@ def vacuum(
     yes: Yes = False,
 ) -> None:
     """Give back the space of entries that nothing can reach: no view, no snapshot, no undo."""
-    if not dry_run:
+    window_s = undo_days * DAY_S
+    if not dry_run and not yes:
+        with progress.shown("Counting") as tell:
+            found = call.store.vacuum(undo_window=window_s, dry_run=True, progress=tell)
         confirm(
-            "This deletes, for good, entries that no view and no snapshot shows and that were let"
-            f" go of more than {undo_days:g} days ago. Undo will not reach them.",
+            f"This removes {_counts(found)}, for good: no view and no snapshot shows them, and they"
+            f" were let go of more than {undo_days:g} days ago. Undo will not reach them.",
             yes=yes,
         )
     with progress.shown("Vacuuming") as tell:
-        report = call.store.vacuum(undo_window=undo_days * DAY_S, dry_run=dry_run, progress=tell)
+        report = call.store.vacuum(undo_window=window_s, dry_run=dry_run, progress=tell)
     if not call.out.json(report):
         call.out.say(_reclaimed(report))
 
 
 def _reclaimed(report: VacuumReport) -> str:
     verb = "Would remove" if report.dry_run else "Removed"
+    return f"{verb} {_counts(report)}."
+
+
+def _counts(report: VacuumReport) -> str:
     what = f"{wording.entries(report.entries)} ({report.bytes} bytes)"
     lines = wording.counted(report.journal_lines, "undo step")
-    return f"{verb} {what} and {lines} in {wording.counted(report.sessions, 'session')}."
+    return f"{what} and {lines} in {wording.counted(report.sessions, 'session')}"
 
 
 @on_store()
 def forget(call: Call, session: SessionId, *, yes: Yes = False) -> None:
     """Erase a session: entries, snapshots, keys and undo steps. This cannot be taken back."""
     info = call.store.session(session)
-    # A session that is not there may be asked for again: bytes of it can still be pending.
-    confirm(
-        f"This erases session {session!r} ({info.status}) for good:"
-        f" {wording.entries(info.logged)} and {wording.counted(info.snapshots, 'snapshot')}."
-        " It cannot be undone.",
-        yes=yes,
-    )
+    # One that is not there may be asked for again, since bytes of it can still be pending.
+    if info.status is not Status.NEW:
+        confirm(
+            f"This erases session {session!r} ({info.status}) for good:"
+            f" {wording.entries(info.logged)} and {wording.counted(info.snapshots, 'snapshot')}."
+            " It cannot be undone.",
+            yes=yes,
+        )
     receipt = call.store.forget(session)
     if not call.out.json(receipt):
         for line in _forgotten(receipt):
@@ -144,18 +154,19 @@ def _forgotten(receipt: ForgetReceipt) -> list[str]:
     erased = (
         f"{wording.entries(receipt.entries)} and {wording.counted(receipt.snapshots, 'snapshot')}"
     )
-    there = receipt.entries or receipt.snapshots
     name = repr(receipt.session_id)
-    lines = [
-        f"Erased {erased} of session {name}." if there else f"There is no session {name} left."
-    ]
+    if receipt.entries or receipt.snapshots:
+        lines = [f"Erased {erased} of session {name}."]
+    elif receipt.forks:
+        # It was there once: the id is right.
+        lines = [f"There is no session {name} left: nothing was erased."]
+    else:
+        lines = [f"There is no session {name}: nothing was erased. Check the id."]
     if receipt.forks:
         names = ", ".join(repr(fork) for fork in receipt.forks)
         lines.append(f"Copies that were forked from it are still there: {names}")
     lines += [f"Bytes of it may still be in: {each}" for each in receipt.left]
     if receipt.pending:
-        name = shlex.quote(receipt.session_id)
-        lines.append(
-            f"Once nobody else has the store open, this clears them: indelible forget {name}"
-        )
+        again = hint("forget", receipt.session_id)
+        lines.append(f"Once nobody else has the store open, this clears them: {again}")
     return lines

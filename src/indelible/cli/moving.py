@@ -24,6 +24,10 @@ from indelible.model import Status, TransferReport
 
 STREAM = "-"
 
+# The header of an export is far shorter. What is no export may be one line of any length.
+HEADER_CHARS_MAX = 10_000
+SHOWN_CHARS_MAX = 60
+
 
 @on_store()
 def export(
@@ -62,6 +66,7 @@ def import_(
 ) -> None:
     """Bring the sessions of an exported file into a store, which may be a new one."""
     with _file_errors(file), _source(file) as source:
+        _check_header(call, file, source)
         if dry_run:
             with indelible.open("memory:") as rehearsal:
                 report = rehearsal.import_(source)
@@ -77,6 +82,28 @@ def import_(
     if not call.out.json(report):
         verb = "Would import" if dry_run else "Imported"
         call.out.say(f"{verb} {_counts(report)}.")
+
+
+def _check_header(call: Call, file: str, source: TextIO) -> None:
+    """Refuse what is no export before anything is asked, and before a file is made."""
+    first = source.readline(HEADER_CHARS_MAX)
+    name = "stdin" if file == STREAM else file
+    kept = "Nothing was imported" + ("" if call.place.exists() else ", and no store was made")
+    if not first:
+        raise FormatError(f"{name} is empty. {kept}", file=name)
+    kind = None
+    with suppress(ValueError, AttributeError, RecursionError):
+        kind = json.loads(first).get("indelible")
+    if kind != "export":
+        line = first.rstrip("\r\n")
+        shown = line if len(line) <= SHOWN_CHARS_MAX else line[: SHOWN_CHARS_MAX - 1] + "…"
+        raise FormatError(
+            f"{name} is not an export of indelible: its first line is {shown!r}. {kept}", file=name
+        )
+    with indelible.open("memory:") as rehearsal:
+        # A header alone is an export of nothing; the library says whether it can read the format.
+        rehearsal.import_(io.StringIO(first))
+    source.seek(0)
 
 
 def _session_ids(source: TextIO) -> list[str]:

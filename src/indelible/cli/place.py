@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import indelible
+from indelible.cli.hinting import hint
 from indelible.errors import UnavailableError, UsageError
+from indelible.opening import KNOWN
+
+IN_MEMORY = ("memory:", "memory", ":memory:")
+# A store in memory is of no use to a command, and so is not proposed.
+KNOWN_FILES = KNOWN.removeprefix("memory:, ").replace("a file name", "a file")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,33 +27,52 @@ class Place:
         """Refuse a store that is not there, unless the command is one that may begin it."""
         if not self.url:
             raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
-        if not self.exists() and not creates:
+        if self.url in IN_MEMORY:
+            raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
+        if not creates and not self.exists():
             raise UnavailableError(
-                f"there is no file {file_of(self.url)}, and none was made. Check --url, or begin a"
-                " store with `indelible append` or `indelible import`"
+                f"{self._missing()}. Check --url, or begin a store with `{hint('append')}` or"
+                f" `{hint('import')}`"
             )
 
     def opened(self, *, creates: bool = False) -> indelible.MemoryStore:
         """The open store."""
         self.check(creates=creates)
-        return indelible.open(
-            self.url, namespace=self.namespace, busy_timeout_s=self.busy_timeout_s
-        )
+        try:
+            return indelible.open(
+                self.url, namespace=self.namespace, busy_timeout_s=self.busy_timeout_s
+            )
+        except UsageError as error:
+            raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None
 
     def exists(self) -> bool:
-        """Whether the store is there to be opened, as far as that can be told without opening."""
+        """Whether the store is there to be opened, as far as that can be told without opening.
+
+        A file of no bytes is no store yet: opening it would make it one.
+        """
         path = file_of(self.url)
         try:
-            return path is None or path.exists()
+            if path is None or not path.is_file():
+                return path is None or path.exists()
+            return path.stat().st_size > 0
         except OSError:
             # Nobody may look: opening it says why, in the words of every other trouble.
             return True
 
+    def _missing(self) -> str:
+        path = file_of(self.url)
+        if path is not None and path.exists():
+            return f"the file {path} is empty, and was left so"
+        return f"there is no file {path}, and none was made"
+
 
 def file_of(url: str) -> Path | None:
-    """The file that a URL names, spelled in either way; None if it names none."""
+    """The file that a URL names, spelled in either way; None if it names none.
+
+    None is also what is misspelled: the library says, when it opens it, how it is written.
+    """
     scheme, separator, rest = url.partition("://")
-    if url == "memory:" or (separator and scheme != "sqlite"):
+    if separator and (scheme != "sqlite" or not rest.startswith("/") or rest == "/"):
         return None
     try:
         return Path(rest[1:] if separator else url).expanduser()

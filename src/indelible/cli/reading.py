@@ -8,6 +8,7 @@ import typer
 
 from indelible.cli import completing, wording
 from indelible.cli.call import Call, on_store
+from indelible.cli.hinting import hint
 from indelible.cli.options import SessionId, SnapshotId
 from indelible.cli.output import plain
 from indelible.core.limits import PAGE_ENTRIES_MAX
@@ -78,10 +79,22 @@ def history(
         "version": messages.version,
         "messages": messages,
     }
+    # With --max-tokens there may be messages, of which none fits.
+    if not messages and max_tokens is None and last != 0:
+        _note_hidden(call, session)
     if call.out.json(found):
         return
     for message in messages:
         call.out.say(f"{wording.who(message)}: {wording.message_text(message)}".rstrip())
+
+
+def _note_hidden(call: Call, session: str) -> None:
+    """Nothing at all on the screen looks like nothing in the store, which it may not be."""
+    hidden = sum(not each.visible for each in call.store.timeline(session).entries)
+    if hidden:
+        are = "is" if hidden == 1 else "are"
+        where = hint("show", session)
+        call.out.note(f"No messages show; {wording.entries(hidden)} {are} hidden: {where}")
 
 
 @on_store()

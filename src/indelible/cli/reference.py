@@ -22,20 +22,24 @@ name such as `agent.db`, or `sqlite:///agent.db`. `indelible COMMAND --help` say
 `indelible --install-completion` teaches the shell to complete commands and ids.
 
 A store that is not there is an error and is never made in passing; only `append` and `import` begin
-one. Whatever changes data says what it will do and asks; `--yes` answers, and without a terminal
-and without `--yes` nothing is changed. Long work shows its progress on a terminal.
+one. `append` and `snapshot` only add and do not ask, and neither does an `export` to a new file.
+Every other command that changes something says what it will do and asks; `--yes` answers, and
+without a terminal and without `--yes` nothing is changed. Long work shows its progress on a
+terminal.
 
 ## Exit codes
 
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | something is wrong with the data: it is damaged, conflicts, or is not there |
+| 1 | something is wrong with the data, or the session or snapshot is not there |
 | 2 | the command was wrong, or was not confirmed; nothing was changed |
-| 4 | the store or a file could not be reached, or it is not known whether a write landed |
+| 4 | the store or a file is missing or could not be reached, or the outcome is unknown |
+| 130 | interrupted by Ctrl-C; at a question, nothing was changed |
 
 Errors are a sentence or two on stderr. Where a write may have landed, they give its key and the
-command that lands it exactly once.
+command that lands it exactly once. A command that a message proposes repeats the `--url` and
+`--namespace` of yours.
 
 ## Options of every command but `demo`
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import typer
 
 from indelible.cli import wording
 from indelible.cli.call import Call, on_store
+from indelible.cli.hinting import hint
 from indelible.cli.options import SessionId
 from indelible.core.plans.tools import joined
 from indelible.model import (
@@ -176,19 +176,19 @@ def _call_note(record: ToolCallRecord) -> str:
 
 def hidden_notes(timeline: Timeline) -> Iterator[str]:
     """What brings hidden entries back: undo, undo again, a rollback, or nothing."""
-    name = shlex.quote(timeline.info.session_id)
+    name = timeline.info.session_id
     hidden = {each.entry.position for each in timeline.entries if not each.visible}
     newest = timeline.undo
     if newest is not None and (back := hidden.intersection(newest.dropped)):
         by = f"by the {newest.change} of {wording.at(newest.at)} UTC"
-        yield f"{_hidden(back)} {by}: indelible undo {name} brings {_them(back)} back."
+        yield f"{_hidden(back)} {by}: {hint('undo', name)} brings {_them(back)} back."
         hidden -= back
     if earlier := hidden & _undoable(timeline.changes):
         yield f"{_hidden(earlier)} by earlier changes: undo again for each of those."
         hidden -= earlier
     for each in reversed(timeline.snapshots):
         if held := hidden.intersection(positions(each.extents)):
-            undo = f"indelible rollback {name} {each.id}"
+            undo = hint("rollback", name, each.id)
             yield f"{_hidden(held)}: {undo} brings {_them(held)} back."
             hidden -= held
     if hidden:

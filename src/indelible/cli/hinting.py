@@ -1,0 +1,34 @@
+"""Commands that a message proposes: whoever pastes one must not touch another store."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextvars import ContextVar
+
+import typer
+
+_STORE_OPTIONS = ("url", "namespace")
+
+# What this command line said about its store. What the environment says needs no repeating.
+_given: ContextVar[tuple[str, ...]] = ContextVar("_given", default=())
+
+
+def remember_store(context: typer.Context) -> None:
+    """Keep the options that named the store, for every hint that follows."""
+    words: list[str] = []
+    for name in _STORE_OPTIONS:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            words += [f"--{name}", str(context.params[name])]
+    _given.set(tuple(words))
+
+
+def hint(command: str, *arguments: str, options: Sequence[str] = ()) -> str:
+    """A command to paste, quoted for the shell, on the same store as this one."""
+    if any(each.startswith("-") for each in arguments):
+        # Behind a -- an id that looks like an option is an id.
+        words = [command, *options, *_given.get(), "--", *arguments]
+    else:
+        words = [command, *arguments, *options, *_given.get()]
+    return shlex.join(["indelible", *words])
