@@ -68,7 +68,7 @@ class Payload(BaseModel):
     """What an entry holds. Fields that this version does not know are kept and written back."""
 
     model_config = ConfigDict(frozen=True, extra="allow", ser_json_inf_nan="constants")
-    __pydantic_extra__: dict[str, JsonValue]
+    __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
 
 
 class ChatMessage(Payload):

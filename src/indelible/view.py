@@ -23,6 +23,8 @@ Extents = tuple[Extent, ...]
 # A snapshot's row holds its extents. With two or three bytes for each, a thousand of them stay
 # under 4 KiB; each rollback that is followed by a new snapshot adds one, and trimming removes them.
 EXTENTS_MAX = 1000
+# In a very long log they take more; a snapshot's row stays under 4 KiB all the same.
+VIEW_BYTES_MAX = 3400
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,10 @@ class Blocking:
         self._loop = loop
         self._store = loop.run(_opened(target, options))
 
+    def _loop_run(self, step):
+        """Perform a step of the waist itself."""
+        return self._loop.run(self._store._backend.perform(step))
+
     def __getattr__(self, name):
         method = getattr(self._store, name)
 

@@ -216,3 +216,23 @@ def test_a_file_that_does_not_fit_together_is_refused_and_shows_nothing(store, k
             other.import_(tampered(text, kind, fields))
         assert other.session(session).status == "new"
         assert other.get_history(session) == []
+
+
+def test_an_import_that_was_broken_off_can_be_repeated(store):
+    lived(store)
+    text = exported(store).getvalue()
+    with indelible.open("memory:") as other:
+        with pytest.raises(FormatError):
+            other.import_(io.StringIO("".join(text.splitlines(keepends=True)[:7])))
+        assert other.import_(io.StringIO(text)).sessions == 1
+
+
+def test_a_session_that_expired_may_be_imported_anew(make_store, clock):
+    store = make_store(ttl=60)
+    store.add_message("s", "user", "hello")
+    lines = exported(store)
+    clock.advance(30)
+    store.add_message("s", "user", "later")
+    clock.advance(61)
+    assert store.session("s").status == "expired"
+    assert store.import_(lines).sessions == 1

@@ -232,3 +232,69 @@ def test_a_version_from_before_forgetting_does_not_fit_the_new_session(store):
 
 def test_forgetting_what_was_never_there_is_fine(store):
     assert store.forget("nobody").entries == 0
+
+
+def test_a_call_id_that_is_used_again_is_a_call_of_its_own(store):
+    for turn in range(3):
+        store.add_tool_call("s", "call_0", "search", turn)
+        store.add_tool_result("s", "call_0", f"r{turn}")
+    calls = store.get_tool_calls("s")
+    assert [(call.status, call.result) for call in calls] == [
+        ("done", "r0"),
+        ("done", "r1"),
+        ("done", "r2"),
+    ]
+    assert store.repair().actions == ()
+    store.add_tool_call("s", "call_0", "search", 3)
+    store.trim("s", keep_last=0)
+    assert [call.status for call in store.get_tool_calls("s")] == ["dangling"]
+
+
+def test_repair_closes_a_call_again_that_a_rollback_opened(store):
+    store.add_tool_call("s", "c1" * 300, "search")
+    snapshot = store.save_snapshot("s")
+    store.repair()
+    store.rollback_to_snapshot("s", snapshot.id)
+    store.repair()
+    assert [call.status for call in store.get_tool_calls("s")] == ["failed"]
+    assert store.repair().actions == ()
+
+
+def test_a_vacuum_between_a_look_and_its_change_makes_it_look_again(stores):
+    """An undo that was computed before a vacuum must not show what the vacuum removed."""
+    from indelible.core.waist import ChangeView, ReadJournal, Reclaim
+
+    store = stores.open()
+    backend = getattr(store, "_store", store)._backend
+    perform = backend.perform if stores.flavour == "blocking" else store._loop_run
+    fill(store, 5)
+    store.clear("s")
+    store.add_message("s", "user", "after")
+    journal = perform(ReadJournal("s", 10))
+    line, head = journal.lines[0], journal.head
+    perform(Reclaim("s", head.now_ms, False))
+    with pytest.raises(ConflictError) as caught:
+        perform(
+            ChangeView(
+                "s",
+                head.life,
+                head.generation,
+                "undo",
+                "op",
+                line.before.extents,
+                line.before.tail,
+                undoes=line.operation,
+                vacuums=head.vacuums,
+            )
+        )
+    assert caught.value.reason == "view"
+    assert contents(store) == ["after"]
+
+
+def test_changes_that_changed_nothing_do_not_push_others_out_of_undo(store):
+    fill(store, 3)
+    store.clear("s")
+    for number in range(250):
+        store.trim("s", keep_last=100, key=f"trim-{number}")
+    store.undo("s")
+    assert len(contents(store)) == 3

@@ -53,7 +53,7 @@ def encode(value: Value) -> Draft:
     kind = KIND_OF.get(type(value))
     if kind is None:
         raise UsageError(f"not something a session can hold: {shown(value)}", value=value)
-    return Draft(kind, _envelope(kind, _body(value)), *_outline(value))
+    return Draft(kind, _envelope(kind, _body(value)), *outline_of(value))
 
 
 def encode_text(role: str, text: str) -> Draft:
@@ -83,7 +83,7 @@ def _envelope(kind: Kind, body: bytes) -> bytes:
     return envelope
 
 
-def _outline(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
+def outline_of(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
     """What trim must know of a value: whether it always stays, and what it opens and answers."""
     if isinstance(value, ChatMessage):
         keep = value.pinned or value.role in _KEPT_ROLES

@@ -15,7 +15,18 @@ from indelible.core.limits import EXPIRED_KNOWN_S, JOURNAL_LINES_MAX, LOG_ENTRIE
 from indelible.core.waist import Append, ChangeView, Frozen, Head, JournalLine, SnapshotRecord
 from indelible.errors import ConflictError, FormatError, LimitError
 from indelible.model import Status
-from indelible.view import EXTENTS_MAX, Extents, View, cleared, freeze, holds, normal, view_of
+from indelible.view import (
+    EXTENTS_MAX,
+    VIEW_BYTES_MAX,
+    Extents,
+    View,
+    cleared,
+    encode,
+    freeze,
+    holds,
+    normal,
+    view_of,
+)
 
 NEW_VERSION = "new"
 
@@ -108,7 +119,11 @@ def reachable(
 
 def kept_lines(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
     """The journal lines that a vacuum leaves: the newest, and none from before the undo window."""
-    return [line for line in lines[:JOURNAL_LINES_MAX] if line.changed_at_ms > undo_since_ms]
+    # All up to the oldest inside the window: clocks may differ, and the order of lines counts.
+    newest = list(lines[:JOURNAL_LINES_MAX])
+    while newest and newest[-1].changed_at_ms <= undo_since_ms:
+        newest.pop()
+    return newest
 
 
 def refuse_if_not_staged(step_session: str, stage: str, standing: Standing | None) -> None:
@@ -169,7 +184,7 @@ def refuse_if_changed(step: ChangeView, head: Head) -> None:
     if head.status is not Status.ACTIVE or head.life != step.life:
         raise _view_moved(step, head)
     refuse_if_moved(step.session, step.expected, head.version)
-    if head.generation != step.generation:
+    if (head.generation, head.vacuums) != (step.generation, step.vacuums):
         raise _view_moved(step, head)
 
 
@@ -218,11 +233,11 @@ def gone(session: str) -> ConflictError:
 
 def refuse_if_torn(session: str, extents: Extents) -> None:
     """Raise before a snapshot is saved that would not fit its row."""
-    if len(extents) > EXTENTS_MAX:
+    if len(extents) > EXTENTS_MAX or len(encode(extents)) > VIEW_BYTES_MAX:
         raise LimitError(
             f"what session {session!r} shows lies in {len(extents)} pieces; the limit is"
-            f" {EXTENTS_MAX}. Nothing was written and nothing is lost: trim it, or fork it, which"
-            " copies what it shows into one piece.",
+            f" {EXTENTS_MAX}, and {VIEW_BYTES_MAX} bytes. Nothing was written and nothing is lost:"
+            " trim it, or fork it, which copies what it shows into one piece.",
             session=session,
             limit=EXTENTS_MAX,
             actual=len(extents),

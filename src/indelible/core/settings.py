@@ -57,6 +57,10 @@ def checked_text(text: object, *, what: str, bytes_max: int) -> str:
 
 def checked_session_id(session_id: object) -> str:
     """A session id that every engine can tell from every other."""
-    if type(session_id) is str and session_id.isascii() and 0 < len(session_id) <= 128:
+    if (
+        type(session_id) is str
+        and session_id.isascii()
+        and 0 < len(session_id) <= SESSION_ID_BYTES_MAX
+    ):
         return session_id
     return checked_text(session_id, what="a session id", bytes_max=SESSION_ID_BYTES_MAX)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from indelible.core.calls import paired
 from indelible.core.waist import Outline
 from indelible.model import Kind
 
@@ -23,7 +24,7 @@ class Group:
 
 
 def groups_of(outline: Sequence[Outline]) -> list[Group]:
-    """Tie entries together by call id; entries with no call id stand alone."""
+    """Tie calls and their answers together; entries with neither stand alone."""
     leader = list(range(len(outline)))
 
     def find(index: int) -> int:
@@ -32,16 +33,13 @@ def groups_of(outline: Sequence[Outline]) -> list[Group]:
             index = leader[index]
         return index
 
-    first_with: dict[str, int] = {}
-    opened: dict[str, int] = {}
-    answered: set[str] = set()
-    for index, entry in enumerate(outline):
-        for call_id in (*entry.opens, *entry.answers):
-            leader[find(index)] = find(first_with.setdefault(call_id, index))
-        opened.update(dict.fromkeys(entry.opens, index))
-        answered.update(entry.answers)
-    stays = {find(index) for index, entry in enumerate(outline) if entry.keep}
-    stays |= {find(index) for call_id, index in opened.items() if call_id not in answered}
+    stays = {index for index, entry in enumerate(outline) if entry.keep}
+    for _, call, answer in paired((entry.opens, entry.answers) for entry in outline):
+        if call is not None and answer is not None:
+            leader[find(answer)] = find(call)
+        elif call is not None:
+            stays.add(call)
+    stays = {find(index) for index in stays}
     members: dict[int, list[int]] = {}
     for index in range(len(outline)):
         members.setdefault(find(index), []).append(index)

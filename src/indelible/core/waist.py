@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from indelible.core.plan import Step
 from indelible.model import Claims, Kind, Status
@@ -228,6 +228,9 @@ class ChangeView(Step[Changed]):
     tail: int | None
     expected: str | None = None
     undoes: str | None = None
+    # How often the session had been vacuumed when the change was computed: what a vacuum removed
+    # since must not be shown again.
+    vacuums: int = 0
 
 
 @dataclass(slots=True)
@@ -477,6 +480,3 @@ class AsyncBackend(Protocol):
     async def close(self) -> None:
         """Let go of the engine. Again is fine."""
         ...
-
-
-AnyStep = Step[Any]

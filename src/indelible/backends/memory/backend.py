@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -59,7 +60,7 @@ from indelible.core.waist import (
     StageRows,
     Stored,
 )
-from indelible.errors import ClosedError
+from indelible.errors import ClosedError, FormatError
 from indelible.model import Claims, Durability, Status
 from indelible.view import View
 
@@ -267,6 +268,9 @@ class MemoryBackend:
         _, status = self._standing(step.session)
         if status is Status.ACTIVE:
             raise rules.exists(step.session)
+        if step.first is not None:
+            # A copy that keeps its positions needs a log of its own; what is dead there goes.
+            self._sessions.pop(step.session, None)
         session = self._begin_life(
             step.session,
             ttl_s=step.ttl_s,
@@ -312,8 +316,8 @@ class MemoryBackend:
         _, status = self._standing(step.session)
         life, head = session.life, self._head(step.session)
         if status is Status.ACTIVE:
-            newest_first = life.journal[::-1]
-            kept = rules.kept_lines(newest_first, step.undo_since_ms)
+            changes = [line for line in reversed(life.journal) if line.before != line.after]
+            kept = rules.kept_lines(changes, step.undo_since_ms)
             reach = rules.reachable(head, life.snapshots.values(), kept)
             dead = view.subtract(((0, max(0, session.end - 1)),), reach)
             lines = len(life.journal) - len(kept)
@@ -384,7 +388,7 @@ class MemoryBackend:
             return LogPage(head, (), None)
         log = self._sessions[step.session].log
         start = max(step.start, head.born)
-        there = [log[position] for position in range(start, head.end) if position in log]
+        there = list(islice((log[p] for p in range(start, head.end) if p in log), step.limit + 1))
         rows = tuple(there[: step.limit])
         return LogPage(head, rows, rows[-1].position + 1 if len(there) > step.limit else None)
 
@@ -397,7 +401,8 @@ class MemoryBackend:
         entries = []
         for position in view.positions(view.freeze(head.view, head.end)):
             row = self._sessions[step.session].log[position]
-            assert row.kind is not None
+            if row.kind is None:
+                raise FormatError(f"entry {position} of session {step.session!r} is damaged")
             size = len(row.envelope)
             entries.append(Outline(position, row.kind, size, row.keep, row.opens, row.answers))
         return Outlined(head, tuple(entries))
@@ -415,7 +420,8 @@ class MemoryBackend:
         if head.status is not Status.ACTIVE:
             return Journal(head, ())
         lines = self._sessions[step.session].life.journal
-        return Journal(head, tuple(reversed(lines[-step.limit :])))
+        changes = [line for line in reversed(lines) if line.before != line.after]
+        return Journal(head, tuple(changes[: step.limit]))
 
     def _list_sessions(self, step: ListSessions) -> SessionPage:
         after = step.resume

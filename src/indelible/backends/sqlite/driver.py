@@ -68,9 +68,13 @@ class AsyncSqliteBackend:
         job = self._engine.writing(step, written)
         if job is None:
             return cast(R, await loop.run_in_executor(self._pool, self._engine.read, step))
-        if self._thread is None:
-            self._start_thread()
-        self._jobs.put(job)
+        with self._starting:
+            # Not behind the last word of a close that another event loop has said meanwhile.
+            if self._closed:
+                raise ClosedError("the store is closed")
+            if self._thread is None:
+                self._thread = self._new_thread()
+            self._jobs.put(job)
         return await written
 
     async def claims(self) -> Claims:
@@ -83,11 +87,13 @@ class AsyncSqliteBackend:
 
     async def close(self) -> None:
         """Finish what was asked before, then close."""
-        self._closed = True
-        thread, self._thread = self._thread, None
+        with self._starting:
+            self._closed = True
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._jobs.put(None)
         loop = asyncio.get_running_loop()
         if thread is not None:
-            self._jobs.put(None)
             await loop.run_in_executor(None, thread.join)
         await loop.run_in_executor(None, self._pool.shutdown)
         await loop.run_in_executor(None, self._engine.close)
@@ -98,12 +104,6 @@ class AsyncSqliteBackend:
         self._jobs = queue.SimpleQueue()
         self._thread = None
         self._pool = ThreadPoolExecutor(READERS_MAX, thread_name_prefix="indelible-read")
-
-    def _start_thread(self) -> None:
-        """Start the writing thread, once, whichever event loop comes first."""
-        with self._starting:
-            if self._thread is None and not self._closed:
-                self._thread = self._new_thread()
 
     def _new_thread(self) -> threading.Thread:
         # A daemon, since what was acknowledged is committed: an interpreter may end at any time.

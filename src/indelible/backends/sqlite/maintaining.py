@@ -26,7 +26,7 @@ from indelible.core.waist import (
     Reclaimed,
     Scrub,
 )
-from indelible.errors import UnavailableError
+from indelible.errors import FormatError, MemoryStoreBackendError
 from indelible.model import Status
 
 # Tables whose rows belong to a session by its number.
@@ -50,7 +50,7 @@ def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
         return Reclaimed()
     removed = yield from _size_of(place, ((0, POSITION_MASK + 1),))
     if not step.dry_run:
-        yield from _remove_life(place, forget=status is Status.NEW)
+        yield from remove_life(place, forget=status is Status.NEW)
     return removed
 
 
@@ -150,7 +150,7 @@ def _forget_old_parts(place: Place, kept_operations: set[str]) -> Plan[None]:
     )
 
 
-def _remove_life(place: Place, *, forget: bool) -> Plan[None]:
+def remove_life(place: Place, *, forget: bool) -> Plan[None]:
     """Remove all of a life that ended; its row stays while it is still known as expired."""
     assert place.standing is not None
     yield from _delete_entries(place, ((0, POSITION_MASK + 1),))
@@ -184,7 +184,7 @@ def erase(context: Context, step: Erase) -> Plan[Erased]:
     ((snapshots,),) = yield from ask(
         Sql("SELECT count(*) FROM snapshot WHERE session = ?", (place.number,))
     )
-    yield from _remove_life(place, forget=True)
+    yield from remove_life(place, forget=True)
     return Erased(size.entries, snapshots, size.size_bytes, names)
 
 
@@ -197,7 +197,7 @@ def scrub(_context: Context, _step: Scrub) -> Plan[tuple[str, ...]]:
     try:
         yield Do("VACUUM")
         ((busy, _, _),) = yield from ask(Sql("PRAGMA wal_checkpoint(TRUNCATE)"))
-    except UnavailableError as error:
+    except (MemoryStoreBackendError, FormatError) as error:
         return (f"free space inside the file, which could not be rewritten ({error.message})",)
     return ("the write-ahead log, until no other process reads the file",) if busy else ()
 
@@ -205,18 +205,22 @@ def scrub(_context: Context, _step: Scrub) -> Plan[tuple[str, ...]]:
 def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
     """SQLite's own check, and rows that belong to no session."""
     problems: list[str] = []
-    rows = yield from ask(Sql("PRAGMA integrity_check"))
-    problems += [str(text) for (text,) in rows if text != "ok"]
     owners = {"entry": "id >> 32", **dict.fromkeys(_PARTS, "session")}
-    for table, number in owners.items():
-        ((count,),) = yield from ask(
-            Sql(
-                f"SELECT count(*) FROM {table}"  # noqa: S608 (our own names)
-                f" WHERE {number} NOT IN (SELECT number FROM session)"
+    try:
+        rows = yield from ask(Sql("PRAGMA integrity_check"))
+        problems += [str(text) for (text,) in rows if text != "ok"]
+        for table, number in owners.items():
+            ((count,),) = yield from ask(
+                Sql(
+                    f"SELECT count(*) FROM {table}"  # noqa: S608 (our own names)
+                    f" WHERE {number} NOT IN (SELECT number FROM session)"
+                )
             )
-        )
-        if count:
-            problems.append(f"{count} rows of {table} belong to no session")
+            if count:
+                problems.append(f"{count} rows of {table} belong to no session")
+    except FormatError as error:
+        # What was found so far is worth more than where the looking had to end.
+        problems.append(error.message)
     return tuple(problems)
 
 

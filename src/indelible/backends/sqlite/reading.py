@@ -92,10 +92,11 @@ def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Store
         # Bits that stand for no kind are set too: an unknown kind is read, and said.
         mask = ~sum(1 << n for kind, n in KIND_NUMBER.items() if kind not in step.kinds)
     base = place.number << POSITION_BITS
+    wanted = stop - start if step.limit is None else step.limit + 1
     while start < stop:
-        chunk = stop - start
-        if step.limit is not None:
-            chunk = min(chunk, step.limit + 1)
+        chunk = min(stop - start, wanted)
+        # Twice as many next time: what was asked for may lie behind many entries of other kinds.
+        wanted *= 2
         low, high = (stop - chunk, stop) if step.newest else (start, start + chunk)
         found = yield from ask(
             Sql(

@@ -58,7 +58,7 @@ def prepare(connection: Connection, *, busy_timeout_s: float) -> None:
         # In one state: another process may be creating the file right now.
         state = drive(in_one_state(_format_of(connection.path)), connection.execute)
         _switch_to_wal(connection, busy_timeout_s)
-        if state != FORMAT:
+        if state < FORMAT:
             drive(_migrate(connection.path), connection.execute)
     except MemoryStoreError:
         if connection.in_transaction:
@@ -84,7 +84,7 @@ def _format_of(path: str) -> Plan[int]:
                 format=version,
                 oldest=oldest,
             )
-        return int(max(version, FORMAT) if version >= FORMAT else version)
+        return int(version)
     ((tables,),) = yield from ask(Sql("SELECT count(*) FROM sqlite_schema"))
     if application_id or version or tables:
         raise FormatError(f"{path} belongs to another program; it was left as it is")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from indelible import view
 from indelible.backends.sqlite.appending import INSERT, KIND_NUMBER, links
 from indelible.backends.sqlite.connection import Do, SqlMany
+from indelible.backends.sqlite.maintaining import remove_life
 from indelible.backends.sqlite.sessions import (
+    NOWHERE,
     POSITION_BITS,
     Context,
     Place,
@@ -26,6 +28,11 @@ def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
     place = yield from place_of(context, step.session)
     if rules.status_of(place.standing, context.now_ms()) is Status.ACTIVE:
         raise rules.exists(step.session)
+    if step.first is not None and place.standing is not None:
+        # A copy that keeps its positions needs a log of its own; what is dead there goes.
+        yield from remove_life(place, forget=True)
+        context.tips.pop(step.session, None)
+        place = NOWHERE
     begun = yield from begin_life(
         context,
         place,

@@ -27,6 +27,8 @@ _LINES = """
     SELECT operation, change, changed_at, generation, "end", tail_before, tail_after,
         extents_before, extents_after, undone_by
     FROM journal WHERE session = ? AND life = ?"""
+# A line that changed nothing is there for the sake of its key alone.
+_CHANGED = " AND NOT (tail_before = tail_after AND extents_before = extents_after)"
 _NEW_LINE = """
     INSERT INTO journal (session, life, operation, change, changed_at, generation, "end",
         tail_before, tail_after, extents_before, extents_after, undone_by)
@@ -78,9 +80,9 @@ def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
 
 
 def journal_lines(place: Place, *, limit: int = -1) -> Plan[tuple[JournalLine, ...]]:
-    """The journal of a life, newest first."""
+    """The changes of a life, newest first."""
     rows = yield from ask(
-        Sql(_LINES + " ORDER BY number DESC LIMIT ?", (place.number, place.life, limit))
+        Sql(_LINES + _CHANGED + " ORDER BY number DESC LIMIT ?", (place.number, place.life, limit))
     )
     return tuple(_line(place, row) for row in rows)
 

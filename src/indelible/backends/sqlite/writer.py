@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import apsw
@@ -93,10 +94,16 @@ class Writer:
                 self._lock.release()
             return job.outcome()
         self._waiting.append(job)
-        while not job.done:
-            with self._lock:
-                if not job.done:
-                    self._lead(self._take())
+        try:
+            while not job.done:
+                with self._lock:
+                    if not job.done:
+                        self._lead(self._take())
+        except BaseException:
+            # Interrupted while waiting: nobody may commit it later, for a caller who is gone.
+            with suppress(ValueError):
+                self._waiting.remove(job)
+            raise
         return job.outcome()
 
     def run_group(self, jobs: list[Job]) -> None:

@@ -21,6 +21,7 @@ from indelible.core.settings import Settings, checked_session_id, checked_text
 from indelible.core.sources import MADE_PREFIX
 from indelible.core.waist import Append, Appended, Draft, ReadHead
 from indelible.errors import (
+    ClosedError,
     FormatError,
     LimitError,
     MemoryStoreBackendError,
@@ -78,7 +79,7 @@ def append(step: Append) -> Plan[Receipt]:
         except OutcomeUnknownError as error:
             step.fresh = False
             unknown = error
-        except (MemoryStoreBackendError, FormatError) as error:
+        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
             if unknown is None:
                 raise
             # That nothing was written now does not say that nothing was before.

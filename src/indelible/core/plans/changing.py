@@ -37,6 +37,7 @@ from indelible.core.waist import (
     Snapshots,
 )
 from indelible.errors import (
+    ClosedError,
     ConflictError,
     FormatError,
     MemoryStoreBackendError,
@@ -95,7 +96,7 @@ def trim(
         after = view.without(head.view, head.end, dropped)
         return _change("trim", session, head, operation, after, expected)
 
-    return (yield from _changed(settings, session, "trim", propose, key))
+    return (yield from _changed(settings, session, "trim", propose, key, expected))
 
 
 def drop_positions(
@@ -110,7 +111,7 @@ def drop_positions(
             return head
         return _change(change, session, head, operation, after, None)
 
-    return (yield from _changed(settings, session, change, propose, None))
+    return (yield from _changed(settings, session, change, propose, None, None))
 
 
 def clear(
@@ -125,10 +126,18 @@ def clear(
         if not view.freeze(head.view, head.end):
             return head
         return ChangeView(
-            session, head.life, head.generation, "clear", operation, (), None, expected
+            session,
+            head.life,
+            head.generation,
+            "clear",
+            operation,
+            extents=(),
+            tail=None,
+            expected=expected,
+            vacuums=head.vacuums,
         )
 
-    return (yield from _changed(settings, session, "clear", propose, key))
+    return (yield from _changed(settings, session, "clear", propose, key, expected))
 
 
 def clear_all(settings: Settings) -> Plan[int]:
@@ -162,10 +171,18 @@ def rollback(
         refuse_if_moved(session, expected, head.version)
         frozen = view.freeze(record.view, record.end)
         return ChangeView(
-            session, head.life, head.generation, "rollback", operation, frozen, None, expected
+            session,
+            head.life,
+            head.generation,
+            "rollback",
+            operation,
+            extents=frozen,
+            tail=None,
+            expected=expected,
+            vacuums=head.vacuums,
         )
 
-    return (yield from _changed(settings, session, "rollback", propose, key))
+    return (yield from _changed(settings, session, "rollback", propose, key, expected))
 
 
 def undo(
@@ -186,7 +203,7 @@ def undo(
         step.undoes = line.operation
         return step
 
-    return (yield from _changed(settings, session, UNDO, propose, key))
+    return (yield from _changed(settings, session, UNDO, propose, key, expected))
 
 
 def undoable(lines: tuple[JournalLine, ...]) -> JournalLine | None:
@@ -226,10 +243,13 @@ def read_named(session: str, ids: tuple[str, ...]) -> Plan[Snapshots]:
 
 def is_text(name: object) -> bool:
     """Whether something can be the name of anything stored."""
+    if not isinstance(name, str):
+        return False
     try:
-        return isinstance(name, str) and bool(name.encode() or True)
+        name.encode()
     except UnicodeEncodeError:
         return False
+    return True
 
 
 def snapshot_not_found(session: str, snapshot_id: str) -> SnapshotNotFoundError:
@@ -258,15 +278,21 @@ def _change(
         after.extents,
         after.tail,
         expected,
+        vacuums=head.vacuums,
     )
 
 
 def _changed(
-    settings: Settings, session: str, change: str, propose: Proposal, key: str | None
+    settings: Settings,
+    session: str,
+    change: str,
+    propose: Proposal,
+    key: str | None,
+    expected: str | None,
 ) -> Plan[ViewChange]:
     """Ask for a change until it is done, known to be done, or refused."""
     operation = settings.ids() if key is None else checked_key(key)
-    attempts = _attempts(session, change, operation, propose, keyed=key is not None)
+    attempts = _attempts(session, change, operation, propose, expected, keyed=key is not None)
     try:
         return (yield from attempts)
     except OutcomeUnknownError as error:
@@ -274,7 +300,13 @@ def _changed(
 
 
 def _attempts(  # noqa: C901 (one loop, and every way out of it)
-    session: str, change: str, operation: str, propose: Proposal, *, keyed: bool
+    session: str,
+    change: str,
+    operation: str,
+    propose: Proposal,
+    expected: str | None,
+    *,
+    keyed: bool,
 ) -> Plan[ViewChange]:
     unknown: OutcomeUnknownError | None = None
     for _ in range(VIEW_ATTEMPTS_MAX):
@@ -288,7 +320,7 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
                 if not keyed or proposed.status is not Status.ACTIVE:
                     return _nothing(session, change, operation, proposed)
                 # Written down all the same: a retry must not find more to do than its first try.
-                proposed = _change(change, session, proposed, operation, proposed.view, None)
+                proposed = _change(change, session, proposed, operation, proposed.view, expected)
             answer = yield from ask(proposed)
             return _result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
@@ -298,7 +330,7 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
             if unknown is not None:
                 raise
             unknown = error
-        except (MemoryStoreBackendError, FormatError) as error:
+        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
             if unknown is None:
                 raise
             # That nothing was changed now does not say that nothing was before.

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from indelible import view
-from indelible.core.codec import decode
-from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX
+from indelible.core.codec import checksum, decode, outline_of
+from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, VIEW_ATTEMPTS_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import add, values
 from indelible.core.plans.changing import UNDO, drop_positions
+from indelible.core.plans.sessions import info_of
 from indelible.core.plans.tools import joined
 from indelible.core.rules import reachable
 from indelible.core.settings import Settings, checked_session_id
@@ -82,12 +83,29 @@ def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyR
         return VerifyReport(sessions=0, entries=0, findings=tuple(findings))
     for name in names:
         try:
-            entries += yield from _verify_session(name, findings)
+            entries += yield from _verify_settled(name, findings)
         except FormatError as error:
             findings.append(Finding(severity=Severity.ERROR, what=error.message, session_id=name))
         if progress is not None:
             progress(name, entries)
     return VerifyReport(sessions=len(names), entries=entries, findings=tuple(findings))
+
+
+def _verify_settled(session: str, findings: list[Finding]) -> Plan[int]:
+    """Check one session, again if a vacuum or an expiry came in between; it takes several looks."""
+    for _ in range(VIEW_ATTEMPTS_MAX):
+        before = yield from ask(ReadHead(session))
+        found: list[Finding] = []
+        entries = yield from _verify_session(session, found)
+        after = yield from ask(ReadHead(session))
+        if (before.life, before.vacuums, before.generation) == (
+            after.life,
+            after.vacuums,
+            after.generation,
+        ):
+            break
+    findings += found
+    return entries
 
 
 def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
@@ -100,6 +118,7 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
 
     snapshots = yield from ask(ReadSnapshots(session))
     journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
+    info_of(session, journal.head)
     for what in (*_view_problems(snapshots, journal), *_journal_problems(journal)):
         found(Severity.ERROR, what)
     log = yield from scan(session)
@@ -162,6 +181,8 @@ def checked(session: str, row: LogRow) -> Entry | CorruptEntry:
     """An entry, or why it is none."""
     try:
         value = decode(row.kind, row.envelope, session=session, position=row.position)
+        if outline_of(value) != (row.keep, row.opens, row.answers):
+            return CorruptEntry(row.position, "what trim reads of it is damaged", row.envelope)
         assert row.kind is not None
         return Entry(row.position, row.kind, value, moment(row.written_at_ms))
     except (CorruptEntryError, FormatError) as error:
@@ -200,9 +221,15 @@ def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan
     actions: list[RepairAction] = []
     names = yield from each_session(session_id)
     for name in names:
-        quarantined = yield from _quarantine(settings, name, dry_run=dry_run)
-        closed = yield from _close_calls(settings, name, dry_run=dry_run)
-        actions += quarantined + closed
+        try:
+            actions += yield from _quarantine(settings, name, dry_run=dry_run)
+            actions += yield from _close_calls(settings, name, dry_run=dry_run)
+        except FormatError as error:
+            if session_id is not None:
+                raise
+            # One that is past repairing does not stop the others.
+            what = f"left as it is: {error.message}"
+            actions.append(RepairAction(session_id=name, what=what, positions=()))
     return RepairReport(actions=tuple(actions), dry_run=dry_run)
 
 
@@ -238,15 +265,26 @@ def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[lis
             continue
         answer = _closing(record, made_by[record.call_position])
         if not dry_run:
-            # The key makes it one result, however many repair at once.
-            key = f"repair:{record.call_position}:{record.call_id}"[:200]
-            drafts = values([answer])
-            yield from add(settings, session, drafts, key=key, expected=None, ttl=None)
+            yield from _append_once(settings, session, head, record, answer)
         what = f"close tool call {record.call_id} ({record.name}) with an error result"
         actions.append(
             RepairAction(session_id=session, what=what, positions=(record.call_position,))
         )
     return actions
+
+
+def _append_once(
+    settings: Settings, session: str, head: Head, record: ToolCallRecord, answer: Value
+) -> Plan[None]:
+    """Append the result of a call once, however many repair at the same time."""
+    name = checksum(record.call_id.encode()).decode()
+    key = f"repair:{record.call_position}:{name}"
+    drafts = values([answer])
+    receipt = yield from add(settings, session, drafts, key=key, expected=None, ttl=None)
+    if receipt.replayed and not receipt.visible:
+        # An earlier repair closed it, and a rollback took that out of view: once more.
+        key = f"{key}:{head.version}"
+        yield from add(settings, session, drafts, key=key, expected=None, ttl=None)
 
 
 def _closing(record: ToolCallRecord, call: Value) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from indelible import view
-from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX
+from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, TTL_S_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.changing import undoable
 from indelible.core.plans.checking import Progress, checked, each_session
@@ -24,7 +24,7 @@ from indelible.core.waist import (
     Reclaimed,
     Scrub,
 )
-from indelible.errors import UsageError
+from indelible.errors import FormatError, UsageError
 from indelible.model import (
     Change,
     ForgetReceipt,
@@ -42,16 +42,23 @@ def vacuum(
     progress: Progress | None,
 ) -> Plan[VacuumReport]:
     """Remove what no view, snapshot or journal line inside the window can reach."""
-    if not isinstance(undo_window, (int, float)) or not undo_window >= 0:
+    if not isinstance(undo_window, (int, float)) or not 0 <= undo_window <= TTL_S_MAX:
         raise UsageError(
-            f"undo_window is a number of seconds from 0 up, not {undo_window!r}", value=undo_window
+            f"undo_window is a number of seconds from 0 to {TTL_S_MAX}, not {undo_window!r}",
+            value=undo_window,
         )
     names = yield from each_session(session_id, dead=True)
     total = Reclaimed()
     for name in names:
         head = yield from ask(ReadHead(name))
         undo_since_ms = head.now_ms - int(undo_window * 1000)
-        removed = yield from ask(Reclaim(name, undo_since_ms, dry_run))
+        try:
+            removed = yield from ask(Reclaim(name, undo_since_ms, dry_run))
+        except FormatError:
+            # A damaged session keeps all that it has, and does not stop the others.
+            if session_id is not None:
+                raise
+            removed = Reclaimed()
         total = Reclaimed(
             total.entries + removed.entries,
             total.size_bytes + removed.size_bytes,

@@ -31,6 +31,7 @@ from indelible.core.limits import (
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.changing import require_active
 from indelible.core.plans.checking import Progress, each_session
+from indelible.core.plans.sessions import info_of
 from indelible.core.rules import gone
 from indelible.core.settings import checked_session_id
 from indelible.core.waist import (
@@ -53,6 +54,9 @@ from indelible.version import __version__
 from indelible.view import View
 
 EXPORT_FORMAT = 1
+
+# The last moment that a date can say.
+MILLISECONDS_MAX = 253_402_300_799_999
 
 Write = Callable[[str], object]
 
@@ -99,7 +103,7 @@ def _export_session(write: Write, session: str) -> Plan[tuple[int, int] | None]:
                 "created_at_ms": head.created_at_ms,
                 "deadline_ms": head.deadline_ms,
                 "forked_from": head.forked_from,
-                "metadata": pydantic_core.from_json(head.metadata),
+                "metadata": info_of(session, head).metadata,
             }
         },
     )
@@ -184,7 +188,7 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
                 incoming = None
             else:
                 yield from _take(number, incoming, kind, fields)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise _bad_line(number, f"a {kind} line that cannot be read ({error!r})") from error
         except MemoryStoreError as error:
             raise error.copy(imported=sessions, line=number) from error.__cause__
@@ -204,9 +208,11 @@ def _begin(fields: dict[str, Any]) -> Plan[_Incoming]:
     if not 0 <= born <= end <= LOG_ENTRIES_MAX or not isinstance(fields["metadata"], dict):
         raise ValueError(fields)
     head = yield from ask(ReadHead(name))
-    deadline = fields["deadline_ms"]
+    deadline = _deadline_in(fields)
+    fields["generation"] = int(fields["generation"])
+    fields["created_at_ms"] = _milliseconds(fields["created_at_ms"])
     ttl_s = None if deadline is None else max(0.001, (deadline - head.now_ms) / 1000)
-    stage = yield from ask(BeginStage(name, fields["forked_from"], ttl_s, fields["born"]))
+    stage = yield from ask(BeginStage(name, _text_or_none(fields["forked_from"]), ttl_s, born))
     return _Incoming(name, stage, fields, born)
 
 
@@ -337,12 +343,12 @@ def _row_in(number: int, session: str, fields: dict[str, Any]) -> LogRow:
     return LogRow(
         position=int(fields["position"]),
         kind=kind,
-        written_at_ms=int(fields["written_at_ms"]),
-        deadline_ms=fields["deadline_ms"],
+        written_at_ms=_milliseconds(fields["written_at_ms"]),
+        deadline_ms=_deadline_in(fields),
         batch=int(fields["batch"]),
         generation=int(fields["generation"]),
         keep=bool(fields["keep"]),
-        key=fields["key"],
+        key=_text_or_none(fields["key"]),
         opens=tuple(fields["opens"]),
         answers=tuple(fields["answers"]),
         envelope=envelope,
@@ -371,8 +377,8 @@ def _record_out(record: SnapshotRecord) -> dict[str, Any]:
 def _record_in(fields: dict[str, Any]) -> SnapshotRecord:
     return SnapshotRecord(
         id=str(fields["id"]),
-        label=fields["label"],
-        taken_at_ms=int(fields["taken_at_ms"]),
+        label=_text_or_none(fields["label"]),
+        taken_at_ms=_milliseconds(fields["taken_at_ms"]),
         view=_view_in(fields["view"]),
         end=int(fields["end"]),
     )
@@ -394,14 +400,31 @@ def _line_in(fields: dict[str, Any]) -> JournalLine:
     return JournalLine(
         operation=str(fields["operation"]),
         change=str(fields["change"]),
-        changed_at_ms=int(fields["changed_at_ms"]),
+        changed_at_ms=_milliseconds(fields["changed_at_ms"]),
         # The version is of the session that it came from; the backend gives the new one.
         version="",
         end=int(fields["end"]),
         before=_view_in(fields["before"]),
         after=_view_in(fields["after"]),
-        undone_by=fields["undone_by"],
+        undone_by=_text_or_none(fields["undone_by"]),
     )
+
+
+def _text_or_none(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _deadline_in(fields: dict[str, Any]) -> int | None:
+    return None if fields["deadline_ms"] is None else _milliseconds(fields["deadline_ms"])
+
+
+def _milliseconds(value: Any) -> int:
+    number = int(value)
+    if abs(number) > MILLISECONDS_MAX:
+        raise ValueError(value)
+    return number
 
 
 @contextmanager

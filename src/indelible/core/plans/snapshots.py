@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from indelible import view
@@ -33,7 +34,7 @@ from indelible.core.waist import (
     SnapshotRecord,
     StageRows,
 )
-from indelible.errors import FormatError, MemoryStoreBackendError, OutcomeUnknownError
+from indelible.errors import ClosedError, FormatError, MemoryStoreBackendError, OutcomeUnknownError
 from indelible.model import (
     Entry,
     Never,
@@ -56,7 +57,7 @@ def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> 
         # The id makes it safe to ask again; a refusal now says nothing of what was done before.
         try:
             record = yield from ask(step)
-        except (MemoryStoreBackendError, FormatError) as error:
+        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
             raise unknown from error
     return snapshot_of(session, record)
 
@@ -132,7 +133,7 @@ def fork(
     stage = yield from ask(BeginStage(target, session, ttl_s))
     frozen = Frozen(head.life, view.freeze(*state), head.version, head.vacuums)
     step = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT)
-    moved: dict[int, int] = {}
+    moved: list[int] = []
     while True:
         page = yield from ask(step)
         copies = _copies(session, page, moved, stage.first, ttl_s)
@@ -146,9 +147,9 @@ def fork(
 
 
 def _copies(
-    session: str, page: Slice, moved: dict[int, int], first: int, ttl_s: float | None
+    session: str, page: Slice, moved: list[int], first: int, ttl_s: float | None
 ) -> Iterator[LogRow]:
-    """The same entries for another session. `moved` maps old positions to new, from `first` on.
+    """The same entries for another session. `moved` lists their old positions, in order.
 
     A copy keeps the times of its originals, but no keys: those belong to the session they were
     used in.
@@ -156,12 +157,10 @@ def _copies(
     for row in page.rows:
         value = decode(row.kind, row.envelope, session=session, position=row.position)
         if isinstance(value, Summary) and value.covers:
-            copied = view.from_positions(moved)
-            kept = view.subtract(copied, view.subtract(copied, value.covers))
-            covered = (moved[position] for position in view.positions(kept))
-            value = value.model_copy(update={"covers": view.from_positions(covered)})
+            value = value.model_copy(update={"covers": _moved(value.covers, moved, first)})
         kind, envelope, keep, opens, answers = encode(value)
-        moved[row.position] = position = first + len(moved)
+        position = first + len(moved)
+        moved.append(row.position)
         yield LogRow(
             position,
             kind,
@@ -175,6 +174,14 @@ def _copies(
             answers=answers,
             envelope=envelope,
         )
+
+
+def _moved(covers: view.Extents, moved: list[int], first: int) -> view.Extents:
+    """What a summary covers, at the positions of the copies; what was not copied is left out."""
+    return view.normal(
+        (first + bisect_left(moved, start), first + bisect_left(moved, stop))
+        for start, stop in covers
+    )
 
 
 def batches(rows: Iterable[LogRow]) -> Iterator[tuple[LogRow, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from indelible import view
+from indelible.core.calls import paired
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.reading import Decoding
 from indelible.core.settings import checked_session_id
@@ -30,32 +31,29 @@ def tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
 
 def joined(entries: list[Entry]) -> list[ToolCallRecord]:
     """Calls and answers of some entries, put together."""
-    answers: dict[str, dict[str, Any]] = {}
-    for entry in entries:
-        for call_id, content, is_error in _answers(entry.value):
-            answers.setdefault(
-                call_id,
-                {
-                    "result": content,
-                    "result_position": entry.position,
-                    "status": CallStatus.FAILED if is_error else CallStatus.DONE,
-                },
-            )
+    calls = [{call[0]: call for call in _calls(entry.value)} for entry in entries]
+    answers = [{answer[0]: answer for answer in _answers(entry.value)} for entry in entries]
     records = []
-    for entry in entries:
-        for call_id, name, arguments in _calls(entry.value):
-            answer = answers.pop(call_id, {"status": CallStatus.DANGLING})
-            records.append(
-                ToolCallRecord(
-                    call_id=call_id,
-                    name=name,
-                    arguments=arguments,
-                    call_position=entry.position,
-                    **answer,
-                )
+    for call_id, call, answer in paired(zip(calls, answers, strict=True)):
+        _, name, arguments = (call_id, None, None) if call is None else calls[call][call_id]
+        _, result, failed = (call_id, None, False) if answer is None else answers[answer][call_id]
+        if call is None:
+            status = CallStatus.ORPHAN
+        elif answer is None:
+            status = CallStatus.DANGLING
+        else:
+            status = CallStatus.FAILED if failed else CallStatus.DONE
+        records.append(
+            ToolCallRecord(
+                call_id=call_id,
+                status=status,
+                name=name,
+                arguments=arguments,
+                result=result,
+                call_position=None if call is None else entries[call].position,
+                result_position=None if answer is None else entries[answer].position,
             )
-    for call_id, answer in answers.items():
-        records.append(ToolCallRecord(call_id=call_id, **{**answer, "status": CallStatus.ORPHAN}))
+        )
     return records
 
 
