@@ -16,7 +16,7 @@ import indelible
 from indelible.backends.sqlite.driver import AsyncSqliteBackend
 
 # After this long, what nobody answers is taken to wait for ever.
-STUCK_S = 10.0
+STUCK_S = 30.0
 
 
 def writing_threads() -> list[threading.Thread]:
@@ -24,7 +24,7 @@ def writing_threads() -> list[threading.Thread]:
 
 
 async def opened(path: str) -> indelible.AsyncMemoryStore:
-    return await indelible.open_async(path)
+    return await workers.opened_async(path)
 
 
 def test_two_event_loops_in_two_threads_share_a_store(path):

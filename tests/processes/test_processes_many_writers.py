@@ -8,7 +8,7 @@ from ledger import check
 
 import indelible
 
-PROCESS_BATCHES = 40
+PROCESS_BATCHES = 25
 
 
 def is_intact(path: str) -> bool:
@@ -30,7 +30,7 @@ def test_sixteen_threads_append_to_one_session(crew, path):
     with indelible.open(path) as store:
         writers = [f"thread{n}" for n in range(16)]
         with crew.watched(workers.watch, path):
-            writes = workers.write_in_threads(store, writers, 50)
+            writes = workers.write_in_threads(store, writers, 30)
         check(store, writes)
     assert is_intact(path)
 
@@ -48,7 +48,7 @@ async def test_sixty_four_tasks_append_to_one_session(crew, path):
 def test_threads_and_tasks_of_sixteen_processes_append_to_one_session(crew, path):
     with indelible.open(path) as store:
         with crew.watched(workers.watch, path):
-            answers = crew.run(workers.mixed_process, path, 20)
+            answers = crew.run(workers.mixed_process, path, 12)
         check(store, [write for answer in answers for write in answer])
     assert is_intact(path)
 

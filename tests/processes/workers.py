@@ -12,6 +12,7 @@ from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 from typing import Any
 
+from crew import CREW_SIZE, PATIENCE_S
 from ledger import SESSION, Write, batch_of, batches_in
 
 import indelible
@@ -19,6 +20,18 @@ from indelible.backends.sqlite import SqliteBackend, SqliteOptions
 from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT
 from indelible.core.settings import Settings
 from indelible.core.sources import system_clock
+
+KEPT_BY_TRIM = 5
+
+
+def opened(path: str, **more: Any) -> indelible.MemoryStore:
+    """A store that waits for others as long as a test does: the machine may be busy elsewhere."""
+    return indelible.open(path, busy_timeout_s=PATIENCE_S, **more)
+
+
+def opened_async(path: str, **more: Any) -> indelible.aio.Opening:
+    """The same, awaited."""
+    return indelible.open_async(path, busy_timeout_s=PATIENCE_S, **more)
 
 
 def write(store: indelible.MemoryStore, writer: str, number: int) -> Write:
@@ -70,7 +83,7 @@ async def write_in_tasks(
 
 def writer_process(gate: Barrier, index: int, path: str, batches: int) -> list[Write]:
     """One writer to a process."""
-    with indelible.open(path) as store:
+    with opened(path) as store:
         gate.wait()
         return write_all(store, f"process{index}", batches)
 
@@ -80,13 +93,13 @@ def mixed_process(gate: Barrier, index: int, path: str, batches: int) -> list[Wr
     writers = [f"process{index}.{part}" for part in range(2)]
 
     async def in_tasks() -> list[Write]:
-        async with indelible.open_async(path) as store:
+        async with opened_async(path) as store:
             gate.wait()
             return await write_in_tasks(store, writers, batches)
 
     if index % 2:
         return asyncio.run(in_tasks())
-    with indelible.open(path) as store:
+    with opened(path) as store:
         gate.wait()
         return write_in_threads(store, writers, batches)
 
@@ -94,14 +107,14 @@ def mixed_process(gate: Barrier, index: int, path: str, batches: int) -> list[Wr
 def opening_process(gate: Barrier, index: int, path: str) -> list[Write]:
     """Open at the same moment as all others, and write."""
     gate.wait()
-    with indelible.open(path) as store:
+    with opened(path) as store:
         return write_all(store, f"process{index}", 3)
 
 
 def watch(over: Event, path: str) -> None:
     """Read again and again: each state begins with the one before, and no batch is cut."""
     seen: list[str] = []
-    with indelible.open(path) as store:
+    with opened(path) as store:
         while True:
             last = over.is_set()
             now = [message.content for message in store.get_history(SESSION)]
@@ -115,7 +128,7 @@ def watch(over: Event, path: str) -> None:
 def retry_process(gate: Barrier, index: int, path: str, rounds: int) -> list[tuple[Any, ...]]:
     """All send the same append with the same key at the same moment."""
     receipts = []
-    with indelible.open(path) as store:
+    with opened(path) as store:
         for number in range(rounds):
             gate.wait()
             receipt = store.add_messages(SESSION, batch_of("anyone", number), key=f"key {number}")
@@ -126,7 +139,7 @@ def retry_process(gate: Barrier, index: int, path: str, rounds: int) -> list[tup
 def racing_process(gate: Barrier, index: int, path: str, rounds: int) -> list[str | None]:
     """All answer the same state at the same moment; gives the version made, None if refused."""
     won: list[str | None] = []
-    with indelible.open(path) as store:
+    with opened(path) as store:
         for number in range(rounds):
             gate.wait()
             version = store.get_history(SESSION).version
@@ -143,43 +156,49 @@ def racing_process(gate: Barrier, index: int, path: str, rounds: int) -> list[st
 
 def trimming_process(
     gate: Barrier, index: int, path: str, batches: int
-) -> tuple[list[Write], list[tuple[int, tuple[int, ...]]]]:
-    """Two of the processes trim while the others append; gives the writes, and what was dropped."""
-    with indelible.open(path) as store:
+) -> tuple[list[Write], list[tuple[tuple[int, ...], str]]]:
+    """Two of the processes trim for as long as the others append.
+
+    Gives the writes, and for each trim what it dropped, and the version that it made.
+    """
+    in_the_end = (CREW_SIZE - 2) * sum(len(batch_of("", number)) for number in range(batches))
+    deadline = time.monotonic() + PATIENCE_S
+    with opened(path) as store:
         gate.wait()
         if index >= 2:
             return write_all(store, f"process{index}", batches), []
-        dropped = []
-        for _ in range(batches):
-            invoked_ns = time.monotonic_ns()
-            dropped.append((invoked_ns, store.trim(SESSION, keep_last=5).dropped))
-        return [], dropped
+        trims = []
+        while store.session(SESSION).logged < in_the_end:
+            trims.append(store.trim(SESSION, keep_last=KEPT_BY_TRIM))
+            assert time.monotonic() < deadline, "the others do not append"
+        trims.append(store.trim(SESSION, keep_last=KEPT_BY_TRIM))
+        return [], [(trim.dropped, trim.version) for trim in trims]
 
 
 def save_snapshot(path: str, content: str) -> str:
     """Say something, and write the state down."""
-    with indelible.open(path) as store:
+    with opened(path) as store:
         store.add_message(SESSION, "user", content)
         return store.save_snapshot(SESSION, label=content).id
 
 
 def roll_back(path: str, snapshot_id: str) -> tuple[list[str], list[str]]:
     """Roll back; gives what the session shows and the snapshots that it has."""
-    with indelible.open(path) as store:
+    with opened(path) as store:
         store.rollback_to_snapshot(SESSION, snapshot_id)
     return look(path)
 
 
 def look(path: str) -> tuple[list[str], list[str]]:
     """What the session shows, and the ids of its snapshots."""
-    with indelible.open(path) as store:
+    with opened(path) as store:
         shown = [message.content for message in store.get_history(SESSION)]
         return shown, [snapshot.id for snapshot in store.list_snapshots(SESSION)]
 
 
 def stream(path: str, durability: str, reports: Connection) -> None:
     """Append for ever, and report each append that was acknowledged."""
-    store = indelible.open(path, durability=durability)
+    store = opened(path, durability=durability)
     number = 0
     while True:
         reports.send(write(store, "stream", number))
@@ -196,7 +215,7 @@ def stream_async(path: str, durability: str, reports: Connection) -> None:
             number += 1
 
     async def stream_all() -> None:
-        async with indelible.open_async(path, durability=durability) as store:
+        async with opened_async(path, durability=durability) as store:
             await asyncio.gather(*(keep_writing(store, f"task{n}") for n in range(16)))
 
     asyncio.run(stream_all())

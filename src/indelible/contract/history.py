@@ -1,0 +1,190 @@
+"""The record of what workers did to a store and what they saw: one operation, one line.
+
+Entries are known by ids that the recorder made, each for one append alone. Times are taken with
+`time.monotonic_ns` just before and just after a call, in the thread that makes it. A record is
+only as good as its outcomes: `ok` and `fail` are promises of the store, everything else is `info`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+OpName = Literal[
+    "append", "read", "pop", "trim", "clear", "snapshot", "rollback", "undo", "fork", "expire"
+]
+Outcome = Literal["ok", "fail", "info"]
+Ids = tuple[str, ...]
+
+# Stands before an id whose entry came back with another checksum or type than it was stored with.
+CORRUPTED: Final = "!"
+# The value of a failed rollback or read of a snapshot, if the store said that there is none. Any
+# other failure may be a passing one, which proves nothing about the snapshot.
+NOT_FOUND: Final = "not found"
+
+
+class HistoryError(ValueError):
+    """A line of a recorded history cannot be read; nothing of the file was judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One call: who, on what, when, and what came of it.
+
+    `ids` is the batch of an append, `limit` belongs to a read, `keep` to a trim, `target` is the
+    new session of a fork. `snapshot` names the snapshot to take, to return to, to fork from, or to
+    read instead of the session. An `expire` is no call: it says that the session's life ends at
+    some moment between its two times.
+    """
+
+    worker: str
+    session: str
+    op: OpName
+    invoke_ns: int
+    complete_ns: int | None
+    outcome: Outcome
+    ids: Ids = ()
+    limit: int | None = None
+    keep: int | None = None
+    snapshot: str | None = None
+    target: str | None = None
+    value: Ids | str | None = None
+    key: str | None = None
+
+
+_FIELDS = tuple(field.name for field in fields(Operation))
+_NAMES: Final = frozenset(get_args(OpName))
+_OUTCOMES: Final = frozenset(get_args(Outcome))
+_NEEDS: Final = {
+    "trim": "keep",
+    "snapshot": "snapshot",
+    "rollback": "snapshot",
+    "fork": "target",
+}
+
+
+def write_history(path: str | Path, operations: Iterable[Operation]) -> None:
+    """Write one JSON line for each operation; fields that say nothing are left out."""
+    with Path(path).open("w", encoding="utf-8") as file:
+        file.writelines(to_line(operation) + "\n" for operation in operations)
+
+
+def read_history(path: str | Path) -> Iterator[Operation]:
+    """Yield the operations of a file; a `HistoryError` names the line that cannot be read."""
+    with Path(path).open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    yield from_line(line)
+                except (HistoryError, UnicodeDecodeError) as error:
+                    raise HistoryError(f"{path}, line {number}: {error}") from error
+
+
+def to_line(operation: Operation) -> str:
+    """One operation as JSON."""
+    found = {name: getattr(operation, name) for name in _FIELDS}
+    # A call that never came back is said aloud; the other fields have their defaults.
+    kept = {k: v for k, v in found.items() if k == "complete_ns" or v not in (None, ())}
+    if operation.value == ():
+        kept["value"] = ()
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_line(line: str | bytes) -> Operation:
+    """The operation that `to_line` wrote, or a `HistoryError` that says what is wrong."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise HistoryError(f"no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise HistoryError("an operation is a JSON object")
+    if unknown := sorted(found.keys() - set(_FIELDS)):
+        raise HistoryError(f"unknown field {unknown[0]!r}")
+    for name in ("ids", "value"):
+        if isinstance(found.get(name), list):
+            found[name] = tuple(found[name])
+    _require_types(found)
+    operation = Operation(**found)
+    if problem := problem_of(operation):
+        raise HistoryError(problem)
+    return operation
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_ids(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(id_, str) for id_ in value)
+
+
+_TEXT: Final = (_is_text, "a string")
+_NUMBER: Final = (_is_number, "a whole number")
+_REQUIRED: Final = {
+    "worker": _TEXT,
+    "session": _TEXT,
+    "op": _TEXT,
+    "outcome": _TEXT,
+    "invoke_ns": _NUMBER,
+}
+_OPTIONAL: Final = {
+    "complete_ns": _NUMBER,
+    "limit": _NUMBER,
+    "keep": _NUMBER,
+    "snapshot": _TEXT,
+    "target": _TEXT,
+    "key": _TEXT,
+    "value": (lambda value: _is_text(value) or _is_ids(value), "a string or a list of strings"),
+}
+
+
+def _require_types(found: dict[str, Any]) -> None:
+    for name in (*_REQUIRED, "complete_ns"):
+        if name not in found:
+            raise HistoryError(f"{name!r} is missing")
+    for name, (fits, what) in _REQUIRED.items():
+        if not fits(found[name]):
+            raise HistoryError(f"{name!r} must be {what}")
+    for name, (fits, what) in _OPTIONAL.items():
+        if found.get(name) is not None and not fits(found[name]):
+            raise HistoryError(f"{name!r} must be {what}, or null")
+    if not _is_ids(found.get("ids", ())):
+        raise HistoryError("'ids' must be a list of strings")
+
+
+def problem_of(operation: Operation) -> str | None:
+    """What is wrong with one operation by itself, in words; None if nothing is."""
+    complete, outcome = operation.complete_ns, operation.outcome
+    if operation.op not in _NAMES:
+        return f"unknown operation {operation.op!r}"
+    if outcome not in _OUTCOMES:
+        return f"unknown outcome {outcome!r}"
+    if complete is None:
+        if outcome != "info":
+            return f"an operation that never came back cannot be {outcome!r}"
+    elif complete < operation.invoke_ns:
+        return "an operation cannot complete before it was invoked"
+    return _problem_of_arguments(operation)
+
+
+def _problem_of_arguments(operation: Operation) -> str | None:
+    op, value = operation.op, operation.value
+    if op == "append":
+        return None if operation.ids else "'append' needs 'ids'"
+    if op == "read":
+        if operation.outcome == "ok" and not isinstance(value, tuple):
+            return "a read that is ok must say what it saw"
+        return "'limit' cannot be negative" if (operation.limit or 0) < 0 else None
+    needed = _NEEDS.get(op)
+    if needed and getattr(operation, needed) is None:
+        return f"{op!r} needs {needed!r}"
+    if op == "pop" and isinstance(value, tuple):
+        return "a pop returns one id or null"
+    return "'keep' cannot be negative" if (operation.keep or 0) < 0 else None
