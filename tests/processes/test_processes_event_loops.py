@@ -63,7 +63,7 @@ def test_two_event_loops_that_write_first_at_the_same_time_have_one_writing_thre
     together = threading.Barrier(2)
 
     def trace(frame, event, _):
-        if frame.f_code is AsyncSqliteBackend._start_thread.__code__:
+        if frame.f_code is AsyncSqliteBackend._new_thread.__code__:
             # Where only one may start a thread, the other does not come.
             with suppress(threading.BrokenBarrierError):
                 together.wait(1.0)
