@@ -30,7 +30,7 @@ def at_a_terminal(command, *arguments, answer=""):
     while answer and QUESTION not in shown:
         shown += os.read(ours, 65536)
     os.write(ours, answer.encode())
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=240)
     while True:
         try:
             shown += os.read(ours, 65536)

@@ -81,7 +81,7 @@ class Command:
             env=environment(**(env or {})),
             input=stdin if isinstance(stdin, bytes) else stdin.encode(),
             capture_output=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         done = Done(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
@@ -99,7 +99,7 @@ class Command:
             input=json.dumps([[*arguments, *more] for arguments in lines]),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=True,
         )
         done = [Done(*each) for each in json.loads(ran.stdout)]

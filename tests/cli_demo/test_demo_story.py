@@ -34,7 +34,7 @@ def demo(folder):
         text=True,
         encoding="utf-8",
         env={**os.environ, "TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8"},
-        timeout=120,
+        timeout=280,
         check=False,
     )
 

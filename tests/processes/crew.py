@@ -12,8 +12,8 @@ from multiprocessing.synchronize import Barrier, Event
 from typing import Any
 
 # How long a test waits for a process before it fails; no test expects to wait that long.
-PATIENCE_S = 60.0
-GOODBYE_S = 5.0
+PATIENCE_S = 120.0
+GOODBYE_S = 30.0
 CREW_SIZE = 16
 
 _context = multiprocessing.get_context("spawn")

@@ -30,7 +30,7 @@ CHILDS_BATCHES = 10
 # Acknowledged between two forks, so that each falls into the middle of the writing.
 BETWEEN_FORKS = 3 * WRITERS
 # After this long, what waits for a lock that nobody holds is taken to wait for ever.
-STUCK_S = 45.0
+STUCK_S = 60.0
 
 
 class Child:

@@ -16,7 +16,7 @@ import indelible
 from indelible.backends.sqlite.driver import AsyncSqliteBackend
 
 # After this long, what nobody answers is taken to wait for ever.
-STUCK_S = 30.0
+STUCK_S = 60.0
 
 
 def writing_threads() -> list[threading.Thread]:
@@ -41,7 +41,7 @@ def test_two_event_loops_in_two_threads_share_a_store(path):
     with ThreadPoolExecutor(2) as threads:
         done = list(threads.map(lambda loop: asyncio.run(write(loop)), range(2)))
     asyncio.run(store.close())
-    with indelible.open(path) as reopened:
+    with workers.opened(path) as reopened:
         check(reopened, [write for writes in done for write in writes])
 
 
@@ -53,7 +53,7 @@ def test_one_event_loop_after_the_other_uses_a_store(path):
         history = asyncio.run(store.get_history(SESSION))
         assert len(history) == sum(write.stop - write.first for write in writes)
     asyncio.run(store.close())
-    with indelible.open(path) as reopened:
+    with workers.opened(path) as reopened:
         check(reopened, writes)
 
 
@@ -80,7 +80,7 @@ def test_two_event_loops_that_write_first_at_the_same_time_have_one_writing_thre
     assert len(writing_threads()) == len(others) + 1
     asyncio.run(store.close())
     assert writing_threads() == others
-    with indelible.open(path) as reopened:
+    with workers.opened(path) as reopened:
         check(reopened, [write for writes in done for write in writes])
 
 
@@ -125,5 +125,5 @@ def test_a_loop_that_leaves_before_it_is_told_does_not_take_the_writing_thread_w
     staying.close()
     assert not stuck, "nobody writes any more"
     asyncio.run(store.close())
-    with indelible.open(path) as reopened:
+    with workers.opened(path) as reopened:
         check(reopened, [task.result() for task in written], others=True)

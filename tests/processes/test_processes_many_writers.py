@@ -6,8 +6,6 @@ import apsw
 import workers
 from ledger import check
 
-import indelible
-
 PROCESS_BATCHES = 25
 
 
@@ -17,7 +15,7 @@ def is_intact(path: str) -> bool:
 
 
 def test_sixteen_processes_append_to_one_session(crew, path):
-    with indelible.open(path) as store:
+    with workers.opened(path) as store:
         with crew.watched(workers.watch, path):
             answers = crew.run(workers.writer_process, path, PROCESS_BATCHES)
         writes = [write for answer in answers for write in answer]
@@ -27,7 +25,7 @@ def test_sixteen_processes_append_to_one_session(crew, path):
 
 
 def test_sixteen_threads_append_to_one_session(crew, path):
-    with indelible.open(path) as store:
+    with workers.opened(path) as store:
         writers = [f"thread{n}" for n in range(16)]
         with crew.watched(workers.watch, path):
             writes = workers.write_in_threads(store, writers, 30)
@@ -38,15 +36,15 @@ def test_sixteen_threads_append_to_one_session(crew, path):
 async def test_sixty_four_tasks_append_to_one_session(crew, path):
     writers = [f"task{n}" for n in range(64)]
     with crew.watched(workers.watch, path):
-        async with indelible.open_async(path) as store:
+        async with workers.opened_async(path) as store:
             writes = await workers.write_in_tasks(store, writers, 20)
-    with indelible.open(path) as store:
+    with workers.opened(path) as store:
         check(store, writes)
     assert is_intact(path)
 
 
 def test_threads_and_tasks_of_sixteen_processes_append_to_one_session(crew, path):
-    with indelible.open(path) as store:
+    with workers.opened(path) as store:
         with crew.watched(workers.watch, path):
             answers = crew.run(workers.mixed_process, path, 12)
         check(store, [write for answer in answers for write in answer])
@@ -57,6 +55,6 @@ def test_sixteen_processes_open_a_fresh_file_at_the_same_time(crew, tmp_path):
     for attempt in range(4):
         path = str(tmp_path / f"fresh{attempt}.db")
         answers = crew.run(workers.opening_process, path)
-        with indelible.open(path) as store:
+        with workers.opened(path) as store:
             check(store, [write for answer in answers for write in answer])
         assert is_intact(path)

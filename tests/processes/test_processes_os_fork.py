@@ -5,10 +5,9 @@ from __future__ import annotations
 import apsw
 import os_forks
 import pytest
+import workers
 from crew import in_another_process
 from ledger import check
-
-import indelible
 
 
 # Each runs in a process of its own, so that what is forked is not the one that runs the tests.
@@ -27,5 +26,5 @@ def test_parent_and_child_go_on_after_a_fork(path, fork):
     assert any(writer.startswith("child") for writer in writers)
     with apsw.Connection(path) as file:
         assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    with indelible.open(path) as store:
+    with workers.opened(path) as store:
         check(store, writes)

@@ -6,8 +6,6 @@ import workers
 from crew import in_another_process
 from ledger import SESSION, all_entries, batch_of, check_real_time
 
-import indelible
-
 ROUNDS = 20
 
 
@@ -16,7 +14,7 @@ def test_a_key_that_many_processes_retry_at_once_lands_exactly_once(crew, path):
     for of_one_key in zip(*answers, strict=True):
         assert len({(first, version) for first, version, _ in of_one_key}) == 1
         assert [replayed for *_, replayed in of_one_key].count(False) == 1
-    with indelible.open(path) as store:
+    with workers.opened(path) as store:
         contents = [message.content for message in store.get_history(SESSION)]
     landed = [message["content"] for n in range(ROUNDS) for message in batch_of("anyone", n)]
     assert contents == landed
@@ -29,12 +27,12 @@ def test_of_many_that_expect_one_version_exactly_one_wins(crew, path):
         won = [index for index, version in enumerate(of_one_round) if version is not None]
         assert len(won) == 1, f"round {number}"
         winners += [m["content"] for m in batch_of(f"process{won[0]}", number)]
-    with indelible.open(path) as store:
+    with workers.opened(path) as store:
         assert [message.content for message in store.get_history(SESSION)] == winners
 
 
 def test_trim_finishes_under_load_and_hides_nothing_that_came_after_it_read(crew, path):
-    with indelible.open(path) as store:
+    with workers.opened(path) as store:
         answers = crew.run(workers.trimming_process, path, 25)
         writes = [write for answer, _ in answers for write in answer]
         trims = [trim for _, answer in answers for trim in answer]

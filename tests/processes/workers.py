@@ -24,14 +24,19 @@ from indelible.core.sources import system_clock
 KEPT_BY_TRIM = 5
 
 
+# Who may write when, and in which order, does not depend on the disk; so nor do these tests, unless
+# they are about what survives. And others are waited for as long as a test waits.
+HOW: dict[str, Any] = {"durability": "process", "busy_timeout_s": PATIENCE_S}
+
+
 def opened(path: str, **more: Any) -> indelible.MemoryStore:
-    """A store that waits for others as long as a test does: the machine may be busy elsewhere."""
-    return indelible.open(path, busy_timeout_s=PATIENCE_S, **more)
+    """A store as these tests open it."""
+    return indelible.open(path, **{**HOW, **more})
 
 
 def opened_async(path: str, **more: Any) -> indelible.aio.Opening:
     """The same, awaited."""
-    return indelible.open_async(path, busy_timeout_s=PATIENCE_S, **more)
+    return indelible.open_async(path, **{**HOW, **more})
 
 
 def write(store: indelible.MemoryStore, writer: str, number: int) -> Write:

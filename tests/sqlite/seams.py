@@ -26,7 +26,7 @@ from indelible.core.settings import Settings
 from indelible.core.sources import system_clock
 
 # How long a test waits for a thread before it fails; no test expects to wait that long.
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 Act = Callable[[], object]
 
