@@ -142,3 +142,13 @@ def test_the_engines_own_check_is_part_of_verify(path):
         report = store.verify()
     assert not report.ok
     assert any(finding.session_id is None for finding in report.findings)
+
+
+def test_a_vacuum_keeps_the_keys_of_the_newest_appends_however_long_they_are(tmp_path):
+    with indelible.open(tmp_path / "agent.db", durability="process") as store:
+        batch = [{"role": "user", "content": "x"}] * 1000
+        for number in range(12):
+            store.add_messages("s", batch, key=f"batch-{number}")
+        store.clear("s")
+        store.vacuum(undo_window=0)
+        assert store.add_messages("s", batch, key="batch-0").replayed

@@ -39,7 +39,7 @@ STAGE_ABANDONED_S: Final = 24 * 3600
 JOURNAL_MAX: Final = 100
 # The journal lines that hold them: each of them, and its undo.
 JOURNAL_LINES_MAX: Final = 2 * JOURNAL_MAX
-# A key is remembered at least for this many of the session's newest entries.
+# A key is remembered at least for this many of the session's newest appends.
 KEYS_KEPT: Final = 10_000
 # A session that ran out says `expired`, not `new`, for this long.
 EXPIRED_KNOWN_S: Final = 30 * 24 * 3600

@@ -98,14 +98,14 @@ def _delete_entries(place: Place, extents: view.Extents) -> Plan[None]:
 def _keep_keys(place: Place, born: int, end: int, dead: view.Extents) -> Plan[None]:
     """Write down the keys of appends that lose an entry, with what their entries were."""
     base = place.number << POSITION_BITS
-    oldest = max(born, end - KEYS_KEPT)
     rows = yield from ask(
         Sql(
             "SELECT id, batch, generation, key FROM entry"
-            " WHERE id >= ? AND id < ? AND key IS NOT NULL",
-            (base | oldest, base + end),
+            " WHERE id >= ? AND id < ? AND key IS NOT NULL ORDER BY id DESC LIMIT ?",
+            (base | born, base + end, KEYS_KEPT),
         )
     )
+    oldest = (rows[-1][0] & POSITION_MASK) if len(rows) == KEYS_KEPT else born
     yield Do(
         "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
         (place.number, place.life, oldest),
