@@ -4,11 +4,14 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 
 import pytest
+import typer
 from transcripts import environment
 
 import indelible
+from indelible.cli.asking import INTERRUPTED, confirm
 
 QUESTION = b"Go on? [y/N] "
 
@@ -16,6 +19,7 @@ QUESTION = b"Go on? [y/N] "
 def at_a_terminal(command, *arguments, answer=""):
     """Run a command with stdin and stderr on a terminal; what it showed there, and its code."""
     ours, theirs = pty.openpty()
+    keep_output_on_signals(theirs)
     process = subprocess.Popen(
         [sys.executable, "-c", AT_ITS_OWN_TERMINAL, *arguments],
         cwd=command.folder,
@@ -40,6 +44,15 @@ def at_a_terminal(command, *arguments, answer=""):
     os.close(ours)
     return process.returncode, out.decode(), shown.decode()
 
+
+def keep_output_on_signals(terminal):
+    """Ctrl-C makes a terminal throw away what it has not shown yet: also an answer that was quick."""
+    settings = termios.tcgetattr(terminal)
+    settings[LOCAL_FLAGS] |= termios.NOFLSH
+    termios.tcsetattr(terminal, termios.TCSANOW, settings)
+
+
+LOCAL_FLAGS = 3
 
 # Ctrl-C reaches who the terminal belongs to.
 AT_ITS_OWN_TERMINAL = """
@@ -87,3 +100,32 @@ def test_ctrl_c_and_ctrl_d_are_answers(command, pressed, ends_with):
     assert "Go on? [y/N] " in shown
     assert shown.endswith("\r\nNothing was changed.\r\n")
     assert shown_by(command, "bob") == 2
+
+
+class Impatient:
+    """A terminal whose person presses Ctrl-C as soon as the question shows."""
+
+    def __init__(self):
+        self.shown = ""
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        self.shown += text
+
+    def flush(self):
+        raise KeyboardInterrupt
+
+    def readline(self):
+        pytest.fail("read an answer that was never given")
+
+
+def test_a_quick_ctrl_c_is_an_answer_too(monkeypatch):
+    terminal = Impatient()
+    monkeypatch.setattr("sys.stdin", terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
+    with pytest.raises(typer.Exit) as ended:
+        confirm("Clearing 'bob' hides 2 entries.", yes=False)
+    assert ended.value.exit_code == INTERRUPTED
+    assert terminal.shown.endswith("Go on? [y/N] \nNothing was changed.\n")

@@ -24,9 +24,10 @@ def confirm(will_do: str, *, yes: bool) -> None:
         raise UsageError(
             "nothing was changed, since there is no terminal to ask on: add --yes to confirm"
         )
-    sys.stderr.write("Go on? [y/N] ")
-    sys.stderr.flush()
     try:
+        # Asked inside the try: a quick Ctrl-C comes before the reading has begun.
+        sys.stderr.write("Go on? [y/N] ")
+        sys.stderr.flush()
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
         sys.stderr.write("\nNothing was changed.\n")
