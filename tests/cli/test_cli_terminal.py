@@ -46,7 +46,7 @@ def at_a_terminal(command, *arguments, answer=""):
 
 
 def keep_output_on_signals(terminal):
-    """Ctrl-C makes a terminal throw away what it has not shown yet: also an answer that was quick."""
+    """Ctrl-C makes a terminal throw away what it has not shown yet, a quick answer too."""
     settings = termios.tcgetattr(terminal)
     settings[LOCAL_FLAGS] |= termios.NOFLSH
     termios.tcsetattr(terminal, termios.TCSANOW, settings)
