@@ -1,0 +1,1 @@
+"""Bad days, on demand: what a store is put through beside the calls that are made to it."""

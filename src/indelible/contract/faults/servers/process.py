@@ -1,0 +1,118 @@
+"""One server process of our own, from its start to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+# A bound on what hangs, not on what is slow: a busy machine must not fail a start.
+READY_S_MAX: Final = 60.0
+ENDED_S_MAX: Final = 60.0
+# Between two looks at a server that is not ready yet.
+LOOK_AGAIN_S: Final = 0.01
+LOOPBACK: Final = "127.0.0.1"
+
+
+class ServerError(RuntimeError):
+    """A server of our own did not start, or ended when nobody asked it to."""
+
+
+def free_port() -> int:
+    """A loopback port that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ServerProcess:
+    """A program that serves until it is ended. What it says goes to `log`."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        log: Path,
+        ready: Callable[[], bool],
+        environment: Mapping[str, str] | None = None,
+        user: int | None = None,
+    ) -> None:
+        self._arguments = list(arguments)
+        self._log = log
+        self._ready = ready
+        self._environment = dict(environment) if environment is not None else None
+        self._user = user
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process that serves."""
+        if self._process is None:
+            raise ServerError("the server is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 -- our own arguments, no shell
+                self._arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                user=self._user,
+                # Ctrl-C at the test run must not reach it before we end it ourselves.
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + READY_S_MAX
+        while not self._ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise ServerError(f"{self._arguments[0]} did not start: {self.last_words()}")
+            time.sleep(LOOK_AGAIN_S)
+
+    def last_words(self, lines: int = 5) -> str:
+        """The end of what the server said."""
+        said = self._log.read_text("utf-8", errors="replace").splitlines()
+        return " / ".join(said[-lines:])
+
+    def stop(self) -> None:
+        """End it in good order; kill it if it does not."""
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM)
+        try:
+            self._wait(ENDED_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, as `kill -9` does."""
+        self._signal(signal.SIGKILL)
+        self._wait(ENDED_S_MAX)
+
+    def freeze(self) -> None:
+        """Let it hold its connections and answer nobody."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.running:
+            os.kill(self.pid, number)
+
+    def _wait(self, seconds: float) -> None:
+        if self._process is not None:
+            self._process.wait(seconds)
