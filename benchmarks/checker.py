@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from indelible.contract import Ok, Operation, check
+from indelible.contract import Ok, Operation, judge
 
 OPERATIONS = 100_000
 APPENDS_PER_SESSION = 64
@@ -63,7 +63,7 @@ def main() -> None:
     times = []
     for _ in range(3):
         began = time.process_time()
-        verdict = check(operations)
+        verdict = judge(operations)
         times.append(time.process_time() - began)
         assert isinstance(verdict, Ok), verdict
     seen = sum(len(op.value or ()) for op in operations)

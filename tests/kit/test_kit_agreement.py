@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from simulated import EVERYTHING, legal
 
-from indelible.contract import Violated, check, explain
+from indelible.contract import Violated, explain, judge
 from indelible.contract.checker.events import sessions_of
 from indelible.contract.checker.search import search
 
@@ -49,7 +49,7 @@ def test_what_the_rules_accuse_has_no_legal_order(chunk):
     wrong, seen = [], Counter()
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         history = disturbed(legal(seed, kinds=KINDS, ops=16, sessions=1), random.Random(seed))
-        verdict = check(history, search_steps=0)
+        verdict = judge(history, search_steps=0)
         if isinstance(verdict, Violated) and not {a.name for a in verdict.anomalies} <= UNSEEN:
             result = search(sessions_of(history)["s0"], steps=STEPS)
             seen[result if result in {True, None} else False] += 1

@@ -9,8 +9,8 @@ from indelible.contract import (
     Operation,
     Undecided,
     Violated,
-    check,
     explain,
+    judge,
     minimal,
 )
 
@@ -166,7 +166,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_smallest_history_of_each_anomaly_is_named_and_shown(name):
     ids, history, places = CASES[name]
-    verdict = check(history, flicker=name == "flickering entry")
+    verdict = judge(history, flicker=name == "flickering entry")
     assert isinstance(verdict, Violated), verdict
     (anomaly,) = verdict.anomalies
     assert anomaly.name == name
@@ -177,7 +177,7 @@ def test_the_smallest_history_of_each_anomaly_is_named_and_shown(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_anomaly_is_explained_on_one_screen(name):
-    text = explain(check(CASES[name][1], flicker=name == "flickering entry"))
+    text = explain(judge(CASES[name][1], flicker=name == "flickering entry"))
     assert name.upper() in text
     assert len(text.splitlines()) <= 12
 
@@ -185,17 +185,17 @@ def test_each_anomaly_is_explained_on_one_screen(name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_smallest_history_cannot_be_made_smaller_and_noise_is_removed(name):
     history = CASES[name][1]
-    verdict = check(history, flicker=name == "flickering entry")
+    verdict = judge(history, flicker=name == "flickering entry")
     noise = [append(f"n{n}", 1000 + 5 * n, session="other") for n in range(20)]
     noise += [read("", 0, session="quiet", worker=f"q{n}") for n in range(20)]
     small = minimal([*noise, *history], verdict.anomalies[0])
     assert set(map(repr, small)) <= set(map(repr, history))
-    again = check(small, flicker=name == "flickering entry")
+    again = judge(small, flicker=name == "flickering entry")
     assert name in {anomaly.name for anomaly in again.anomalies}
 
 
 def test_a_flickering_entry_is_no_anomaly_unless_asked_for():
-    assert isinstance(check(CASES["flickering entry"][1]), Ok)
+    assert isinstance(judge(CASES["flickering entry"][1]), Ok)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_flickering_entry_is_no_anomaly_unless_asked_for():
     ],
 )
 def test_what_a_right_store_may_do_is_no_anomaly(history):
-    assert isinstance(check(history), Ok)
+    assert isinstance(judge(history), Ok)
 
 
 @pytest.mark.parametrize(
@@ -245,14 +245,14 @@ def test_what_a_right_store_may_do_is_no_anomaly(history):
     ],
 )
 def test_a_record_that_contradicts_itself_is_not_judged(history, reason):
-    verdict = check(history)
+    verdict = judge(history)
     assert isinstance(verdict, Undecided)
     assert reason in verdict.reason
 
 
 def test_an_entry_that_a_fork_left_behind_is_lost():
     history = [append("a", 0), op("fork", 3, target="t"), read("", 6, session="t")]
-    (anomaly,) = check(history).anomalies
+    (anomaly,) = judge(history).anomalies
     assert (anomaly.name, anomaly.session, anomaly.ids) == ("lost append", "t", ("a",))
     assert anomaly.witness == tuple(history)
 
@@ -265,7 +265,7 @@ def test_a_search_finds_what_no_single_rule_names():
         append("b", 5, worker="w1"),
         read("a", 30),
     ]
-    verdict = check(history)
+    verdict = judge(history)
     assert isinstance(verdict, Violated)
     assert "no order of the session's operations" in verdict.anomalies[0].proof
 
@@ -274,7 +274,7 @@ def test_a_search_that_runs_out_of_steps_is_no_pass():
     history = [op("clear", (0, 90), worker="c")]
     history += [append(f"e{n}", (0, 80), worker=f"w{n}") for n in range(12)]
     history += [read("e3 e1 e4", 100)]
-    verdict = check(history, search_steps=50)
+    verdict = judge(history, search_steps=50)
     assert isinstance(verdict, Undecided)
     assert "gave up" in verdict.reason
 
@@ -286,7 +286,7 @@ def test_a_key_that_an_expiry_may_have_forgotten_is_left_undecided():
         append("a", 30, key="k"),
         read("a", 40),
     ]
-    verdict = check(history)
+    verdict = judge(history)
     assert isinstance(verdict, Undecided)
     assert "across an expiry" in verdict.reason
 
@@ -298,7 +298,7 @@ def test_a_lost_append_reads_like_this():
         append("e3", (0, 2 * second), worker="w1"),
         read("e3", (9 * second, 10 * second), worker="w0"),
     ]
-    assert explain(check(history)) == (
+    assert explain(judge(history)) == (
         "VIOLATED   LOST APPEND   session s   proved\n"
         "  e1 e2 were acknowledged to w2 and are missing from the final read.\n"
         "    w2 append [e1 e2]   0.000 → 1.000 s    ok\n"

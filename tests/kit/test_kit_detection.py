@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from simulated import EVERYTHING, PLAIN, legal
 
-from indelible.contract import Violated, check
+from indelible.contract import Violated, judge
 
 HISTORIES = 300
 
@@ -141,7 +141,7 @@ def rate(defect, **options):
         if broken is None:
             continue
         made += 1
-        found += isinstance(check(broken, search_steps=2_000), Violated)
+        found += isinstance(judge(broken, search_steps=2_000), Violated)
     return found / made
 
 

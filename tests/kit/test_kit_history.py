@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated import legal
 
-from indelible.contract import HistoryError, Ok, check, check_history, read_history, write_history
+from indelible.contract import HistoryError, Ok, check_history, judge, read_history, write_history
 from indelible.contract.history import from_line, to_line
 
 GOOD = {
@@ -31,7 +31,7 @@ def test_a_file_has_the_verdict_of_the_history_that_it_holds(tmp_path):
     history = legal(7)
     write_history(tmp_path / "trace.jsonl", history)
     assert list(read_history(tmp_path / "trace.jsonl")) == history
-    assert check_history(tmp_path / "trace.jsonl") == check(history)
+    assert check_history(tmp_path / "trace.jsonl") == judge(history)
 
 
 def test_empty_lines_and_an_empty_file_are_fine(tmp_path):

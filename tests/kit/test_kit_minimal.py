@@ -6,7 +6,7 @@ import pytest
 from simulated import EVERYTHING, PLAIN, legal
 from test_kit_detection import DEFECTS
 
-from indelible.contract import Violated, check, explain, minimal
+from indelible.contract import Violated, explain, judge, minimal
 
 
 def broken(defect, *, kinds, ops):
@@ -14,14 +14,14 @@ def broken(defect, *, kinds, ops):
     for seed in range(1, 200):
         history = DEFECTS[defect](legal(seed, kinds=kinds, ops=ops), random.Random(seed))
         if history is not None:
-            verdict = check(history)
+            verdict = judge(history)
             if isinstance(verdict, Violated):
                 return history, verdict.anomalies[0]
     raise AssertionError("no seed shows the defect")
 
 
 def names(history):
-    return {anomaly.name for anomaly in check(history).anomalies}
+    return {anomaly.name for anomaly in judge(history).anomalies}
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
@@ -50,7 +50,7 @@ def test_nothing_can_be_left_out_of_a_small_history(defect):
     history, anomaly = broken(defect, kinds=PLAIN, ops=40)
     small = minimal(history, anomaly)
     for at in range(len(small)):
-        verdict = check(small[:at] + small[at + 1 :])
+        verdict = judge(small[:at] + small[at + 1 :])
         same = [] if not isinstance(verdict, Violated) else verdict.anomalies
         assert not any(
             found.name == anomaly.name and set(found.ids) & set(anomaly.ids) for found in same
@@ -60,7 +60,7 @@ def test_nothing_can_be_left_out_of_a_small_history(defect):
 def test_a_report_shows_at_most_five_operations():
     for seed in range(1, 120):
         history = DEFECTS["swap"](legal(seed, kinds=EVERYTHING, ops=40), random.Random(seed))
-        verdict = check(history or [])
+        verdict = judge(history or [])
         if isinstance(verdict, Violated):
             shown = [line for line in explain(verdict).splitlines() if line.startswith("    ")]
             assert 1 <= len(shown) <= 5

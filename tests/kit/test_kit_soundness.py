@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import EVERYTHING, PLAIN, legal
 
-from indelible.contract import Ok, Violated, check, explain
+from indelible.contract import Ok, Violated, explain, judge
 
 CHUNK = 500
 NO_SEARCH = 0
@@ -15,7 +15,7 @@ def accused(seeds, *, search_steps=2_000, flicker=False, **options):
     """The reports on legal histories, each with the seed that makes it again."""
     found = []
     for seed in seeds:
-        verdict = check(legal(seed, **options), search_steps=search_steps, flicker=flicker)
+        verdict = judge(legal(seed, **options), search_steps=search_steps, flicker=flicker)
         if isinstance(verdict, Violated):
             found.append(f"seed {seed}, {options}\n{explain(verdict)}")
     return found
@@ -45,7 +45,7 @@ def test_long_histories_of_a_right_store_are_never_accused():
 
 def test_most_appends_and_reads_of_a_right_store_are_decided():
     kinds = (*PLAIN, "limit")
-    assert all(isinstance(check(legal(seed, kinds=kinds)), Ok) for seed in range(200))
+    assert all(isinstance(judge(legal(seed, kinds=kinds)), Ok) for seed in range(200))
 
 
 @settings(max_examples=150, deadline=None)

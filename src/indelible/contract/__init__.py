@@ -1,6 +1,6 @@
 """The contract kit: what a store of an agent's memory owes, and how to tell whether it keeps it."""
 
-from indelible.contract.checker import check, check_history
+from indelible.contract.checker import check_history, judge
 from indelible.contract.checker.explain import explain
 from indelible.contract.checker.shrink import minimal
 from indelible.contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
@@ -23,9 +23,9 @@ __all__ = [
     "Undecided",
     "Verdict",
     "Violated",
-    "check",
     "check_history",
     "explain",
+    "judge",
     "minimal",
     "read_history",
     "write_history",

@@ -22,10 +22,10 @@ from indelible.contract.checker.snapshots import check_rollbacks, check_snapshot
 from indelible.contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
 from indelible.contract.history import Operation, read_history
 
-__all__ = ["check", "check_history"]
+__all__ = ["check_history", "judge"]
 
 
-def check(
+def judge(
     history: Iterable[Operation], *, flicker: bool = False, search_steps: int = STEPS_MAX
 ) -> Verdict:
     """Judge a history.
@@ -58,7 +58,7 @@ def check(
 
 def check_history(path: str | Path, *, flicker: bool = False) -> Verdict:
     """Judge a history that was written as JSON Lines."""
-    return check(read_history(path), flicker=flicker)
+    return judge(read_history(path), flicker=flicker)
 
 
 def _check_session(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from indelible.contract.checker import check
+from indelible.contract.checker import judge
 from indelible.contract.checker.verdict import Anomaly, Violated
 from indelible.contract.history import Operation
 
@@ -35,7 +35,7 @@ def shows(history: list[Operation], anomaly: Anomaly) -> bool:
     """Whether a history shows the anomaly: the same name, session and, if it has any, an id."""
     # Removing operations must not turn a seen entry into one that nobody appended, and so on: the
     # same name may have another reason only if it is about the same entry.
-    verdict = check(history, flicker=anomaly.name == "flickering entry")
+    verdict = judge(history, flicker=anomaly.name == "flickering entry")
     return isinstance(verdict, Violated) and any(
         found.name == anomaly.name
         and found.session == anomaly.session
