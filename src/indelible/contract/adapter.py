@@ -1,0 +1,165 @@
+"""How the kit reaches a store: a factory that other processes can import, and what it claims.
+
+Only `append` and `read` are required. What a store offers beyond them it declares, and the kit
+holds it to that; what it does not declare is not asked of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+Capability = Literal[
+    "pop",
+    "trim",
+    "clear",
+    "ttl",
+    "snapshot",
+    "rollback",
+    "fork",
+    "undo",
+    "keys",
+    "expected",
+    "list",
+    "limit",
+    "fields",
+    "structure",
+]
+CAPABILITIES: Final[dict[Capability, str]] = {
+    "pop": "take the newest entry away and return it, None if there is none",
+    "trim": "keep the newest n entries",
+    "clear": "show nothing any more",
+    "ttl": "an append says how long its session lives",
+    "snapshot": "write down what a session shows now",
+    "rollback": "show again what a snapshot showed",
+    "fork": "copy what a session shows into a new one",
+    "undo": "take the last change of what a session shows back",
+    "keys": "an append with the same key again is the same append",
+    "expected": "an append can demand that nobody wrote since",
+    "list": "name the sessions",
+    "limit": "read the newest n entries",
+    "fields": "every field of a message comes back, known or not",
+    "structure": "trim never splits a tool call from its result nor drops a system message",
+}
+# Who sees what was written through one handle: only that handle, every handle of the process on
+# the same workspace, or every process of the machine.
+Reach = Literal["handle", "process", "machine"]
+Flavour = Literal["blocking", "async"]
+Durability = Literal["none", "process", "power", "replicated"]
+Message = dict[str, Any]
+
+
+class Refused(Exception):  # noqa: N818 -- an answer, not a mishap
+    """The store says: not done, and nothing was written."""
+
+
+class NotFound(Refused):
+    """The store knows no such snapshot or session."""
+
+
+class Conflict(Refused):
+    """Somebody wrote since, or the key stands for something else."""
+
+
+class Handle(Protocol):
+    """What a factory returns: a store that is open. Any method may be a coroutine function.
+
+    A message is a dict with at least `role` and `content`. What a method raises means that the
+    outcome is unknown, unless it is a `Refused`: then nothing happened.
+    """
+
+    def append(
+        self,
+        session: str,
+        messages: list[Message],
+        *,
+        key: str | None = None,
+        expected: Any = None,
+        ttl_s: float | None = None,
+    ) -> Any:
+        """Add the messages at the end, all of them or none. Only what is declared is passed."""
+
+    def read(self, session: str, *, limit: int | None = None) -> Any:
+        """What the session shows: a list of messages, oldest first."""
+
+    # Where they are declared: pop(session), trim(session, keep), clear(session),
+    # snapshot(session) -> id, rollback(session, id), fork(session, target), undo(session),
+    # version(session) for `expected`, sessions() for `list`; close() where there is something to.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Adapter:
+    """A store under test.
+
+    `open` and `open_async` are functions of a workspace (a folder that is the store's own), or the
+    names of such: `"package.module:function"`. Two handles on one workspace share data as far as
+    `reach` says; handles on two workspaces share nothing.
+    """
+
+    open: str | Callable[[Path], Any] | None = None
+    # For stores that have both: `open` is the blocking one.
+    open_async: str | Callable[[Path], Any] | None = None
+    capabilities: Collection[str] = ()
+    durability: Durability = "none"
+    name: str = ""
+    reach: Reach = "machine"
+    # Whether several threads may use one handle at once. Tasks of one event loop always do.
+    thread_safe: bool = False
+    # Whether an append is always one user's and one assistant's message.
+    pairs: bool = False
+    # The largest message that the store takes; None if it names no limit.
+    message_bytes_max: int | None = None
+    # Expiry: the shortest time to live, how late it may come, and what begins it anew.
+    ttl_s_min: float = 0.25
+    ttl_s_late: float = 1.0
+    ttl_refreshed_by: Literal["append", "read", "nothing"] = "append"
+    # How long an operation may wait for another's lock before it must end, one way or the other.
+    patience_s: float = 20.0
+    # Where workspaces are made; None for the system's place for temporary files.
+    home: Path | None = None
+    # Called with a workspace when its case has ended, to remove what is not in the folder.
+    discard: Callable[[Path], None] | None = None
+    # What a reader of the report should know about this target.
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "capabilities", frozenset(self.capabilities))
+        if unknown := sorted(set(self.capabilities) - set(CAPABILITIES)):
+            known = ", ".join(CAPABILITIES)
+            raise ValueError(f"unknown capability {unknown[0]!r}; the kit knows {known}")
+        if self.open is None and self.open_async is None:
+            raise ValueError("an adapter needs `open` or `open_async`")
+
+    def claims(self, needs: Iterable[str]) -> bool:
+        """Whether everything that a case needs is declared."""
+        return set(needs) <= set(self.capabilities)
+
+    def factory(self, flavour: Flavour | None = None) -> Callable[[Path], Any]:
+        """The function that opens a handle."""
+        found = self.open_async if flavour == "async" and self.open_async else self.open
+        found = found or self.open_async
+        assert found is not None
+        return imported(found) if isinstance(found, str) else found
+
+
+ADAPTER_FIELDS: Final = frozenset(f.name for f in fields(Adapter))
+
+
+def imported(name: str) -> Any:
+    """The object that `package.module:name` names."""
+    module, _, path = name.partition(":")
+    if not module or not path:
+        raise ValueError(f"write package.module:name, not {name!r}")
+    found = import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def is_async(handle: Any) -> bool:
+    """Whether a handle is awaited."""
+    return inspect.iscoroutinefunction(handle.append)

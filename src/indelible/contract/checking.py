@@ -1,0 +1,135 @@
+"""The kit against a store, from a target to a report: what all three doors call."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from indelible.contract.adapter import Adapter
+from indelible.contract.cases import GATES, Case, Gate, Mode, all_cases
+from indelible.contract.results import CaseResult, Report
+from indelible.contract.running import Bench, modes_of, run_case
+from indelible.contract.targets import resolve
+
+BUDGET_S: Final = 60.0
+# Of the time, what repeated races may use; the rest is for what runs once.
+_RACES: Final = 0.4
+
+
+class SelectionError(ValueError):
+    """A gate or case was asked for that does not exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One case in one mode, which is to be run or is known already."""
+
+    case: Case
+    mode: Mode
+    known: CaseResult | None
+
+    @property
+    def id(self) -> str:
+        """`concurrency/append_storm[processes]`."""
+        return f"{self.case.id}[{self.mode}]"
+
+
+Progress = Callable[[Item, CaseResult | None], None]
+
+
+def select(gates: Sequence[str] = (), cases: Sequence[str] = ()) -> list[Case]:
+    """The cases of the gates, or the named ones: `append_storm` or `concurrency/append_storm`."""
+    everything = all_cases()
+    for gate in gates:
+        if gate not in GATES:
+            raise SelectionError(f"there is no gate {gate!r}; there are {', '.join(GATES)}")
+        if not any(found.gate == gate for found in everything):
+            raise SelectionError(f"the gate {gate!r} has no cases yet")
+    names = {name for found in everything for name in (found.name, found.id)}
+    for name in cases:
+        if name not in names:
+            raise SelectionError(f"there is no case {name!r}; `indelible cases` lists them")
+    return [
+        found
+        for found in everything
+        if (not gates or found.gate in gates)
+        and (not cases or found.name in cases or found.id in cases)
+    ]
+
+
+def items_of(cases: Sequence[Case], bench: Bench) -> list[Item]:
+    """Every case in every mode that the store has."""
+    return [
+        Item(case=found, mode=mode, known=known)
+        for found in cases
+        for mode, known in modes_of(found, bench)
+    ]
+
+
+def check(
+    target: str | Adapter | type,
+    *,
+    gates: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    seed: int | None = None,
+    budget_s: float = BUDGET_S,
+    progress: Progress | None = None,
+) -> Report:
+    """Run the contract against a store: a URL, `module:name`, an `Adapter` or a class.
+
+    Races are repeated with new seeds while the budget lasts; what there was no time for is NOT RUN.
+    """
+    adapter = resolve(target)
+    chosen = select(gates, cases)
+    ours = secrets.randbits(32) if seed is None else seed
+    began = time.monotonic()
+    bench = Bench(adapter)
+    try:
+        results = tuple(_run(chosen, bench, ours, began + budget_s, budget_s, progress))
+    finally:
+        bench.close()
+    asked: dict[Gate, None] = dict.fromkeys(found.gate for found in chosen)
+    return Report(
+        target=target if isinstance(target, str) else adapter.name,
+        seed=ours,
+        gates=tuple(asked),
+        results=results,
+        duration_s=time.monotonic() - began,
+        notes=adapter.notes,
+    )
+
+
+def _run(
+    chosen: Sequence[Case],
+    bench: Bench,
+    seed: int,
+    deadline: float,
+    budget_s: float,
+    progress: Progress | None,
+) -> Iterator[CaseResult]:
+    items = items_of(chosen, bench)
+    races = sum(item.known is None and item.case.overlaps for item in items)
+    share_s = _RACES * budget_s / max(1, races)
+    for item in items:
+        if progress is not None:
+            progress(item, None)
+        result = item.known or _in_time(item, bench, seed, share_s, deadline)
+        if progress is not None:
+            progress(item, result)
+        yield result
+
+
+def _in_time(item: Item, bench: Bench, seed: int, share_s: float, deadline: float) -> CaseResult:
+    if time.monotonic() >= deadline:
+        return CaseResult(
+            gate=item.case.gate,
+            case=item.case.name,
+            mode=item.mode,
+            verdict="NOT RUN",
+            reason="the budget was used up before: give more with --budget",
+            seed=seed,
+        )
+    return run_case(item.case, item.mode, bench, seed=seed, share_s=share_s)

@@ -1,0 +1,1 @@
+"""Workers: threads, tasks and processes that run programs at the same time and record them."""

@@ -1,0 +1,150 @@
+"""Programs run by processes of their own, each forked from one that has opened nothing.
+
+Starting Python and importing a store takes longer than most cases. So one process imports what is
+needed, opens nothing, starts no thread, and forks whenever a fresh process is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
+from pathlib import Path
+from typing import Any, Final
+
+from indelible.contract.adapter import Adapter, Conflict, Flavour, NotFound, Refused
+from indelible.contract.calling import Log, Program
+
+# A bound on what hangs, not on what is slow.
+ANSWER_S_MAX: Final = 120.0
+_MAIN: Final = "from indelible.contract.drivers.zygote import main; main()"
+
+
+class StoreRaised(Exception):  # noqa: N818 -- names what happened
+    """The store raised this in another process; whether it took effect is not known."""
+
+
+class WorkerLost(Exception):  # noqa: N818 -- names what happened
+    """A worker process ended or did not answer."""
+
+
+class CannotTravel(Exception):  # noqa: N818 -- names what happened
+    """The store under test cannot be built in another process."""
+
+
+# How an error crosses: by what it says of the data, since its class may not be picklable.
+KINDS: Final = {"conflict": Conflict, "not found": NotFound, "refused": Refused}
+
+
+class Worker:
+    """A process that opens the store and does what it is told."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.pid: int = self.answer()
+
+    def tell(self, *message: Any) -> None:
+        """Ask for something without waiting for it."""
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise WorkerLost("a worker process ended") from error
+
+    def answer(self, wait_s: float = ANSWER_S_MAX) -> Any:
+        """What came of the oldest thing asked for; an error of the store is raised here."""
+        kind, value = self._receive(wait_s)
+        if kind == "ok":
+            return value
+        raise KINDS.get(kind, StoreRaised)(value)
+
+    def ask(self, *message: Any, wait_s: float = ANSWER_S_MAX) -> Any:
+        """Ask and wait."""
+        self.tell(*message)
+        return self.answer(wait_s)
+
+    def kill(self) -> None:
+        """End it at once, wherever it is."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._connection.close()
+
+    def end(self) -> None:
+        """Close its handle and let it go."""
+        with contextlib.suppress(WorkerLost, StoreRaised, Refused):
+            self.ask("close")
+        self.kill()
+
+    def _receive(self, wait_s: float) -> Any:
+        try:
+            if self._connection.poll(wait_s):
+                return self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise WorkerLost("a worker process ended") from error
+        raise WorkerLost(f"a worker process did not answer for {wait_s:.0f} s")
+
+
+class Crew:
+    """Fresh processes for one store under test."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._control, theirs = Pipe()
+        self._zygote = subprocess.Popen(  # noqa: S603 -- this very Python
+            [sys.executable, "-c", _MAIN, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        theirs.close()
+        try:
+            # Where the kit finds modules, so must they; before anything is unpickled.
+            self._control.send((sys.path, str(Path.cwd())))
+            self._control.send(adapter)
+            ready, why = self._control.recv()
+        except Exception as error:
+            self.close()
+            raise CannotTravel(f"cannot be built in another process: {error}") from error
+        if not ready:
+            self.close()
+            raise CannotTravel(f"cannot be built in another process: {why}")
+
+    def worker(self) -> Worker:
+        """A process that has done nothing yet."""
+        ours, theirs = Pipe()
+        self._control.send("fork")
+        send_handle(self._control, theirs.fileno(), self._zygote.pid)
+        theirs.close()
+        return Worker(ours)
+
+    def close(self) -> None:
+        """End the process that forks; workers end when they are let go."""
+        self._control.close()
+        self._zygote.kill()
+        self._zygote.wait()
+
+
+def race(
+    crew: Crew,
+    workspace: Path,
+    programs: Sequence[Program],
+    names: dict[str, Any],
+    flavours: Sequence[Flavour],
+) -> list[Log]:
+    """Run each program in a process of its own, all at once; flavours take turns."""
+    workers = [crew.worker() for _ in programs]
+    try:
+        for place, worker in enumerate(workers):
+            worker.tell("open", workspace, flavours[place % len(flavours)])
+        for worker in workers:
+            worker.answer()
+        for worker, program in zip(workers, programs, strict=True):
+            worker.tell("run", program, names)
+        return [worker.answer() for worker in workers]
+    finally:
+        for worker in workers:
+            worker.end()

@@ -1,0 +1,241 @@
+"""What a case works in: a fresh workspace, callers, workers, and a record of all they do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+from indelible.contract.adapter import Adapter, Flavour, Message
+from indelible.contract.calling import Call, Log, Program
+from indelible.contract.cases import Mode
+from indelible.contract.client import Client, RemoteHandle
+from indelible.contract.drivers import processes, tasks, threads
+from indelible.contract.drivers.processes import Crew
+from indelible.contract.drivers.tasks import Suspensions
+from indelible.contract.entries import EntryIds
+from indelible.contract.handles import Loop, LoopFactory, close, open_handle
+from indelible.contract.history import Ids, Operation
+from indelible.contract.results import Failure
+
+
+class Broken(Exception):  # noqa: N818 -- names what happened
+    """The store broke a promise that the case holds it to."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.proof)
+        self.failure = failure
+
+
+class Meaningless(Exception):  # noqa: N818 -- names what happened
+    """The case could not do what it is for; nothing is said about the store."""
+
+
+class Room:
+    """One run of one case, in one mode, with one seed."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        *,
+        mode: Mode,
+        flavours: tuple[Flavour, ...],
+        workspace: Path,
+        seed: int,
+        crew: Crew | None,
+        loop_factory: LoopFactory | None = None,
+    ) -> None:
+        self.adapter = adapter
+        self.mode = mode
+        self.flavours = flavours
+        self.workspace = workspace
+        self.random = Random(seed)  # noqa: S311 -- runs must repeat
+        self.history: list[Operation] = []
+        # Store errors: what was raised, by which operation, and whether it said "nothing happened".
+        self.errors: list[tuple[Operation, str, bool]] = []
+        self.raised: list[BaseException] = []
+        self.racers: set[str] = set()
+        self.suspensions = Suspensions()
+        self.names: dict[str, Any] = {}
+        self._crew = crew
+        self._loop_factory = loop_factory
+        self._loop: Loop | None = None
+        self._clients: list[Client] = []
+        self._counters: dict[str, int] = {}
+
+    # Names
+
+    def name(self, stem: str) -> str:
+        """A new name: `s1`, `s2`, ..."""
+        self._counters[stem] = number = self._counters.get(stem, 0) + 1
+        return f"{stem}{number}"
+
+    def session(self) -> str:
+        """A session that nobody used yet."""
+        return self.name("c-")
+
+    # Callers
+
+    @property
+    def flavour(self) -> Flavour:
+        """How callers in this process call: as the mode says, else as the store can."""
+        if self.mode in ("async", "tasks"):
+            return "async"
+        return "blocking" if self.mode in ("blocking", "threads") else self.flavours[0]
+
+    def open(self, workspace: Path | None = None) -> Client:
+        """A new handle in this process."""
+        loop = self._our_loop() if self.flavour == "async" else None
+        try:
+            handle = open_handle(self.adapter, workspace or self.workspace, self.flavour, loop)
+        except Exception as error:
+            self.blame(error)
+            raise
+        settle = loop.settle if loop is not None else _itself
+        return self._new_client(handle, settle, lambda: close(handle, loop))
+
+    def elsewhere(self) -> Client:
+        """A handle in a fresh process."""
+        if self._crew is None:
+            raise Meaningless("there are no other processes to work in")
+        worker = self._crew.worker()
+        try:
+            worker.ask("open", self.workspace, self.flavour)
+        except Exception as error:
+            self.blame(error)
+            worker.kill()
+            raise
+        remote = RemoteHandle(worker)
+        return self._new_client(remote, _itself, remote.close)
+
+    def another(self) -> Client:
+        """A caller as far away as the store allows: in another process, a new one, or the first."""
+        if self.adapter.reach == "machine" and self._crew is not None:
+            return self.elsewhere()
+        if self.adapter.reach == "handle":
+            return self._clients[0]
+        return self.open()
+
+    def workspace_beside(self) -> Path:
+        """Another workspace, which shares nothing with ours."""
+        beside = self.workspace.with_name(f"{self.workspace.name}-{self.name('beside')}")
+        beside.mkdir()
+        return beside
+
+    def _new_client(self, handle: Any, settle: Any, close_it: Any) -> Client:
+        client = Client(self, self.name("c"), handle, settle, close_it)
+        self._clients.append(client)
+        return client
+
+    def _our_loop(self) -> Loop:
+        if self._loop is None:
+            self._loop = Loop(self._loop_factory)
+        return self._loop
+
+    # Workers
+
+    def ids(self, worker: str) -> EntryIds:
+        """Draws the ids of a worker."""
+        return EntryIds(worker)
+
+    def race(self, programs: Sequence[Program], *, handle: Client | None = None) -> None:
+        """Run the programs at the same time, in the way that the mode says, and record them.
+
+        Threads share the given caller's handle if the store lets them; tasks always do.
+        """
+        self.racers |= {program.worker for program in programs}
+        if self.mode == "processes":
+            assert self._crew is not None
+            logs = processes.race(self._crew, self.workspace, programs, self.names, self.flavours)
+        elif self.mode == "tasks":
+            caller = handle or self._first_client()
+            logs = self._our_loop().settle(
+                tasks.race(programs, self.names, caller.handle, self.suspensions)
+            )
+        elif self.adapter.thread_safe or self.adapter.reach == "handle":
+            caller = handle or self._first_client()
+            logs = threads.race(programs, self.names, handle=caller.handle)
+        else:
+            logs = threads.race(programs, self.names, open_own=self._open_bare)
+        for log in logs:
+            self._keep(log)
+
+    def _first_client(self) -> Client:
+        return self._clients[0] if self._clients else self.open()
+
+    def _open_bare(self) -> Any:
+        return open_handle(self.adapter, self.workspace, self.flavour, None)
+
+    def _keep(self, log: Log) -> None:
+        self.history += log.operations
+        self.errors += [(log.operations[at], words, fair) for at, words, fair in log.errors]
+
+    def read_afresh(self, sessions: Sequence[str]) -> dict[str, Ids]:
+        """What each session shows at the end, to a fresh process where there can be one."""
+        reader = self.another() if self._clients else self.open()
+        return {session: reader.read(session) for session in sessions}
+
+    # Judging
+
+    def record(self, operation: Operation, error: BaseException | None = None) -> Operation:
+        """Keep an operation; what a store raised is known as its doing from then on."""
+        self.history.append(operation)
+        if error is not None:
+            self.raised.append(error)
+        return operation
+
+    def blame(self, error: BaseException) -> None:
+        """The store raised this."""
+        self.raised.append(error)
+
+    def expires(self, session: str, ttl_s: float, since: Operation | None = None) -> Operation:
+        """Say when the session's life must end, counted from its last append; the window."""
+        last = (
+            since or [op for op in self.history if op.session == session and op.op == "append"][-1]
+        )
+        assert last.complete_ns is not None
+        window = Operation(
+            worker="clock",
+            session=session,
+            op="expire",
+            invoke_ns=last.invoke_ns + int(ttl_s * 1e9),
+            complete_ns=last.complete_ns + int((ttl_s + self.adapter.ttl_s_late) * 1e9),
+            outcome="ok",
+        )
+        self.history.append(window)
+        return window
+
+    def wait_past(self, window: Operation) -> None:
+        """Wait until a moment that the clock must reach."""
+        while (left_ns := (window.complete_ns or 0) - time.monotonic_ns()) >= 0:
+            time.sleep(left_ns / 1e9 + 0.001)
+
+    def expect(self, holds: bool, name: str, proof: str, *, session: str = "") -> None:
+        """Hold the store to something; `name` is the failure's, `proof` says what was seen."""
+        if not holds:
+            self.fail(name, proof, session=session)
+
+    def fail(self, name: str, proof: str, *, session: str = "", ids: Ids = ()) -> NoReturn:
+        """The store broke a promise."""
+        witness = tuple(op for op in self.history if op.session == session)[-5:]
+        raise Broken(Failure(name=name, session=session, proof=proof, ids=ids, witness=witness))
+
+    def close(self) -> None:
+        """Close every handle."""
+        for client in reversed(self._clients):
+            try:
+                client.close()
+            except Exception as error:
+                self.blame(error)
+                raise
+        if self._loop is not None:
+            self._loop.close()
+
+
+def _itself(answer: Any) -> Any:
+    return answer
+
+
+__all__ = ["Broken", "Call", "Client", "Meaningless", "Message", "Program", "Room"]

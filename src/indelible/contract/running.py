@@ -1,0 +1,263 @@
+"""Run the cases against a store: what is asked for, as far as the store claims it, within time."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from indelible.contract.adapter import Adapter, Flavour
+from indelible.contract.calling import said
+from indelible.contract.cases import Case, Mode
+from indelible.contract.checker import judge
+from indelible.contract.checker.verdict import Undecided, Violated
+from indelible.contract.drivers.processes import CannotTravel, Crew
+from indelible.contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
+from indelible.contract.results import CaseResult, CaseVerdict, Failure, Unreachable, failure_of
+from indelible.contract.room import Broken, Meaningless, Room
+from indelible.contract.vacuity import vacuous
+
+# A bound on what hangs, not on what is slow.
+CASE_S_MAX: Final = 240.0
+# How often a race that proved nothing is tried again before it is called vacuous.
+TRIES_MAX: Final = 6
+FLAVOUR: Final[dict[Mode, Flavour]] = {
+    "blocking": "blocking",
+    "threads": "blocking",
+    "async": "async",
+    "tasks": "async",
+}
+_REACHES: Final = ("handle", "process", "machine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one round."""
+
+    verdict: CaseVerdict
+    reason: str = ""
+    failures: tuple[Failure, ...] = ()
+    room: Room | None = None
+
+
+class Bench:
+    """One store under test: its workspaces and the processes that work on it."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.adapter = adapter
+        self._folder = Path(tempfile.mkdtemp(prefix="indelible-check-", dir=_home(adapter)))
+        self._rooms = 0
+        self.crew: Crew | None = None
+        self.no_crew = ""
+        try:
+            self.flavours = self._look()
+            self._hire()
+        except BaseException:
+            self.close()
+            raise
+
+    def _look(self) -> tuple[Flavour, ...]:
+        """Open the store once; whoever cannot be reached is not judged."""
+        loop = Loop()
+        with self.workspace() as workspace:
+            try:
+                first: Flavour = "blocking" if self.adapter.open is not None else "async"
+                handle = open_handle(self.adapter, workspace, first, loop)
+                try:
+                    loop.settle(handle.read("indelible-was-here"))
+                    return flavours_of(self.adapter, handle)
+                finally:
+                    close(handle, loop)
+            except Exception as error:
+                raise Unreachable(f"the store cannot be opened and read: {said(error)}") from error
+            finally:
+                loop.close()
+
+    def _hire(self) -> None:
+        if self.adapter.reach != "machine":
+            self.no_crew = "the store is not shared between processes"
+            return
+        try:
+            self.crew = Crew(self.adapter)
+        except CannotTravel as error:
+            self.no_crew = str(error)
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """A folder for one run of one case."""
+        self._rooms += 1
+        folder = self._folder / f"{self._folder.name.rpartition('-')[2]}-{self._rooms}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            for used in self._folder.glob(f"{folder.name}*"):
+                if self.adapter.discard is not None:
+                    self.adapter.discard(used)
+                shutil.rmtree(used, ignore_errors=True)
+
+    def close(self) -> None:
+        """End the processes and remove the folders."""
+        if self.crew is not None:
+            self.crew.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _home(adapter: Adapter) -> Path | None:
+    if adapter.home is not None and not adapter.home.is_dir():
+        raise Unreachable(f"there is no folder {adapter.home}")
+    return adapter.home
+
+
+def modes_of(case: Case, bench: Bench) -> list[tuple[Mode, CaseResult | None]]:
+    """The modes that a case has on this store, each with its result where it is known already."""
+    found = []
+    for mode in case.modes:
+        flavour = FLAVOUR.get(mode)
+        if flavour is None or flavour in bench.flavours:
+            found.append((mode, _known_already(case, mode, bench)))
+    return found
+
+
+def _known_already(case: Case, mode: Mode, bench: Bench) -> CaseResult | None:
+    adapter = bench.adapter
+    blank = CaseResult(gate=case.gate, case=case.name, mode=mode, verdict="NOT CLAIMED")
+    if missing := sorted(case.needs - set(adapter.capabilities)):
+        return replace(blank, reason=f"the store does not claim {', '.join(missing)}")
+    if _REACHES.index(adapter.reach) < _REACHES.index(case.reach):
+        return replace(blank, reason=f"what is written is seen by one {adapter.reach} alone")
+    if mode == "processes" and adapter.reach != "machine":
+        return replace(blank, reason=bench.no_crew)
+    if (mode == "processes" or case.reach == "machine") and bench.crew is None:
+        return replace(blank, verdict="NOT RUN", reason=bench.no_crew)
+    return None
+
+
+def run_case(
+    case: Case,
+    mode: Mode,
+    bench: Bench,
+    *,
+    seed: int,
+    share_s: float = 0.0,
+    loop_factory: Callable[[int], LoopFactory] | None = None,
+) -> CaseResult:
+    """Run a case at least once; a race again while its share of the time lasts, with new seeds."""
+    began = time.monotonic()
+    seeds = Random(seed)  # noqa: S311 -- runs must repeat
+    ours, tries = seed, 0
+    while True:
+        tries += 1
+        factory = loop_factory(ours) if loop_factory else None
+        outcome = _bounded(case, mode, bench, ours, factory)
+        spent_s = time.monotonic() - began
+        done = outcome.verdict in ("FAIL", "NOT CLAIMED") or not case.overlaps
+        if outcome.verdict == "PASS":
+            done = done or spent_s * (tries + 1) / tries > share_s
+        elif tries >= TRIES_MAX:
+            done = True
+        if done:
+            break
+        ours = seeds.getrandbits(32)
+    return CaseResult(
+        gate=case.gate,
+        case=case.name,
+        mode=mode,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        failures=outcome.failures,
+        seed=ours,
+        duration_s=spent_s,
+        history=tuple(outcome.room.history) if outcome.room is not None else (),
+    )
+
+
+def _bounded(
+    case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory | None
+) -> Outcome:
+    """One round in a thread that can be left behind: a store that hangs must not hang the kit."""
+    found: list[Outcome] = []
+
+    def work() -> None:
+        found.append(_round(case, mode, bench, seed, factory))
+
+    thread = threading.Thread(target=work, name=f"case-{case.name}", daemon=True)
+    thread.start()
+    thread.join(CASE_S_MAX)
+    if found:
+        return found[0]
+    proof = f"{case.name} did not end within {CASE_S_MAX:.0f} s"
+    return Outcome(verdict="FAIL", reason=proof, failures=(_failure("hangs", proof),))
+
+
+def _round(case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory | None) -> Outcome:
+    with bench.workspace() as workspace:
+        room = Room(
+            bench.adapter,
+            mode=mode,
+            flavours=bench.flavours,
+            workspace=workspace,
+            seed=seed,
+            crew=bench.crew,
+            loop_factory=factory,
+        )
+        try:
+            try:
+                case.run(room)
+            finally:
+                room.close()
+        except Broken as broken:
+            return _failed(room, broken.failure)
+        except Meaningless as reason:
+            return Outcome(verdict="VACUOUS", reason=str(reason), room=room)
+        except Exception as error:  # noqa: BLE001 -- the store's, or a defect of the kit
+            return _raised(room, error)
+        return _judged(case, room)
+
+
+def _failure(name: str, proof: str) -> Failure:
+    return Failure(name=name, session="", proof=proof)
+
+
+def _failed(room: Room, failure: Failure) -> Outcome:
+    # What the checker proves says more than what the case noticed: it stands first.
+    verdict = judge(room.history)
+    proved = verdict.anomalies if isinstance(verdict, Violated) else ()
+    failures = (*map(failure_of, proved), failure)
+    return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, room=room)
+
+
+def _raised(room: Room, error: Exception) -> Outcome:
+    if any(error is known for known in room.raised):
+        last = room.history[-1] if room.history else None
+        doing = f"{last.op} on {last.session}" if last is not None else "a call"
+        return _failed(room, _failure("unexpected error", f"{doing} raised {said(error)}"))
+    return Outcome(verdict="UNKNOWN", reason=f"the kit itself failed: {said(error)}", room=room)
+
+
+def _judged(case: Case, room: Room) -> Outcome:
+    verdict = judge(room.history)
+    if isinstance(verdict, Violated):
+        failures = tuple(map(failure_of, verdict.anomalies))
+        return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, room=room)
+    unfair = [(op, words) for op, words, fair in room.errors if not fair]
+    if unfair:
+        op, words = unfair[0]
+        proof = f"{op.op} on {op.session} raised {words}, although nothing was wrong"
+        failure = Failure(name="unexpected error", session=op.session, proof=proof, witness=(op,))
+        return Outcome(verdict="FAIL", reason=proof, failures=(failure,), room=room)
+    if isinstance(verdict, Undecided):
+        return Outcome(verdict="UNKNOWN", reason=verdict.reason, room=room)
+    if case.overlaps and (why := vacuous(room.history, room.racers)):
+        if room.mode == "tasks" and not room.suspensions.count:
+            reason = "no call ever gave way to another task, so none could overlap"
+            return Outcome(verdict="NOT CLAIMED", reason=reason, room=room)
+        return Outcome(verdict="VACUOUS", reason=why, room=room)
+    return Outcome(verdict="PASS", room=room)

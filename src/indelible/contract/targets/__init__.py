@@ -1,0 +1,66 @@
+"""From what a person names to an adapter: a URL, an importable object, or a framework's store."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from indelible.contract.adapter import Adapter, imported
+from indelible.contract.targets.duck import adapter_of_class
+from indelible.contract.targets.urls import adapter_of_url
+
+KNOWN = "a URL of indelible, package.module:adapter, langchain:... or openai-agents:..."
+
+
+class TargetError(ValueError):
+    """The target names nothing that the kit can drive."""
+
+
+def resolve(target: str | Adapter | type) -> Adapter:
+    """The adapter that a target stands for."""
+    if isinstance(target, Adapter):
+        return target
+    if isinstance(target, type):
+        return _of_object(target, f"{target.__module__}:{target.__qualname__}")
+    framework, _, rest = target.partition(":")
+    if framework == "langchain":
+        from indelible.contract.targets.langchain import adapter_of_factory  # noqa: PLC0415
+
+        return adapter_of_factory(rest)
+    if framework == "openai-agents":
+        from indelible.contract.targets import openai_agents  # noqa: PLC0415
+
+        return openai_agents.adapter_of_factory(rest)
+    if _is_url(target):
+        return adapter_of_url(target)
+    return _of_name(target)
+
+
+def _is_url(target: str) -> bool:
+    return target == "memory:" or "://" in target or ":" not in target
+
+
+def _of_name(target: str) -> Adapter:
+    # As `python -m` does: what stands in the current folder can be named.
+    if os.getcwd() not in sys.path and "" not in sys.path:  # noqa: PTH109
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        found = imported(target)
+    except ValueError as error:
+        raise TargetError(f"cannot read {target!r}: name {KNOWN}") from error
+    except (ImportError, AttributeError) as error:
+        raise TargetError(f"cannot import {target!r}: {error}") from error
+    return _of_object(found, target)
+
+
+def _of_object(found: Any, name: str) -> Adapter:
+    if isinstance(found, Adapter):
+        return found
+    adapter = adapter_of_class(found, name) if callable(found) else None
+    if adapter is None:
+        raise TargetError(
+            f"{name} is neither an Adapter nor a class with add_messages and get_history, or "
+            "save_context and load_memory"
+        )
+    return adapter
