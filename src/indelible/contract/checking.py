@@ -98,7 +98,7 @@ def check(
         gates=tuple(asked),
         results=results,
         duration_s=time.monotonic() - began,
-        notes=adapter.notes,
+        notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
     )
 
 
@@ -111,8 +111,8 @@ def _run(
     progress: Progress | None,
 ) -> Iterator[CaseResult]:
     items = items_of(chosen, bench)
-    races = sum(item.known is None and item.case.overlaps for item in items)
-    share_s = _RACES * budget_s / max(1, races)
+    # A race has the same share whether it is asked for alone or with all others.
+    share_s = _RACES * budget_s / sum(len(c.modes) for c in all_cases() if c.overlaps)
     for item in items:
         if progress is not None:
             progress(item, None)

@@ -68,6 +68,8 @@ class CaseResult:
     duration_s: float = 0.0
     # The run that the verdict rests on: the failing one, or the last.
     history: tuple[Operation, ...] = ()
+    # What is worth knowing and no failure.
+    notes: tuple[str, ...] = ()
     # The explored schedule that failed, and whether its seed alone brings it back.
     schedule: str = ""
 

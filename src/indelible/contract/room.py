@@ -33,6 +33,10 @@ class Meaningless(Exception):  # noqa: N818 -- names what happened
     """The case could not do what it is for; nothing is said about the store."""
 
 
+class NotClaimed(Exception):  # noqa: N818 -- names what happened
+    """The case found that the store does not offer what it is about."""
+
+
 class Room:
     """One run of one case, in one mode, with one seed."""
 
@@ -57,6 +61,7 @@ class Room:
         self.errors: list[tuple[Operation, str, bool]] = []
         self.raised: list[BaseException] = []
         self.racers: set[str] = set()
+        self.notes: list[str] = []
         self.suspensions = Suspensions()
         self.names: dict[str, Any] = {}
         self._crew = crew
@@ -212,6 +217,10 @@ class Room:
         while (left_ns := (window.complete_ns or 0) - time.monotonic_ns()) >= 0:
             time.sleep(left_ns / 1e9 + 0.001)
 
+    def note(self, text: str) -> None:
+        """Something that a reader of the report should know, and that is no failure."""
+        self.notes.append(text)
+
     def expect(self, holds: bool, name: str, proof: str, *, session: str = "") -> None:
         """Hold the store to something; `name` is the failure's, `proof` says what was seen."""
         if not holds:
@@ -238,4 +247,4 @@ def _itself(answer: Any) -> Any:
     return answer
 
 
-__all__ = ["Broken", "Call", "Client", "Meaningless", "Message", "Program", "Room"]
+__all__ = ["Broken", "Call", "Client", "Meaningless", "Message", "NotClaimed", "Program", "Room"]

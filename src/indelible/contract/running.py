@@ -21,7 +21,7 @@ from indelible.contract.checker.verdict import Undecided, Violated
 from indelible.contract.drivers.processes import CannotTravel, Crew
 from indelible.contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
 from indelible.contract.results import CaseResult, CaseVerdict, Failure, Unreachable, failure_of
-from indelible.contract.room import Broken, Meaningless, Room
+from indelible.contract.room import Broken, Meaningless, NotClaimed, Room
 from indelible.contract.vacuity import vacuous
 
 # A bound on what hangs, not on what is slow.
@@ -176,6 +176,7 @@ def run_case(
         seed=ours,
         duration_s=spent_s,
         history=tuple(outcome.room.history) if outcome.room is not None else (),
+        notes=tuple(outcome.room.notes) if outcome.room is not None else (),
     )
 
 
@@ -186,7 +187,7 @@ def _bounded(
     found: list[Outcome] = []
 
     def work() -> None:
-        found.append(_round(case, mode, bench, seed, factory))
+        found.append(run_round(case, mode, bench, seed, factory))
 
     thread = threading.Thread(target=work, name=f"case-{case.name}", daemon=True)
     thread.start()
@@ -197,7 +198,9 @@ def _bounded(
     return Outcome(verdict="FAIL", reason=proof, failures=(_failure("hangs", proof),))
 
 
-def _round(case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory | None) -> Outcome:
+def run_round(
+    case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory | None
+) -> Outcome:
     with bench.workspace() as workspace:
         room = Room(
             bench.adapter,
@@ -217,6 +220,8 @@ def _round(case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory
             return _failed(room, broken.failure)
         except Meaningless as reason:
             return Outcome(verdict="VACUOUS", reason=str(reason), room=room)
+        except NotClaimed as reason:
+            return Outcome(verdict="NOT CLAIMED", reason=str(reason), room=room)
         except Exception as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             return _raised(room, error)
         return _judged(case, room)

@@ -25,9 +25,9 @@ def resolve(target: str | Adapter | type) -> Adapter:
         return _of_object(target, f"{target.__module__}:{target.__qualname__}")
     framework, _, rest = target.partition(":")
     if framework == "langchain":
-        from indelible.contract.targets.langchain import adapter_of_factory  # noqa: PLC0415
+        from indelible.contract.targets import langchain  # noqa: PLC0415
 
-        return adapter_of_factory(rest)
+        return langchain.adapter_of_factory(rest)
     if framework == "openai-agents":
         from indelible.contract.targets import openai_agents  # noqa: PLC0415
 
