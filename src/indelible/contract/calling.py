@@ -54,6 +54,8 @@ class Log:
 
     operations: list[Operation] = field(default_factory=list)
     errors: list[tuple[int, str, bool]] = field(default_factory=list)
+    # The store's ids of the snapshots that it took, by the kit's names.
+    names: dict[str, Any] = field(default_factory=dict)
 
     def add(self, operation: Operation, error: BaseException | None) -> None:
         """Keep one operation; of an error, its words and whether it said that nothing happened."""
@@ -149,6 +151,7 @@ def failed(worker: str, call: Call, began: int, error: BaseException) -> Operati
 
 def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
     """Make the calls of a program, one after the other, blocking."""
+    log.names = names
     for call in program.calls:
         began = time.monotonic_ns()
         try:
@@ -161,6 +164,7 @@ def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
 
 async def run_async(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
     """Make the calls of a program, one after the other, awaiting."""
+    log.names = names
     for call in program.calls:
         began = time.monotonic_ns()
         try:

@@ -69,6 +69,11 @@ def items_of(cases: Sequence[Case], bench: Bench) -> list[Item]:
     ]
 
 
+def share_of_races(budget_s: float) -> float:
+    """How long one race may be repeated; the same whether it is asked for alone or with others."""
+    return _RACES * budget_s / sum(len(found.modes) for found in all_cases() if found.overlaps)
+
+
 def check(
     target: str | Adapter | type,
     *,
@@ -111,8 +116,7 @@ def _run(
     progress: Progress | None,
 ) -> Iterator[CaseResult]:
     items = items_of(chosen, bench)
-    # A race has the same share whether it is asked for alone or with all others.
-    share_s = _RACES * budget_s / sum(len(c.modes) for c in all_cases() if c.overlaps)
+    share_s = share_of_races(budget_s)
     for item in items:
         if progress is not None:
             progress(item, None)

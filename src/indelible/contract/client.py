@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 class RemoteHandle:
     """A handle in another process, called as if it were here."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, wait_s: float) -> None:
         self._worker = worker
+        self._wait_s = wait_s
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        return lambda *arguments, **options: self._worker.ask("call", method, arguments, options)
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._worker.ask("call", method, arguments, options, wait_s=self._wait_s)
+
+        return call
 
     def close(self) -> None:
         """Close the handle there; the process ends."""

@@ -8,12 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
-from indelible.contract.adapter import Adapter, Flavour, Message
-from indelible.contract.calling import Call, Log, Program
+from indelible.contract.adapter import Adapter, Flavour, Refused
+from indelible.contract.calling import Log, Program
 from indelible.contract.cases import Mode
 from indelible.contract.client import Client, RemoteHandle
 from indelible.contract.drivers import processes, tasks, threads
-from indelible.contract.drivers.processes import Crew
+from indelible.contract.drivers.processes import ANSWER_S_MAX, Crew, StoreRaised
 from indelible.contract.drivers.tasks import Suspensions
 from indelible.contract.entries import EntryIds
 from indelible.contract.handles import Loop, LoopFactory, close, open_handle
@@ -31,6 +31,10 @@ class Broken(Exception):  # noqa: N818 -- names what happened
 
 class Meaningless(Exception):  # noqa: N818 -- names what happened
     """The case could not do what it is for; nothing is said about the store."""
+
+
+class Unsure(Exception):  # noqa: N818 -- names what happened
+    """What was seen may be the machine's fault as well as the store's."""
 
 
 class NotClaimed(Exception):  # noqa: N818 -- names what happened
@@ -101,8 +105,8 @@ class Room:
         settle = loop.settle if loop is not None else _itself
         return self._new_client(handle, settle, lambda: close(handle, loop))
 
-    def elsewhere(self) -> Client:
-        """A handle in a fresh process."""
+    def elsewhere(self, *, wait_s: float = ANSWER_S_MAX) -> Client:
+        """A handle in a fresh process; one that takes longer than `wait_s` is `WorkerLost`."""
         if self._crew is None:
             raise Meaningless("there are no other processes to work in")
         worker = self._crew.worker()
@@ -112,7 +116,7 @@ class Room:
             self.blame(error)
             worker.kill()
             raise
-        remote = RemoteHandle(worker)
+        remote = RemoteHandle(worker, wait_s)
         return self._new_client(remote, _itself, remote.close)
 
     def another(self) -> Client:
@@ -145,36 +149,47 @@ class Room:
         """Draws the ids of a worker."""
         return EntryIds(worker)
 
-    def race(self, programs: Sequence[Program], *, handle: Client | None = None) -> None:
+    def race(self, programs: Sequence[Program], *, own_handles: bool = False) -> None:
         """Run the programs at the same time, in the way that the mode says, and record them.
 
-        Threads share the given caller's handle if the store lets them; tasks always do.
+        Tasks share a handle, and so do threads if the store lets them and nobody asks for their
+        own. What programs meet is recorded and raises nothing; a handle that cannot be opened does.
         """
         self.racers |= {program.worker for program in programs}
-        if self.mode == "processes":
-            assert self._crew is not None
-            logs = processes.race(self._crew, self.workspace, programs, self.names, self.flavours)
-        elif self.mode == "tasks":
-            caller = handle or self._first_client()
-            logs = self._our_loop().settle(
-                tasks.race(programs, self.names, caller.handle, self.suspensions)
-            )
-        elif self.adapter.thread_safe or self.adapter.reach == "handle":
-            caller = handle or self._first_client()
-            logs = threads.race(programs, self.names, handle=caller.handle)
-        else:
-            logs = threads.race(programs, self.names, open_own=self._open_bare)
+        try:
+            logs = self._raced(programs, own_handles=own_handles)
+        except (StoreRaised, Refused) as error:
+            self.blame(error)
+            raise
         for log in logs:
             self._keep(log)
+
+    def _raced(self, programs: Sequence[Program], *, own_handles: bool) -> list[Log]:
+        if self.mode == "processes":
+            assert self._crew is not None
+            return processes.race(self._crew, self.workspace, programs, self.names, self.flavours)
+        if self.mode == "tasks":
+            handle = self._first_client().handle
+            race = tasks.race(programs, self.names, handle, self.suspensions)
+            logs: list[Log] = self._our_loop().settle(race)
+            return logs
+        if self.adapter.reach == "handle" or (self.adapter.thread_safe and not own_handles):
+            return threads.race(programs, self.names, handle=self._first_client().handle)
+        return threads.race(programs, self.names, open_own=self._open_bare)
 
     def _first_client(self) -> Client:
         return self._clients[0] if self._clients else self.open()
 
     def _open_bare(self) -> Any:
-        return open_handle(self.adapter, self.workspace, self.flavour, None)
+        try:
+            return open_handle(self.adapter, self.workspace, self.flavour, None)
+        except Exception as error:
+            self.blame(error)
+            raise
 
     def _keep(self, log: Log) -> None:
         self.history += log.operations
+        self.names |= log.names
         self.errors += [(log.operations[at], words, fair) for at, words, fair in log.errors]
 
     def read_afresh(self, sessions: Sequence[str]) -> dict[str, Ids]:
@@ -245,6 +260,3 @@ class Room:
 
 def _itself(answer: Any) -> Any:
     return answer
-
-
-__all__ = ["Broken", "Call", "Client", "Meaningless", "Message", "NotClaimed", "Program", "Room"]

@@ -21,13 +21,14 @@ from indelible.contract.checker.verdict import Undecided, Violated
 from indelible.contract.drivers.processes import CannotTravel, Crew
 from indelible.contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
 from indelible.contract.results import CaseResult, CaseVerdict, Failure, Unreachable, failure_of
-from indelible.contract.room import Broken, Meaningless, NotClaimed, Room
+from indelible.contract.room import Broken, Meaningless, NotClaimed, Room, Unsure
 from indelible.contract.vacuity import vacuous
 
 # A bound on what hangs, not on what is slow.
 CASE_S_MAX: Final = 240.0
-# How often a race that proved nothing is tried again before it is called vacuous.
-TRIES_MAX: Final = 6
+# How often, and how long, a race that proved nothing is tried again before that is its verdict.
+TRIES_MIN: Final = 6
+TRYING_S: Final = 4.0
 FLAVOUR: Final[dict[Mode, Flavour]] = {
     "blocking": "blocking",
     "threads": "blocking",
@@ -161,8 +162,8 @@ def run_case(
         done = outcome.verdict in ("FAIL", "NOT CLAIMED") or not case.overlaps
         if outcome.verdict == "PASS":
             done = done or spent_s * (tries + 1) / tries > share_s
-        elif tries >= TRIES_MAX:
-            done = True
+        else:
+            done = done or (tries >= TRIES_MIN and spent_s > TRYING_S)
         if done:
             break
         ours = seeds.getrandbits(32)
@@ -199,8 +200,9 @@ def _bounded(
 
 
 def run_round(
-    case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory | None
+    case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory | None = None
 ) -> Outcome:
+    """Run a case once, in a workspace of its own, and judge it."""
     with bench.workspace() as workspace:
         room = Room(
             bench.adapter,
@@ -222,6 +224,8 @@ def run_round(
             return Outcome(verdict="VACUOUS", reason=str(reason), room=room)
         except NotClaimed as reason:
             return Outcome(verdict="NOT CLAIMED", reason=str(reason), room=room)
+        except Unsure as reason:
+            return Outcome(verdict="UNKNOWN", reason=str(reason), room=room)
         except Exception as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             return _raised(room, error)
         return _judged(case, room)

@@ -6,8 +6,8 @@ model. It is bounded by steps, not by time, so that one history has one verdict 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
 
 from indelible.contract import model
 from indelible.contract.checker.events import FOREVER, Event, Session
@@ -67,16 +67,32 @@ class _Search:
             fits = fits and (not event.sure or model.agrees(state, event.op))
             if fits and event.op.op == "read":
                 return [(done | 1 << at, state)]
-            state_after = model.step(state, event.op) if fits else None
-            if state_after is not None and (event.sure or state_after != state):
-                after.append((event.hi, done | 1 << at, state_after))
-            elif event.sure and (blocked is None or event.hi < blocked.hi):
+            comes_to = [s for s in self._steps(state, event) if s is not None] if fits else []
+            if not event.sure:
+                comes_to = [s for s in comes_to if s != state]
+            after += [(event.hi, done | 1 << at, state_after) for state_after in comes_to]
+            if not comes_to and event.sure and (blocked is None or event.hi < blocked.hi):
                 blocked = event
         self._remember(done, state, blocked)
         # The stack is taken from its end: what must be over first is tried first, and what need
         # not have happened at all comes last.
         after.sort(key=lambda item: -item[0])
         return [(done_after, state_after) for _, done_after, state_after in after]
+
+    def _steps(self, state: model.State, event: Event) -> list[model.State | None]:
+        """What the event may come to; a trim leaves some room."""
+        if event.op.op != "trim":
+            return [model.step(state, event.op)]
+        # A trim may look first and act then: what was appended meanwhile stays beside the rest.
+        meanwhile = {
+            id_
+            for append in self.events
+            if append.op.op == "append" and append.within(event.lo, event.hi)
+            for id_ in append.op.ids
+        }
+        late = sum(1 for _ in takewhile(meanwhile.__contains__, reversed(state.shown)))
+        keep = event.op.keep or 0
+        return [model.step(state, replace(event.op, keep=keep + more)) for more in range(late + 1)]
 
     def _remember(self, done: int, state: model.State, blocked: Event | None) -> None:
         depth = (done & self.sure).bit_count()

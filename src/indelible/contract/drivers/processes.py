@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -23,6 +24,8 @@ from indelible.contract.calling import Log, Program
 
 # A bound on what hangs, not on what is slow.
 ANSWER_S_MAX: Final = 120.0
+# Until then all workers have been told what to do: they begin at the same moment.
+START_NS: Final = 4_000_000
 _MAIN: Final = "from indelible.contract.drivers.zygote import main; main()"
 
 
@@ -142,8 +145,9 @@ def race(
             worker.tell("open", workspace, flavours[place % len(flavours)])
         for worker in workers:
             worker.answer()
+        start_ns = time.monotonic_ns() + START_NS
         for worker, program in zip(workers, programs, strict=True):
-            worker.tell("run", program, names)
+            worker.tell("run", program, names, start_ns)
         return [worker.answer() for worker in workers]
     finally:
         for worker in workers:

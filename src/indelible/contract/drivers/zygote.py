@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
@@ -87,8 +88,9 @@ class _Worker:
         answer = getattr(self._handle, method)(*arguments, **options)
         return self._loop.settle(answer) if self._loop is not None else answer
 
-    def run(self, program: Program, names: dict[str, Any]) -> Log:
+    def run(self, program: Program, names: dict[str, Any], start_ns: int) -> Log:
         log = Log()
+        time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
         if self._loop is None:
             run(self._handle, program, names, log)
         else:
