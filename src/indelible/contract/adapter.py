@@ -117,8 +117,9 @@ class Adapter:
     ttl_s_min: float = 0.25
     ttl_s_late: float = 1.0
     ttl_refreshed_by: Literal["append", "read", "nothing"] = "append"
-    # How long an operation may wait for another's lock before it must end, one way or the other.
-    patience_s: float = 20.0
+    # How long an operation may wait for another's lock before it must end, one way or the other;
+    # None if the store does not say.
+    patience_s: float | None = None
     # Where workspaces are made; None for the system's place for temporary files.
     home: Path | None = None
     # Called with a workspace when its case has ended, to remove what is not in the folder.

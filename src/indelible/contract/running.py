@@ -7,11 +7,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from indelible.contract.adapter import Adapter, Flavour
 from indelible.contract.calling import said
@@ -23,6 +24,8 @@ from indelible.contract.handles import Loop, LoopFactory, close, flavours_of, op
 from indelible.contract.results import CaseResult, CaseVerdict, Failure, Unreachable, failure_of
 from indelible.contract.room import Broken, Meaningless, NotClaimed, Room, Unsure
 from indelible.contract.vacuity import vacuous
+
+T = TypeVar("T")
 
 # A bound on what hangs, not on what is slow.
 CASE_S_MAX: Final = 240.0
@@ -58,8 +61,11 @@ class Bench:
         self.crew: Crew | None = None
         self.no_crew = ""
         try:
-            self.flavours = self._look()
+            self.flavours = left_behind(self._look)
             self._hire()
+        except TimeoutError as error:
+            self.close()
+            raise Unreachable(f"the store did not answer within {CASE_S_MAX:.0f} s") from error
         except BaseException:
             self.close()
             raise
@@ -184,19 +190,28 @@ def run_case(
 def _bounded(
     case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory | None
 ) -> Outcome:
-    """One round in a thread that can be left behind: a store that hangs must not hang the kit."""
-    found: list[Outcome] = []
+    try:
+        return left_behind(lambda: run_round(case, mode, bench, seed, factory))
+    except TimeoutError:
+        proof = f"{case.name} did not end within {CASE_S_MAX:.0f} s"
+        return Outcome(verdict="FAIL", reason=proof, failures=(_failure("hangs", proof),))
 
-    def work() -> None:
-        found.append(run_round(case, mode, bench, seed, factory))
 
-    thread = threading.Thread(target=work, name=f"case-{case.name}", daemon=True)
-    thread.start()
-    thread.join(CASE_S_MAX)
-    if found:
-        return found[0]
-    proof = f"{case.name} did not end within {CASE_S_MAX:.0f} s"
-    return Outcome(verdict="FAIL", reason=proof, failures=(_failure("hangs", proof),))
+def left_behind(work: Callable[[], T]) -> T:
+    """Do it in a thread that can be left behind: a store that hangs must not hang the kit.
+
+    The thread has no event loop that runs, whatever the caller has.
+    """
+    done: Future[T] = Future()
+
+    def attempt() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=attempt, name="indelible-check", daemon=True).start()
+    return done.result(CASE_S_MAX)
 
 
 def run_round(

@@ -19,6 +19,8 @@ from indelible.contract.drivers.processes import StoreRaised, WorkerLost
 from indelible.contract.room import NotClaimed, Room, Unsure
 
 _SQLITE: Final = b"SQLite format 3\0"
+# Who names no bound is watched for so long; whether it ends later is not known then.
+UNDECLARED_S: Final = 8.0
 # The beat of a thread that only looks whether the machine lets it run.
 BEAT_S: Final = 0.05
 
@@ -36,16 +38,19 @@ def lock_is_bounded(room: Room) -> None:
     first = room.elsewhere()
     first.append(session)
     first.close()
-    waiting = room.elsewhere(wait_s=room.adapter.patience_s)
+    patience_s = room.adapter.patience_s or UNDECLARED_S
+    waiting = room.elsewhere(wait_s=patience_s)
     waiting.read(session)
     with Heartbeat() as heart, _held(room.workspace):
         ended = _ends(waiting, session)
-    if not ended and heart.late_s > room.adapter.patience_s / 4:
+    if not ended and heart.late_s > patience_s / 4:
         raise Unsure(f"the machine itself stood still for {heart.late_s:.1f} s")
+    if not ended and room.adapter.patience_s is None:
+        raise NotClaimed(f"it waits for a lock longer than {patience_s:g} s and names no bound")
     room.expect(
         ended,
         "unbounded wait",
-        f"an append to {session} was still waiting for a lock after {room.adapter.patience_s:g} s",
+        f"an append to {session} was still waiting for a lock after {patience_s:g} s",
         session=session,
     )
     then = room.elsewhere()

@@ -16,6 +16,7 @@ from indelible.contract.adapter import CAPABILITIES, Adapter, Message
 from indelible.contract.calling import said
 from indelible.contract.handles import then
 from indelible.contract.results import Unreachable
+from indelible.store import BUSY_TIMEOUT_S
 
 # The one that it does not offer: what was said is not taken back by popping it.
 _OFFERED: Final = frozenset(CAPABILITIES) - {"pop"}
@@ -30,6 +31,7 @@ def adapter_of_url(url: str) -> Adapter:
         "capabilities": _OFFERED,
         "name": url,
         "thread_safe": True,
+        "patience_s": 3 * BUSY_TIMEOUT_S,
     }
     if url == "memory:":
         return Adapter(**common, reach="handle")
@@ -162,7 +164,8 @@ class StoreHandle:
 
 
 def _messages(history: list[indelible.ChatMessage]) -> list[Message]:
-    return [message.model_dump(exclude_unset=True) for message in history]
+    # No content is said by leaving it out.
+    return [{"content": None} | message.model_dump(exclude_unset=True) for message in history]
 
 
 def _all(store: Any) -> list[str]:

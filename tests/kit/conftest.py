@@ -1,0 +1,12 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _stores_can_be_named(monkeypatch):
+    """Stores under test are named `under_test:Name`, by the kit and by its worker processes."""
+    folder = str(Path(__file__).parent)
+    if folder not in sys.path:
+        monkeypatch.syspath_prepend(folder)

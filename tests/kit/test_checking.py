@@ -1,0 +1,239 @@
+"""The kit against small stores: verdicts, exit codes, and what is asked of whom."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import under_test
+
+from indelible.contract import Adapter, Unreachable, check
+from indelible.contract import running as running_module
+from indelible.contract.cases import BOOK, GATES, Case, all_cases
+from indelible.contract.checking import SelectionError, select
+from indelible.contract.running import Bench, run_case
+from indelible.contract.targets import TargetError, resolve
+
+RIGHT = [
+    "under_test:ListUnderALock",
+    "under_test:AwaitedList",
+    "under_test:AwaitedListThatGivesWay",
+    "under_test:Turns",
+    "under_test:smallest",
+]
+
+
+def verdicts(report):
+    return {(result.case, result.mode): result.verdict for result in report.results}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("target", [*RIGHT, "memory:"])
+def test_a_right_store_is_accused_of_nothing(target, seed):
+    report = check(target, seed=seed, budget_s=0)
+    assert [(r.id, r.verdict, r.reason) for r in report.results if r.verdict == "FAIL"] == []
+    assert (report.verdict, report.exit_code) == ("PASS", 0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_indelible_on_sqlite_is_accused_of_nothing(tmp_path, seed):
+    report = check(f"sqlite:///{tmp_path}/x.db", seed=seed, budget_s=0)
+    fine = {"PASS", "NOT CLAIMED"}
+    assert [(r.id, r.reason) for r in report.results if r.verdict not in fine] == []
+    assert report.exit_code == 0
+
+
+def test_a_store_that_writes_lists_back_is_caught_in_threads_and_processes():
+    report = check("under_test:WritesItAllBack", gates=["concurrency"], seed=1)
+    assert (report.verdict, report.exit_code) == ("FAIL", 1)
+    for mode in ("threads", "processes"):
+        assert verdicts(report)["append_storm", mode] == "FAIL"
+    failures = [f for r in report.results if r.case == "append_storm" for f in r.failures]
+    assert "lost append" in {failure.name for failure in failures}
+    assert all(failure.witness for failure in failures)
+
+
+def test_the_same_sin_between_two_awaits_is_caught_in_tasks():
+    report = check("under_test:AwaitedWriteBack", cases=["append_storm"], seed=1)
+    assert verdicts(report)["append_storm", "tasks"] == "FAIL"
+
+
+def test_calls_that_never_give_way_cannot_overlap_and_are_not_held_against_it():
+    report = check("under_test:AwaitedList", gates=["concurrency"], seed=1)
+    result = next(r for r in report.results if r.case == "append_storm")
+    assert result.verdict == "NOT CLAIMED"
+    assert "gave way" in result.reason
+    assert verdicts(report)["gathered_turns_all_land", "tasks"] == "PASS"
+    assert report.exit_code == 0
+
+
+def test_an_error_that_says_nothing_about_the_data_is_a_failure():
+    report = check("under_test:RaisesWhenCrowded", cases=["gathered_turns_all_land"], seed=1)
+    (result,) = [r for r in report.results if r.mode == "threads"]
+    assert result.verdict == "FAIL"
+    assert result.failures[0].name == "unexpected error"
+    assert "RuntimeError: somebody else is in" in result.reason
+
+
+def test_the_same_seed_asks_for_the_same_calls():
+    one, two = (
+        check("memory:", cases=["mixed_storm"], seed=7, budget_s=0.01).results[0].history
+        for _ in range(2)
+    )
+    calls = [sorted((op.worker, op.op, op.ids, op.session) for op in each) for each in (one, two)]
+    assert calls[0] == calls[1]
+
+
+def test_who_cannot_be_opened_is_not_judged():
+    with pytest.raises(Unreachable, match="ConnectionError: nobody there"):
+        check("under_test:CannotBeOpened")
+
+
+def test_a_store_that_hangs_does_not_hang_the_kit(monkeypatch):
+    monkeypatch.setattr(running_module, "CASE_S_MAX", 0.5)
+    report = check("under_test:Hangs", cases=["append_then_read"], seed=1)
+    (result,) = report.results
+    assert (result.verdict, result.failures[0].name) == ("FAIL", "hangs")
+
+
+def a_case(run, **options):
+    fields = {
+        "gate": "sequential",
+        "name": "made_up",
+        "does": "",
+        "catches": "",
+        "needs": frozenset(),
+        "reach": "handle",
+        "modes": ("blocking",),
+        "overlaps": False,
+    }
+    return Case(run=run, **fields | options)
+
+
+@pytest.fixture
+def bench():
+    ours = Bench(under_test.smallest)
+    yield ours
+    ours.close()
+
+
+def test_a_defect_of_the_kit_accuses_nobody(bench):
+    def divides_by_zero(room):
+        room.open().append(room.session())
+        1 // 0  # noqa: B018
+
+    result = run_case(a_case(divides_by_zero), "blocking", bench, seed=1)
+    assert result.verdict == "UNKNOWN"
+    assert "the kit itself failed: ZeroDivisionError" in result.reason
+
+
+def test_a_race_in_which_nothing_met_is_vacuous(bench, monkeypatch):
+    monkeypatch.setattr(running_module, "TRYING_S", 0.0)
+
+    def one_alone(room):
+        room.open().append(room.session())
+
+    result = run_case(a_case(one_alone, overlaps=True), "threads", bench, seed=1)
+    assert result.verdict == "VACUOUS"
+
+
+def test_what_a_store_does_not_claim_is_not_asked(bench):
+    report = check(under_test.smallest, cases=["clear_against_append", "pop_race"], seed=1)
+    assert {r.verdict for r in report.results} == {"NOT CLAIMED"}
+    assert report.verdict == "NOT RUN", "a gate in which nothing ran is not passed"
+    assert report.exit_code == 3
+
+
+def test_a_budget_repeats_races_and_cuts_nothing():
+    asked = []
+
+    def progress(item, result):
+        asked.append((item.id, result))
+
+    report = check("memory:", gates=["concurrency"], seed=1, budget_s=0.0, progress=progress)
+    assert "NOT RUN" not in {r.verdict for r in report.results}
+    assert len(asked) == 2 * len(report.results)
+    seeds = {r.seed for r in report.results if r.verdict == "PASS" and r.case.startswith("gather")}
+    assert seeds == {1}
+
+
+def test_gates_and_cases_are_chosen_by_name():
+    assert {found.gate for found in select(["edges"])} == {"edges"}
+    assert [c.id for c in select([], ["append_storm"])] == ["concurrency/append_storm"]
+    assert [c.id for c in select([], ["concurrency/append_storm"])] == ["concurrency/append_storm"]
+    with pytest.raises(SelectionError, match="no gate 'speed'"):
+        select(["speed"])
+    with pytest.raises(SelectionError, match="no case 'append_strom'"):
+        select([], ["append_strom"])
+
+
+def test_every_case_says_what_it_does_and_what_it_catches():
+    assert len(all_cases()) >= 45
+    for found in BOOK.values():
+        assert found.gate in GATES
+        assert found.does.endswith("."), found.id
+        assert found.catches, found.id
+        assert not found.catches.endswith("."), found.id
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("no_such_module:thing", "cannot import"),
+        ("under_test:no_such_thing", "cannot import"),
+        ("under_test:HandleOnAList", "neither an Adapter nor a class"),
+        ("under_test:", "name a URL"),
+    ],
+)
+def test_a_target_that_names_nothing_is_refused_in_words(target, words):
+    with pytest.raises(TargetError, match=words):
+        resolve(target)
+
+
+def test_an_adapter_is_told_what_the_kit_knows():
+    with pytest.raises(ValueError, match="unknown capability 'rewind'"):
+        Adapter(open="a:b", capabilities=["rewind"])
+    with pytest.raises(ValueError, match="needs `open`"):
+        Adapter()
+
+
+def test_a_class_is_taken_as_it_is():
+    turns = resolve("under_test:Turns")
+    assert turns.pairs
+    assert turns.reach == "machine"
+    assert turns.open is not None
+    assert turns.open_async is not None
+    listed = resolve(under_test.AwaitedList)
+    assert (listed.pairs, listed.reach, listed.open) == (False, "handle", None)
+
+
+def test_the_file_that_is_named_is_never_touched(tmp_path):
+    precious = tmp_path / "x.db"
+    precious.write_bytes(b"not even a database")
+    report = check(f"sqlite:///{precious}", cases=["append_then_read"], seed=1)
+    assert report.verdict == "PASS"
+    assert precious.read_bytes() == b"not even a database"
+    assert list(tmp_path.iterdir()) == [precious], "what the kit made is gone"
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(Unreachable, match="no folder"):
+        check(f"sqlite:///{tmp_path}/missing/x.db")
+
+
+async def test_the_kit_can_be_called_from_a_running_loop():
+    report = await asyncio.to_thread(check, "memory:", cases=["append_then_read"], seed=1)
+    assert report.verdict == "PASS"
+    inside = check("memory:", cases=["append_then_read"], seed=1)
+    assert inside.verdict == "PASS", "each case runs in a thread of its own"
+
+
+def test_a_store_that_cannot_travel_is_not_run_in_processes(tmp_path):
+    def local(workspace: Path):
+        return under_test.HandleOnAList()
+
+    adapter = Adapter(open=local, reach="machine", name="local")
+    report = check(adapter, cases=["gathered_turns_all_land"], seed=1)
+    (result,) = [r for r in report.results if r.mode == "processes"]
+    assert result.verdict == "NOT RUN"
+    assert "another process" in result.reason
+    assert report.exit_code in {1, 3}
