@@ -237,3 +237,9 @@ def test_a_store_that_cannot_travel_is_not_run_in_processes(tmp_path):
     assert result.verdict == "NOT RUN"
     assert "another process" in result.reason
     assert report.exit_code in {1, 3}
+
+
+@pytest.mark.parametrize("name", ["HandsOutItsList", "KeepsTheCallersList", "HandsOutItsTurns"])
+def test_memory_that_is_shared_with_the_caller_is_seen_through_a_class_too(name):
+    report = check(f"under_test:{name}", cases=["reads_are_copies"], seed=1)
+    assert [f.name for r in report.results for f in r.failures] == ["alias"]

@@ -185,3 +185,41 @@ class HandleOnAList:
 
 
 smallest = Adapter(open="under_test:open_list", reach="handle", thread_safe=True, name="smallest")
+
+
+class HandsOutItsList:
+    """Gives its own list away."""
+
+    def __init__(self):
+        self._sessions = {}
+
+    async def add_messages(self, session_id, messages):
+        self._sessions.setdefault(session_id, []).extend(messages)
+
+    async def get_history(self, session_id):
+        return self._sessions.get(session_id, [])
+
+
+class KeepsTheCallersList(HandsOutItsList):
+    """Takes the caller's list for its own."""
+
+    async def add_messages(self, session_id, messages):
+        known = self._sessions.setdefault(session_id, messages)
+        if known is not messages:
+            known.extend(messages)
+
+    async def get_history(self, session_id):
+        return list(self._sessions.get(session_id, []))
+
+
+class HandsOutItsTurns:
+    """The same with turns."""
+
+    def __init__(self):
+        self._sessions = {}
+
+    def save_context(self, session_id, human_msg, ai_msg):
+        self._sessions.setdefault(session_id, []).append({"human": human_msg, "ai": ai_msg})
+
+    def load_memory(self, session_id):
+        return list(self._sessions.get(session_id, []))

@@ -131,6 +131,12 @@ class DuckHandle:
     def __init__(self, store: Any, *, awaited: bool) -> None:
         self._store = store
         self._awaited = awaited
+        # What was last handed in or out, itself: whoever keeps it shares memory with the caller.
+        self.exchanged: Any = None
+
+    def _passed_on(self, answer: Any) -> Any:
+        self.exchanged = answer
+        return answer
 
     def pop(self, session: str) -> Any:
         """Take the newest away."""
@@ -174,11 +180,12 @@ class ListHandle(DuckHandle):
     def append(self, session: str, messages: list[Message]) -> Any:
         """Add messages."""
         batch = [indelible.ChatMessage(**message) for message in messages]
-        return self._store.add_messages(session, batch)
+        return self._store.add_messages(session, self._passed_on(batch))
 
     def read(self, session: str) -> Any:
         """The messages."""
-        return then(self._store.get_history(session), _messages)
+        history = self._store.get_history(session)
+        return then(history, lambda found: _messages(self._passed_on(found)))
 
 
 class TurnsHandle(DuckHandle):
@@ -195,7 +202,8 @@ class TurnsHandle(DuckHandle):
 
     def read(self, session: str) -> Any:
         """The turns, as messages."""
-        return then(self._method("load_memory")(session), _messages_of_turns)
+        turns = self._method("load_memory")(session)
+        return then(turns, lambda found: _messages_of_turns(self._passed_on(found)))
 
     def _method(self, name: str) -> Any:
         awaited = getattr(self._store, f"a{name}", None) if self._awaited else None

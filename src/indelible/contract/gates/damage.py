@@ -1,0 +1,90 @@
+"""A stored entry that was damaged is said aloud, never left out in silence."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from indelible.contract.adapter import Message
+from indelible.contract.cases import case
+from indelible.contract.gates.contents import saying, shown, spoken
+from indelible.contract.room import NotClaimed, Room
+
+ENTRIES: Final = 7
+DAMAGED: Final = 3
+# In UTF-8 this byte stands nowhere.
+ROT: Final = b"\xff"
+
+
+def _text(number: int) -> str:
+    # One run of letters: no format has a reason to write it otherwise than as it is.
+    return f"indelible entry number {number} about to rot " + "keep" * 8
+
+
+@case("edges", reach="machine", catches="an unreadable entry that makes history shorter or empty")
+def damaged_entry_is_loud(room: Room) -> None:
+    """Damage one stored entry in its file: reading raises or shows it, and leaves nothing out."""
+    # In a process that ends, so that nothing holds the file any more.
+    store, session = room.elsewhere(), room.session()
+    expected: list[Message] = []
+    for number in range(ENTRIES):
+        batch = saying(room, _text(number))
+        store.put(session, *batch)
+        expected += batch
+    store.close()
+    _checkpoint(room.workspace)
+    places = _damage(room.workspace, _text(DAMAGED).encode())
+    if not places:
+        raise NotClaimed("no file of the workspace holds the text of an entry as it is")
+    try:
+        reader = room.elsewhere()
+        seen = spoken(reader.get(session))
+    except Exception:  # noqa: BLE001 -- this is what should happen
+        return
+    room.expect(
+        len(seen) >= len(expected),
+        "silent loss",
+        f"one of {len(expected)} stored messages was damaged, and a read shows {len(seen)} "
+        "without an error",
+        session=session,
+    )
+    whole = [told for told in spoken(expected) if told[1] != _text(DAMAGED)]
+    lost = [told for told in whole if told not in seen]
+    room.expect(
+        not lost,
+        "silent loss",
+        f"one stored message was damaged, and others are gone without an error: {shown(lost)}",
+        session=session,
+    )
+    if seen == spoken(expected):
+        room.note("a byte of a stored entry was changed in its file, and it came back unchanged")
+
+
+def _checkpoint(workspace: Path) -> None:
+    """Move what SQLite left in its write-ahead logs to where it belongs.
+
+    A damaged log ends where the damage begins: that is how SQLite reads one that a crash cut off,
+    and nothing that a store could tell.
+    """
+    for log in workspace.rglob("*-wal"):
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(str(log).removesuffix("-wal"))) as connection,
+        ):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _damage(workspace: Path, text: bytes) -> int:
+    """Overwrite a byte in the middle of the text wherever a file holds it; how often it did."""
+    count = 0
+    for path in sorted(workspace.rglob("*")):
+        if path.is_symlink() or not path.is_file() or path.name.endswith(("-wal", "-journal")):
+            continue
+        data = path.read_bytes()
+        if text in data:
+            count += data.count(text)
+            middle = len(text) // 2
+            path.write_bytes(data.replace(text, text[:middle] + ROT + text[middle + 1 :]))
+    return count
