@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # Two workers: what the smallest machine that we build for has cores.
 WORKERS ?= 2
 
-.PHONY: help demo test lint format bench lock clean
+.PHONY: help demo test test-browser soak lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -24,6 +24,15 @@ demo: $(READY) ## Watch a naive store forget and indelible remember
 test: $(READY) lint ## Everything that must hold, on real engines and processes
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
+test-browser: $(READY) ## The page of a report in Debian's Chromium; installs that, which needs root
+	command -v chromium >/dev/null || (apt-get update --quiet && \
+		DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends chromium)
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
+	$(BIN)/pytest tests/browser
+
+soak: $(READY) ## The kit against every goldfish and every right store, with 50 seeds
+	INDELIBLE_SEEDS=50 $(BIN)/pytest --numprocesses $(WORKERS) tests/kit/test_goldfish.py
+
 lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -36,11 +45,13 @@ format: $(READY) ## Put the code into its standard form
 bench: $(READY) ## Ratios to the bare engine, within one run; exits 1 if one is missed
 	$(BIN)/python -m benchmarks
 
-lock: $(READY) ## Renew requirements/dev.txt, with hashes and without any host
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header
+
+lock: $(READY) ## Renew requirements/*.txt, with hashes and without any host
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --no-header \
-		--output-file requirements/dev.txt requirements/dev.in
+	$(BIN)/$(LOCK) --output-file requirements/dev.txt requirements/dev.in
+	$(BIN)/$(LOCK) --output-file requirements/browser.txt requirements/browser.in
 
 clean: ## Remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import under_test
 
-from indelible.contract import Adapter, Unreachable, check
+from indelible.contract import Adapter, Unreachable, check, read_deviations
 from indelible.contract import running as running_module
 from indelible.contract.cases import BOOK, GATES, Case, all_cases
 from indelible.contract.checking import SelectionError, select
@@ -243,3 +243,16 @@ def test_a_store_that_cannot_travel_is_not_run_in_processes(tmp_path):
 def test_memory_that_is_shared_with_the_caller_is_seen_through_a_class_too(name):
     report = check(f"under_test:{name}", cases=["reads_are_copies"], seed=1)
     assert [f.name for r in report.results for f in r.failures] == ["alias"]
+
+
+def test_what_is_written_down_as_a_deviation_is_no_failure(tmp_path):
+    listed = tmp_path / "known.toml"
+    listed.write_text('[concurrency.append_storm]\nreason = "it writes whole lists back"\n')
+    report = check(
+        "under_test:WritesItAllBack",
+        cases=["append_storm"],
+        seed=1,
+        deviations=read_deviations(listed),
+    )
+    assert {r.verdict for r in report.results} == {"DEVIATION"}
+    assert report.exit_code == 0

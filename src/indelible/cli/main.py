@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 import indelible
-from indelible.cli import changing, maintaining, moving, reading, timeline
+from indelible.cli import changing, checking, maintaining, moving, reading, timeline
 from indelible.errors import MemoryStoreError
 
 HELP = "A memory store for LLM agents that does not forget."
@@ -18,6 +18,7 @@ HELP = "A memory store for LLM agents that does not forget."
 LOOK = "Look"
 CHANGE = "Change what a session shows; nothing is deleted"
 MAINTAIN = "Look after a store"
+PROVE = "Hold any store to the contract"
 
 # Names that people try because other tools have them, and what the command is called here.
 MEANT = {
@@ -129,6 +130,14 @@ _offer(moving.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="imp
 _offer(maintaining.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db")
 _offer(maintaining.forget, MAINTAIN, "forget user-42 --url agent.db")
 _offer(demo, MAINTAIN, "demo")
+_offer(
+    checking.check,
+    PROVE,
+    "check sqlite:///agent.db",
+    "check mystore.contract:adapter --gate concurrency --budget 2m --report out",
+)
+_offer(checking.cases, PROVE, "cases --gate concurrency")
+_offer(checking.goldfish, PROVE, "goldfish --seed 7")
 
 
 def run() -> None:

@@ -17,9 +17,11 @@ from indelible.cli.main import app
 OPENING = """\
 # Commands
 
-Every command names its store by `--url`, or by the environment variable `INDELIBLE_URL`: a file
-name such as `agent.db`, or `sqlite:///agent.db`. `indelible COMMAND --help` says what is here, and
-`indelible --install-completion` teaches the shell to complete commands and ids.
+Every command that works on a store of ours names it by `--url`, or by the environment variable
+`INDELIBLE_URL`: a file name such as `agent.db`, or `sqlite:///agent.db`. `indelible COMMAND --help`
+says what is here, and `indelible --install-completion` teaches the shell to complete commands and
+ids. `check`, `cases` and `goldfish` are the contract kit, for any store:
+[Check your store](how-to/check-your-store.md).
 
 A store that is not there is an error and is never made in passing; only `append` and `import` begin
 one. `append` and `snapshot` only add and do not ask, and neither does an `export` to a new file.
@@ -32,8 +34,9 @@ terminal.
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | something is wrong with the data, or the session or snapshot is not there |
+| 1 | something is wrong with the data, the session or snapshot is not there, a contract is broken |
 | 2 | the command was wrong, or was not confirmed; nothing was changed |
+| 3 | `check` alone: nothing failed, but something could not be decided or did not run |
 | 4 | the store or a file is missing or could not be reached, or the outcome is unknown |
 | 130 | interrupted by Ctrl-C; at a question, nothing was changed |
 
@@ -41,7 +44,7 @@ Errors are a sentence or two on stderr. Where a write may have landed, they give
 command that lands it exactly once. A command that a message proposes repeats the `--url` and
 `--namespace` of yours.
 
-## Options of every command but `demo`
+## Options of every command that works on a store
 """
 
 
@@ -58,7 +61,10 @@ def reference() -> str:
 
 
 def _section(name: str, command: Any) -> Iterator[str]:
-    own = [each for each in command.params if each.name not in shared_names()]
+    names = {each.name for each in command.params}
+    # Those of the kit have no store of ours to name, and say all that they take.
+    shared = shared_names() if "url" in names else frozenset()
+    own = [each for each in command.params if each.name not in shared]
     arguments = [each for each in own if each.param_type_name == "argument"]
     options = [each for each in own if each.param_type_name == "option"]
     yield f"## {name}\n"

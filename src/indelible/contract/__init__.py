@@ -1,11 +1,14 @@
 """The contract kit: what a store of an agent's memory owes, and how to tell whether it keeps it."""
 
+from typing import TYPE_CHECKING, Any
+
 from indelible.contract.adapter import Adapter, Conflict, Handle, NotFound, Refused
 from indelible.contract.checker import check_history, judge
 from indelible.contract.checker.explain import explain
 from indelible.contract.checker.shrink import minimal
 from indelible.contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
 from indelible.contract.checking import check
+from indelible.contract.deviations import Deviations, read_deviations
 from indelible.contract.history import (
     CORRUPTED,
     NOT_FOUND,
@@ -16,6 +19,10 @@ from indelible.contract.history import (
 )
 from indelible.contract.results import CONTRACT_VERSION, CaseResult, Failure, Report, Unreachable
 
+if TYPE_CHECKING:
+    from indelible.contract.plugin.suite import MemoryContract as MemoryContract
+
+# Without MemoryContract: a star import must not need pytest.
 __all__ = [
     "CONTRACT_VERSION",
     "CORRUPTED",
@@ -24,6 +31,7 @@ __all__ = [
     "Anomaly",
     "CaseResult",
     "Conflict",
+    "Deviations",
     "Failure",
     "Handle",
     "HistoryError",
@@ -41,6 +49,16 @@ __all__ = [
     "explain",
     "judge",
     "minimal",
+    "read_deviations",
     "read_history",
     "write_history",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs pytest is loaded when it is asked for."""
+    if name == "MemoryContract":
+        from indelible.contract.plugin.suite import MemoryContract  # noqa: PLC0415
+
+        return MemoryContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

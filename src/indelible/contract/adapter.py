@@ -155,7 +155,13 @@ def imported(name: str) -> Any:
     module, _, path = name.partition(":")
     if not module or not path:
         raise ValueError(f"write package.module:name, not {name!r}")
-    found = import_module(module)
+    try:
+        found = import_module(module)
+    except ImportError:
+        raise
+    except Exception as error:
+        # A mistake in somebody's module is no verdict on their store.
+        raise ImportError(f"{type(error).__name__}: {error}") from error
     for part in path.split("."):
         found = getattr(found, part)
     return found

@@ -10,6 +10,7 @@ from typing import Final
 
 from indelible.contract.adapter import Adapter
 from indelible.contract.cases import GATES, Case, Gate, Mode, all_cases
+from indelible.contract.deviations import Deviations
 from indelible.contract.results import CaseResult, Report
 from indelible.contract.running import Bench, modes_of, run_case
 from indelible.contract.targets import resolve
@@ -81,12 +82,13 @@ def check(
     cases: Sequence[str] = (),
     seed: int | None = None,
     budget_s: float = BUDGET_S,
+    deviations: Deviations | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run the contract against a store: a URL, `module:name`, an `Adapter` or a class.
 
     Every case runs once, however long that takes; races are repeated with new seeds while the
-    budget lasts.
+    budget lasts. `deviations` are failures that are known: see `read_deviations`.
     """
     adapter = resolve(target)
     chosen = select(gates, cases)
@@ -94,7 +96,8 @@ def check(
     began = time.monotonic()
     bench = Bench(adapter)
     try:
-        results = tuple(_run(chosen, bench, ours, began + budget_s, budget_s, progress))
+        known = deviations or Deviations()
+        results = tuple(_run(chosen, bench, ours, began + budget_s, budget_s, known, progress))
     finally:
         bench.close()
     asked: dict[Gate, None] = dict.fromkeys(found.gate for found in chosen)
@@ -114,6 +117,7 @@ def _run(
     seed: int,
     deadline: float,
     budget_s: float,
+    deviations: Deviations,
     progress: Progress | None,
 ) -> Iterator[CaseResult]:
     items = items_of(chosen, bench)
@@ -123,6 +127,7 @@ def _run(
             progress(item, None)
         share = share_s if time.monotonic() < deadline else 0.0
         result = item.known or run_case(item.case, item.mode, bench, seed=seed, share_s=share)
+        result = deviations.apply(result)
         if progress is not None:
             progress(item, result)
         yield result

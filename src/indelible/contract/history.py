@@ -68,7 +68,8 @@ _NEEDS: Final = {
 
 def write_history(path: str | Path, operations: Iterable[Operation]) -> None:
     """Write one JSON line for each operation; fields that say nothing are left out."""
-    with Path(path).open("w", encoding="utf-8") as file:
+    # Names come from anywhere: half a surrogate pair is written as `read_history` reads it.
+    with Path(path).open("w", encoding="utf-8", errors="surrogatepass") as file:
         file.writelines(to_line(operation) + "\n" for operation in operations)
 
 

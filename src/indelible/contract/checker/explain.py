@@ -36,7 +36,7 @@ def _violated(verdict: Violated) -> str:
     first = verdict.anomalies[0]
     shown = _shown(first)
     rows = [_row(op, first, verdict.scope) for op in shown]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     lines = [f"VIOLATED   {first.name.upper()}   session {first.session}   proved"]
     # The sentence before the semicolon is what happened; the rest is why nothing else explains it.
     happened, _, why = first.proof.partition("; ")
@@ -121,8 +121,8 @@ def likely_cause(anomaly: Anomaly) -> str | None:
 
 def _one_clock_tick(witness: tuple[Operation, ...]) -> bool:
     """Whether the two appends fell into one millisecond, as coarse clocks see it."""
-    first, then = sorted(op.invoke_ns for op in witness[:2])
-    return then - first < 1_000_000
+    times = sorted(op.invoke_ns for op in witness[:2])
+    return len(times) == 2 and times[1] - times[0] < 1_000_000
 
 
 def _rest(verdict: Violated, shown: int) -> str:
@@ -133,5 +133,8 @@ def _rest(verdict: Violated, shown: int) -> str:
     others = scope.sessions - 1
     parts = [f"{shown} of {_grouped(scope.operations)} ops shown"]
     parts += [f"also broken here: {also}"] if also else []
-    parts.append(f"{elsewhere} anomalies in {others} other session{'s' if others != 1 else ''}")
+    parts.append(
+        f"{elsewhere} anomal{'ies' if elsewhere != 1 else 'y'} "
+        f"in {others} other session{'s' if others != 1 else ''}"
+    )
     return " · ".join(parts)

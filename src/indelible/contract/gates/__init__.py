@@ -1,5 +1,35 @@
 """The gates: every case that a store must pass before it touches production."""
 
-from indelible.contract.gates import concurrency, edges, lifecycle, sequential
+from indelible.contract.gates import (
+    capabilities,
+    concurrency,
+    damage,
+    edges,
+    expiry,
+    keeping,
+    keys,
+    lifecycle,
+    locking,
+    names,
+    programs,
+    scale,
+    sequential,
+    snapshots,
+)
 
-__all__ = ["concurrency", "edges", "lifecycle", "sequential"]
+__all__ = [
+    "capabilities",
+    "concurrency",
+    "damage",
+    "edges",
+    "expiry",
+    "keeping",
+    "keys",
+    "lifecycle",
+    "locking",
+    "names",
+    "programs",
+    "scale",
+    "sequential",
+    "snapshots",
+]

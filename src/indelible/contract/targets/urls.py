@@ -31,6 +31,8 @@ def adapter_of_url(url: str) -> Adapter:
         "capabilities": _OFFERED,
         "name": url,
         "thread_safe": True,
+        # A life ends by the clock, when it is looked at: nothing has to come by and sweep.
+        "ttl_s_late": 0.25,
         "patience_s": 3 * BUSY_TIMEOUT_S,
     }
     if url == "memory:":

@@ -1,0 +1,24 @@
+"""Stores that forget, each in one way of its own, and stores that do not.
+
+The kit is tested with them: every goldfish must be caught by the case that names it, and a right
+store by none.
+"""
+
+from indelible.contract.goldfish import changes, contents, order, races, stores
+from indelible.contract.goldfish.surveying import Caught, examine, run_goldfish, survey
+from indelible.contract.goldfish.zoo import GOLDFISH, RIGHT, Goldfish
+
+__all__ = [
+    "GOLDFISH",
+    "RIGHT",
+    "Caught",
+    "Goldfish",
+    "changes",
+    "contents",
+    "examine",
+    "order",
+    "races",
+    "run_goldfish",
+    "stores",
+    "survey",
+]

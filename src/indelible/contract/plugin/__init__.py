@@ -1,0 +1,1 @@
+"""What the pytest plugin loads once it is used: the contract as items, and as a class of tests."""

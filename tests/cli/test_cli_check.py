@@ -1,0 +1,234 @@
+"""`indelible check`, `cases` and `goldfish`, as a person calls them."""
+
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from test_cli_terminal import at_a_terminal
+
+from indelible.cli.checking import seconds
+from indelible.contract.cases import GATES, all_cases
+from indelible.contract.goldfish import GOLDFISH
+from indelible.errors import UsageError
+
+STORES = """
+import asyncio
+from indelible.contract import Adapter
+
+
+class Lossy:
+    def __init__(self):
+        self._sessions = {}
+
+    async def add_messages(self, session, messages):
+        before = list(self._sessions.get(session, ()))
+        await asyncio.sleep(0)
+        self._sessions[session] = [*before, *messages]
+
+    async def get_history(self, session):
+        return list(self._sessions.get(session, ()))
+
+
+class Closed:
+    def __init__(self):
+        raise ConnectionError("nobody is there")
+
+    def add_messages(self, session, messages): ...
+
+    def get_history(self, session): ...
+"""
+
+
+@pytest.fixture
+def check(command):
+    """Runs `indelible check` beside some stores."""
+    (command.folder / "stores.py").write_text(STORES, "utf-8")
+    (command.folder / "broken.py").write_text("store = (", "utf-8")
+
+    def checked(*arguments, code=0):
+        return command("check", *arguments, "--seed", "7", code=code)
+
+    checked.folder = command.folder
+    return checked
+
+
+def test_a_gate_of_which_nothing_ran_is_not_passed(check):
+    done = check("sqlite:///x.db", "--case", "append_then_read", "--case", "pop_race", code=3)
+    assert "the store does not claim pop" in done.out
+    assert "NOT RUN  no case of the gate concurrency ran" in done.out
+    assert not (check.folder / "x.db").exists()
+
+
+def test_progress_goes_to_stderr_and_the_summary_to_stdout(check):
+    done = check("memory:", "--case", "append_then_read")
+    assert re.search(r"^PASS +memory: +contract \S+ +seed 7", done.out, re.MULTILINE)
+    assert "sequential/append_then_read[blocking]" in done.err
+    assert "append_then_read" not in done.out
+
+
+def test_a_lossy_store_fails_with_proof_and_the_command_that_repeats_it(check):
+    done = check("stores:Lossy", "--case", "append_storm", code=1)
+    assert "LOST APPEND" in done.out
+    again = re.search(r"Reproduce with: +indelible (check .+)", done.out)[1].split()
+    assert again[:4] == ["check", "stores:Lossy", "--case", "append_storm"]
+
+
+def test_json_is_one_document_on_stdout(check):
+    done = check("stores:Lossy", "--case", "append_storm", "--json", code=1)
+    found = json.loads(done.out)
+    assert found["verdict"] == "FAIL"
+    assert found["target"] == "stores:Lossy"
+    (failed,) = [each for each in found["cases"] if each["verdict"] == "FAIL"]
+    assert (failed["gate"], failed["case"], failed["mode"]) == (
+        "concurrency",
+        "append_storm",
+        "tasks",
+    )
+    assert failed["anomalies"][0]["name"] == "lost append"
+    assert failed["anomalies"][0]["witness"]
+
+
+def test_a_report_folder_has_all_forms(check):
+    done = check("stores:Lossy", "--case", "append_storm", "--report", "out/deep", code=1)
+    folder = check.folder / "out" / "deep"
+    assert json.loads((folder / "report.json").read_text("utf-8"))["verdict"] == "FAIL"
+    assert "<html" in (folder / "report.html").read_text("utf-8")
+    assert ET.parse(folder / "junit.xml").getroot().iter("failure")
+    assert "report.html" in done.out
+    assert "Wrote report.html, report.json, junit.xml to out/deep." in done.err
+
+
+def test_a_small_budget_leaves_no_case_out(check):
+    done = check("memory:", "--case", "append_storm", "--budget", "0.001s")
+    assert len(re.findall(r"^(PASS|NOT CLAIMED) ", done.err, re.MULTILINE)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["memory:", "--budget", "soon"], "--budget takes a time such as 90, 90s or 2m"),
+        (["memory:", "--budget", "0"], "--budget takes a time"),
+        (["memory:", "--gate", "tall"], "There is no gate 'tall'"),
+        (["memory:", "--case", "nothing"], "There is no case 'nothing'"),
+        (["stores:Nothing"], "Cannot import 'stores:Nothing'"),
+        (["nowhere:Store"], "Cannot import 'nowhere:Store'"),
+        (["broken:store"], "Cannot import 'broken:store'"),
+        (["odd://store"], "Cannot open 'odd://store'"),
+        (["memory:", "--deviations", "none.toml"], "Cannot read none.toml"),
+        (["memory:", "--report", "agent.db"], "Cannot write a report to agent.db"),
+        (["stores:Lossy", "--explore", "5", "--gate", "edges"], "There is no race between tasks"),
+    ],
+)
+def test_wrong_usage_is_refused_and_nothing_is_run(check, arguments, words):
+    done = check(*arguments, code=2)
+    assert done.out == ""
+    assert done.err.startswith(f"Error: {words}")
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("target", ["stores:Closed", "sqlite:///nowhere/x.db"])
+def test_a_store_that_cannot_be_reached_has_a_code_of_its_own(check, target):
+    done = check(target, "--json", code=4)
+    assert done.out == ""
+    assert done.err.startswith("Error: ")
+
+
+def test_deviations_in_the_folder_are_known(check):
+    listed = check.folder / "indelible-deviations.toml"
+    listed.write_text(
+        '[concurrency.append_storm]\nreason = "until 3"\nmodes = ["tasks"]\n', "utf-8"
+    )
+    done = check("stores:Lossy", "--case", "append_storm")
+    assert "DEVIATION (1)  until 3" in done.out
+    listed.rename(check.folder / "other.toml")
+    check("stores:Lossy", "--case", "append_storm", code=1)
+    named = ("--deviations", "other.toml")
+    assert "DEVIATION" in check("stores:Lossy", "--case", "append_storm", *named).out
+    stale = check("stores:Lossy", "--case", "append_then_read", *named)
+    assert "DEVIATION" not in stale.out
+
+
+def test_exploring_finds_the_race_by_its_schedule(check):
+    done = check("stores:Lossy", "--case", "append_storm", "--explore", "5", "--json", code=1)
+    (found,) = json.loads(done.out)["cases"]
+    assert (found["verdict"], found["mode"]) == ("FAIL", "tasks")
+    assert found["schedule"]
+
+
+def test_a_terminal_shows_a_bar(check, command):
+    code, out, shown = at_a_terminal(command, "check", "memory:", "--case", "append_then_read")
+    assert code == 0
+    assert "append_then_read" in shown
+    assert "PASS" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "time_s"), [("90", 90), ("90s", 90), ("2m", 120), ("1.5m", 90), ("1h", 3600)]
+)
+def test_times_are_written_as_people_write_them(text, time_s):
+    assert seconds(text) == time_s
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1", "2 days", "1e3", "nan", "0s", "٣"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(UsageError):
+        seconds(text)
+
+
+def test_cases_lists_the_book(command):
+    listed = json.loads(command("cases", "--json").out)
+    assert [(each["gate"], each["case"]) for each in listed] == [
+        (each.gate, each.name) for each in all_cases()
+    ]
+    assert all(each["does"] and each["catches"] for each in listed)
+    assert {each["gate"] for each in listed} <= set(GATES)
+
+
+def test_cases_of_one_gate(command):
+    shown = command("cases", "--gate", "concurrency").out
+    assert "append_storm" in shown
+    assert "append_then_read" not in shown
+    assert command("cases", "--gate", "tall", code=2).err.startswith("Error: There is no gate")
+
+
+SURVEY = """
+from indelible.contract.goldfish import GOLDFISH
+for name in list(GOLDFISH):
+    if name not in {kept}:
+        del GOLDFISH[name]
+{more}
+from indelible.cli.main import run
+run()
+"""
+FEW = ["reversed_list", "read_modify_write_in_memory"]
+
+
+def test_goldfish_says_of_each_what_caught_it(command):
+    assert set(FEW) <= set(GOLDFISH)
+    few = ("-c", SURVEY.format(kept=FEW, more=""))
+    done = command("goldfish", "--seed", "7", python=few)
+    assert re.search(
+        r"^caught +reversed_list +order_of_single_appends\[\w+", done.out, re.MULTILINE
+    )
+    assert done.out.endswith("2 of 2 goldfish caught, seed 7.\n")
+    found = json.loads(command("goldfish", "--seed", "7", "--json", python=few).out)
+    assert (found["seed"], found["caught"]) == (7, 2)
+    assert {each["name"] for each in found["goldfish"]} == set(FEW)
+    assert all(each["caught"] and each["anomaly"] for each in found["goldfish"])
+
+
+def test_a_goldfish_that_gets_away_is_a_failure(command):
+    # A right store in a goldfish's clothes.
+    swap = (
+        "from dataclasses import replace\n"
+        "from indelible.contract.goldfish import RIGHT\n"
+        "fish = GOLDFISH['reversed_list']\n"
+        "GOLDFISH['reversed_list'] = replace(fish, adapter=next(iter(RIGHT.values())))\n"
+    )
+    one = ("-c", SURVEY.format(kept=["reversed_list"], more=swap))
+    done = command("goldfish", "--seed", "7", python=one, code=1)
+    assert re.search(
+        r"^NOT CAUGHT +reversed_list +order_of_single_appends: ", done.out, re.MULTILINE
+    )
+    assert done.out.endswith("0 of 1 goldfish caught, seed 7.\n")
