@@ -72,7 +72,7 @@ class Turns:
             )
 
     def _connect(self):
-        return sqlite3.connect(self._path, timeout=30)
+        return sqlite3.connect(self._path, timeout=5)
 
     def save_context(self, session_id, human_msg, ai_msg):
         db = self._connect()
