@@ -9,6 +9,7 @@ from indelible.contract.checker.shrink import minimal
 from indelible.contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
 from indelible.contract.checking import check
 from indelible.contract.deviations import Deviations, read_deviations
+from indelible.contract.explorer import explore, replay
 from indelible.contract.history import (
     CORRUPTED,
     NOT_FOUND,
@@ -47,10 +48,12 @@ __all__ = [
     "check",
     "check_history",
     "explain",
+    "explore",
     "judge",
     "minimal",
     "read_deviations",
     "read_history",
+    "replay",
     "write_history",
 ]
 

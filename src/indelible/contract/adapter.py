@@ -7,6 +7,7 @@ holds it to that; what it does not declare is not asked of it.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from importlib import import_module
@@ -165,6 +166,23 @@ def imported(name: str) -> Any:
     for part in path.split("."):
         found = getattr(found, part)
     return found
+
+
+def imported_from_here(name: str) -> Any:
+    """The same; as with `python -m`, what stands in the current folder can be named."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    return imported(name)
+
+
+def opened_elsewhere(opener: type[Any], name: str, *options: Any) -> Any:
+    """An opener in another process, where what it opens is imported at once.
+
+    Workers are forked from the process that unpickles it: so none of them imports it again.
+    """
+    imported(name)
+    return opener(name, *options)
 
 
 def is_async(handle: Any) -> bool:

@@ -193,8 +193,9 @@ def _bounded(
     try:
         return left_behind(lambda: run_round(case, mode, bench, seed, factory))
     except TimeoutError:
-        proof = f"{case.name} did not end within {CASE_S_MAX:.0f} s"
-        return Outcome(verdict="FAIL", reason=proof, failures=(_failure("hangs", proof),))
+        # Slow, on this machine, is no proof of anything.
+        reason = f"it hangs, or is too slow to be judged: no end within {CASE_S_MAX:.0f} s"
+        return Outcome(verdict="UNKNOWN", reason=reason)
 
 
 def left_behind(work: Callable[[], T]) -> T:

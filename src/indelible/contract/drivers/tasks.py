@@ -28,8 +28,9 @@ async def race(
         await gate.wait()
         await _counted(run_async(handle, program, dict(names), log), suspensions)
 
+    loop = asyncio.get_running_loop()
     tasks = [
-        asyncio.ensure_future(work(program, log))
+        loop.create_task(work(program, log), name=program.worker)
         for program, log in zip(programs, logs, strict=True)
     ]
     gate.set()

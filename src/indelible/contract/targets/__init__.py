@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
-from indelible.contract.adapter import Adapter, imported
+from indelible.contract.adapter import Adapter, imported_from_here
 from indelible.contract.targets.duck import adapter_of_class
 from indelible.contract.targets.urls import adapter_of_url
 
@@ -42,11 +40,8 @@ def _is_url(target: str) -> bool:
 
 
 def _of_name(target: str) -> Adapter:
-    # As `python -m` does: what stands in the current folder can be named.
-    if os.getcwd() not in sys.path and "" not in sys.path:  # noqa: PTH109
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
-        found = imported(target)
+        found = imported_from_here(target)
     except ValueError as error:
         raise TargetError(f"cannot read {target!r}: name {KNOWN}") from error
     except (ImportError, AttributeError) as error:

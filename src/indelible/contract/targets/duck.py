@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import indelible
-from indelible.contract.adapter import Adapter, Capability, Message, imported
+from indelible.contract.adapter import Adapter, Capability, Message, imported, opened_elsewhere
 from indelible.contract.handles import then
 
 # What the kit calls it, and the names under which classes may offer it.
@@ -111,6 +111,10 @@ class OpenDuck:
     pairs: bool
     own_workspace: bool
     awaited: bool = False
+
+    def __reduce__(self) -> Any:
+        options = (self.pairs, self.own_workspace, self.awaited)
+        return opened_elsewhere, (type(self), self.name, *options)
 
     def __call__(self, workspace: Path) -> DuckHandle:
         """A handle on a new instance."""
