@@ -9,7 +9,7 @@ from indelible.contract.checker.shrink import minimal
 from indelible.contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
 from indelible.contract.checking import check
 from indelible.contract.deviations import Deviations, read_deviations
-from indelible.contract.explorer import explore, replay
+from indelible.contract.explorer import explore
 from indelible.contract.history import (
     CORRUPTED,
     NOT_FOUND,
@@ -53,7 +53,6 @@ __all__ = [
     "minimal",
     "read_deviations",
     "read_history",
-    "replay",
     "write_history",
 ]
 
