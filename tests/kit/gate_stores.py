@@ -4,9 +4,11 @@
 """
 
 import copy
+import hashlib
 import json
 import sqlite3
 import threading
+from dataclasses import dataclass
 
 from indelible.contract import Adapter, Conflict, NotFound, Refused
 
@@ -243,3 +245,85 @@ class Turns:
 
     def list_sessions(self):
         return [session for (session,) in self._run("SELECT DISTINCT session FROM turn")]
+
+
+class Dumped:
+    """A list of plain dicts with every field that a message has, copied in and out."""
+
+    def __init__(self):
+        self._messages = {}
+
+    def add_messages(self, session_id, messages):
+        dumped = [copy.deepcopy(vars(message)) for message in messages]
+        self._messages.setdefault(session_id, []).extend(dumped)
+
+    def get_history(self, session_id):
+        return copy.deepcopy(self._messages.get(session_id, []))
+
+
+@dataclass
+class Said:
+    """A message that can be changed."""
+
+    role: str
+    content: str
+
+
+class CopiesOfObjects(Dumped):
+    """Hands out copies of objects that can be changed."""
+
+    def add_messages(self, session_id, messages):
+        kept = [Said(message.role, message.content) for message in messages]
+        self._messages.setdefault(session_id, []).extend(kept)
+
+
+class OwnObjects(CopiesOfObjects):
+    """Hands out the very objects that it keeps."""
+
+    def get_history(self, session_id):
+        return list(self._messages.get(session_id, []))
+
+
+class OneByOne(CopiesOfObjects):
+    """Stores a batch message by message, until one cannot be stored."""
+
+    def add_messages(self, session_id, messages):
+        for message in messages:
+            json.dumps(message.content)
+            super().add_messages(session_id, [message])
+
+
+class Describing(CopiesOfObjects):
+    """Stores what it cannot store as a description of it."""
+
+    def add_messages(self, session_id, messages):
+        described = [Said(message.role, str(message.content)) for message in messages]
+        super().add_messages(session_id, described)
+
+
+class FileForEachSession:
+    """A file for each session, named as it comes."""
+
+    def __init__(self, workspace):
+        self._workspace = workspace
+
+    def _path(self, session_id):
+        return self._workspace / f"{session_id}.json"
+
+    def add_messages(self, session_id, messages):
+        kept = self.get_history(session_id)
+        kept += [{"role": message.role, "content": message.content} for message in messages]
+        text = json.dumps(kept)
+        self._path(session_id).write_text(text, "utf-8")
+
+    def get_history(self, session_id):
+        path = self._path(session_id)
+        return json.loads(path.read_text("utf-8")) if path.exists() else []
+
+
+class BesideItsWorkspace(FileForEachSession):
+    """Keeps all its files right beside the workspace, called after it: nothing escapes."""
+
+    def _path(self, session_id):
+        digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+        return self._workspace.with_name(f"{self._workspace.name}.{digest}")

@@ -1,6 +1,7 @@
 """The kit against small stores: verdicts, exit codes, and what is asked of whom."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from indelible.contract import Adapter, Unreachable, check, read_deviations
 from indelible.contract import running as running_module
 from indelible.contract.cases import BOOK, GATES, Case, all_cases
 from indelible.contract.checking import SelectionError, select
+from indelible.contract.drivers.processes import Worker
 from indelible.contract.running import Bench, run_case, run_round
 from indelible.contract.targets import TargetError, resolve
 
@@ -251,3 +253,65 @@ def test_what_is_written_down_as_a_deviation_is_no_failure(tmp_path):
     )
     assert {r.verdict for r in report.results} == {"DEVIATION"}
     assert report.exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["Exits", "CancelsItself"])
+def test_a_store_cannot_end_the_kit(name):
+    report = check(f"under_test:{name}", cases=["append_then_read", "gathered_turns_all_land"])
+    assert {r.verdict for r in report.results} <= {"FAIL", "NOT CLAIMED"}
+    assert report.exit_code == 1
+
+
+def test_each_worker_imports_the_store_by_itself():
+    report = check(under_test.in_this_process, cases=["append_storm", "first_open_race"], seed=1)
+    assert [(r.id, r.reason) for r in report.results if r.verdict == "FAIL"] == []
+
+
+def test_no_process_is_left_behind_by_a_case_that_hangs(monkeypatch):
+    monkeypatch.setattr(running_module, "CASE_S_MAX", 1.0)
+    workers = []
+    began = Worker.__init__
+
+    def noted(self, connection):
+        began(self, connection)
+        workers.append(self.pid)
+
+    monkeypatch.setattr(Worker, "__init__", noted)
+    report = check("under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
+    assert report.verdict == "UNKNOWN"
+    assert workers
+    for pid in workers:
+        wait_until_gone(pid)
+
+
+def wait_until_gone(pid):
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_choice_that_holds_nothing_is_refused():
+    with pytest.raises(SelectionError, match="no case append_storm is in the gate sequential"):
+        check("memory:", gates=["sequential"], cases=["append_storm"])
+
+
+def test_a_gate_that_was_asked_for_must_run():
+    report = check("memory:", gates=["sequential", "edges"], cases=["append_then_read"], seed=1)
+    assert report.verdict == "NOT RUN"
+
+
+@pytest.mark.parametrize("target", ["", "  ", "under_test"])
+def test_a_target_that_was_forgotten_is_not_a_file(target):
+    with pytest.raises(TargetError):
+        check(target)
+
+
+def test_a_case_that_ends_late_takes_nothing_of_others(bench):
+    with bench.workspace() as first:
+        others = []
+        for _ in range(12):
+            context = bench.workspace()
+            others.append((context, context.__enter__()))
+    assert not first.exists()
+    assert all(folder.exists() for _, folder in others)

@@ -139,8 +139,14 @@ def test_the_sql_history_cannot_be_opened_by_two_at_once():
     caught(langchain("in_sql"), "first_open_race", "threads", "already exists")
 
 
+# LangChain's history in memory appends a batch message by message: threads get between them, if
+# they are lucky.
+NOT_IN_THREADS = "batch_storm[threads]"
+
+
 def test_the_history_in_memory_is_not_copied():
     found = checked(langchain("in_memory"), *SOME, "reads_are_copies", "close_is_final")
+    found.pop(NOT_IN_THREADS)
     for mode in ("blocking", "async"):
         assert found.pop(f"reads_are_copies[{mode}]").failures[0].name == "alias"
     assert {result.verdict for result in found.values()} == {"PASS"}, verdicts(found)
@@ -148,6 +154,7 @@ def test_the_history_in_memory_is_not_copied():
 
 def test_a_history_that_is_all_that_there_is_stays():
     found = checked(langchain("in_memory_each"), *SOME, "close_is_final", "many_sessions")
+    found.pop(NOT_IN_THREADS, None)
     assert {result.verdict for result in found.values()} == {"PASS"}, verdicts(found)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sqlite3
 import threading
 import time
+import uuid
 
 from indelible.contract import Adapter
+from indelible.contract.targets import resolve
 
 
 class ListUnderALock:
@@ -223,3 +226,57 @@ class HandsOutItsTurns:
 
     def load_memory(self, session_id):
         return list(self._sessions.get(session_id, []))
+
+
+class Exits(ListUnderALock):
+    """Wants to end the program."""
+
+    def add_messages(self, session_id, messages):
+        raise SystemExit(0)
+
+
+class CancelsItself(AwaitedListThatGivesWay):
+    """Lets an error out that means something else to whoever awaits it."""
+
+    async def add_messages(self, session_id, messages):
+        raise asyncio.CancelledError
+
+
+# Made when the module is: a process that shares it with another was not made afresh.
+IN_THIS_PROCESS = uuid.uuid4().hex
+
+
+class NamesItsProcess(Turns):
+    """Right, as long as each process imports it by itself."""
+
+    def __init__(self, workspace):
+        super().__init__(workspace)
+        self._numbers = itertools.count()
+        with self._connect() as db:
+            db.execute("CREATE TABLE IF NOT EXISTS taken (id TEXT PRIMARY KEY)")
+
+    def save_context(self, session_id, human_msg, ai_msg):
+        mine = f"{IN_THIS_PROCESS}-{id(self)}-{next(self._numbers)}"
+        db = self._connect()
+        try:
+            with db:
+                db.execute("INSERT INTO taken VALUES (?)", (mine,))
+        finally:
+            db.close()
+        super().save_context(session_id, human_msg, ai_msg)
+
+
+in_this_process = Adapter(open="under_test:open_named", pairs=True, name="named")
+
+
+def open_named(workspace):
+    return resolve(NamesItsProcess).factory("blocking")(workspace)
+
+
+class StuckElsewhere(Turns):
+    """Does not come back from an append in any process but the first."""
+
+    home = os.getpid()
+
+    def save_context(self, session_id, human_msg, ai_msg):
+        threading.Event().wait()

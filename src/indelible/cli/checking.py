@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from indelible.contract.results import CaseResult, Report
 
 BUDGET = "60s"
+# What a shell adds to the number of the signal that ended a command.
+SIGNALLED = 128
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 Target = Annotated[
@@ -188,7 +191,9 @@ def _run(
 
     # Of the command line, all is looked at before the store is.
     chosen = checking.select(gates, cases)
-    with Shown(stream=sys.stderr) as shown:
+    signal.signal(signal.SIGTERM, _ended)
+    # What a store prints must not get between the lines of a report.
+    with Shown(stream=sys.stderr) as shown, redirect_stdout(sys.stderr):
         progress = _deviating(shown, deviations)
         if schedules is not None:
             found = _explored(target, chosen, schedules, seed, progress)
@@ -197,6 +202,11 @@ def _run(
                 target, gates=gates, cases=cases, seed=seed, budget_s=budget_s, progress=progress
             )
     return replace(found, results=deviations.apply_to_all(found.results))
+
+
+def _ended(number: int, _: object) -> NoReturn:
+    """End as after Ctrl-C: processes and folders go with us."""
+    raise SystemExit(SIGNALLED + number)
 
 
 def _explored(

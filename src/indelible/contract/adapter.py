@@ -123,8 +123,9 @@ class Adapter:
     patience_s: float | None = None
     # Where workspaces are made; None for the system's place for temporary files.
     home: Path | None = None
-    # Called with a workspace when its case has ended, to remove what is not in the folder.
-    discard: Callable[[Path], None] | None = None
+    # Called with a workspace and the sessions that were used in it when its case has ended, to
+    # remove what is not in the folder.
+    discard: Callable[[Path, Iterable[str]], None] | None = None
     # What a reader of the report should know about this target.
     notes: tuple[str, ...] = field(default=())
 
@@ -160,7 +161,7 @@ def imported(name: str) -> Any:
         found = import_module(module)
     except ImportError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # A mistake in somebody's module is no verdict on their store.
         raise ImportError(f"{type(error).__name__}: {error}") from error
     for part in path.split("."):
@@ -176,15 +177,9 @@ def imported_from_here(name: str) -> Any:
     return imported(name)
 
 
-def opened_elsewhere(opener: type[Any], name: str, *options: Any) -> Any:
-    """An opener in another process, where what it opens is imported at once.
-
-    Workers are forked from the process that unpickles it: so none of them imports it again.
-    """
-    imported(name)
-    return opener(name, *options)
-
-
 def is_async(handle: Any) -> bool:
     """Whether a handle is awaited."""
-    return inspect.iscoroutinefunction(handle.append)
+    return any(
+        inspect.iscoroutinefunction(inspect.unwrap(method))
+        for method in (handle.append, handle.read)
+    )

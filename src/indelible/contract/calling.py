@@ -156,10 +156,16 @@ def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
         began = time.monotonic_ns()
         try:
             answer = ask(handle, call, names)
-        except Exception as error:  # noqa: BLE001 -- whatever a store raises is an outcome
+        except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
             log.add(failed(program.worker, call, began, error), error)
         else:
             log.add(succeeded(program.worker, call, began, answer, names), None)
+
+
+def _cancelled() -> bool:
+    """Whether somebody cancelled this very task; a store may raise the same error by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def run_async(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
@@ -171,9 +177,9 @@ async def run_async(handle: Any, program: Program, names: dict[str, Any], log: L
             answer = ask(handle, call, names)
             if inspect.isawaitable(answer):
                 answer = await answer
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:
             log.add(failed(program.worker, call, began, error), error)
-            if isinstance(error, asyncio.CancelledError):
+            if _cancelled() or isinstance(error, GeneratorExit):
                 raise
         else:
             log.add(succeeded(program.worker, call, began, answer, names), None)

@@ -53,12 +53,20 @@ def select(gates: Sequence[str] = (), cases: Sequence[str] = ()) -> list[Case]:
     for name in cases:
         if name not in names:
             raise SelectionError(f"there is no case {name!r}; `indelible cases` lists them")
-    return [
+    chosen = [
         found
         for found in everything
         if (not gates or found.gate in gates)
         and (not cases or found.name in cases or found.id in cases)
     ]
+    if not chosen:
+        raise SelectionError(f"no case {', '.join(cases)} is in the gate {', '.join(gates)}")
+    return chosen
+
+
+def asked_for(gates: Sequence[str], chosen: Sequence[Case]) -> tuple[Gate, ...]:
+    """The gates of which something must run: those that were named, or those of the cases."""
+    return tuple(gate for gate in GATES if gate in (gates or {found.gate for found in chosen}))
 
 
 def items_of(cases: Sequence[Case], bench: Bench) -> list[Item]:
@@ -100,11 +108,10 @@ def check(
         results = tuple(_run(chosen, bench, ours, began + budget_s, budget_s, known, progress))
     finally:
         bench.close()
-    asked: dict[Gate, None] = dict.fromkeys(found.gate for found in chosen)
     return Report(
         target=target if isinstance(target, str) else adapter.name,
         seed=ours,
-        gates=tuple(asked),
+        gates=asked_for(gates, chosen),
         results=results,
         duration_s=time.monotonic() - began,
         notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),

@@ -114,7 +114,7 @@ class Client:
         room, began = self._room, time.monotonic_ns()
         try:
             answer = self._settle(ask(self.handle, call, room.names))
-        except Exception as error:
+        except BaseException as error:
             room.record(failed(self.name, call, began, error), error)
             raise
         return room.record(succeeded(self.name, call, began, answer, room.names))
@@ -133,7 +133,7 @@ class Client:
         """Call any method of the handle; what it raises is the store's doing."""
         try:
             return self._settle(getattr(self.handle, method)(*arguments, **options))
-        except Exception as error:
+        except BaseException as error:
             self._room.blame(error)
             raise
 

@@ -66,7 +66,21 @@ def flavours_of(adapter: Adapter, handle: Any) -> tuple[Flavour, ...]:
     """How the store can be called; `handle` is one that its first factory gave."""
     if adapter.open is not None and adapter.open_async is not None:
         return ("blocking", "async")
-    return ("async",) if adapter.open is None or is_async(handle) else ("blocking",)
+    awaited = adapter.open is None or is_async(handle) or _answers_later(handle)
+    return ("async",) if awaited else ("blocking",)
+
+
+def _answers_later(handle: Any) -> bool:
+    """Whether a read of a handle gives something to await, although it does not look like it."""
+    answer = handle.read("indelible-was-here")
+    if not inspect.isawaitable(answer):
+        return False
+    for name in ("close", "cancel"):
+        # Nobody will await this one: whoever opened the handle has read already.
+        if callable(end := getattr(answer, name, None)):
+            end()
+            break
+    return True
 
 
 def then(answer: Any, convert: Callable[[Any], Any]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -15,6 +17,9 @@ CONTRACT_VERSION: Final = "1.0"
 CaseVerdict = Literal["PASS", "FAIL", "UNKNOWN", "VACUOUS", "NOT RUN", "NOT CLAIMED", "DEVIATION"]
 # Those that say that nothing was found out, although something should have been.
 SILENT: Final = frozenset({"UNKNOWN", "VACUOUS", "NOT RUN"})
+
+# How many anomalies of one name a result holds.
+TOLD_MAX: Final = 30
 
 EXIT_PASS: Final = 0
 EXIT_FAIL: Final = 1
@@ -52,6 +57,17 @@ def failure_of(anomaly: Anomaly) -> Failure:
         beside=anomaly.beside,
         anomaly=anomaly,
     )
+
+
+def worth_telling(anomalies: Iterable[Anomaly]) -> tuple[Failure, ...]:
+    """The first ones of each name: a store that loses everything loses it over and over."""
+    told: Counter[str] = Counter()
+    kept = []
+    for anomaly in anomalies:
+        told[anomaly.name] += 1
+        if told[anomaly.name] <= TOLD_MAX:
+            kept.append(failure_of(anomaly))
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,7 @@ class Room:
         self.raised: list[BaseException] = []
         self.racers: set[str] = set()
         self.notes: list[str] = []
+        self.sessions: set[str] = set()
         self.suspensions = Suspensions()
         self.names: dict[str, Any] = {}
         self._crew = crew
@@ -83,7 +84,9 @@ class Room:
 
     def session(self) -> str:
         """A session that nobody used yet."""
-        return self.name("c-")
+        name = self.name("c-")
+        self.sessions.add(name)
+        return name
 
     # Callers
 
@@ -99,7 +102,7 @@ class Room:
         loop = self._our_loop() if self.flavour == "async" else None
         try:
             handle = open_handle(self.adapter, workspace or self.workspace, self.flavour, loop)
-        except Exception as error:
+        except BaseException as error:
             self.blame(error)
             raise
         settle = loop.settle if loop is not None else _itself
@@ -112,7 +115,7 @@ class Room:
         worker = self._crew.worker()
         try:
             worker.ask("open", self.workspace, self.flavour)
-        except Exception as error:
+        except BaseException as error:
             self.blame(error)
             worker.kill()
             raise
@@ -173,7 +176,7 @@ class Room:
             race = tasks.race(programs, self.names, handle, self.suspensions)
             logs: list[Log] = self._our_loop().settle(race)
             return logs
-        if self.adapter.reach == "handle" or (self.adapter.thread_safe and not own_handles):
+        if self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
             return threads.race(programs, self.names, handle=self._first_client().handle)
         return threads.race(programs, self.names, open_own=self._open_bare)
 
@@ -183,7 +186,7 @@ class Room:
     def _open_bare(self) -> Any:
         try:
             return open_handle(self.adapter, self.workspace, self.flavour, None)
-        except Exception as error:
+        except BaseException as error:
             self.blame(error)
             raise
 
@@ -251,7 +254,7 @@ class Room:
         for client in reversed(self._clients):
             try:
                 client.close()
-            except Exception as error:
+            except BaseException as error:
                 self.blame(error)
                 raise
         if self._loop is not None:

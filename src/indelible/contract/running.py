@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,9 +20,10 @@ from indelible.contract.calling import said
 from indelible.contract.cases import Case, Mode
 from indelible.contract.checker import judge
 from indelible.contract.checker.verdict import Undecided, Violated
+from indelible.contract.checker.wording import named
 from indelible.contract.drivers.processes import CannotTravel, Crew
 from indelible.contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
-from indelible.contract.results import CaseResult, CaseVerdict, Failure, Unreachable, failure_of
+from indelible.contract.results import CaseResult, CaseVerdict, Failure, Unreachable, worth_telling
 from indelible.contract.room import Broken, Meaningless, NotClaimed, Room, Unsure
 from indelible.contract.vacuity import vacuous
 
@@ -56,7 +58,7 @@ class Bench:
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
-        self._folder = Path(tempfile.mkdtemp(prefix="indelible-check-", dir=_home(adapter)))
+        self._folder = _folder(adapter)
         self._rooms = 0
         self.crew: Crew | None = None
         self.no_crew = ""
@@ -78,11 +80,13 @@ class Bench:
                 first: Flavour = "blocking" if self.adapter.open is not None else "async"
                 handle = open_handle(self.adapter, workspace, first, loop)
                 try:
-                    loop.settle(handle.read("indelible-was-here"))
+                    # Whether a session that is not there is empty is for a case to judge.
+                    with contextlib.suppress(LookupError):
+                        loop.settle(handle.read("indelible-was-here"))
                     return flavours_of(self.adapter, handle)
                 finally:
                     close(handle, loop)
-            except Exception as error:
+            except BaseException as error:
                 raise Unreachable(f"the store cannot be opened and read: {said(error)}") from error
             finally:
                 loop.close()
@@ -97,18 +101,20 @@ class Bench:
             self.no_crew = str(error)
 
     @contextmanager
-    def workspace(self) -> Iterator[Path]:
-        """A folder for one run of one case."""
+    def workspace(self, sessions: Iterable[str] = ()) -> Iterator[Path]:
+        """A folder for one run of one case; `sessions` are those that it used, at its end."""
         self._rooms += 1
-        folder = self._folder / f"{self._folder.name.rpartition('-')[2]}-{self._rooms}"
-        folder.mkdir()
+        # A folder around it: what is beside the workspace, asked for or not, goes with it.
+        around = self._folder / str(self._rooms)
+        folder = around / f"{self._folder.name.rpartition('-')[2]}-{self._rooms}"
+        folder.mkdir(parents=True)
         try:
             yield folder
         finally:
-            for used in self._folder.glob(f"{folder.name}*"):
-                if self.adapter.discard is not None:
-                    self.adapter.discard(used)
-                shutil.rmtree(used, ignore_errors=True)
+            for used in around.iterdir():
+                if self.adapter.discard is not None and used.is_dir():
+                    self.adapter.discard(used, sessions)
+            shutil.rmtree(around, ignore_errors=True)
 
     def close(self) -> None:
         """End the processes and remove the folders."""
@@ -117,10 +123,14 @@ class Bench:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _home(adapter: Adapter) -> Path | None:
+def _folder(adapter: Adapter) -> Path:
+    """A folder for all workspaces, where the store is to be."""
     if adapter.home is not None and not adapter.home.is_dir():
         raise Unreachable(f"there is no folder {adapter.home}")
-    return adapter.home
+    try:
+        return Path(tempfile.mkdtemp(prefix="indelible-check-", dir=adapter.home))
+    except OSError as error:
+        raise Unreachable(f"cannot work in {adapter.home}: {error.strerror}") from error
 
 
 def modes_of(case: Case, bench: Bench) -> list[tuple[Mode, CaseResult | None]]:
@@ -140,6 +150,8 @@ def _known_already(case: Case, mode: Mode, bench: Bench) -> CaseResult | None:
         return replace(blank, reason=f"the store does not claim {', '.join(missing)}")
     if _REACHES.index(adapter.reach) < _REACHES.index(case.reach):
         return replace(blank, reason=f"what is written is seen by one {adapter.reach} alone")
+    if mode == "threads" and adapter.reach == "handle" and not adapter.thread_safe:
+        return replace(blank, reason="threads may not share a handle, and nothing else is shared")
     if mode == "processes" and adapter.reach != "machine":
         return replace(blank, reason=bench.no_crew)
     if (mode == "processes" or case.reach == "machine") and bench.crew is None:
@@ -219,7 +231,8 @@ def run_round(
     case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory | None = None
 ) -> Outcome:
     """Run a case once, in a workspace of its own, and judge it."""
-    with bench.workspace() as workspace:
+    sessions: set[str] = set()
+    with bench.workspace(sessions) as workspace:
         room = Room(
             bench.adapter,
             mode=mode,
@@ -233,6 +246,7 @@ def run_round(
             try:
                 case.run(room)
             finally:
+                sessions |= room.sessions | {op.session for op in room.history}
                 room.close()
         except Broken as broken:
             return _failed(room, broken.failure)
@@ -242,7 +256,9 @@ def run_round(
             return Outcome(verdict="NOT CLAIMED", reason=str(reason), room=room)
         except Unsure as reason:
             return Outcome(verdict="UNKNOWN", reason=str(reason), room=room)
-        except Exception as error:  # noqa: BLE001 -- the store's, or a defect of the kit
+        except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
+            # Also SystemExit: a store that wants to end the program must not end the kit. Ctrl-C
+            # comes to the main thread, and this is not it.
             return _raised(room, error)
         return _judged(case, room)
 
@@ -255,14 +271,14 @@ def _failed(room: Room, failure: Failure) -> Outcome:
     # What the checker proves says more than what the case noticed: it stands first.
     verdict = judge(room.history)
     proved = verdict.anomalies if isinstance(verdict, Violated) else ()
-    failures = (*map(failure_of, proved), failure)
+    failures = (*worth_telling(proved), failure)
     return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, room=room)
 
 
-def _raised(room: Room, error: Exception) -> Outcome:
+def _raised(room: Room, error: BaseException) -> Outcome:
     if any(error is known for known in room.raised):
         last = room.history[-1] if room.history else None
-        doing = f"{last.op} on {last.session}" if last is not None else "a call"
+        doing = f"{last.op} on {named(last.session)}" if last is not None else "a call"
         return _failed(room, _failure("unexpected error", f"{doing} raised {said(error)}"))
     return Outcome(verdict="UNKNOWN", reason=f"the kit itself failed: {said(error)}", room=room)
 
@@ -270,12 +286,12 @@ def _raised(room: Room, error: Exception) -> Outcome:
 def _judged(case: Case, room: Room) -> Outcome:
     verdict = judge(room.history)
     if isinstance(verdict, Violated):
-        failures = tuple(map(failure_of, verdict.anomalies))
+        failures = worth_telling(verdict.anomalies)
         return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, room=room)
     unfair = [(op, words) for op, words, fair in room.errors if not fair]
     if unfair:
         op, words = unfair[0]
-        proof = f"{op.op} on {op.session} raised {words}, although nothing was wrong"
+        proof = f"{op.op} on {named(op.session)} raised {words}, although nothing was wrong"
         failure = Failure(name="unexpected error", session=op.session, proof=proof, witness=(op,))
         return Outcome(verdict="FAIL", reason=proof, failures=(failure,), room=room)
     if isinstance(verdict, Undecided):

@@ -20,6 +20,7 @@ from indelible.contract.checker.removal import Removals, settle_fork
 from indelible.contract.checker.search import STEPS_MAX, Stuck, no_order, search, searchable
 from indelible.contract.checker.snapshots import check_rollbacks, check_snapshots
 from indelible.contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
+from indelible.contract.checker.wording import named
 from indelible.contract.history import Operation, read_history
 
 __all__ = ["check_history", "judge"]
@@ -47,7 +48,7 @@ def judge(
         found, reason = _check_session(session, sessions, flicker=flicker, steps=search_steps)
         anomalies += found
         if reason and not found:
-            reasons.append(f"session {session.name}: {reason}")
+            reasons.append(f"session {named(session.name)}: {reason}")
     if anomalies:
         return Violated(tuple(anomalies), scope)
     if reasons:

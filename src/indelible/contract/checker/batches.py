@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from indelible.contract.checker.events import Event, Session, origins
 from indelible.contract.checker.verdict import Anomaly, Name
+from indelible.contract.checker.wording import is_, listed
 from indelible.contract.history import Ids, Operation
 
 
@@ -83,7 +84,8 @@ def _cut_by_limit(op: Operation, ids: Ids, batch: Ids) -> bool:
 
 
 def _mixed(session: Session, op: Operation, event: Event, inside: list[str]) -> Anomaly:
-    proof = f"{' '.join(inside)} stands between the entries of one batch in what {op.worker} saw."
+    stands = "stands" if len(inside) == 1 else "stand"
+    proof = f"{listed(inside)} {stands} between the entries of one batch in what {op.worker} saw."
     other = session.entries[inside[0]].event.op
     witness = (event.op, other, op)
     return Anomaly("interleaved batch", session.name, (*event.op.ids, *inside), witness, proof)
@@ -95,7 +97,7 @@ def _partly(session: Session, op: Operation, event: Event, ids: Ids) -> Anomaly:
     name: Name = "torn snapshot" if frozen else "torn batch"
     where = f"snapshot {op.snapshot}" if frozen else f"what {op.worker} saw"
     proof = (
-        f"{' '.join(missing)} is missing from {where}, which shows the rest of the batch; "
-        "no pop or trim could have cut it."
+        f"{listed(missing)} {is_(missing)} missing from {where}, which shows the rest of the "
+        "batch; no pop or trim could have cut it."
     )
     return Anomaly(name, session.name, missing, (event.op, op), proof)

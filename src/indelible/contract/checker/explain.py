@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 from indelible.contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
+from indelible.contract.checker.wording import named
 from indelible.contract.history import Operation
 
 SHOWN_MAX: Final = 5
@@ -37,7 +38,7 @@ def _violated(verdict: Violated) -> str:
     shown = _shown(first)
     rows = [_row(op, first, verdict.scope) for op in shown]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-    lines = [f"VIOLATED   {first.name.upper()}   session {first.session}   proved"]
+    lines = [f"VIOLATED   {first.name.upper()}   session {named(first.session)}   proved"]
     # The sentence before the semicolon is what happened; the rest is why nothing else explains it.
     happened, _, why = first.proof.partition("; ")
     lines.append(f"  {happened.rstrip('.')}.")
@@ -77,7 +78,7 @@ def _call(op: Operation, anomaly: Anomaly) -> str:
         "append": f"[{_around(op.ids, anomaly)}]",
         "read": None if op.limit is None else f"last {op.limit}",
         "trim": f"keep {op.keep}",
-        "fork": f"into {op.target}",
+        "fork": f"into {named(op.target or '')}",
     }
     words = [op.op, op.snapshot, about.get(op.op), op.key and f"key {op.key}"]
     return " ".join(word for word in words if word)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from indelible.contract.checker.events import Event, Session, origins
 from indelible.contract.checker.verdict import Anomaly, Name
+from indelible.contract.checker.wording import named
 from indelible.contract.history import CORRUPTED, Ids, Operation, problem_of
 
 
@@ -21,7 +22,7 @@ def harness_error(operations: list[Operation]) -> str | None:
         if op.op != "expire":
             lanes.setdefault(op.worker, []).append(op)
         if op.key is not None and keys.setdefault((op.session, op.op, op.key), op.ids) != op.ids:
-            return f"key {op.key} of session {op.session} was used for two different batches"
+            return f"key {op.key} of session {named(op.session)} was used for two different batches"
         if op.op == "append":
             mark = (op.session, op.key, op.ids)
             if len(set(op.ids)) < len(op.ids):
@@ -138,7 +139,7 @@ def _unknown(op: Operation, id_: str, session: Session, sessions: dict[str, Sess
 
 def _leaked(op: Operation, id_: str, origin: Operation, name: str) -> Anomaly:
     proof = (
-        f"{id_} was appended to session {origin.session} and seen in {name}; "
+        f"{id_} was appended to session {named(origin.session)} and seen in {named(name)}; "
         "no fork could have brought it there."
     )
     return Anomaly("cross-session leak", name, (id_,), (origin, op), proof)

@@ -140,12 +140,17 @@ def _tangled(session: Session, tangle: set[str]) -> list[Anomaly]:
 
 
 def _turned(session: Session, ids: Ids, seen: tuple[Operation, ...]) -> Anomaly:
-    how = "the batch" if seen[0].op == "append" else f"what {seen[0].worker} saw"
     proof = (
-        f"{ids[0]} stands before {ids[1]} in {how}, and after it in what {seen[1].worker} saw; "
+        f"{ids[0]} stands before {ids[1]} in {_where(seen[0])}, and after it in {_where(seen[1])}; "
         "no order of appends allows both."
     )
     return Anomaly("reordered", session.name, ids, seen, proof)
+
+
+def _where(sighting: Operation) -> str:
+    """A batch is in order as it was written, whatever anybody sees of it later."""
+    wrote = sighting.op == "append"
+    return f"the batch that {sighting.worker} wrote" if wrote else f"what {sighting.worker} saw"
 
 
 def _circle(session: Session, tangle: set[str]) -> Anomaly:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from indelible.contract.checker.events import FOREVER, Entry, Session
 from indelible.contract.checker.removal import Removals
 from indelible.contract.checker.verdict import Anomaly, Name
+from indelible.contract.checker.wording import is_, listed, was
 from indelible.contract.history import Operation
 
 Missing = dict[str, list[Operation]]
@@ -131,21 +132,26 @@ def _stale_name(read: Operation, entry: Entry, sightings: Iterable[Operation]) -
 
 def _lost(session: Session, ids: list[str], reads: list[Operation]) -> Anomaly:
     entry = session.entries[ids[0]]
-    append, named = entry.event.op, " ".join(ids)
+    append, named = entry.event.op, listed(ids)
     later = [e for e in session.of("expire") if e.lo > (reads[0].complete_ns or 0)]
     if later and entry.sure:
-        proof = f"{named} was gone before its time: the expiry could not begin until later."
+        its = "its" if len(ids) == 1 else "their"
+        proof = (
+            f"{named} {was(ids)} gone before {its} time: the expiry could not begin until later."
+        )
         witness = (*entry.origin(), reads[0], later[0].op)
         return Anomaly("early expiry", session.name, tuple(ids), witness, proof)
     if not entry.sure:
-        proof = f"{named} was seen, was never acknowledged, and is gone without a remover."
+        proof = (
+            f"{named} {was(ids)} seen, never acknowledged, and {is_(ids)} gone without a remover."
+        )
         seen = [op for op in session.reads if ids[0] in (op.value or ())][:1]
         shown = (append, *seen, reads[-1])
         return Anomaly("flickering entry", session.name, tuple(ids), shown, proof)
     last = reads[-1] is session.reads[-1]
-    were, are, them = ("was", "is", "it") if len(ids) == 1 else ("were", "are", "them")
+    them = "it" if len(ids) == 1 else "them"
     proof = (
-        f"{named} {were} acknowledged to {append.worker} and {are} missing from the "
+        f"{named} {was(ids)} acknowledged to {append.worker} and {is_(ids)} missing from the "
         f"{'final read' if last else f'read by {reads[-1].worker}, and from every later one'}; "
         f"no clear, pop, trim, rollback or expiry could have removed {them} in between."
     )
@@ -167,15 +173,18 @@ def _overlapping(session: Session, append: Operation, read: Operation) -> tuple[
 def _stale(
     session: Session, name: Name, ids: list[str], read: Operation, sightings: list[Operation]
 ) -> Anomaly:
-    entry, named = session.entries[ids[0]], " ".join(ids)
+    entry, named = session.entries[ids[0]], listed(ids)
     if name in {"non-monotonic read", "flickering entry"}:
         own = (op for op in sightings if op.worker == read.worker or name == "flickering entry")
         seen = next((op for op in own if (op.complete_ns or 0) <= read.invoke_ns), sightings[0])
-        proof = f"{named} was seen by {seen.worker} and then not by {read.worker}"
+        proof = f"{named} {was(ids)} seen by {seen.worker} and then not by {read.worker}"
     else:
         seen = sightings[-1]
-        proof = f"{named} was acknowledged before {read.worker} read, and was not seen"
-    proof += "; no clear, pop, trim, rollback or expiry could have removed it in between."
+        proof = (
+            f"{named} {was(ids)} acknowledged before {read.worker} read, and {was(ids)} not seen"
+        )
+    them = "it" if len(ids) == 1 else "them"
+    proof += f"; no clear, pop, trim, rollback or expiry could have removed {them} in between."
     ordered = (seen, read) if seen.invoke_ns < read.invoke_ns else (read, seen)
     return Anomaly(name, session.name, tuple(ids), (*entry.origin(), *ordered), proof)
 

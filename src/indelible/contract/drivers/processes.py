@@ -1,18 +1,21 @@
-"""Programs run by processes of their own, each forked from one that has opened nothing.
+"""Programs run by processes of their own, each forked from one that has done nothing.
 
-Starting Python and importing a store takes longer than most cases. So one process imports what is
-needed, opens nothing, starts no thread, and forks whenever a fresh process is asked for.
+Starting Python takes longer than most cases. So one process imports the kit and the packages that
+the store stands on, opens nothing, starts no thread, and forks whenever a fresh process is asked
+for. The store's own modules are imported after that, in each worker anew: what they keep for a
+process is a process's own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
@@ -26,6 +29,10 @@ from indelible.contract.calling import Log, Program
 ANSWER_S_MAX: Final = 120.0
 # Until then all workers have been told what to do: they begin at the same moment.
 START_NS: Final = 4_000_000
+# The answer of a process that has threads after importing what it was asked to.
+THREADED: Final = "threads"
+# What was there before any store was named; of the rest, packages are worth importing beforehand.
+_BEFORE: Final = frozenset(sys.modules)
 _MAIN: Final = "from indelible.contract.drivers.zygote import main; main()"
 
 
@@ -71,6 +78,11 @@ class Worker:
         self.tell(*message)
         return self.answer(wait_s)
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was let go."""
+        return self._connection.closed
+
     def kill(self) -> None:
         """End it at once, wherever it is."""
         with contextlib.suppress(ProcessLookupError):
@@ -96,6 +108,17 @@ class Crew:
     """Fresh processes for one store under test."""
 
     def __init__(self, adapter: Adapter) -> None:
+        self._workers: list[Worker] = []
+        try:
+            packed = pickle.dumps(adapter)
+        except Exception as error:
+            raise CannotTravel(f"cannot be built in another process: {error}") from error
+        if self._start(packed, _packages(adapter)) == THREADED:
+            # Forking a process with threads is not safe: then let each worker import everything.
+            self.close()
+            self._start(packed, [])
+
+    def _start(self, packed: bytes, packages: list[str]) -> str:
         self._control, theirs = Pipe()
         self._zygote = subprocess.Popen(  # noqa: S603 -- this very Python
             [sys.executable, "-c", _MAIN, str(theirs.fileno())],
@@ -106,15 +129,16 @@ class Crew:
         theirs.close()
         try:
             # Where the kit finds modules, so must they; before anything is unpickled.
-            self._control.send((sys.path, str(Path.cwd())))
-            self._control.send(adapter)
-            ready, why = self._control.recv()
-        except Exception as error:
+            self._control.send((sys.path, str(Path.cwd()), packages))
+            self._control.send_bytes(packed)
+            why: str = self._control.recv()
+        except (OSError, EOFError) as error:
             self.close()
-            raise CannotTravel(f"cannot be built in another process: {error}") from error
-        if not ready:
+            raise CannotTravel(f"cannot be built in another process: {error!r}") from error
+        if why and why != THREADED:
             self.close()
             raise CannotTravel(f"cannot be built in another process: {why}")
+        return why
 
     def worker(self) -> Worker:
         """A process that has done nothing yet."""
@@ -122,13 +146,39 @@ class Crew:
         self._control.send("fork")
         send_handle(self._control, theirs.fileno(), self._zygote.pid)
         theirs.close()
-        return Worker(ours)
+        worker = Worker(ours)
+        self._workers = [each for each in self._workers if not each.ended]
+        self._workers.append(worker)
+        return worker
 
     def close(self) -> None:
-        """End the process that forks; workers end when they are let go."""
+        """End every process: also those that a case left behind."""
+        for worker in self._workers:
+            if not worker.ended:
+                worker.kill()
         self._control.close()
         self._zygote.kill()
         self._zygote.wait()
+
+
+def _packages(adapter: Adapter) -> list[str]:
+    """Installed modules that came in with the store, but for those of the store itself."""
+    own = {name.partition(":")[0].partition(".")[0] for name in _names(adapter)}
+    return [
+        name
+        for name, module in list(sys.modules.items())
+        if name not in _BEFORE
+        and name.partition(".")[0] not in own
+        and "site-packages" in (getattr(module, "__file__", None) or "")
+    ]
+
+
+def _names(adapter: Adapter) -> Iterator[str]:
+    for opener in (adapter.open, adapter.open_async):
+        if isinstance(opener, str):
+            yield opener
+        elif opener is not None:
+            yield str(getattr(opener, "name", None) or getattr(opener, "__module__", ""))
 
 
 def race(

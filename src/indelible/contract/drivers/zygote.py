@@ -3,51 +3,97 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import importlib
 import os
 import pickle
 import signal
 import sys
+import threading
 import time
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from indelible.contract.adapter import Adapter, Conflict, Flavour
 from indelible.contract.calling import Log, Program, is_not_found, outcome_of, run, run_async, said
+from indelible.contract.drivers.processes import THREADED
 from indelible.contract.handles import Loop, close, open_handle
+
+# Ends a process when the one that forked it ends. Linux alone has it.
+PR_SET_PDEATHSIG: Final = 1
 
 
 def main() -> None:
-    """Import what the store needs, then fork on demand until the kit lets go."""
+    """Import packages, then fork on demand until the kit lets go."""
     control = Connection(int(sys.argv[1]))
-    try:
-        sys.path[:], folder = control.recv()
-        os.chdir(folder)
-        adapter: Adapter = control.recv()
-        adapter.factory("blocking")
-        adapter.factory("async")
-    except Exception as error:  # noqa: BLE001 -- told to the kit, which says it to a person
-        control.send((False, said(error)))
+    sys.path[:], folder, packages = control.recv()
+    os.chdir(folder)
+    _preload(packages)
+    packed = control.recv_bytes()
+    if threading.active_count() > 1 or _threads() > 1:
+        control.send(THREADED)
         return
-    control.send((True, ""))
     # Ctrl-C is the kit's to handle; workers are not waited for one by one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control.send(_trial(packed))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
         while control.recv() == "fork":
             handle = recv_handle(control)
             if os.fork() == 0:
                 control.close()
-                _work(adapter, Connection(handle))
+                _work(packed, Connection(handle))
             os.close(handle)
 
 
-def _work(adapter: Adapter, connection: Connection) -> None:
+def _preload(packages: list[str]) -> None:
+    for name in packages:
+        # What cannot be imported here will say so where it is needed.
+        with contextlib.suppress(BaseException):
+            importlib.import_module(name)
+
+
+def _threads() -> int:
+    """How many threads this process has, those that Python knows nothing of among them."""
+    try:
+        return len(os.listdir("/proc/self/task"))  # noqa: PTH208 -- names are all that is asked
+    except OSError:
+        return 1
+
+
+def _trial(packed: bytes) -> str:
+    """Why the store cannot be built here, as a worker finds out that is then let go; or nothing."""
+    ours, theirs = Pipe(duplex=False)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            adapter: Adapter = pickle.loads(packed)  # noqa: S301 -- from the kit that started us
+            adapter.factory("blocking")
+            adapter.factory("async")
+            theirs.send("")
+        except BaseException as error:  # noqa: BLE001 -- told to the kit, which says it
+            theirs.send(said(error))
+        finally:
+            os._exit(0)
+    theirs.close()
+    try:
+        why: str = ours.recv()
+    except EOFError:
+        why = "a process that tried to ended at once"
+    os.waitpid(pid, 0)
+    return why
+
+
+def _work(packed: bytes, connection: Connection) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with contextlib.suppress(EOFError, OSError):
         connection.send(("ok", os.getpid()))
-        worker = _Worker(adapter)
+        worker = _Worker(pickle.loads(packed))  # noqa: S301 -- from the kit that started us
         while True:
             job, *arguments = connection.recv()
             connection.send(_answer(getattr(worker, job), arguments))
@@ -59,12 +105,12 @@ def _answer(job: Any, arguments: list[Any]) -> tuple[str, Any]:
     try:
         answer = job(*arguments)
         pickle.dumps(answer)
-    except Exception as error:  # noqa: BLE001 -- whatever a store raises goes to the kit
+    except BaseException as error:  # noqa: BLE001 -- whatever a store raises goes to the kit
         return _kind(error), said(error)
     return "ok", answer
 
 
-def _kind(error: Exception) -> str:
+def _kind(error: BaseException) -> str:
     if is_not_found(error):
         return "not found"
     if isinstance(error, Conflict) or type(error).__name__ == "ConflictError":

@@ -12,8 +12,8 @@ from random import Random
 from typing import Final
 
 from indelible.contract.adapter import Adapter
-from indelible.contract.cases import Case, Gate
-from indelible.contract.checking import Item, Progress, select
+from indelible.contract.cases import Case
+from indelible.contract.checking import Item, Progress, asked_for, select
 from indelible.contract.explorer.choosing import AtPlaces, Chooser, Recorded, chooser_of
 from indelible.contract.explorer.loop import ExploringLoop
 from indelible.contract.explorer.schedules import Schedule, parsed, written
@@ -77,11 +77,10 @@ def explore(
         results = tuple(_explored(chosen, bench, ours, schedules, progress))
     finally:
         bench.close()
-    asked: dict[Gate, None] = dict.fromkeys(case.gate for case in chosen)
     return Report(
         target=target if isinstance(target, str) else adapter.name,
         seed=ours,
-        gates=tuple(asked),
+        gates=asked_for((), chosen),
         results=results,
         duration_s=time.monotonic() - began,
         notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),

@@ -10,7 +10,8 @@ from indelible.contract.adapter import CAPABILITIES, Capability
 from indelible.contract.calling import said
 from indelible.contract.cases import case
 from indelible.contract.client import Client
-from indelible.contract.gates.contents import same
+from indelible.contract.entries import messages_of
+from indelible.contract.gates.contents import expect_there, same
 from indelible.contract.room import Room
 
 # An hour: long enough not to run out while somebody looks.
@@ -155,6 +156,9 @@ PARAMETERS: Final[dict[str, tuple[str, str]]] = {
 def capabilities_are_true(room: Room) -> None:
     """Try everything that is claimed once, and tell what is offered without being claimed."""
     store, claimed = room.open(), room.adapter.capabilities
+    session = room.session()
+    # Nothing else can be tried on a store that does not keep what it was given.
+    expect_there(room, store, session, messages_of(store.append(session)), "an entry")
     for name, does in CAPABILITIES.items():
         if name in claimed:
             _hold(room, store, name, does)

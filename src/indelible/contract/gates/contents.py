@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from indelible.contract.adapter import Message
 from indelible.contract.calling import said
@@ -11,6 +12,9 @@ from indelible.contract.client import Client
 from indelible.contract.room import Room
 
 Spoken = tuple[Any, Any]
+# How long somebody waits to tell what comes late from what never comes.
+LATE_S: Final = 1.0
+LOOK_AGAIN_S: Final = 0.01
 
 
 def saying(room: Room, content: Any) -> list[Message]:
@@ -30,6 +34,37 @@ def _spoken(message: Any) -> Spoken:
         if isinstance(message, dict)
         else ("", message)
     )
+
+
+def expect_there(
+    room: Room, store: Client, session: str, expected: Sequence[Message], what: str
+) -> None:
+    """Hold a store to this first: what it acknowledged is there at all, and at once."""
+    seen, told = spoken(store.get(session)), spoken(expected)
+    if not lacks(seen, told):
+        return
+    if comes_late(store, session, expected):
+        proof = (
+            f"{what} was acknowledged, a read right after it did not show it, and a later one did"
+        )
+        room.fail("late write", proof, session=session)
+    room.fail("lost append", f"{what} was acknowledged and does not come back", session=session)
+
+
+def lacks(seen: Sequence[Spoken], told: Sequence[Spoken]) -> bool:
+    """Whether some of it is missing, and nothing else is wrong."""
+    rest = iter(told)
+    return len(seen) < len(told) and all(any(one == two for two in rest) for one in seen)
+
+
+def comes_late(store: Client, session: str, expected: Sequence[Message]) -> bool:
+    """Whether what did not show shows after a while."""
+    began = time.monotonic()
+    while time.monotonic() - began < LATE_S:
+        if spoken(store.get(session)) == spoken(expected):
+            return True
+        time.sleep(LOOK_AGAIN_S)
+    return False
 
 
 def same(one: Any, two: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 
 from indelible.contract.adapter import Message
 from indelible.contract.cases import case
-from indelible.contract.gates.contents import saying, shown, spoken
+from indelible.contract.gates.contents import expect_there, saying, shown, spoken
 from indelible.contract.room import NotClaimed, Room
 
 ENTRIES: Final = 7
@@ -35,6 +35,9 @@ def damaged_entry_is_loud(room: Room) -> None:
         store.put(session, *batch)
         expected += batch
     store.close()
+    reader = room.elsewhere()
+    expect_there(room, reader, session, expected, "a message")
+    reader.close()
     _checkpoint(room.workspace)
     files = _holding(room.workspace, _text(DAMAGED).encode())
     if not files:
@@ -47,9 +50,9 @@ def damaged_entry_is_loud(room: Room) -> None:
 
 def _expect_loud(room: Room, session: str, expected: list[Message]) -> None:
     try:
-        reader = room.elsewhere()
-        seen = spoken(reader.get(session))
-        reader.close()
+        # Closed in any event: whoever raised may still hold a lock that the next one waits for.
+        with contextlib.closing(room.elsewhere()) as reader:
+            seen = spoken(reader.get(session))
     except Exception:  # noqa: BLE001 -- this is what should happen
         return
     room.expect(

@@ -10,7 +10,8 @@ from typing import Any, Final
 from indelible.contract.adapter import Message
 from indelible.contract.cases import case
 from indelible.contract.client import Client
-from indelible.contract.gates.contents import same, saying, shown, spoken, taken
+from indelible.contract.gates.contents import comes_late, same, saying, shown, spoken, taken
+from indelible.contract.gates.pacing import paced
 from indelible.contract.gates.sequential import Unstorable
 from indelible.contract.room import Room
 
@@ -101,7 +102,7 @@ def _say_each(room: Room, contents: dict[str, str]) -> None:
     store, session = room.open(), room.session()
     expected: list[Message] = []
     refusals: list[str] = []
-    for what, text in contents.items():
+    for what, text in paced(room, list(contents.items()), "strange texts", least=3):
         batch = saying(room, text)
         if taken(room, store, session, batch, what):
             expected += batch
@@ -123,10 +124,15 @@ def _expect_equal(
     seen = spoken(store.get(session))
     if same(seen, spoken(expected)):
         return
+    if len(seen) < len(expected) and comes_late(store, session, expected):
+        proof = (
+            f"{what} was acknowledged, a read right after it did not show it, and a later one did"
+        )
+        room.fail("late write", proof, session=session)
     if len(seen) != len(expected):
         room.fail(
             "lost message" if len(seen) < len(expected) else "strange message",
-            f"{what}: {len(expected)} messages were acknowledged and {len(seen)} came back",
+            f"{what}: of {len(expected)} acknowledged messages {len(seen)} came back",
             session=session,
         )
     pairs = zip(spoken(expected), seen, strict=True)
@@ -142,7 +148,7 @@ def _expect_equal(
 def json_values_survive(room: Room) -> None:
     """Put values of every kind that JSON has into fields: each comes back equal, or is refused."""
     store = room.open()
-    for what, value in VALUES.items():
+    for what, value in paced(room, list(VALUES.items()), "JSON values", least=3):
         message = _carrying(value)
         session = room.session()
         batch = _batch(room, message)
@@ -281,7 +287,8 @@ def unserialisable_is_refused(room: Room) -> None:
     """Say what is no text: it is refused and leaves nothing, or it comes back equal."""
     store, session = room.open(), room.session()
     expected: list[Message] = []
-    for what, value in (UNSERIALISABLE | IN_FIELDS).items():
+    values = list((UNSERIALISABLE | IN_FIELDS).items())
+    for what, value in paced(room, values, "values that are no text", least=3):
         for batch in _hidden(room, what, value):
             if taken(room, store, session, batch, what):
                 expected += batch

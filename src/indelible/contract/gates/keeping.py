@@ -6,6 +6,7 @@ import gc
 from typing import Final
 
 from indelible.contract.cases import case
+from indelible.contract.gates.pacing import paced
 from indelible.contract.room import Room
 
 # More than the small caches hold that people put before a store.
@@ -18,7 +19,7 @@ def nothing_goes_unasked(room: Room) -> None:
     store, first = room.open(), room.session()
     for _ in range(3):
         store.append(first)
-    for _ in range(OTHERS):
+    for _ in paced(room, range(OTHERS), "other sessions", least=20):
         other = room.session()
         store.append(other)
         store.read(other)

@@ -122,7 +122,7 @@ def _expect_listed(room: Room, store: Client, written: list[str]) -> None:
     room.expect(
         not missing,
         "unlisted session",
-        f"{' '.join(missing)} was written to and is not among the {len(listed)} listed",
+        f"{' '.join(missing)}: written to, and not among the {len(listed)} listed",
     )
     room.expect(not twice, "listed twice", f"{shown(twice)} stands twice in the list")
     room.expect(not strange, "strange session", f"{shown(strange)} is listed; nobody wrote to it")

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from indelible.contract.adapter import Message
 from indelible.contract.cases import case
+from indelible.contract.checker.wording import is_, was
 from indelible.contract.client import Client
 from indelible.contract.entries import ids_of
 from indelible.contract.history import Ids
@@ -253,5 +254,8 @@ def close_is_final(room: Room) -> None:
 def _expect_all(room: Room, reader: Client, session: str, ids: Ids) -> None:
     seen = reader.read(session)
     lost = tuple(id_ for id_ in ids if id_ not in seen)
-    proof = f"{' '.join(lost)} was acknowledged around a close and is not there for {reader.name}"
+    proof = (
+        f"{' '.join(lost)} {was(lost)} acknowledged around a close and {is_(lost)} not there "
+        f"for {reader.name}"
+    )
     room.expect(not lost, "lost append", proof, session=session)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from indelible.contract.calling import said
 from indelible.contract.cases import case
 from indelible.contract.client import Client
 from indelible.contract.gates.contents import shown
+from indelible.contract.gates.pacing import paced
 from indelible.contract.history import Ids
 from indelible.contract.room import Room
 
+# None of these leads out of the folder that a store is given, if it is read as a path; those that
+# do lead no further than to a folder of ours.
 HOSTILE: Final[tuple[str, ...]] = (
     *("%", "%%", "_", "__", "*", "**", "?", "[a]", "a[b]c", "{a}", "a{b}c", "^", "$", "."),
-    *("..", "../..", "../../c-1", "/", "/etc/passwd", "a/b", "a//b", "./a", "~", "a\\b", "C:\\a"),
+    *("a/b", "a//b", "./a", "a/..", "a/../b", "a~", "a\\b", "..\\a", "C:\\a"),
     *(":", "a:b", "a::b", "a|b", "a,b", "a;b", "a#b", "a&b=c", "a%20b", "a b", " a", "a ", "a+b"),
     *(
         "'",
@@ -77,17 +81,53 @@ SIMILAR: Final[tuple[str, ...]] = (
     ),
     *("user:1:", "user", "user_1", "userx1", "b:c", "c", "x" * 255 + "1", "x" * 255 + "2"),
 )
+CLEARED: Final = ("a", "a*", "a%", "a_", "a?", "a:b", "user:1", "user_1", "a[b]", "x" * 255 + "1")
 
 
 @case("edges", catches="a session id that is read as a pattern, a path, a number or a statement")
 def hostile_session_ids(room: Room) -> None:
     """Write to sessions with strange names: each keeps its own entries, or is refused at once."""
     store = room.open()
-    written = _write_each(room, store, HOSTILE)
+    plain = room.session()
+    first = {plain: store.append(plain)}
+    # What a store keeps beside its folder by itself is there by now.
+    fence = Fence(room.workspace)
+    written = first | _write_each(room, store, [*_escapes(room.workspace), *HOSTILE], fence)
     for caller in (store, room.another()):
         _expect_own(room, caller, written)
+    fence.hold(room, list(written))
     if room.adapter.claims(["list"]):
         _expect_listed(room, store, written)
+
+
+def _escapes(workspace: Path) -> list[str]:
+    """Names that are paths out of the workspace, and end one step outside, where all is ours."""
+    outside = workspace.parent / "escaped-by-an-absolute-path"
+    return ["../escaped", "..", str(outside)]
+
+
+class Fence:
+    """Sees what is written beside a workspace."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._before = self._beside()
+
+    def _beside(self) -> set[str]:
+        # What is called after the workspace was put there on purpose.
+        ours, beside = self._workspace.name, self._workspace.parent.iterdir()
+        return {path.name for path in beside if not path.name.startswith(ours)}
+
+    def hold(self, room: Room, sessions: Sequence[str]) -> None:
+        """Hold the store to its own folder, after a write to these sessions."""
+        if found := sorted(self._beside() - self._before):
+            by = shown(sessions[0]) if len(sessions) == 1 else "a session id"
+            room.fail(
+                "escapes its workspace",
+                f"{by} was read as a path: {shown(found[0])} was written outside of the folder "
+                "that is the store's own",
+                session=sessions[0] if len(sessions) == 1 else "",
+            )
 
 
 @case("edges", catches="a session that meets another whose name begins alike or joins alike")
@@ -98,42 +138,34 @@ def similar_session_ids(room: Room) -> None:
     _expect_own(room, store, written)
     if not room.adapter.claims(["clear"]):
         return
-    for session in (
-        "a",
-        "a*",
-        "a%",
-        "a_",
-        "a?",
-        "a:b",
-        "user:1",
-        "user_1",
-        "a[b]",
-        "x" * 255 + "1",
-    ):
-        if session in written:
-            store.clear(session)
-            written[session] = ()
-            _expect_own(room, store, written, f" after {shown(session)} was cleared")
+    for session in paced(room, [name for name in CLEARED if name in written], "clears"):
+        store.clear(session)
+        written[session] = ()
+        _expect_own(room, store, written, f" after {shown(session)} was cleared")
     _expect_own(room, room.another(), written, " after some were cleared")
 
 
-def _write_each(room: Room, store: Client, names: Iterable[str]) -> dict[str, Ids]:
+def _write_each(
+    room: Room, store: Client, names: Sequence[str], fence: Fence | None = None
+) -> dict[str, Ids]:
     """Two rounds of appends, so that the second finds what the first left."""
     written: dict[str, Ids] = {}
     refusals: list[str] = []
-    for name in names:
+    for name in paced(room, names, "session ids", least=8):
         try:
             written[name] = store.append(name)
         except Exception as error:  # noqa: BLE001 -- a name may be refused
             refusals.append(f"{shown(name, 30)} ({said(error)[:80]})")
             _expect_nothing(room, store, name)
+        if fence is not None:
+            fence.hold(room, [name])
     room.expect(
         bool(written), "every name refused", f"no name was taken; {refusals[0] if refusals else ''}"
     )
     for name in written:
         written[name] += store.append(name)
     if refusals:
-        room.note(f"{len(refusals)} session ids are refused, such as {refusals[0]}")
+        room.note(f"session ids are refused, such as {refusals[0]}; {len(refusals)} in all")
     return written
 
 

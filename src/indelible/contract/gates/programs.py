@@ -12,6 +12,7 @@ from indelible.contract.calling import NEEDS, Call
 from indelible.contract.cases import case
 from indelible.contract.client import Client
 from indelible.contract.entries import EntryIds
+from indelible.contract.gates.pacing import paced
 from indelible.contract.history import Operation, OpName
 from indelible.contract.room import Room
 
@@ -29,6 +30,7 @@ CHANGES: Final[frozenset[OpName]] = frozenset({"pop", "trim", "clear", "rollback
 STEPS: Final = 3
 # So that a store with every capability and a slow disk is done within seconds.
 PROGRAMS_MAX: Final = 200
+PROGRAMS_S: Final = 8.0
 RANDOM_STEPS: Final = 180
 # Few sessions, so that each has a long life.
 RANDOM_SESSIONS: Final = 2
@@ -56,7 +58,7 @@ class Belief:
 
     def mild(self, op: OpName) -> bool:
         """Whether a right store may refuse this: there is nothing to do it to."""
-        return not self.state.shown and op in {"trim", "clear", "snapshot"}
+        return not self.state.shown and op in {"pop", "trim", "clear", "snapshot"}
 
 
 class Machine:
@@ -144,15 +146,15 @@ def short_programs(room: Room) -> None:
     """Run every program of three steps after an append, and look after each step."""
     store, machine = room.open(), Machine(room, room.ids("p"))
     ops = _claimed(room)
-    everything = list(_programs(ops))
-    chosen = everything
-    if len(everything) > PROGRAMS_MAX:
-        chosen = room.random.sample(everything, PROGRAMS_MAX)
-        room.note(f"short programs: {len(chosen)} of {len(everything)}, by seed")
-    for program in chosen:
-        _run(room, store, machine, program)
     for op in ops:
         _run(room, store, machine, (op, "append"))
+    everything = list(_programs(ops))
+    # In no order, so that a store that is slow is asked for something of everything.
+    chosen = room.random.sample(everything, min(len(everything), PROGRAMS_MAX))
+    if len(everything) > PROGRAMS_MAX:
+        room.note(f"short programs: {len(chosen)} of {len(everything)}, by seed")
+    for program in paced(room, chosen, "short programs", within_s=PROGRAMS_S):
+        _run(room, store, machine, program)
 
 
 def _programs(ops: list[OpName]) -> Iterator[tuple[OpName, ...]]:
@@ -194,7 +196,7 @@ def random_programs(room: Room) -> None:
     machine, ops = Machine(room, room.ids("p")), _claimed(room)
     beliefs = [Belief(room.session()) for _ in range(RANDOM_SESSIONS)]
     before, limited = len(room.history), room.adapter.claims(["limit"])
-    for _ in range(RANDOM_STEPS):
+    for _ in paced(room, range(RANDOM_STEPS), "random steps", within_s=PROGRAMS_S, least=12):
         store, belief = room.random.choice(callers), room.random.choice(beliefs)
         allowed = [op for op in ops if belief.allows(op)]
         forked = machine.step(store, belief, room.random.choice(["append", *allowed]))

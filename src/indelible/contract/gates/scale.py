@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from random import Random
 from typing import Final
 
 from indelible.contract.adapter import Message
 from indelible.contract.cases import case
 from indelible.contract.entries import message_of
-from indelible.contract.gates.contents import saying, shown, spoken, taken
+from indelible.contract.gates.batching import append_many
+from indelible.contract.gates.contents import expect_there, saying, shown, spoken, taken
+from indelible.contract.gates.pacing import paced
 from indelible.contract.history import Ids
 from indelible.contract.room import Room
 
@@ -17,13 +18,10 @@ MIB: Final = 1024 * 1024
 # One past what a 16-bit length holds, then what engines cut: 1 MiB, 8 MiB.
 SIZES: Final = (65_537, MIB, 8 * MIB)
 SESSIONS: Final = 300
-# A store that has taken so long for the first hundred is not asked for the others.
-SLOW_SESSIONS: Final = 100
-SLOW_S: Final = 0.5
 LONG_BATCHES: Final = 12
 LONG_BATCH: Final = 250
-# Whoever needs longer for all of them has a session that is long enough.
-LONG_S_MAX: Final = 4.0
+# Of turns, each of which is a call.
+LONG_TURNS: Final = 25
 
 
 @case("edges", catches="a large message that is cut off in silence")
@@ -39,6 +37,7 @@ def huge_message_is_whole_or_refused(room: Room) -> None:
             room.note(f"{what} is refused")
             continue
         expected += batch
+        expect_there(room, store, session, expected, what)
         _expect_whole(room, spoken(store.get(session)), expected, what, session)
     after = saying(room, "and now something short")
     store.put(session, *after)
@@ -62,7 +61,7 @@ def _expect_whole(
     if seen == told:
         return
     if len(seen) != len(told):
-        proof = f"{what}: {len(told)} messages were acknowledged and {len(seen)} came back"
+        proof = f"{what}: of {len(told)} acknowledged messages {len(seen)} came back"
         room.fail("lost message", proof, session=session)
     said, back = next((one, two) for one, two in zip(told, seen, strict=True) if one != two)
     long, short = str(said[1]), str(back[1])
@@ -77,13 +76,9 @@ def _expect_whole(
 @case("edges", catches="sessions that are mixed up or left out when there are many")
 def many_sessions(room: Room) -> None:
     """Write to hundreds of sessions by turns; each shows its own, and all are listed."""
-    store, began = room.open(), time.monotonic()
+    store = room.open()
     expected: dict[str, Ids] = {}
-    for number in range(SESSIONS):
-        if number == SLOW_SESSIONS and time.monotonic() - began > SLOW_S:
-            room.note(f"many sessions: {SLOW_SESSIONS} only, since it is slow")
-            break
-        session = room.session()
+    for session in paced(room, [room.session() for _ in range(SESSIONS)], "sessions", least=10):
         expected[session] = store.append(session)
     sessions = list(expected)
     for session in sessions[::5]:
@@ -112,14 +107,10 @@ def many_sessions(room: Room) -> None:
 def long_session(room: Room) -> None:
     """Append thousands of entries to one session; all come back, in order, and so do the last."""
     store, session = room.open(), room.session()
-    pairs = room.adapter.pairs
     ids: Ids = ()
-    began = time.monotonic()
-    for _ in range(LONG_BATCHES):
-        ids += store.append(session, LONG_BATCH // 10 if pairs else LONG_BATCH)
-        if time.monotonic() - began > LONG_S_MAX:
-            room.note(f"appending is slow: the long session has {len(ids)} entries")
-            break
+    count = LONG_TURNS if room.adapter.pairs else LONG_BATCH
+    for _ in paced(room, range(LONG_BATCHES), f"batches of {count} in a long session"):
+        ids += append_many(room, store, session, count)
     ids += store.append(session)
     reader = room.another()
     seen = reader.read(session)

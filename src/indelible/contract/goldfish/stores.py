@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -169,7 +169,7 @@ class ListStore(Store):
         return list(self._lives)
 
     @classmethod
-    def discard(cls, workspace: Path) -> None:
+    def discard(cls, workspace: Path, _sessions: Iterable[str]) -> None:
         """Let go of a workspace."""
         cls._worlds.pop(workspace, None)
 

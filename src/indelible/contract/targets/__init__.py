@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from indelible.contract.adapter import Adapter, imported_from_here
 from indelible.contract.targets.duck import adapter_of_class
 from indelible.contract.targets.urls import adapter_of_url
 
+FILES = {".db", ".sqlite", ".sqlite3"}
 KNOWN = "a URL of indelible, package.module:adapter, langchain:... or openai-agents:..."
 
 
@@ -21,6 +23,8 @@ def resolve(target: str | Adapter | type) -> Adapter:
         return target
     if isinstance(target, type):
         return _of_object(target, f"{target.__module__}:{target.__qualname__}")
+    if not target.strip():
+        raise TargetError(f"no target was named: name {KNOWN}")
     framework, _, rest = target.partition(":")
     if framework == "langchain":
         from indelible.contract.targets import langchain  # noqa: PLC0415
@@ -36,7 +40,10 @@ def resolve(target: str | Adapter | type) -> Adapter:
 
 
 def _is_url(target: str) -> bool:
-    return target == "memory:" or "://" in target or ":" not in target
+    if ":" in target:
+        return target == "memory:" or "://" in target
+    # A file of indelible, and not a module whose class was forgotten.
+    return Path(target).suffix in FILES or Path(target).is_file()
 
 
 def _of_name(target: str) -> Adapter:

@@ -4,54 +4,96 @@
 `save_context(session_id, human_msg, ai_msg)` with `load_memory(session_id)`; each blocking or
 async, `asave_context` and `aload_memory` where they are there. Other methods are used if they go
 by a name that the kit knows.
+
+A class declares nothing, so it is tried before it is judged, in folders that are thrown away: how
+it is told its workspace, whether it is awaited, and which of its methods do what their names say.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import indelible
-from indelible.contract.adapter import Adapter, Capability, Message, imported, opened_elsewhere
-from indelible.contract.handles import then
-
-# What the kit calls it, and the names under which classes may offer it.
-OFFERED: Final[dict[Capability, tuple[str, ...]]] = {
-    "pop": ("pop", "pop_message", "pop_item"),
-    "trim": ("trim", "trim_history"),
-    "clear": ("clear", "clear_session", "clear_history", "delete_session"),
-    "snapshot": ("save_snapshot",),
-    "rollback": ("rollback_to_snapshot",),
-    "fork": ("fork",),
-    "list": ("list_sessions", "sessions"),
-}
-
-
-# Of a second parameter called so, a trim keeps that many messages. Another may mean anything.
-KEPT: Final = frozenset(
-    {"keep", "keep_last", "n", "last", "limit", "max_messages", "max_len", "size", "count"}
+from indelible.contract.adapter import Adapter, Capability, Flavour, Reach
+from indelible.contract.calling import said
+from indelible.contract.entries import EntryIds, messages_of
+from indelible.contract.handles import Loop, close, open_handle
+from indelible.contract.targets.duck_handles import (
+    OFFERED,
+    IsAwaited,
+    Offer,
+    OpenDuck,
+    offers_of,
 )
+from indelible.contract.targets.placing import Placing, placings
+
+# A bound on what hangs: then what was seen until then is all that is known.
+TRIAL_S_MAX: Final = 10.0
+_SESSION: Final = "indelible-was-here"
+# What a turn has no measure for: one message, or so many.
+_NOT_OF_TURNS: Final = frozenset({"pop", "trim"})
+
+
+@dataclass(slots=True, kw_only=True)
+class Trial:
+    """What is known of a class; trying it adds to that."""
+
+    found: type
+    name: str
+    pairs: bool
+    placing: Placing
+    reach: Reach
+    flavours: list[Flavour]
+    # Whether another thread could call the instance that this one made.
+    other_threads: bool = True
+    offers: dict[str, Offer] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    ended: bool = False
+
+    def opener(self, flavour: Flavour, offers: dict[str, Offer] | None = None) -> OpenDuck | None:
+        """What makes instances, if it can be called like that."""
+        if flavour not in self.flavours:
+            return None
+        offers = self.offers if offers is None else offers
+        return OpenDuck(self.name, self.pairs, self.placing, flavour == "async", offers)
+
+    def adapter(self, offers: dict[str, Offer] | None = None) -> Adapter:
+        """The adapter, as far as it is known."""
+        offers = dict(self.offers if offers is None else offers)
+        return Adapter(
+            open=self.opener("blocking", offers),
+            open_async=self.opener("async", offers),
+            capabilities=list(offers),
+            name=self.name,
+            reach=self.reach,
+            # Where one instance holds all there is, threads can do nothing but share it.
+            thread_safe=self.reach == "handle" and self.other_threads,
+            pairs=self.pairs,
+            notes=tuple(self.notes),
+        )
 
 
 def adapter_of_class(found: Callable[..., Any], name: str) -> Adapter | None:
     """The adapter of a class; None if it has neither interface."""
     if not isinstance(found, type) or not (_is_list(found) or _is_turns(found)):
         return None
-    pairs = not _is_list(found)
-    own_workspace = _takes_parameter(found)
-    blocking, awaited = _flavours(found, pairs=pairs)
-    return Adapter(
-        open=OpenDuck(name, pairs, own_workspace) if blocking else None,
-        open_async=OpenDuck(name, pairs, own_workspace, awaited=True) if awaited else None,
-        capabilities=_capabilities(found, pairs=pairs),
-        name=name,
-        reach="machine" if own_workspace else "handle",
-        pairs=pairs,
-        notes=() if own_workspace else ("it takes no workspace: each instance is on its own",),
-    )
+    trial = _untried(found, name)
+    with tempfile.TemporaryDirectory(prefix="indelible-trial-", ignore_cleanup_errors=True) as at:
+        _within_time(lambda: _try(trial, _folders(Path(at))))
+    if not trial.ended:
+        trial.notes.append(
+            f"a trial did not end within {TRIAL_S_MAX:.0f} s: what was not tried is not claimed"
+        )
+    if not trial.placing.told:
+        trial.notes.append("it takes no workspace: each instance is on its own")
+    return trial.adapter()
 
 
 def _is_list(found: type) -> bool:
@@ -62,190 +104,223 @@ def _is_turns(found: type) -> bool:
     return hasattr(found, "save_context") and hasattr(found, "load_memory")
 
 
-def _takes_parameter(found: type) -> bool:
-    """Whether it wants to know the workspace: a parameter named so, or one that must be given."""
-    parameters = inspect.signature(found).parameters.values()
-    return any(p.name == "workspace" or p.default is p.empty for p in parameters if _is_plain(p))
-
-
-def _is_plain(parameter: inspect.Parameter) -> bool:
-    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-
-
-def _flavours(found: type, *, pairs: bool) -> tuple[bool, bool]:
-    """Whether it can be called blocking, and awaited."""
-    awaited = inspect.iscoroutinefunction(
-        getattr(found, "save_context" if pairs else "add_messages")
+def _untried(found: type, name: str) -> Trial:
+    """What can be told of a class by looking."""
+    pairs = not _is_list(found)
+    placing = next(placing for placing in placings(found) if placing.sure)
+    awaited = _is_coroutine_function(getattr(found, "save_context" if pairs else "add_messages"))
+    return Trial(
+        found=found,
+        name=name,
+        pairs=pairs,
+        placing=placing,
+        reach="machine" if placing.told else "handle",
+        flavours=["async" if awaited else "blocking"],
     )
-    also = inspect.iscoroutinefunction(getattr(found, "asave_context", None))
-    return not awaited, awaited or also
 
 
-def _capabilities(found: type, *, pairs: bool) -> list[str]:
-    offered: list[str] = [what for what in OFFERED if method_of(found, what) is not None]
-    if "trim" in offered and (pairs or _kept_parameter(found) is None):
-        # Turns or messages, how many or how long: what is not known is not held against it.
-        offered.remove("trim")
-    if pairs and "pop" in offered:
-        offered.remove("pop")
-    return offered
+def _is_coroutine_function(method: Any) -> bool:
+    return inspect.iscoroutinefunction(inspect.unwrap(method))
 
 
-def method_of(found: Any, what: str) -> Any:
-    """The method that offers a capability; None if there is none."""
-    names = OFFERED[what]  # type: ignore[index]
-    return next((getattr(found, name) for name in names if hasattr(found, name)), None)
+def _within_time(work: Callable[[], None]) -> None:
+    """Do it in a thread that can be left behind, and that has no event loop yet."""
+    done: futures.Future[None] = futures.Future()
+
+    def attempt() -> None:
+        try:
+            work()
+            done.set_result(None)
+        except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=attempt, name="indelible-trial", daemon=True).start()
+    futures.wait([done], TRIAL_S_MAX)
+    if done.done():
+        done.result()
 
 
-def _kept_parameter(found: Any) -> str | None:
-    """The name of the parameter that says how many messages a trim keeps."""
-    parameters = list(inspect.signature(method_of(found, "trim")).parameters)
-    return next((name for name in parameters if name in KEPT), None)
+def _folders(home: Path) -> Iterator[Path]:
+    number = 0
+    while True:
+        number += 1
+        folder = home / f"trial-{number}"
+        folder.mkdir()
+        yield folder
 
 
-@dataclass(frozen=True, slots=True)
-class OpenDuck:
-    """Makes an instance, by name, so that other processes can."""
-
-    name: str
-    pairs: bool
-    own_workspace: bool
-    awaited: bool = False
-
-    def __reduce__(self) -> Any:
-        options = (self.pairs, self.own_workspace, self.awaited)
-        return opened_elsewhere, (type(self), self.name, *options)
-
-    def __call__(self, workspace: Path) -> DuckHandle:
-        """A handle on a new instance."""
-        made = imported(self.name)
-        if not self.own_workspace:
-            return self._handle(made())
-        parameters = inspect.signature(made).parameters
-        named = "workspace" in parameters
-        return self._handle(made(workspace=workspace) if named else made(workspace))
-
-    def _handle(self, store: Any) -> DuckHandle:
-        return (TurnsHandle if self.pairs else ListHandle)(store, awaited=self.awaited)
+def _try(trial: Trial, folders: Iterator[Path]) -> None:
+    if _find_way(trial, folders):
+        _find_offers(trial, folders)
+    trial.ended = True
 
 
-class DuckHandle:
-    """What both interfaces share: methods by the names that the kit knows."""
-
-    def __init__(self, store: Any, *, awaited: bool) -> None:
-        self._store = store
-        self._awaited = awaited
-        # What was last handed in or out, itself: whoever keeps it shares memory with the caller.
-        self.exchanged: Any = None
-
-    def _passed_on(self, answer: Any) -> Any:
-        self.exchanged = answer
-        return answer
-
-    def pop(self, session: str) -> Any:
-        """Take the newest away."""
-        return then(method_of(self._store, "pop")(session), _message_or_none)
-
-    def trim(self, session: str, keep: int) -> Any:
-        """Keep the newest."""
-        return method_of(self._store, "trim")(session, **{_kept_parameter(self._store) or "": keep})
-
-    def clear(self, session: str) -> Any:
-        """Show nothing."""
-        return method_of(self._store, "clear")(session)
-
-    def snapshot(self, session: str) -> Any:
-        """The id of a new snapshot."""
-        return then(method_of(self._store, "snapshot")(session), lambda s: getattr(s, "id", s))
-
-    def rollback(self, session: str, snapshot: Any) -> Any:
-        """Show what it showed."""
-        return method_of(self._store, "rollback")(session, snapshot)
-
-    def fork(self, session: str, target: str) -> Any:
-        """Copy into a new session."""
-        return method_of(self._store, "fork")(session, target)
-
-    def sessions(self) -> Any:
-        """The sessions that there are."""
-        return method_of(self._store, "list")()
-
-    def close(self) -> Any:
-        """Close it, if it can be."""
-        for name in ("aclose", "close") if self._awaited else ("close",):
-            if hasattr(self._store, name):
-                return getattr(self._store, name)()
-        return None
+# Opening, appending and reading
 
 
-class ListHandle(DuckHandle):
-    """A store of messages."""
+@dataclass(slots=True)
+class _Seen:
+    """What came of one attempt to write and read."""
 
-    def append(self, session: str, messages: list[Message]) -> Any:
-        """Add messages."""
-        batch = [indelible.ChatMessage(**message) for message in messages]
-        return self._store.add_messages(session, self._passed_on(batch))
-
-    def read(self, session: str) -> Any:
-        """The messages."""
-        history = self._store.get_history(session)
-        return then(history, lambda found: _messages(self._passed_on(found)))
-
-
-class TurnsHandle(DuckHandle):
-    """A store of turns: what the user said and what was answered."""
-
-    def append(self, session: str, messages: list[Message]) -> Any:
-        """Add turns, one call each."""
-        save = self._method("save_context")
-        answers = [
-            save(session, user["content"], assistant["content"])
-            for user, assistant in zip(messages[::2], messages[1::2], strict=True)
-        ]
-        return _all_of(answers) if any(map(inspect.isawaitable, answers)) else None
-
-    def read(self, session: str) -> Any:
-        """The turns, as messages."""
-        turns = self._method("load_memory")(session)
-        return then(turns, lambda found: _messages_of_turns(self._passed_on(found)))
-
-    def _method(self, name: str) -> Any:
-        awaited = getattr(self._store, f"a{name}", None) if self._awaited else None
-        return awaited or getattr(self._store, name)
+    opened: bool = False
+    works: bool = False
+    gave_way: bool = False
+    raised: BaseException | None = None
+    on_disk: bool = False
+    shared: bool = False
+    other_threads: bool = True
 
 
-async def _all_of(answers: list[Any]) -> None:
-    for answer in answers:
-        if inspect.isawaitable(answer):
-            await answer
+def _find_way(trial: Trial, folders: Iterator[Path]) -> bool:
+    """Find out how it is told its workspace and whether it is awaited; whether it works at all."""
+    opened: list[Placing] = []
+    for placing in placings(trial.found):
+        seen = _attempts(trial, placing, folders)
+        works = [flavour for flavour, one in seen.items() if one.works]
+        opened += [placing] if any(one.opened for one in seen.values()) else []
+        if not works:
+            continue
+        first = seen[works[0]]
+        if placing.sure:
+            reach: Reach = "machine" if placing.told else "handle"
+        elif first.on_disk or first.shared:
+            # It meant a place after all.
+            reach = "machine" if first.on_disk else "process"
+        else:
+            continue
+        trial.placing, trial.reach, trial.flavours = placing, reach, works
+        trial.other_threads = all(one.other_threads for one in seen.values())
+        for lost, one in seen.items():
+            if not one.works and one.raised is not None and not isinstance(one.raised, IsAwaited):
+                trial.notes.append(f"not driven {lost}: {said(one.raised)}")
+        return True
+    trial.placing = next((placing for placing in opened if placing.sure), trial.placing)
+    trial.reach = "machine" if trial.placing.told else "handle"
+    return False
 
 
-def _messages(history: Any) -> Any:
-    return history if history is None else [_message(message) for message in history]
+def _attempts(trial: Trial, placing: Placing, folders: Iterator[Path]) -> dict[Flavour, _Seen]:
+    """Write and read in each way that the class may be meant for."""
+    seen: dict[Flavour, _Seen] = {}
+    if "blocking" in trial.flavours:
+        seen["blocking"] = _attempt(trial, placing, "blocking", next(folders))
+        if seen["blocking"].works and not hasattr(trial.found, "asave_context"):
+            return seen
+    seen["async"] = _attempt(trial, placing, "async", next(folders))
+    blocking = seen.get("blocking")
+    if blocking is not None and blocking.works and seen["async"].works:
+        # Awaiting what need not be awaited shows nothing new.
+        if not seen["async"].gave_way:
+            del seen["async"]
+    elif blocking is not None and not blocking.works and seen["async"].works:
+        # Many can only be made, or called, where a loop runs: that is no loss.
+        del seen["blocking"]
+    return seen
 
 
-def _message_or_none(message: Any) -> Any:
-    return None if message is None else _message(message)
+def _attempt(trial: Trial, placing: Placing, flavour: Flavour, workspace: Path) -> _Seen:
+    seen = _Seen()
+    loop = Loop() if flavour == "async" else None
+    opener = OpenDuck(trial.name, trial.pairs, placing, awaited=loop is not None)
+    adapter = Adapter(open=opener, name=trial.name)
+    handles: list[Any] = []
+    try:
+        handles.append(open_handle(adapter, workspace, flavour, loop))
+        seen.opened = True
+        _write_and_read(trial, handles[0], loop)
+        seen.gave_way = handles[0].gave_way
+        seen.on_disk = any(workspace.iterdir())
+        if loop is None:
+            seen.other_threads = _from_another_thread(lambda: handles[0].read(_SESSION))
+        if not placing.sure:
+            handles.append(open_handle(adapter, workspace, flavour, loop))
+            seen.shared = bool(_settled(handles[1].read(_SESSION), loop))
+        seen.works = True
+    except BaseException as error:  # noqa: BLE001 -- told, and looked at again by the kit
+        seen.raised = error
+    finally:
+        _end(handles, loop)
+    return seen
 
 
-def _message(message: Any) -> Any:
-    if isinstance(message, Mapping):
-        return dict(message)
-    if hasattr(message, "role") and hasattr(message, "content"):
-        return {"role": message.role, "content": message.content}
-    return message
+def _write_and_read(trial: Trial, handle: Any, loop: Loop | None) -> None:
+    messages = messages_of(EntryIds("trial").draw(pairs=trial.pairs))
+    _settled(handle.append(_SESSION, messages), loop)
+    _settled(handle.read(_SESSION), loop)
 
 
-def _messages_of_turns(turns: Any) -> Any:
-    if turns is None:
-        return None
-    return [message for turn in turns for message in _turn(turn)]
+def _from_another_thread(call: Callable[[], Any]) -> bool:
+    """Whether a thread that did not make it may call it."""
+    with futures.ThreadPoolExecutor(1) as other:
+        return other.submit(call).exception() is None
 
 
-def _turn(turn: Any) -> list[Any]:
-    if not isinstance(turn, Mapping) or not {"human", "ai"} <= set(turn):
-        return [turn]
-    return [
-        {"role": "user", "content": turn["human"]},
-        {"role": "assistant", "content": turn["ai"]},
-    ]
+def _settled(answer: Any, loop: Loop | None) -> Any:
+    return answer if loop is None else loop.settle(answer)
+
+
+def _end(handles: list[Any], loop: Loop | None) -> None:
+    for handle in handles:
+        with contextlib.suppress(BaseException):
+            close(handle, loop)
+    if loop is not None:
+        with contextlib.suppress(BaseException):
+            loop.close()
+
+
+# What it offers beside
+
+
+def _find_offers(trial: Trial, folders: Iterator[Path]) -> None:
+    """Claim what does what its name says; what does not is told, and is not asked for."""
+    try:
+        store = _instance(trial, next(folders))
+    except BaseException as error:  # noqa: BLE001 -- told, and looked at again by the kit
+        trial.notes.append(f"it could be opened once and not again: {said(error)}")
+        return
+    for what in OFFERED:
+        if trial.pairs and what in _NOT_OF_TURNS:
+            continue
+        whys = []
+        for offer in offers_of(store, what):
+            why = _fault(trial, what, offer, next(folders))
+            if not why:
+                trial.offers[what] = offer
+                break
+            whys.append(f"not claimed: {what} ({offer.method} {why})")
+        if what not in trial.offers:
+            trial.notes += whys[:1] or _unusable(store, what)
+
+
+def _instance(trial: Trial, workspace: Path) -> Any:
+    """An instance to look at."""
+    flavour = trial.flavours[0]
+    loop = Loop() if flavour == "async" else None
+    handle = open_handle(trial.adapter(), workspace, flavour, loop)
+    _end([handle], loop)
+    return handle.store
+
+
+def _unusable(store: Any, what: Capability) -> list[str]:
+    names = [name for name in OFFERED[what] if inspect.isroutine(getattr(type(store), name, None))]
+    return [f"not claimed: {what} ({name} takes something else)" for name in names[:1]]
+
+
+def _fault(trial: Trial, what: Capability, offer: Offer, workspace: Path) -> str:
+    """Why an offer is none; nothing if it works, tried once."""
+    from indelible.contract.gates.capabilities import ALSO, TRIALS  # noqa: PLC0415
+    from indelible.contract.room import Room  # noqa: PLC0415
+
+    if lacking := [other for other in ALSO.get(what, ()) if other not in trial.offers]:
+        return f"is of no use without {lacking[0]}"
+    flavour = trial.flavours[0]
+    adapter = trial.adapter({**trial.offers, what: offer})
+    room = Room(adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, crew=None)
+    try:
+        works = TRIALS[what](room, room.open())
+    except BaseException as error:  # noqa: BLE001 -- whatever it raises, nobody claimed it
+        return f"raised {said(error)}"
+    finally:
+        with contextlib.suppress(BaseException):
+            room.close()
+    return "" if works else "did something else when it was tried"

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from indelible.contract.adapter import Adapter, Message, Refused, imported, opened_elsewhere
+from indelible.contract.adapter import Adapter, Message, Refused, imported
 from indelible.contract.targets.factories import (
     Sessions,
     adapted,
@@ -55,9 +55,6 @@ class OpenHistories:
     awaited: bool = False
     # Whether what the factory made is left open: it is shared, or all that there is.
     keep: bool = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return opened_elsewhere, (OpenHistories, self.name, self.awaited, self.keep)
 
     def __call__(self, workspace: Path) -> BlockingHandle | AwaitedHandle:
         """A handle, which makes each history when it is first used."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indelible.contract.adapter import Adapter, Message, imported, opened_elsewhere
+from indelible.contract.adapter import Adapter, Message, imported
 from indelible.contract.targets.factories import (
     Sessions,
     adapted,
@@ -34,9 +34,6 @@ class OpenSessions:
     name: str
     # Whether what the factory made is left open: it is shared, or all that there is.
     keep: bool = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return opened_elsewhere, (OpenSessions, self.name, self.keep)
 
     def __call__(self, workspace: Path) -> SessionHandle:
         """A handle, which makes each session when it is first used."""

@@ -6,7 +6,9 @@ same file system. On a server it works in namespaces that it makes and forgets.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -96,11 +98,11 @@ class Forget:
 
     url: str
 
-    def __call__(self, workspace: Path) -> None:
-        """Forget every session of the workspace's namespace."""
+    def __call__(self, workspace: Path, sessions: Iterable[str]) -> None:
+        """Forget every session of the workspace's namespace, also those that expired."""
         with indelible.open(self.url, namespace=_namespace(workspace)) as store:
-            while page := store.list_sessions():
-                for session in page:
+            for session in {*_all(store), *sessions}:
+                with contextlib.suppress(indelible.UsageError, indelible.LimitError):
                     store.forget(session)
 
 

@@ -1,0 +1,26 @@
+"""Slow stores are asked for less, and the report says so: no case takes minutes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+from indelible.contract.room import Room
+
+T = TypeVar("T")
+
+# For one part of a case. A store that needs longer has shown by then most of what it can.
+FEW_S: Final = 4.0
+
+
+def paced(
+    room: Room, items: Sequence[T], what: str, *, within_s: float = FEW_S, least: int = 1
+) -> Iterator[T]:
+    """The items, one by one, until the time is over; then a note says how many were left out."""
+    began = time.monotonic()
+    for done, item in enumerate(items):
+        if done >= least and time.monotonic() - began > within_s:
+            room.note(f"{what}: {done} of {len(items)} only, since the store is slow")
+            return
+        yield item

@@ -1,0 +1,407 @@
+"""Classes as people write them, which the kit takes as they are; importable by its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import sqlite3
+import threading
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+class Kept:
+    """A right store on SQLite, which others here differ from in one thing."""
+
+    def __init__(self, workspace):
+        self.at(workspace / "kept.db")
+
+    def at(self, path):
+        self.path = path
+        with closing(self.connect()) as db, db:
+            db.execute("CREATE TABLE IF NOT EXISTS said (id INTEGER PRIMARY KEY, session, j)")
+
+    def connect(self):
+        return sqlite3.connect(self.path, timeout=30)
+
+    def run(self, statement, *values):
+        with closing(self.connect()) as db, db:
+            return db.execute(statement, values).fetchall()
+
+    def keep(self, session, messages):
+        rows = [(session, json.dumps([m.role, m.content])) for m in messages]
+        with closing(self.connect()) as db, db:
+            db.executemany("INSERT INTO said (session, j) VALUES (?, ?)", rows)
+
+    def kept(self, session):
+        rows = self.run("SELECT j FROM said WHERE session = ? ORDER BY id", session)
+        return [dict(zip(("role", "content"), json.loads(j), strict=True)) for (j,) in rows]
+
+    def forget(self, session):
+        self.run("DELETE FROM said WHERE session = ?", session)
+
+    def add_messages(self, session_id, messages):
+        self.keep(session_id, messages)
+
+    def get_history(self, session_id):
+        return self.kept(session_id)
+
+
+# How a class is told its place
+
+
+class PositionalOnly(Kept):
+    def __init__(self, table="said", workspace=None, /):
+        self.at(workspace / f"{table}.db")
+
+
+class KeywordOnly(Kept):
+    def __init__(self, *, where, ttl=3600):
+        self.at(where / "x.db")
+
+
+class FolderByDefault(Kept):
+    def __init__(self, directory: Path = HERE / "never"):
+        directory.mkdir(exist_ok=True)
+        self.at(directory / "x.db")
+
+
+class FolderByAnnotation(Kept):
+    def __init__(self, ttl: int = 60, where: Path | None = None):
+        self.at((where or HERE / "never") / "x.db")
+
+
+class FileByName(Kept):
+    def __init__(self, db_path=str(HERE / "never.db")):
+        self.at(db_path)
+
+
+class FileInMemory(Kept):
+    def __init__(self, path: str = ":memory:"):
+        self.at(path)
+
+
+class FileThatMustBeGiven(Kept):
+    def __init__(self, path):
+        self.at(path)
+
+
+class TextThatMustBeGiven(Kept):
+    def __init__(self, base):
+        self.at(base + "/x.db")
+
+
+class UrlByDefault(Kept):
+    def __init__(self, url="sqlite:///never.db"):
+        self.at(url.removeprefix("sqlite:///"))
+
+
+class FolderAndName(Kept):
+    def __init__(self, data_dir="never", filename="x.db"):
+        self.at(f"{data_dir}/{filename}")
+
+
+class AnyArguments(Kept):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class UnknownThatIsAPlace(Kept):
+    def __init__(self, somewhere="never"):
+        self.at(f"{somewhere}/x.db")
+
+
+class InMemory:
+    """A right store in memory."""
+
+    def __init__(self):
+        self._sessions = {}
+        self._lock = threading.Lock()
+
+    def add_messages(self, session_id, messages):
+        with self._lock:
+            self._sessions.setdefault(session_id, []).extend(
+                {"role": m.role, "content": m.content} for m in messages
+            )
+
+    def get_history(self, session_id):
+        with self._lock:
+            return [dict(m) for m in self._sessions.get(session_id, [])]
+
+
+class UnknownThatIsNone(InMemory):
+    def __init__(self, namespace="default"):
+        super().__init__()
+
+
+class Settings(InMemory):
+    def __init__(self, ttl: int = 3600, max_len=10, strict=False, embedder=None):
+        super().__init__()
+        assert (ttl, max_len, strict, embedder) == (3600, 10, False, None)
+
+
+class AnyArgumentsForNothing(InMemory):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+
+
+# Awaited in other ways
+
+
+def logged(method):
+    @functools.wraps(method)
+    def inner(*args, **kwargs):
+        return method(*args, **kwargs)
+
+    return inner
+
+
+def unnamed(method):
+    def inner(*args, **kwargs):
+        return method(*args, **kwargs)
+
+    return inner
+
+
+class Decorated(Kept):
+    @unnamed
+    async def add_messages(self, session_id, messages):
+        self.keep(session_id, messages)
+
+    @logged
+    async def get_history(self, session_id):
+        return self.kept(session_id)
+
+
+class InThreads(Kept):
+    def add_messages(self, session_id, messages):
+        return asyncio.to_thread(self.keep, session_id, list(messages))
+
+    def get_history(self, session_id):
+        return asyncio.get_running_loop().run_in_executor(None, self.kept, session_id)
+
+
+class HalfAwaited(Kept):
+    async def get_history(self, session_id):
+        return self.kept(session_id)
+
+
+class AsyncGenerator(Kept):
+    async def get_history(self, session_id):
+        for message in self.kept(session_id):
+            yield message
+
+
+class MadeOnALoop(Kept):
+    def __init__(self, workspace):
+        asyncio.get_running_loop()
+        super().__init__(workspace)
+
+
+# Text that is more than text
+
+
+class Role(StrEnum):
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class PlainRole(Enum):
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class Words(str):
+    __slots__ = ()
+
+    def __str__(self):
+        return "something else"
+
+
+@dataclass
+class Said:
+    role: object
+    content: str
+
+
+class EnumRoles(Kept):
+    def get_history(self, session_id):
+        return (Said(Role(m["role"]), Words(m["content"])) for m in self.kept(session_id))
+
+
+class EnumRolesInDicts(Kept):
+    def get_history(self, session_id):
+        return [m | {"role": PlainRole(m["role"])} for m in self.kept(session_id)]
+
+
+class NoneAtFirst(Kept):
+    def get_history(self, session_id):
+        return self.kept(session_id) or None
+
+
+# Methods by known names
+
+
+class ClearsAll(Kept):
+    def clear(self):
+        self.run("DELETE FROM said")
+
+    def clear_session(self, session_id):
+        self.forget(session_id)
+
+
+class ClearsIfSure(Kept):
+    def clear(self, sure: bool = False):
+        self.run("DELETE FROM said")
+
+
+class ForksIntoNew(Kept):
+    def fork(self, session_id):
+        return session_id + "-2"
+
+
+class PopsMany(Kept):
+    def pop(self, session_id, n=1):
+        taken = self.kept(session_id)[-n:]
+        self.run(
+            "DELETE FROM said WHERE id IN "
+            "(SELECT id FROM said WHERE session = ? ORDER BY id DESC LIMIT ?)",
+            session_id,
+            n,
+        )
+        return taken
+
+
+class PopsAsMany(PopsMany):
+    def pop(self, session_id, count):
+        return super().pop(session_id, count)
+
+
+class PopRaises(PopsMany):
+    def pop(self, session_id):
+        return super().pop(session_id).pop()
+
+
+class ClearRaises(Kept):
+    def delete_session(self, session_id):
+        if not self.kept(session_id):
+            raise KeyError(session_id)
+        self.forget(session_id)
+
+
+class TrimRaises(Kept):
+    def trim(self, session_id, keep_last):
+        if not self.kept(session_id):
+            raise KeyError(session_id)
+        self.run(
+            "DELETE FROM said WHERE session = ? AND id NOT IN "
+            "(SELECT id FROM said WHERE session = ? ORDER BY id DESC LIMIT ?)",
+            session_id,
+            session_id,
+            keep_last,
+        )
+
+
+class ListsDicts(Kept):
+    def list_sessions(self):
+        rows = self.run("SELECT session, count(*) FROM said GROUP BY session")
+        return ({"session_id": session, "count": count} for session, count in rows)
+
+
+class ListsRows(Kept):
+    def list_sessions(self):
+        return self.run("SELECT session, count(*) FROM said GROUP BY session")
+
+
+class SessionsAreNoMethod(Kept):
+    @property
+    def sessions(self):
+        raise AssertionError("nobody asked")
+
+    pop = {}  # noqa: RUF012 -- an attribute by a known name
+    fork = Said
+
+
+class Snapshots(Kept):
+    def save_snapshot(self, session_id, name):
+        self.run(
+            "INSERT INTO said (session, j) SELECT ?, j FROM said WHERE session = ?",
+            f"{session_id}/{name}",
+            session_id,
+        )
+
+    def rollback_to_snapshot(self, session_id, name):
+        self.forget(session_id)
+        self.run(
+            "INSERT INTO said (session, j) SELECT ?, j FROM said WHERE session = ?",
+            session_id,
+            f"{session_id}/{name}",
+        )
+
+
+class ClearDoesNothing(Kept):
+    def clear(self, session_id): ...
+
+    def fork(self, session_id, target):
+        raise NotImplementedError("some day")
+
+    async def pop(self, session_id): ...
+
+
+class ClearTakesMore(Kept):
+    """Works when it is tried once, and takes with it what only begins alike."""
+
+    def clear(self, session_id):
+        self.run("DELETE FROM said WHERE session LIKE ?", session_id + "%")
+
+
+# Turns
+
+
+@dataclass
+class Turn:
+    human: str
+    ai: str
+
+
+class TurnTuples:
+    def __init__(self):
+        self._turns = {}
+
+    def save_context(self, session_id, human_msg, ai_msg):
+        self._turns.setdefault(session_id, []).append((human_msg, ai_msg))
+
+    def load_memory(self, session_id):
+        return self._turns.get(session_id, [])[:] or None
+
+
+class TurnObjects(TurnTuples):
+    def load_memory(self, session_id):
+        return [Turn(*turn) for turn in self._turns.get(session_id, [])]
+
+    async def asave_context(self, session_id, human_msg, ai_msg):
+        raise NotImplementedError("some day")
+
+
+# What is no text
+
+
+class WritesItsDescription(Kept):
+    def keep(self, session, messages):
+        super().keep(session, [Said(m.role, str(m.content)) for m in messages])
+
+
+class WritesItsDump(Kept):
+    def keep(self, session, messages):
+        dumps = [m.model_dump_json() for m in messages]
+        super().keep(session, [Said(d["role"], d["content"]) for d in map(json.loads, dumps)])
+
+
+class NeverAnswers(Kept):
+    def add_messages(self, session_id, messages):
+        threading.Event().wait()
