@@ -27,6 +27,7 @@ ROOMS = [
     {"backends"},
     {"opening"},
     {"store", "aio"},
+    {"copying"},
     # The package itself: whoever says `import indelible` gets the stores with it.
     {""},
     {"adapters", "contract", "cli", "inspector", "recall", "__main__", "_indelible_pytest"},

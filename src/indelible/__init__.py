@@ -1,6 +1,7 @@
 """A memory store for LLM agents that does not forget."""
 
 from indelible.aio import AsyncMemoryStore, open_async
+from indelible.copying import copy_sessions
 from indelible.errors import (
     BusyError,
     ClosedError,
@@ -24,6 +25,7 @@ from indelible.model import (
     Change,
     ChatMessage,
     Claims,
+    CopyReport,
     CorruptEntry,
     Durability,
     Embedder,
@@ -68,6 +70,7 @@ __all__ = [
     "Claims",
     "ClosedError",
     "ConflictError",
+    "CopyReport",
     "CorruptEntry",
     "CorruptEntryError",
     "Durability",
@@ -111,6 +114,7 @@ __all__ = [
     "VacuumReport",
     "VerifyReport",
     "ViewChange",
+    "copy_sessions",
     "open",
     "open_async",
 ]

@@ -389,6 +389,30 @@ class TransferReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CopyReport:
+    """What a copy brought into its target, or would bring, and what it left as it is.
+
+    `equal` sessions were there already, and `differ` names those that were there with something
+    else. `changed` names those that went on in the source after they were copied.
+    """
+
+    sessions: int
+    entries: int
+    snapshots: int
+    equal: int
+    differ: tuple[str, ...]
+    changed: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    dry_run: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that was asked for is in the target, equal; warnings are allowed."""
+        wrong = any(finding.severity is Severity.ERROR for finding in self.findings)
+        return not (wrong or self.differ or self.changed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VacuumReport:
     """What a vacuum removed, or would remove: nothing that anyone could still have reached."""
 
