@@ -142,11 +142,11 @@ class _Copying:
             self.snapshots += out.report.snapshots
             self.seen += out.report.entries
         if out.damaged:
-            what = f"{_entries(out.damaged)} cannot be read, and went along as found"
+            what = f"{_entries(out.damaged)} cannot be read; a copy has the same bytes"
             self._found(name, Severity.WARNING, what)
         aside = len(self.source.quarantined(name))
         if aside:
-            what = f"the quarantine of the source, with {_entries(aside)}, does not go along"
+            what = f"what repair put into quarantine ({_entries(aside)}) stays behind"
             self._found(name, Severity.WARNING, what)
 
     def _compare(self, name: str) -> None:
