@@ -34,6 +34,9 @@ def snapshot_ids(context: typer.Context, incomplete: str) -> list[tuple[str, str
 
 def _place(context: typer.Context) -> Place:
     given = context.params
-    return Place(
-        url=given.get("url") or "", namespace=given.get("namespace") or "", busy_timeout_s=0.0
-    )
+    url = given.get("url") or ""
+    if "source" in given:
+        # A copy takes sessions of its source, which is not a parameter yet while an option lacks
+        # its value.
+        url = given["source"] or next(iter(context.args), "")
+    return Place(url=url, namespace=given.get("namespace") or "", busy_timeout_s=0.0)

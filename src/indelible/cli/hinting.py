@@ -24,6 +24,11 @@ def remember_store(context: typer.Context) -> None:
     _given.set(tuple(words))
 
 
+def remember_place(url: str, namespace: str) -> None:
+    """Keep a store that was named by an argument, for every hint that follows."""
+    _given.set(("--url", url, *(("--namespace", namespace) if namespace else ())))
+
+
 def hint(command: str, *arguments: str, options: Sequence[str] = ()) -> str:
     """A command to paste, quoted for the shell, on the same store as this one."""
     if any(each.startswith("-") for each in arguments):

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 import indelible
-from indelible.cli import changing, checking, maintaining, moving, reading, timeline
+from indelible.cli import changing, checking, copying, maintaining, moving, reading, timeline
 from indelible.errors import MemoryStoreError
 
 HELP = "A memory store for LLM agents that does not forget."
@@ -30,6 +30,8 @@ MEANT = {
     "add": "append",
     "log": "history",
     "restore": "rollback",
+    "cp": "copy",
+    "migrate": "copy",
 }
 
 
@@ -127,6 +129,12 @@ _offer(
     "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
 )
 _offer(moving.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="import")
+_offer(
+    copying.copy,
+    MAINTAIN,
+    "copy agent.db sqlite:////srv/agent.db",
+    "copy agent.db other.db --prefix user- --dry-run",
+)
 _offer(maintaining.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db")
 _offer(maintaining.forget, MAINTAIN, "forget user-42 --url agent.db")
 _offer(demo, MAINTAIN, "demo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class Place:
             raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():
             raise UnavailableError(
-                f"{self._missing()}. Check --url, or begin a store with `{hint('append')}` or"
+                f"{self.missing()}. Check --url, or begin a store with `{hint('append')}` or"
                 f" `{hint('import')}`"
             )
 
@@ -59,7 +60,19 @@ class Place:
             # Nobody may look: opening it says why, in the words of every other trouble.
             return True
 
-    def _missing(self) -> str:
+    def same_as(self, other: Place) -> bool:
+        """Whether two names are of one store, as far as that can be told without opening."""
+        if self.namespace != other.namespace:
+            return False
+        mine, theirs = file_of(self.url), file_of(other.url)
+        if mine is None or theirs is None:
+            return self.url == other.url
+        with suppress(OSError):
+            return mine.samefile(theirs)
+        return mine.absolute() == theirs.absolute()
+
+    def missing(self) -> str:
+        """What is there instead of a store."""
         path = file_of(self.url)
         if path is not None and path.exists():
             return f"the file {path} is empty, and was left so"
