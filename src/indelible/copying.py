@@ -2,7 +2,8 @@
 
 It works on two open stores through their public verbs, a session at a time: exported into a
 temporary file, imported from there, and at the end read back and compared with what was exported.
-No more than a page of a session is in memory, and what is in the target is never overwritten.
+No more than a batch of entries is in memory, and what is in the target is never overwritten.
+Both stores are blocking ones: code that is async calls it in a thread.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class _Copying:
             else:
                 self._copy(name)
         except SessionNotFoundError:
-            self._found(name, Severity.WARNING, "it expired or was forgotten before it was copied")
+            self._gone(name)
         except _OF_ONE_SESSION as error:
             self._found(name, Severity.ERROR, f"it was not copied: {error.message}")
         self._tell(name)
@@ -166,8 +167,7 @@ class _Copying:
             try:
                 self._read_back(name, copied["digest"], copied["state"])
             except SessionNotFoundError:
-                if self.source.session(name).status is Status.ACTIVE:
-                    self._found(name, Severity.ERROR, "it was copied, and is not there any more")
+                self._gone(name)
             except _OF_ONE_SESSION as error:
                 what = f"it was copied, and cannot be read back: {error.message}"
                 self._found(name, Severity.ERROR, what)
@@ -202,6 +202,14 @@ class _Copying:
             findings=tuple(self.findings),
             dry_run=self.dry_run,
         )
+
+    def _gone(self, name: str) -> None:
+        """Tell of a session that was not there any more when it was to be read."""
+        if self.source.session(name).status is Status.ACTIVE:
+            what = "it was in the target, and is not there any more"
+            self._found(name, Severity.ERROR, what)
+        else:
+            self._found(name, Severity.WARNING, "it expired or was forgotten under way")
 
     def _found(self, name: str, severity: Severity, what: str) -> None:
         self.findings.append(Finding(severity=severity, what=what, session_id=name))

@@ -183,18 +183,31 @@ def test_a_session_without_entries_keeps_its_time_though_the_clock_moves_on(
     assert abs(moved.total_seconds()) < 1
 
 
-def test_a_session_that_expires_under_way_is_told_of(store, target, clock):
+@pytest.mark.parametrize("settled", [0, 1], ids=["before it is copied", "before it is read back"])
+def test_a_session_that_expires_under_way_is_told_of(store, target, clock, settled):
     store.add_message("s", "user", "hello", ttl=10)
 
     def expire(verb, *args):
         if verb == "export":
             clock.advance(11)
 
-    report = indelible.copy_sessions(Through(store, before=expire), target)
+    ends = [(Through(store, before=expire), target), (store, Through(target, before=expire))]
+    report = indelible.copy_sessions(*ends[settled])
     (finding,) = report.findings
     assert (finding.session_id, finding.severity) == ("s", Severity.WARNING)
     assert "expired" in finding.what
-    assert target.session("s").status == "new"
+    assert report.sessions == settled
+    assert target.list_sessions() == []
+
+
+def test_a_session_that_is_lost_from_the_target_is_an_error(store, target):
+    lived(store, "s")
+    report = indelible.copy_sessions(
+        store, target, progress=lambda session_id, entries: target.forget("s")
+    )
+    (finding,) = report.findings
+    assert (finding.session_id, finding.severity) == ("s", Severity.ERROR)
+    assert not report.ok
 
 
 def test_what_changes_in_the_source_under_way_is_named(store, target):
