@@ -416,6 +416,24 @@ class ForgetReceipt:
     left: tuple[str, ...]
 
 
+class Gravity(StrEnum):
+    """How much is at stake: `danger` may lose what was acknowledged, `note` is good to know."""
+
+    DANGER = "danger"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Risk:
+    """What a store may lose on its engine as it runs now, in which event, and what to change."""
+
+    severity: Gravity
+    subject: str
+    risk: str
+    remedy: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claims:
     """What this store promises on the engine as it is configured right now."""

@@ -21,6 +21,8 @@ from indelible.store import BUSY_TIMEOUT_S
 
 P = ParamSpec("P")
 
+NAMED_STORE = "store_url"
+
 
 class Call:
     """What every command works with."""
@@ -71,7 +73,9 @@ def on_store(
             as_json: bool,
             **given: Any,
         ) -> None:
-            hinting.remember_store(context)
+            # A command that is about the store itself takes its URL as an argument, too.
+            url = given.pop(NAMED_STORE, None) or url
+            hinting.remember_store(context, url)
             place = Place(url=url, namespace=namespace, busy_timeout_s=busy_timeout)
             place.check(creates=creates)
             with closing(Call(place, Output(as_json=as_json), creates=creates)) as call:

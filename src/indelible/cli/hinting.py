@@ -14,13 +14,15 @@ _STORE_OPTIONS = ("url", "namespace")
 _given: ContextVar[tuple[str, ...]] = ContextVar("_given", default=())
 
 
-def remember_store(context: typer.Context) -> None:
+def remember_store(context: typer.Context, url: str) -> None:
     """Keep the options that named the store, for every hint that follows."""
+    named = {**context.params, "url": url}
     words: list[str] = []
     for name in _STORE_OPTIONS:
         source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            words += [f"--{name}", str(context.params[name])]
+        given = source is not None and source.name == "COMMANDLINE"
+        if given or named[name] != context.params[name]:
+            words += [f"--{name}", str(named[name])]
     _given.set(tuple(words))
 
 

@@ -32,7 +32,7 @@ terminal.
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | something is wrong with the data, or the session or snapshot is not there |
+| 1 | something is wrong with the data, the engine endangers it, or an id is not there |
 | 2 | the command was wrong, or was not confirmed; nothing was changed |
 | 4 | the store or a file is missing or could not be reached, or the outcome is unknown |
 | 130 | interrupted by Ctrl-C; at a question, nothing was changed |

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from indelible.core.plan import Step
-from indelible.model import Claims, Kind, Status
+from indelible.model import Claims, Kind, Risk, Status
 from indelible.view import Extents, View
 
 R = TypeVar("R")
@@ -427,6 +427,11 @@ class CheckEngine(Step[tuple[str, ...]]):
 
 
 @dataclass(slots=True)
+class Diagnose(Step[tuple[Risk, ...]]):
+    """Look at the engine as it runs, and say what it can lose."""
+
+
+@dataclass(slots=True)
 class Quarantine(Step[None]):
     """Keep the bytes of entries that cannot be read, beyond any vacuum. Again changes nothing."""
 
@@ -443,7 +448,11 @@ class ReadQuarantine(Step[tuple[tuple[int, str, bytes], ...]]):
 
 
 class Backend(Protocol):
-    """Performs the steps of the waist, blocking."""
+    """Performs the steps of the waist, blocking. Making one reaches no server."""
+
+    def prepare(self) -> None:
+        """Reach the engine, and refuse one that cannot keep what was demanded."""
+        ...
 
     def perform(self, step: Step[R]) -> R:
         """Do one step, atomically."""
@@ -463,7 +472,11 @@ class Backend(Protocol):
 
 
 class AsyncBackend(Protocol):
-    """Performs the steps of the waist, awaited."""
+    """Performs the steps of the waist, awaited. Making one reaches no server."""
+
+    async def prepare(self) -> None:
+        """Reach the engine, and refuse one that cannot keep what was demanded."""
+        ...
 
     async def perform(self, step: Step[R]) -> R:
         """Do one step, atomically."""
