@@ -416,9 +416,19 @@ class Erase(Step[Erased]):
     session: str
 
 
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """Where bytes of erased sessions may still be."""
+
+    # What another scrub may clear later.
+    pending: tuple[str, ...] = ()
+    # What is out of a client's reach: the engine's own logs, copies and backups.
+    kept: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
-class Scrub(Step[tuple[str, ...]]):
-    """Clear what erased sessions left in the engine's own logs; names what is still there."""
+class Scrub(Step[Scrubbed]):
+    """Clear what erased sessions left in the engine's own files; names what is still there."""
 
 
 @dataclass(slots=True)
