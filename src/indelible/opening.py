@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
 from indelible.core.settings import checked_text
-from indelible.core.sources import Clock
+from indelible.core.sources import Clock, system_clock
 from indelible.core.waist import AsyncBackend, Backend, Diagnose
 from indelible.errors import UnsupportedError, UsageError
 from indelible.model import Durability, Gravity, Risk
@@ -218,8 +218,28 @@ def _server(demand: Demand, engine: str) -> Makers:
     if engine == "redis":
         _require(demand, "redis", extra="redis")
     else:
-        _require(demand, "psycopg", "psycopg_pool", extra="postgres")
+        return _postgres(demand)
     raise UnsupportedError(f"{shown(demand.target)}: this version has no backend for {engine}")
+
+
+def _postgres(demand: Demand) -> Makers:
+    _require(demand, "psycopg", "psycopg_pool", extra="postgres")
+    from indelible.backends.postgres import (  # noqa: PLC0415
+        AsyncPostgresBackend,
+        PostgresBackend,
+        PostgresOptions,
+    )
+
+    options = PostgresOptions(
+        target=demand.target,
+        shown=shown(demand.target),
+        namespace=demand.namespace,
+        durability=_asked_durability(demand),
+        timeout_s=demand.timeout_s,
+        # Processes on many machines share a server, and with it one clock.
+        clock=None if demand.clock is system_clock else demand.clock,
+    )
+    return lambda: PostgresBackend(options), lambda: AsyncPostgresBackend(options)
 
 
 def _require(demand: Demand, *modules: str, extra: str) -> None:

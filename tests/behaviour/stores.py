@@ -1,4 +1,4 @@
-"""The four stores that every behaviour is tested on, behind one blocking face."""
+"""The stores that every behaviour is tested on, behind one blocking face."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import indelible
+import postgres_here
 from indelible import Kind
 
 STORES = [
-    f"{engine}-{flavour}" for engine in ("memory", "sqlite") for flavour in ("blocking", "async")
+    f"{engine}-{flavour}"
+    for engine in ("memory", "sqlite", "postgres")
+    for flavour in ("blocking", "async")
 ]
 
 # Any day will do; it is not a whole second, so that rounding would show.
@@ -94,8 +97,14 @@ async def _opened(target, options):
     return await indelible.open_async(target, **options)
 
 
+def _target(engine, directory):
+    if engine == "memory":
+        return "memory:"
+    return postgres_here.emptied_database() if engine == "postgres" else str(directory / "agent.db")
+
+
 class Stores:
-    """Opens stores of one engine and flavour, all of them on one file, and closes what it opened.
+    """Opens stores of one engine and flavour, all on one place, and closes what it opened.
 
     Options are the defaults, but for a clock that stands still.
     """
@@ -103,7 +112,7 @@ class Stores:
     def __init__(self, kind, directory: Path):
         self.engine, self.flavour = kind.split("-")
         self.clock = Clock()
-        self.target = "memory:" if self.engine == "memory" else str(directory / "agent.db")
+        self.target = _target(self.engine, directory)
         self._loop = LoopThread() if self.flavour == "async" else None
         self._open = []
 

@@ -1,0 +1,190 @@
+"""A connection in the hands of one call, and the one seam through which every statement passes."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg.waiting import Ready, Wait
+
+from indelible.backends.postgres.errors import TimeLimitError, translated
+from indelible.backends.postgres.statements import (
+    BEGIN_READ,
+    BEGIN_WRITE,
+    BOUNDS,
+    All,
+    Begin,
+    Commit,
+    Do,
+    DoAlone,
+    Rows,
+    Script,
+    Sql,
+    milliseconds_of,
+)
+from indelible.core.patience import Patience
+from indelible.core.plan import Step
+from indelible.errors import OutcomeUnknownError
+
+T = TypeVar("T")
+
+# Called around every statement: fault tests stand here, and nothing else does.
+Seam = Callable[[Step[Any], Callable[[], Any]], Any]
+
+_EVENTS = {
+    Wait.R: select.POLLIN,
+    Wait.W: select.POLLOUT,
+    Wait.RW: select.POLLIN | select.POLLOUT,
+}
+# Server warnings that have no other code: among them, that a commit did not wait for its standby.
+_WARNING = "01000"
+
+
+class Link:
+    """A connection with a deadline, and its errors translated. One thread uses it at a time."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], *, place: str, seam: Seam | None = None
+    ) -> None:
+        self.connection = connection
+        self._place = place
+        self._seam = seam
+        self._patience = Patience(0)
+        self._stack = ExitStack()
+        self._warned = False
+        self._in_transaction = False
+        # What its owner had set, and gets back.
+        self.was_autocommit = connection.autocommit
+        connection.add_notice_handler(self._on_notice)
+        # The driver has no deadline for a statement; all its waiting goes through this method.
+        vars(connection)["wait"] = self._wait
+
+    def begin(self, patience: Patience) -> None:
+        """From now on, this deadline counts."""
+        self._patience = patience
+        self._warned = False
+
+    def execute(self, step: Step[Any]) -> Any:
+        """Do one step."""
+        try:
+            if self._seam is not None:
+                answer = self._seam(step, lambda: self._execute(step))
+            else:
+                answer = self._execute(step)
+        except (psycopg.Error, TimeLimitError) as error:
+            committing = isinstance(step, (Commit, DoAlone))
+            raise translated(error, place=self._place, committing=committing) from error
+        if self._warned and isinstance(step, (Commit, DoAlone)):
+            raise not_replicated(self._place)
+        return answer
+
+    def _execute(self, step: Step[Any]) -> Any:
+        if isinstance(step, (Sql, DoAlone)):
+            return self._run(step.text, step.params).fetchall()
+        if isinstance(step, Do):
+            self._run(step.text, step.params)
+        elif isinstance(step, All):
+            return self._all(step)
+        elif isinstance(step, Begin):
+            self._begin(BEGIN_WRITE)
+            self._in_transaction = True
+        elif isinstance(step, Commit):
+            self._run("COMMIT")
+            self._stack.close()
+            self._in_transaction = False
+        elif isinstance(step, Script):
+            # Several statements in one message need the simple protocol, outside of a pipeline.
+            self.connection.execute(step.text.encode())
+        return None
+
+    def _begin(self, how: str) -> None:
+        self._stack.enter_context(self.connection.pipeline())
+        self._run(how)
+        self._run(BOUNDS, (milliseconds_of(self._patience.left_s()),))
+
+    def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.RawCursor[Any]:
+        cursor = psycopg.RawCursor(self.connection, row_factory=tuple_row)
+        # Never a named statement: behind a pooler the next one may go to another server process.
+        return cursor.execute(text.encode(), params, prepare=False, binary=True)
+
+    def _all(self, step: All) -> list[Rows]:
+        alone = not self._in_transaction
+        if alone:
+            self._begin(BEGIN_READ)
+        cursors = [self._run(query.text, query.params) for query in step.queries]
+        if alone:
+            self._run("COMMIT")
+            self._stack.close()
+        return [cursor.fetchall() for cursor in cursors]
+
+    def roll_back(self) -> None:
+        """Leave nothing behind of a transaction that was given up."""
+        self._in_transaction = False
+        with suppress(psycopg.Error):
+            self._stack.close()
+        if self.connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
+            self._run("ROLLBACK")
+
+    def is_alive(self) -> bool:
+        """Whether the server has said nothing since: an idle connection only ever hears its end."""
+        if self.connection.closed:
+            return False
+        poll = select.poll()
+        poll.register(self.connection.pgconn.socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def release(self) -> None:
+        """Give the connection back to its owner as it was."""
+        vars(self.connection).pop("wait", None)
+        self.connection.remove_notice_handler(self._on_notice)
+
+    def close(self) -> None:
+        """Hang up. What the server is doing, it may still finish."""
+        self.connection.pgconn.finish()
+        self._stack.pop_all()
+
+    def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.sqlstate == _WARNING:
+            self._warned = True
+
+    def _wait(self, waits: Generator[Wait, Ready | int, T], *_: Any, **__: Any) -> T:
+        """Let the driver go on whenever its socket is ready, until the deadline."""
+        ends = time.monotonic() + self._patience.left_s()
+        poll = select.poll()
+        try:
+            wanted = next(waits)
+            poll.register(self.connection.pgconn.socket, _EVENTS[wanted])
+            while True:
+                events = poll.poll(max(0.0, ends - time.monotonic()) * 1000)
+                if not events:
+                    self.connection.pgconn.finish()
+                    raise TimeLimitError
+                now = waits.send(_ready(events[0][1]))
+                if now != wanted:
+                    wanted = now
+                    poll.modify(self.connection.pgconn.socket, _EVENTS[wanted])
+        except StopIteration as finished:
+            answer: T = finished.value
+            return answer
+
+
+def _ready(events: int) -> Ready:
+    # What went wrong on a socket is found out by reading it.
+    readable, writable = bool(events & ~select.POLLOUT), bool(events & select.POLLOUT)
+    if readable and writable:
+        return Ready.RW
+    return Ready.R if readable else Ready.W
+
+
+def not_replicated(place: str) -> OutcomeUnknownError:
+    """The commit is on the primary, and did not wait for its standby."""
+    return OutcomeUnknownError(
+        f"{place} warned at the commit: it landed there, but may not be as durable as it should."
+        " The same call with the same key makes sure",
+        place=place,
+    )
