@@ -418,11 +418,9 @@ class Erase(Step[Erased]):
 
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """Where bytes of erased sessions may still be."""
+    """Where bytes of erased sessions are: what a later scrub can clear, what no client can."""
 
-    # What another scrub may clear later.
     pending: tuple[str, ...] = ()
-    # What is out of a client's reach: the engine's own logs, copies and backups.
     kept: tuple[str, ...] = ()
 
 

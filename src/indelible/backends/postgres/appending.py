@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
+from itertools import count
 from typing import Any, Final
 
 from indelible.backends.postgres.sessions import (
@@ -18,7 +19,6 @@ from indelible.backends.postgres.sessions import (
 from indelible.backends.postgres.statements import Do, DoAlone, Row, Sql, milliseconds_of
 from indelible.core import rules
 from indelible.core.codec import CHECKSUM_BYTES, checksum_of
-from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.plan import Plan
 from indelible.core.waist import Append, Appended, Draft
 from indelible.model import Kind, Status
@@ -44,10 +44,11 @@ INSERT: Final = f"""
             payload)"""
 # The arguments of the function, and how they are written for the n-th call of a group.
 _TYPES: Final = (
-    *("bytea", "bytea", "bytea", "text", "bigint", "bigint", "text", "bigint"),
+    *("bytea", "bytea", "bytea", "text", "bigint", "bigint", "text"),
     *("smallint", "boolean", "text", "text", "bytea"),
-    *("smallint[]", "boolean[]", "text[]", "text[]", "bytea[]"),
 )
+# What a batch has beside that: an array for each column of its other entries.
+_MORE_TYPES: Final = ("smallint[]", "boolean[]", "text[]", "text[]", "bytea[]")
 _EARLIER: Final = (
     """
     SELECT part.position, part.batch, part.generation,
@@ -76,15 +77,15 @@ def together(context: Context, steps: Sequence[Append], *, wait_s: float) -> DoA
     params: list[Any] = []
     for step in steps:
         params += _arguments(context, step, wait)
-    return DoAlone(_calls(len(steps)), tuple(params))
+    return DoAlone(_calls(tuple(len(step.drafts) > 1 for step in steps)), tuple(params))
 
 
-@cache
-def _calls(count: int) -> str:
-    size = len(_TYPES)
+@lru_cache(maxsize=64)
+def _calls(batches: tuple[bool, ...]) -> str:
+    numbers = count(1)
     calls = (
-        ", ".join(f"${nth * size + at}::{kind}" for at, kind in enumerate(_TYPES, 1))
-        for nth in range(count)
+        ", ".join(f"${next(numbers)}::{kind}" for kind in _TYPES + _MORE_TYPES * is_batch)
+        for is_batch in batches
     )
     return "SELECT " + ", ".join(f"indelible.append({arguments})" for arguments in calls)
 
@@ -100,13 +101,12 @@ def _arguments(context: Context, step: Append, wait: str) -> tuple[Any, ...]:
         context.now_ms(),
         ttl_ms(step.ttl_s),
         wait,
-        LOG_ENTRIES_MAX,
         KIND_NUMBER[kind],
         keep,
         links(opens),
         links(answers),
         envelope,
-        *(_columns(more) if more else (None,) * 5),
+        *(_columns(more) if more else ()),
     )
 
 

@@ -80,7 +80,7 @@ class PostgresBackend:
         if isinstance(step, Join):
             job = Job(step.append, step.patience)
             if step.alone:
-                self._append([job])
+                self._append([job], alone=True)
                 return job.outcome()
             return self._groups.run(job)
         if isinstance(step, Run):
@@ -89,12 +89,12 @@ class PostgresBackend:
         time.sleep(step.seconds)
         return None
 
-    def _append(self, group: list[Job]) -> None:
+    def _append(self, group: list[Job], *, alone: bool = False) -> None:
         """Send a group; each job has its outcome afterwards."""
         try:
             ordered = in_order(group)
             statement = together(
-                self._context, [job.append for job in ordered], wait_s=wait_s_of(group)
+                self._context, [job.append for job in ordered], wait_s=wait_s_of(group, alone=alone)
             )
             (versions,) = self._run(ask(statement), soonest(group))
             for job, version in zip(ordered, versions, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections import deque
 from collections.abc import Coroutine
 from pathlib import Path
@@ -47,9 +46,7 @@ class AsyncPostgresBackend:
         self._options = options
         # Refuse what is no URL here already.
         self._conninfo = options.conninfo() if isinstance(options.target, str) else None
-        self._rooms: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Room] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._rooms: dict[asyncio.AbstractEventLoop, _Room] = {}
         self._closed = False
 
     def _room(self) -> _Room:
@@ -58,6 +55,9 @@ class AsyncPostgresBackend:
         loop = asyncio.get_running_loop()
         room = self._rooms.get(loop)
         if room is None:
+            # Loops that ended have left their connections behind.
+            for ended in [loop for loop in self._rooms if loop.is_closed()]:
+                self._rooms.pop(ended).pool.close()
             room = self._rooms[loop] = _Room(self._options, self._conninfo)
         return room
 
@@ -129,7 +129,7 @@ class _Room:
     async def _join(self, step: Join) -> str | None:
         if step.alone:
             job = Job(step.append, step.patience)
-            await self._append([job])
+            await self._append([job], alone=True)
             return job.outcome()
         job = Job(step.append, step.patience, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
@@ -151,12 +151,12 @@ class _Room:
                     if not job.settle.done():
                         job.settle.set_result(None)
 
-    async def _append(self, group: list[Job]) -> None:
+    async def _append(self, group: list[Job], *, alone: bool = False) -> None:
         """Send a group; each job has its outcome afterwards."""
         try:
             ordered = in_order(group)
             statement = together(
-                self.context, [job.append for job in ordered], wait_s=wait_s_of(group)
+                self.context, [job.append for job in ordered], wait_s=wait_s_of(group, alone=alone)
             )
             (versions,) = await self._run(ask(statement), soonest(group))
             for job, version in zip(ordered, versions, strict=True):

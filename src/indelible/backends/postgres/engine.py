@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -88,11 +89,12 @@ class PostgresOptions:
 
     def conninfo(self) -> str:
         """How to connect; of several servers, to the one that can be written to."""
-        try:
+        asked: dict[str, Any] | None = None
+        with suppress(psycopg.ProgrammingError):
             asked = conninfo_to_dict(self.target)
-        except psycopg.ProgrammingError:
-            # The driver shows the part that it cannot read, which may be a password.
-            raise UsageError(f"not a URL of a PostgreSQL server: {self.shown}") from None
+        if asked is None:
+            # The driver's error shows what it cannot read, with the password: it stays behind.
+            raise UsageError(f"not a URL of a PostgreSQL server: {self.shown}")
         if "," in str(asked.get("host") or asked.get("hostaddr") or ""):
             asked.setdefault("target_session_attrs", "read-write")
         asked.setdefault("application_name", "indelible")

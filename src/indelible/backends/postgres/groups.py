@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from indelible.backends.postgres.statements import LOCK_WAIT_S
 from indelible.core.patience import Patience
 from indelible.core.waist import Append
 from indelible.errors import BusyError
@@ -65,10 +66,10 @@ def in_order(group: list[Job]) -> list[Job]:
     return sorted(group, key=lambda job: job.append.session.encode())
 
 
-def wait_s_of(group: list[Job]) -> float:
-    """How long a group may wait for a row."""
+def wait_s_of(group: list[Job], *, alone: bool) -> float:
+    """How long to wait for a row, before a pause and the next attempt."""
     left_s = min(job.patience.left_s() for job in group)
-    return left_s if len(group) == 1 else min(left_s, GROUP_WAIT_S)
+    return min(left_s, LOCK_WAIT_S if alone else GROUP_WAIT_S)
 
 
 def soonest(group: list[Job]) -> Patience:

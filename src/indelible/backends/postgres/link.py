@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
@@ -25,7 +24,7 @@ from indelible.backends.postgres.statements import (
     Rows,
     Script,
     Sql,
-    milliseconds_of,
+    bounds,
 )
 from indelible.core.patience import Patience
 from indelible.core.plan import Step
@@ -58,6 +57,7 @@ class Link:
         self._stack = ExitStack()
         self._warned = False
         self._in_transaction = False
+        self._poll = select.poll()
         # What its owner had set, and gets back.
         self.was_autocommit = connection.autocommit
         connection.add_notice_handler(self._on_notice)
@@ -92,6 +92,7 @@ class Link:
             return self._all(step)
         elif isinstance(step, Begin):
             self._begin(BEGIN_WRITE)
+            self._run(BOUNDS, bounds(self._patience.left_s()))
             self._in_transaction = True
         elif isinstance(step, Commit):
             self._run("COMMIT")
@@ -105,7 +106,6 @@ class Link:
     def _begin(self, how: str) -> None:
         self._stack.enter_context(self.connection.pipeline())
         self._run(how)
-        self._run(BOUNDS, (milliseconds_of(self._patience.left_s()),))
 
     def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.RawCursor[Any]:
         cursor = psycopg.RawCursor(self.connection, row_factory=tuple_row)
@@ -134,9 +134,8 @@ class Link:
         """Whether the server has said nothing since: an idle connection only ever hears its end."""
         if self.connection.closed:
             return False
-        poll = select.poll()
-        poll.register(self.connection.pgconn.socket, select.POLLIN)
-        return not poll.poll(0)
+        self._poll.register(self.connection.pgconn.socket, select.POLLIN)
+        return not self._poll.poll(0)
 
     def release(self) -> None:
         """Give the connection back to its owner as it was."""
@@ -154,20 +153,19 @@ class Link:
 
     def _wait(self, waits: Generator[Wait, Ready | int, T], *_: Any, **__: Any) -> T:
         """Let the driver go on whenever its socket is ready, until the deadline."""
-        ends = time.monotonic() + self._patience.left_s()
-        poll = select.poll()
+        socket = self.connection.pgconn.socket
         try:
             wanted = next(waits)
-            poll.register(self.connection.pgconn.socket, _EVENTS[wanted])
+            self._poll.register(socket, _EVENTS[wanted])
             while True:
-                events = poll.poll(max(0.0, ends - time.monotonic()) * 1000)
+                events = self._poll.poll(self._patience.left_s() * 1000)
                 if not events:
                     self.connection.pgconn.finish()
                     raise TimeLimitError
                 now = waits.send(_ready(events[0][1]))
                 if now != wanted:
                     wanted = now
-                    poll.modify(self.connection.pgconn.socket, _EVENTS[wanted])
+                    self._poll.register(socket, _EVENTS[wanted])
         except StopIteration as finished:
             answer: T = finished.value
             return answer

@@ -26,7 +26,7 @@ from indelible.backends.postgres.statements import (
     Rows,
     Script,
     Sql,
-    milliseconds_of,
+    bounds,
 )
 from indelible.core.patience import Patience
 from indelible.core.plan import Step
@@ -85,6 +85,7 @@ class AsyncLink:
             return await self._all(step)
         elif isinstance(step, Begin):
             await self._begin(BEGIN_WRITE)
+            await self._run(BOUNDS, bounds(self._patience.left_s()))
             self._in_transaction = True
         elif isinstance(step, Commit):
             await self._run("COMMIT")
@@ -98,7 +99,6 @@ class AsyncLink:
     async def _begin(self, how: str) -> None:
         await self._stack.enter_async_context(self.connection.pipeline())
         await self._run(how)
-        await self._run(BOUNDS, (milliseconds_of(self._patience.left_s()),))
 
     async def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.AsyncRawCursor[Any]:
         cursor = psycopg.AsyncRawCursor(self.connection, row_factory=tuple_row)

@@ -78,7 +78,9 @@ class OwnPool:
         try:
             return self._connect(patience)
         except BaseException:
-            self._count_back()
+            with self._changed:
+                self._lent -= 1
+                self._changed.notify()
             raise
 
     def _connect(self, patience: Patience) -> Link:
@@ -106,10 +108,6 @@ class OwnPool:
                 self._idle.append(link)
             else:
                 link.close()
-        self._count_back()
-
-    def _count_back(self) -> None:
-        with self._changed:
             self._lent -= 1
             self._changed.notify()
 

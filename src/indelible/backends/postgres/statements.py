@@ -69,11 +69,14 @@ COMMIT: Final = Commit()
 BEGIN_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 # One state for all statements.
 BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# How long an attempt waits for a lock, and keeps its connection from others. Then it pauses, and
+# tries again until its deadline.
+LOCK_WAIT_S: Final = 1.0
 # Local to the transaction, so that a pooler may give the connection to anyone afterwards. A client
 # that stops in the middle of one does not hold its session's row for longer than its own deadline.
 BOUNDS: Final = """
-    SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $1, true),
-        set_config('idle_in_transaction_session_timeout', $1, true)"""
+    SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
+        set_config('idle_in_transaction_session_timeout', $2, true)"""
 
 
 def in_transaction(plan: Plan[Any]) -> Plan[Any]:
@@ -82,6 +85,11 @@ def in_transaction(plan: Plan[Any]) -> Plan[Any]:
     result = yield from plan
     yield COMMIT
     return result
+
+
+def bounds(left_s: float) -> tuple[str, str]:
+    """The parameters of `BOUNDS`."""
+    return milliseconds_of(min(left_s, LOCK_WAIT_S)), milliseconds_of(left_s)
 
 
 def milliseconds_of(seconds: float) -> str:

@@ -122,15 +122,18 @@ $$;
 -- written, and that somebody must look and decide. A key that was used raises unique_violation.
 CREATE FUNCTION indelible.append(
     p_namespace bytea, p_name bytea, p_key bytea, p_expected text, p_now bigint, p_ttl bigint,
-    p_wait text, p_positions_max bigint,
+    p_wait text,
     p_kind smallint, p_keep boolean, p_opens text, p_answers text, p_payload bytea,
     -- The entries after the first, if there are any.
-    p_kinds smallint[], p_keeps boolean[], p_all_opens text[], p_all_answers text[],
-    p_payloads bytea[]
+    p_kinds smallint[] DEFAULT NULL, p_keeps boolean[] DEFAULT NULL,
+    p_all_opens text[] DEFAULT NULL, p_all_answers text[] DEFAULT NULL,
+    p_payloads bytea[] DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_now        bigint;
-    v_deadline   bigint;
+    -- Assigned, not selected: an expression without a query costs the server much less.
+    v_wait       text := set_config('lock_timeout', p_wait, true);
+    v_now        bigint := coalesce(p_now, floor(extract(epoch FROM clock_timestamp()) * 1000));
+    v_deadline   bigint := v_now + p_ttl;
     v_count      integer := 1 + coalesce(cardinality(p_payloads), 0);
     v_number     bigint;
     v_life       integer;
@@ -138,12 +141,9 @@ DECLARE
     v_generation bigint;
     v_vacuums    integer;
 BEGIN
-    PERFORM set_config('lock_timeout', p_wait, true);
-    v_now := coalesce(p_now, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-    v_deadline := v_now + p_ttl;
     UPDATE indelible.session SET log_end = log_end + v_count, deadline = v_deadline
     WHERE namespace = p_namespace AND name = p_name AND NOT staged
-        AND (deadline IS NULL OR deadline > v_now) AND log_end + v_count <= p_positions_max
+        AND (deadline IS NULL OR deadline > v_now) AND log_end + v_count <= 4294967296
         AND (p_expected IS NULL
             OR p_expected = number || '.' || life || '.' || log_end || '.' || generation)
     RETURNING number, life, log_end, generation, vacuums
@@ -162,10 +162,12 @@ BEGIN
         END IF;
     END IF;
     -- A statement of its own, behind the row's lock: it sees what every vacuum before left.
-    IF v_vacuums > 0 AND EXISTS (
-        SELECT FROM indelible.kept_key WHERE session = v_number AND life = v_life AND key = p_key
-    ) THEN
-        RAISE unique_violation USING MESSAGE = 'the key was used';
+    IF v_vacuums > 0 THEN
+        PERFORM FROM indelible.kept_key
+        WHERE session = v_number AND life = v_life AND key = p_key;
+        IF FOUND THEN
+            RAISE unique_violation USING MESSAGE = 'the key was used';
+        END IF;
     END IF;
     INSERT INTO indelible.entry (session, position, written_at, deadline, generation, life, batch,
         kind, keep, key, opens, answers, payload)
