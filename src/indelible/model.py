@@ -403,9 +403,8 @@ class VacuumReport:
 class ForgetReceipt:
     """What was erased of a session, and where its bytes may still be.
 
-    `left` names the places; `pending` says that another `forget` can clear some of them later.
-    `forks` are the sessions that were copied from this one: they are sessions of their own, and
-    stay.
+    `pending` says that `left` names places which another `forget` can clear later. `forks` are
+    the sessions that were copied from this one: they are sessions of their own, and stay.
     """
 
     session_id: str

@@ -416,17 +416,9 @@ class Erase(Step[Erased]):
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class Scrubbed:
-    """Where bytes of erased sessions are: what a later scrub can clear, what no client can."""
-
-    pending: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-
-
 @dataclass(slots=True)
-class Scrub(Step[Scrubbed]):
-    """Clear what erased sessions left in the engine's own files; names what is still there."""
+class Scrub(Step[tuple[str, ...]]):
+    """Clear what erased sessions left in the engine's own logs; names what is still there."""
 
 
 @dataclass(slots=True)

@@ -25,7 +25,6 @@ from indelible.core.waist import (
     Reclaim,
     Reclaimed,
     Scrub,
-    Scrubbed,
 )
 from indelible.errors import FormatError, MemoryStoreBackendError
 from indelible.model import Status
@@ -189,7 +188,7 @@ def erase(context: Context, step: Erase) -> Plan[Erased]:
     return Erased(size.entries, snapshots, size.size_bytes, names)
 
 
-def scrub(_context: Context, _step: Scrub) -> Plan[Scrubbed]:
+def scrub(_context: Context, _step: Scrub) -> Plan[tuple[str, ...]]:
     """Rewrite the file, move the write-ahead log into it, and cut that to nothing.
 
     `secure_delete` overwrites rows that are deleted, but not the copies that stay behind in the
@@ -199,10 +198,8 @@ def scrub(_context: Context, _step: Scrub) -> Plan[Scrubbed]:
         yield Do("VACUUM")
         ((busy, _, _),) = yield from ask(Sql("PRAGMA wal_checkpoint(TRUNCATE)"))
     except (MemoryStoreBackendError, FormatError) as error:
-        left = f"free space inside the file, which could not be rewritten ({error.message})"
-        return Scrubbed(pending=(left,))
-    left = "the write-ahead log, until no other process reads the file"
-    return Scrubbed(pending=(left,) if busy else ())
+        return (f"free space inside the file, which could not be rewritten ({error.message})",)
+    return ("the write-ahead log, until no other process reads the file",) if busy else ()
 
 
 def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:

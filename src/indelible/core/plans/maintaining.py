@@ -79,15 +79,15 @@ def forget(session_id: str) -> Plan[ForgetReceipt]:
     """Erase a session. Asking again clears what was still pending."""
     session = checked_session_id(session_id)
     erased = yield from ask(Erase(session))
-    scrubbed = yield from ask(Scrub())
+    left = yield from ask(Scrub())
     return ForgetReceipt(
         session_id=session,
         entries=erased.entries,
         snapshots=erased.snapshots,
         bytes=erased.size_bytes,
         forks=erased.forks,
-        pending=bool(scrubbed.pending),
-        left=scrubbed.pending + scrubbed.kept,
+        pending=bool(left),
+        left=left,
     )
 
 
