@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
 from indelible.core.settings import checked_text
-from indelible.core.sources import Clock
+from indelible.core.sources import Clock, system_clock
 from indelible.core.waist import AsyncBackend, Backend, Diagnose
 from indelible.errors import UnsupportedError, UsageError
 from indelible.model import Durability, Gravity, Risk
@@ -23,7 +23,7 @@ from indelible.model import Durability, Gravity, Risk
 Target = str | os.PathLike[str] | object
 Makers = tuple[Callable[[], Backend], Callable[[], AsyncBackend]]
 
-KNOWN = "memory:, a file name such as agent.db, or sqlite:///agent.db"
+KNOWN = "memory:, a file name such as agent.db, sqlite:///agent.db, or redis://host:6379"
 
 
 class Client(NamedTuple):
@@ -216,10 +216,25 @@ def _sqlite(demand: Demand, path: Path) -> Makers:
 def _server(demand: Demand, engine: str) -> Makers:
     """The engines behind extras: each has its branch here."""
     if engine == "redis":
-        _require(demand, "redis", extra="redis")
-    else:
-        _require(demand, "psycopg", "psycopg_pool", extra="postgres")
+        return _redis(demand)
+    _require(demand, "psycopg", "psycopg_pool", extra="postgres")
     raise UnsupportedError(f"{shown(demand.target)}: this version has no backend for {engine}")
+
+
+def _redis(demand: Demand) -> Makers:
+    _require(demand, "redis", extra="redis")
+    from indelible.backends.redis import AsyncRedisBackend, RedisBackend, RedisOptions  # noqa: PLC0415
+
+    options = RedisOptions(
+        target=demand.target,
+        shown=shown(demand.target),
+        namespace=demand.namespace,
+        durability=_asked_durability(demand),
+        timeout_s=demand.timeout_s,
+        # Sessions on a server expire by the server's clock. Only a test brings its own.
+        clock=None if demand.clock is system_clock else demand.clock,
+    )
+    return lambda: RedisBackend(options), lambda: AsyncRedisBackend(options)
 
 
 def _require(demand: Demand, *modules: str, extra: str) -> None:
