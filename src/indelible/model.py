@@ -403,8 +403,9 @@ class VacuumReport:
 class ForgetReceipt:
     """What was erased of a session, and where its bytes may still be.
 
-    `pending` says that `left` names places which another `forget` can clear later. `forks` are
-    the sessions that were copied from this one: they are sessions of their own, and stay.
+    `pending` says that another `forget` can clear some of the places in `left` later; the others
+    are files of a server, which rewrites them in its own time. `forks` are the sessions that were
+    copied from this one: they are sessions of their own, and stay.
     """
 
     session_id: str

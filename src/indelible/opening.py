@@ -23,7 +23,10 @@ from indelible.model import Durability, Gravity, Risk
 Target = str | os.PathLike[str] | object
 Makers = tuple[Callable[[], Backend], Callable[[], AsyncBackend]]
 
-KNOWN = "memory:, a file name such as agent.db, or sqlite:///agent.db"
+KNOWN = (
+    "memory:, a file name such as agent.db, sqlite:///agent.db, redis://host:6379, or"
+    " postgresql://host/database"
+)
 
 
 class Client(NamedTuple):
@@ -215,11 +218,22 @@ def _sqlite(demand: Demand, path: Path) -> Makers:
 
 def _server(demand: Demand, engine: str) -> Makers:
     """The engines behind extras: each has its branch here."""
-    if engine == "redis":
-        _require(demand, "redis", extra="redis")
-    else:
-        return _postgres(demand)
-    raise UnsupportedError(f"{shown(demand.target)}: this version has no backend for {engine}")
+    return _redis(demand) if engine == "redis" else _postgres(demand)
+
+
+def _redis(demand: Demand) -> Makers:
+    _require(demand, "redis", extra="redis")
+    from indelible.backends.redis import AsyncRedisBackend, RedisBackend, RedisOptions  # noqa: PLC0415
+
+    options = RedisOptions(
+        target=demand.target,
+        shown=shown(demand.target),
+        namespace=demand.namespace,
+        durability=_asked_durability(demand),
+        timeout_s=demand.timeout_s,
+        clock=_clock(demand),
+    )
+    return lambda: RedisBackend(options), lambda: AsyncRedisBackend(options)
 
 
 def _postgres(demand: Demand) -> Makers:
@@ -236,10 +250,14 @@ def _postgres(demand: Demand) -> Makers:
         namespace=demand.namespace,
         durability=_asked_durability(demand),
         timeout_s=demand.timeout_s,
-        # Processes on many machines share a server, and with it one clock.
-        clock=None if demand.clock is system_clock else demand.clock,
+        clock=_clock(demand),
     )
     return lambda: PostgresBackend(options), lambda: AsyncPostgresBackend(options)
+
+
+def _clock(demand: Demand) -> Clock | None:
+    """A test's own clock; else None, since on a server sessions expire by the server's."""
+    return None if demand.clock is system_clock else demand.clock
 
 
 def _require(demand: Demand, *modules: str, extra: str) -> None:

@@ -401,12 +401,13 @@ class Reclaim(Step[Reclaimed]):
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What was erased of a session, and which sessions were forked from it."""
+    """What was erased of a session, its forks, and the places where no store can erase it."""
 
     entries: int = 0
     snapshots: int = 0
     size_bytes: int = 0
     forks: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

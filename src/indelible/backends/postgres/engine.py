@@ -59,12 +59,6 @@ _READS: Final[dict[type, Handler]] = {
     waist.ReadQuarantine: maintaining.read_quarantine,
     waist.CheckEngine: maintaining.check_engine,
 }
-# A deleted row is not overwritten at once, and no client can reach the server's logs and copies.
-_KEPT: Final = (
-    "the server's tables, until its own vacuum has passed and the space is used again",
-    "its write-ahead log and the archive of it, for as long as they are kept",
-    "standbys until they have caught up, and backups",
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,7 +130,8 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
     if isinstance(step, waist.Append):
         return (yield from _appended(context, step, patience))
     if isinstance(step, waist.Scrub):
-        return waist.Scrubbed(kept=_KEPT)
+        # What the server keeps, no client can clear: the receipt of the erasure says so.
+        return ()
     if isinstance(step, waist.Diagnose):
         settings = yield from patiently(diagnosing.read_settings, patience)
         return diagnosing.risks_of(settings)
@@ -152,6 +147,10 @@ def patiently(plan: Callable[[], Plan[Any]], patience: Patience) -> Plan[Any]:
     while True:
         try:
             return (yield Run(plan, patience))
+        except OutcomeUnknownError as error:
+            if patience.left_s() == 0:
+                raise error.copy(exhausted=True) from error.__cause__
+            raise
         except UnavailableError:
             wait_s = patience.next_wait_s()
             if wait_s is None:
@@ -175,8 +174,8 @@ def _appended(context: Context, step: waist.Append, patience: Patience) -> Plan[
         if wait_s is None:
             if unknown is not None and error is not unknown:
                 # That nothing was written now does not say that nothing was before.
-                raise unknown.copy() from error
-            raise error
+                raise unknown.copy(exhausted=True) from error
+            raise error.copy(exhausted=True) from error.__cause__
         yield Pause(wait_s)
         # What failed in company may have been a neighbour's fault.
         alone = True

@@ -30,6 +30,12 @@ from indelible.model import Status
 
 # Tables whose rows belong to a session by its number.
 PARTS: Final = ("entry", "snapshot", "journal", "kept_key", "quarantine")
+# A deleted row is not overwritten at once, and no client can reach the server's logs and copies.
+_KEPT: Final = (
+    "the server's tables, until its own vacuum has passed and the space is used again",
+    "its write-ahead log and the archive of it, for as long as they are kept",
+    "standbys until they have caught up, and backups",
+)
 _ALL: Final[view.Extents] = ((0, LOG_ENTRIES_MAX),)
 _EXTENTS: Final = "unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)"
 _WITHIN: Final = "session = $1 AND position >= start AND position < stop"
@@ -161,13 +167,13 @@ def erase(context: Context, step: Erase) -> Plan[Erased]:
     place, (found,) = yield from locked(context, step.session, forks)
     names = tuple(name.decode() for (name,) in found)
     if place.standing is None:
-        return Erased(forks=names)
+        return Erased(forks=names, kept=_KEPT)
     size = yield from _size_of(place, _ALL)
     ((snapshots,),) = yield from ask(
         Sql("SELECT count(*) FROM indelible.snapshot WHERE session = $1", (place.number,))
     )
     yield from remove_life(context, place, step.session, forget=True)
-    return Erased(size.entries, snapshots, size.size_bytes, names)
+    return Erased(size.entries, snapshots, size.size_bytes, names, _KEPT)
 
 
 def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:

@@ -1,0 +1,297 @@
+"""The blocking driver: threads that share connections, and carry for one another."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from redis.exceptions import RedisError, ResponseError
+
+from indelible.backends.redis.calls import Context
+from indelible.backends.redis.cluster import Address
+from indelible.backends.redis.errors import WaitedError
+from indelible.backends.redis.lanes import (
+    Lane,
+    Parcel,
+    Reading,
+    commands_of,
+    longest_s,
+    taken_from,
+)
+from indelible.backends.redis.network import Carried, Carry, Network, Wait
+from indelible.backends.redis.options import RedisOptions
+from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
+from indelible.core.plan import Plan, Step, drive
+from indelible.errors import ClosedError
+from indelible.model import Claims
+
+R = TypeVar("R")
+
+# A socket without time left does not wait at all; that is another error than a timeout.
+TIMEOUT_S_MIN = 0.001
+
+
+class RedisBackend:
+    """Performs the waist on Redis, Valkey or a cluster of them, blocking."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        self._options = options
+        self._origin = origin_of(options, awaited=False)
+        context = Context(
+            namespace=options.namespace,
+            clock=options.clock,
+            durability=options.durability,
+            shown=options.shown,
+        )
+        context.simulated = self._origin.simulated
+        self._network = Network(context, timeout_s=options.timeout_s, seeds=self._origin.seeds)
+        self._servers: dict[Address | None, Server] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        _backends.add(self)
+
+    def __repr__(self) -> str:
+        return f"RedisBackend({self._options.shown!r})"
+
+    def prepare(self) -> None:
+        """Reach the servers, and refuse those that give less than was demanded."""
+        self._drive(self._network.prepare())
+
+    def perform(self, step: Step[R]) -> R:
+        """Do one step: one script call, or several inside one state."""
+        return cast(R, self._drive(self._network.perform(step)))
+
+    def claims(self) -> Claims:
+        """What is promised on the servers as they are configured right now."""
+        return self._drive(self._network.claims())
+
+    def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
+        """Whether a file is part of the store itself."""
+        return False
+
+    def close(self) -> None:
+        """Let go of the connections; a client that was handed in stays open."""
+        with self._lock:
+            self._closed = True
+            servers, self._servers = self._servers, {}
+        for server in servers.values():
+            server.close(owned=self._origin.owned)
+
+    def forget_connections(self) -> None:
+        """After a fork, in the child: what was open is the parent's."""
+        self._lock = threading.Lock()
+        self._servers = {}
+
+    def _drive(self, plan: Plan[R]) -> R:
+        if self._closed:
+            raise ClosedError("the store is closed")
+        return drive(plan, self._execute)
+
+    def _execute(self, step: Step[Any]) -> Any:
+        if type(step) is Carry:
+            return self._server(step.address).carry(step)
+        assert isinstance(step, Wait)
+        time.sleep(step.seconds)
+        return None
+
+    def _server(self, address: Address | None) -> Server:
+        server = self._servers.get(address)
+        if server is None:
+            with self._lock:
+                if self._closed:
+                    raise ClosedError("the store is closed")
+                server = self._servers.get(address)
+                if server is None:
+                    server = Server(self._origin, address, self._network)
+                    self._servers[address] = server
+        return server
+
+
+class Server:
+    """One server: a lane for those who write, and some for those who read."""
+
+    def __init__(self, origin: Origin, address: Address | None, network: Network) -> None:
+        self._pool = origin.pool(address)
+        self._writers = Lanes(self._pool, WRITE_LANES, network, simulated=origin.simulated)
+        self._readers = Lanes(self._pool, READ_LANES, network, simulated=origin.simulated)
+
+    def carry(self, carry: Carry) -> Carried:
+        """Take commands there and bring their replies."""
+        return (self._writers if carry.write else self._readers).run(Parcel(carry))
+
+    def close(self, *, owned: bool) -> None:
+        """Let go of the connections."""
+        self._writers.close()
+        self._readers.close()
+        if owned:
+            self._pool.disconnect()
+
+
+class Lanes:
+    """A few connections, and the threads that wait for them.
+
+    Whoever finds a free lane carries its own parcel. Others wait; when a lane is free again, the
+    first of them carries all that wait, in one round trip, and tells everyone.
+    """
+
+    def __init__(self, pool: Any, lanes_max: int, network: Network, *, simulated: bool) -> None:
+        self._pool = pool
+        self._network = network
+        self._simulated = simulated
+        self._lanes_left = lanes_max
+        self._idle: list[Lane] = []
+        self._waiting: deque[Parcel] = deque()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def run(self, parcel: Parcel) -> Carried:
+        """Carry a parcel, or have it carried."""
+        with self._lock:
+            lane = None
+            if self._idle:
+                lane = self._idle.pop()
+            elif self._lanes_left:
+                self._lanes_left -= 1
+                lane = Lane()
+            else:
+                parcel.settle = threading.Event()
+                self._waiting.append(parcel)
+        if lane is not None:
+            self._lead(lane, [parcel])
+        else:
+            self._await(parcel)
+        assert parcel.carried is not None
+        return parcel.carried
+
+    def _await(self, parcel: Parcel) -> None:
+        try:
+            if not parcel.settle.wait(parcel.carry.patience.left_s()):
+                with self._lock:
+                    still_waiting = parcel in self._waiting
+                    if still_waiting:
+                        self._waiting.remove(parcel)
+                if still_waiting:
+                    parcel.carried = Carried([], WaitedError("no connection became free in time"))
+                    return
+                # On its way: whoever carries it has a deadline, and will tell.
+                parcel.settle.wait()
+        except BaseException:
+            # Interrupted: nobody may send it later, for a caller who is gone.
+            with self._lock, suppress(ValueError):
+                self._waiting.remove(parcel)
+            if parcel.lane is not None:
+                group = [each for each in parcel.group if each is not parcel]
+                Reading(group).lose(WaitedError("the thread that led was interrupted"), sent=False)
+                self._pass_on(parcel.lane, group)
+            raise
+        if parcel.lane is not None:
+            self._lead(parcel.lane, parcel.group)
+
+    def _lead(self, lane: Lane, group: list[Parcel]) -> None:
+        try:
+            self._carry(lane, group)
+        finally:
+            self._pass_on(lane, group)
+
+    def _pass_on(self, lane: Lane, done: list[Parcel]) -> None:
+        """Tell those whose parcels were carried, and hand the lane to the next."""
+        for parcel in done:
+            if parcel.carried is None:
+                parcel.carried = Carried([], WaitedError("interrupted"), sent=True)
+            parcel.lane = None
+            if parcel.settle is not None:
+                parcel.settle.set()
+        lane.used_at = time.monotonic()
+        with self._lock:
+            if self._closed:
+                self._drop(lane)
+                for parcel in self._waiting:
+                    parcel.carried = Carried([], WaitedError("the store was closed"))
+                    parcel.settle.set()
+                self._waiting.clear()
+            elif self._waiting:
+                group = taken_from(self._waiting)
+                group[0].lane, group[0].group = lane, group
+                group[0].settle.set()
+            else:
+                self._idle.append(lane)
+
+    def _carry(self, lane: Lane, group: list[Parcel]) -> None:
+        reading = Reading(group)
+        sent = False
+        try:
+            connection = self._connected(lane, group)
+            commands = commands_of(group, disks=self._network.waits_for_disks)
+            packed = (
+                connection.pack_command(*commands[0])
+                if len(commands) == 1
+                else connection.pack_commands(commands)
+            )
+            sent = True
+            connection.send_packed_command(packed, check_health=False)
+            for _ in range(reading.expected):
+                try:
+                    reading.take(connection.read_response(disable_decoding=True))
+                except ResponseError as error:
+                    reading.take(error)
+            reading.settle()
+        except (RedisError, OSError) as error:
+            self._drop(lane)
+            reading.lose(error, sent=sent)
+        except BaseException as error:
+            # Ctrl-C in the thread that leads: the others learn that theirs may have landed.
+            self._drop(lane)
+            reading.lose(error, sent=sent)
+            raise
+
+    def _connected(self, lane: Lane, group: list[Parcel]) -> Any:
+        """The lane's connection, looked at if it rested, with the time that is left."""
+        if lane.connection is not None and lane.rested:
+            try:
+                stale = lane.connection.can_read()
+            except (RedisError, OSError):
+                stale = True
+            if stale:
+                self._drop(lane)
+        if lane.connection is None:
+            lane.connection = self._pool.get_connection()
+        connection = lane.connection
+        if not self._simulated:
+            connection.update_current_socket_timeout(max(longest_s(group), TIMEOUT_S_MIN))
+        return connection
+
+    def _drop(self, lane: Lane) -> None:
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            with suppress(RedisError, OSError):
+                connection.disconnect()
+            self._pool.release(connection)
+
+    def close(self) -> None:
+        """Give every idle connection back; those in use follow."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for lane in idle:
+            connection, lane.connection = lane.connection, None
+            if connection is not None:
+                if not self._simulated:
+                    connection.update_current_socket_timeout(-1)
+                self._pool.release(connection)
+
+
+_backends: weakref.WeakSet[RedisBackend] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for backend in list(_backends):
+        backend.forget_connections()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,142 @@
+"""The only place where redis-py's errors become ours: by class and code, never by message text."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from redis import exceptions as theirs
+
+from indelible.errors import (
+    BusyError,
+    FormatError,
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+
+
+class Next(Enum):
+    """What to do about a server's refusal."""
+
+    RAISE = auto()
+    # It will pass: ask again a little later.
+    WAIT = auto()
+    # It was restarted, or told to forget its scripts: send the text.
+    SEND_TEXT = auto()
+    # Another server has the keys now.
+    MOVE = auto()
+    ASK = auto()
+
+
+class UnconfirmedError(Exception):
+    """Too few replicas confirmed a write in time."""
+
+
+_BY_CLASS: dict[type[Exception], Next] = {
+    theirs.NoScriptError: Next.SEND_TEXT,
+    theirs.AskError: Next.ASK,
+    theirs.MovedError: Next.MOVE,
+    theirs.TryAgainError: Next.WAIT,
+    theirs.ClusterDownError: Next.WAIT,
+    theirs.MasterDownError: Next.WAIT,
+    theirs.BusyLoadingError: Next.WAIT,
+    # A primary that became a replica: its clients learn of the new one within the deadline.
+    theirs.ReadOnlyError: Next.WAIT,
+}
+# The first word of an error is its code. These are not told apart by a class.
+_BY_CODE = {"BUSY": Next.WAIT, "UNBLOCKED": Next.WAIT, "NOREPLICAS": Next.WAIT}
+
+
+def code_of(error: Exception) -> str:
+    """The code that a server put before its words."""
+    word = str(error).partition(" ")[0]
+    return word if word.isupper() else ""
+
+
+def next_of(error: Exception) -> Next:
+    """What to do about a refusal; nothing was written by any of them."""
+    for kind, then in _BY_CLASS.items():
+        if isinstance(error, kind):
+            return then
+    return _BY_CODE.get(code_of(error), Next.RAISE)
+
+
+def refused(error: Exception, *, shown: str) -> MemoryStoreError:
+    """Our error for a refusal that will not pass by itself, or did not in time."""
+    ours = _refused(error, shown)
+    ours.__cause__ = error
+    return ours
+
+
+def _refused(error: Exception, shown: str) -> MemoryStoreError:
+    code = code_of(error)
+    if isinstance(error, theirs.OutOfMemoryError) or code == "OOM":
+        return UnavailableError(
+            f"the memory of {shown} is full (maxmemory); nothing was written. Give it more, or"
+            " vacuum",
+            code="OOM",
+        )
+    if isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)):
+        return MemoryStoreBackendError(
+            f"{shown} refused the user or the password, or what the user may do; nothing was"
+            " written",
+            code=code or type(error).__name__,
+        )
+    if code == "WRONGTYPE":
+        return FormatError(f"a key of ours on {shown} holds something else; it was left as it is")
+    if next_of(error) is Next.WAIT or code in ("MISCONF", "NOREPLICAS"):
+        return UnavailableError(
+            f"{shown} takes no writes now ({code or type(error).__name__}); nothing was written",
+            code=code or type(error).__name__,
+        )
+    return MemoryStoreBackendError(
+        f"{shown} refused ({code or type(error).__name__}); nothing was written", code=code
+    )
+
+
+def unreachable(error: BaseException, *, shown: str) -> MemoryStoreError:
+    """Our error for a call that never reached the server."""
+    ours: MemoryStoreError
+    if isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)):
+        ours = _refused(error, shown)
+    elif isinstance(error, (theirs.MaxConnectionsError, WaitedError)):
+        ours = BusyError(
+            f"every connection to {shown} was in use for as long as the call may take: the pool is"
+            " exhausted. Nothing was written, so it is safe to try again"
+        )
+    else:
+        ours = UnavailableError(
+            f"{shown} could not be reached in time ({type(error).__name__}); nothing was written,"
+            " so it is safe to try again"
+        )
+    ours.__cause__ = error
+    return ours
+
+
+class WaitedError(Exception):
+    """No connection became free in time."""
+
+
+def unknown(error: BaseException, *, shown: str) -> OutcomeUnknownError:
+    """Our error for a write that was sent and not answered, or not confirmed.
+
+    `exhausted` says that it was tried until the deadline: to ask again at once would be to wait
+    twice as long as the caller allowed.
+    """
+    if isinstance(error, UnconfirmedError):
+        what = f"too few replicas of {shown} confirmed the write in time: it may have landed."
+    else:
+        what = f"{shown} did not answer in time: the write may have landed."
+    ours = OutcomeUnknownError(
+        f"{what} The same call with the same key lands it exactly once", exhausted=True
+    )
+    ours.__cause__ = error
+    return ours
+
+
+def ends_at_once(error: BaseException) -> bool:
+    """Whether trying again cannot help."""
+    return isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)) and not (
+        isinstance(error, theirs.AuthenticationError) and isinstance(error, theirs.TimeoutError)
+    )

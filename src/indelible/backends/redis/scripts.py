@@ -1,0 +1,73 @@
+"""The scripts: one for each thing that is done atomically, known to the server by its digest."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, kind_mark
+from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
+from indelible.model import Kind
+
+# Kinds as entries keep them.
+KIND_NUMBER: Final = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
+
+# A server runs one script at a time, and everybody waits. So no call looks at more than this; what
+# is longer goes on in the next call, inside the state that the first one saw.
+READ_ROWS: Final = 1000
+READ_LOOKED: Final = 5000
+READ_BYTES: Final = 8 * 1024 * 1024
+MEASURE_BYTES: Final = 32 * 1024 * 1024
+REMOVE_ENTRIES: Final = 2000
+# Entries that a script takes from the log at once.
+READ_PAGE: Final = 100
+# A view that is written in fewer characters fits every limit on snapshots.
+TEXT_SMALL: Final = 3300
+
+
+class Script(NamedTuple):
+    """A script's text and the digest that calls it."""
+
+    name: str
+    text: str
+    digest: str
+
+
+@cache
+def script(name: str) -> Script:
+    """One script, with the constants that it needs and, but for the append, the prelude."""
+    parts = [_constants()]
+    if name != "append":
+        parts.append(_file("prelude"))
+    parts.append(_file(name))
+    text = "\n".join(parts)
+    return Script(name, text, sha1(text.encode()).hexdigest())  # noqa: S324 (how servers name them)
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8")
+
+
+def _constants() -> str:
+    # Lua counts from 1, and both ends are included.
+    numbers = {
+        "KNOWN_MS": EXPIRED_KNOWN_S * 1000,
+        "KEYS_KEPT": KEYS_KEPT,
+        "LOG_MAX": LOG_ENTRIES_MAX,
+        "SUM_FROM": CHECKSUM_FROM + 1,
+        "SUM_TO": CHECKSUM_TO,
+        "MARK_FROM": KIND_FROM + 1,
+        "READ_LOOKED": READ_LOOKED,
+        "READ_BYTES": READ_BYTES,
+        "READ_PAGE": READ_PAGE,
+        "MEASURE_BYTES": MEASURE_BYTES,
+        "REMOVE_ENTRIES": REMOVE_ENTRIES,
+        "TEXT_SMALL": TEXT_SMALL,
+    }
+    lines = [f"local {name} = {number}" for name, number in numbers.items()]
+    marks = ", ".join(
+        f"['{number}'] = '{kind_mark(kind).decode()}'" for kind, number in KIND_NUMBER.items()
+    )
+    return "\n".join([*lines, f"local MARKS = {{{marks}}}"])
