@@ -25,6 +25,8 @@ import pytest
 import test_blocks
 from test_blocks import ROOT, Block, blocks, name_of, prose
 
+import postgres_here
+
 DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
 TUTORIAL = DOCS / "tutorial.md"
@@ -34,6 +36,8 @@ COMMAND_S_MAX = 60
 ID = re.compile(r"\b[0-9a-f]{16}\b")
 VARIES = ((ID, "<id>"), (r"\b\d{4}-\d\d-\d\d\b", "<date>"), (r"\b\d\d:\d\d:\d\d\b", "<time>"))
 LEFT_OUT = "..."
+# What pages call the server that they work on, and where it comes from.
+SERVERS = {"DATABASE_URL": postgres_here.fresh_database}
 
 
 class Command(NamedTuple):
@@ -71,6 +75,7 @@ class Shell:
         kept = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         # Unbuffered, so that stdout and stderr keep the order that a terminal shows.
+        kept |= {name: os.environ[name] for name in SERVERS if name in os.environ}
         fixed = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
         self.environment = {**kept, **fixed, "LC_ALL": "C.UTF-8", "PATH": path}
 
@@ -121,6 +126,9 @@ def run_python(path: Path, block: Block, following: Block, namespace: dict[str, 
 @pytest.mark.parametrize("path", [TUTORIAL, *HOW_TO], ids=name_of)
 def test_a_page_does_what_it_says(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for name, start in SERVERS.items():
+        if name in path.read_text("utf-8"):
+            monkeypatch.setenv(name, start())
     shell = Shell(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block, following in pairwise([*blocks(path), Block("", "", 0)]):

@@ -61,6 +61,11 @@ _READS: Final[dict[type, Handler]] = {
 }
 
 
+# The part of its time that an append must have left for one more attempt. With less, a caller would
+# often stop waiting before the server answers, and not know what became of it.
+LAST_ATTEMPT: Final = 0.1
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresOptions:
     """How a store on a server is opened."""
@@ -128,7 +133,7 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
     """Every attempt at a step, within its deadline."""
     patience = Patience(options.timeout_s)
     if isinstance(step, waist.Append):
-        return (yield from _appended(context, step, patience))
+        return (yield from _appended(options, context, step, patience))
     if isinstance(step, waist.Scrub):
         # What the server keeps, no client can clear: the receipt of the erasure says so.
         return ()
@@ -158,7 +163,9 @@ def patiently(plan: Callable[[], Plan[Any]], patience: Patience) -> Plan[Any]:
         yield Pause(wait_s)
 
 
-def _appended(context: Context, step: waist.Append, patience: Patience) -> Plan[waist.Appended]:
+def _appended(
+    options: PostgresOptions, context: Context, step: waist.Append, patience: Patience
+) -> Plan[waist.Appended]:
     """Append, and after a lost answer ask again: the key makes that safe."""
     unknown: OutcomeUnknownError | None = None
     alone = False
@@ -171,7 +178,7 @@ def _appended(context: Context, step: waist.Append, patience: Patience) -> Plan[
         except UnavailableError as failed:
             error = failed
         wait_s = patience.next_wait_s()
-        if wait_s is None:
+        if wait_s is None or patience.left_s() < options.timeout_s * LAST_ATTEMPT:
             if unknown is not None and error is not unknown:
                 # That nothing was written now does not say that nothing was before.
                 raise unknown.copy(exhausted=True) from error

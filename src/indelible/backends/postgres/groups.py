@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from indelible.backends.postgres.statements import LOCK_WAIT_S
+from indelible.backends.postgres.statements import LOCK_WAIT_S, lock_wait_s
 from indelible.core.patience import Patience
 from indelible.core.waist import Append
 from indelible.errors import BusyError
@@ -69,7 +69,7 @@ def in_order(group: list[Job]) -> list[Job]:
 def wait_s_of(group: list[Job], *, alone: bool) -> float:
     """How long to wait for a row, before a pause and the next attempt."""
     left_s = min(job.patience.left_s() for job in group)
-    return min(left_s, LOCK_WAIT_S if alone else GROUP_WAIT_S)
+    return lock_wait_s(left_s, longest_s=LOCK_WAIT_S if alone else GROUP_WAIT_S)
 
 
 def soonest(group: list[Job]) -> Patience:

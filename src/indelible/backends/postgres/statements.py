@@ -87,9 +87,14 @@ def in_transaction(plan: Plan[Any]) -> Plan[Any]:
     return result
 
 
+def lock_wait_s(left_s: float, *, longest_s: float = LOCK_WAIT_S) -> float:
+    """How long to wait for a lock: the server must give up, and say so, before its caller does."""
+    return min(left_s / 2, longest_s)
+
+
 def bounds(left_s: float) -> tuple[str, str]:
     """The parameters of `BOUNDS`."""
-    return milliseconds_of(min(left_s, LOCK_WAIT_S)), milliseconds_of(left_s)
+    return milliseconds_of(lock_wait_s(left_s)), milliseconds_of(left_s)
 
 
 def milliseconds_of(seconds: float) -> str:
