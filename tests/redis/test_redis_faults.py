@@ -52,8 +52,9 @@ async def test_tasks_live_through_a_restart_without_keys_of_their_own(start):
         tasks = [asyncio.create_task(work(name)) for name in range(8)]
         for _ in range(2):
             before = len(receipts)
-            while len(receipts) < before + 50:
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(
+                until, lambda before=before: len(receipts) > before + 50, what="no receipts"
+            )
             await asyncio.to_thread(server.restart)
         stopping.set()
         await asyncio.gather(*tasks)
@@ -173,12 +174,15 @@ def test_a_full_server_refuses_and_loses_nothing(start):
     with indelible.open(server.url) as store:
         acknowledged = []
         big = "x" * 200_000
-        with pytest.raises(UnavailableError) as caught:
+
+        def fill():
             for number in range(1000):
-                store.add_messages(
-                    "s", [{"role": "user", "content": f"{number} {big}"}] * 2, key=str(number)
-                )
+                batch = [{"role": "user", "content": f"{number} {big}"}] * 2
+                store.add_messages("s", batch, key=str(number))
                 acknowledged.append(number)
+
+        with pytest.raises(UnavailableError) as caught:
+            fill()
         assert caught.value.landed is Landed.NO
         assert "memory" in str(caught.value)
         assert caught.value.code == "OOM"
