@@ -140,7 +140,7 @@ def test_replicated_without_waitaof_needs_a_server_that_always_syncs():
 
 def doctor(url):
     done = subprocess.run(
-        [sys.executable, "-m", "indelible", "doctor", url, "--json"],
+        [sys.executable, "-m", "indelible", "doctor", url, "--json", "--timeout", "5"],
         capture_output=True,
         timeout=120,
         check=False,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import indelible
 from indelible.cli.hinting import hint
+from indelible.core.limits import TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
 from indelible.opening import KNOWN
 
@@ -22,13 +23,16 @@ class Place:
     url: str
     namespace: str = ""
     busy_timeout_s: float = 0.0
+    timeout_s: float = TIMEOUT_S
 
     def check(self, *, creates: bool) -> None:
         """Refuse a store that is not there, unless the command is one that may begin it."""
         if not self.url:
             raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
         if self.url in IN_MEMORY:
-            raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
+            raise UsageError(
+                f"{self.url} ends with this command; name a file or a server", value=self.url
+            )
         if not creates and not self.exists():
             raise UnavailableError(
                 f"{self._missing()}. Check --url, or begin a store with `{hint('append')}` or"
@@ -40,7 +44,10 @@ class Place:
         self.check(creates=creates)
         try:
             return indelible.open(
-                self.url, namespace=self.namespace, busy_timeout_s=self.busy_timeout_s
+                self.url,
+                namespace=self.namespace,
+                busy_timeout_s=self.busy_timeout_s,
+                timeout_s=self.timeout_s,
             )
         except UsageError as error:
             raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None

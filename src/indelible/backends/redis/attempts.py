@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from redis import exceptions as theirs
-
 from indelible.backends.redis.calls import Call
 from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.errors import (
@@ -16,6 +14,7 @@ from indelible.backends.redis.errors import (
 )
 from indelible.backends.redis.protocol import packed
 from indelible.errors import MemoryStoreError
+from redis import exceptions as theirs
 
 
 class Attempts:

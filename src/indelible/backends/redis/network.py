@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from redis import exceptions as theirs
-
 from indelible.backends.redis import (
     appending,
     diagnosing,
@@ -32,6 +30,7 @@ from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask
 from indelible.errors import FormatError, MemoryStoreError
 from indelible.model import Claims, Durability
+from redis import exceptions as theirs
 
 PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.ChangeView: views.change_view,
