@@ -30,9 +30,7 @@ class Place:
         if not self.url:
             raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
         if self.url in IN_MEMORY:
-            raise UsageError(
-                f"{self.url} ends with this command; name a file or a server", value=self.url
-            )
+            raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():
             raise UnavailableError(
                 f"{self._missing()}. Check --url, or begin a store with `{hint('append')}` or"
