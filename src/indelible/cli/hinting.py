@@ -8,6 +8,8 @@ from contextvars import ContextVar
 
 import typer
 
+from indelible.opening import shown
+
 _STORE_OPTIONS = ("url", "namespace")
 
 # What this command line said about its store. What the environment says needs no repeating.
@@ -22,8 +24,15 @@ def remember_store(context: typer.Context, url: str) -> None:
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
         if given or named[name] != context.params[name]:
-            words += [f"--{name}", str(named[name])]
+            words += [f"--{name}", without_secrets(str(named[name]))]
     _given.set(tuple(words))
+
+
+def without_secrets(word: str) -> str:
+    """A word of a command line that may be printed: a URL without its password."""
+    if "://" in word and ("@" in word or "?" in word):
+        return shown(word)
+    return word
 
 
 def hint(command: str, *arguments: str, options: Sequence[str] = ()) -> str:

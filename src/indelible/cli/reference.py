@@ -18,7 +18,8 @@ OPENING = """\
 # Commands
 
 Every command names its store by `--url`, or by the environment variable `INDELIBLE_URL`: a file
-name such as `agent.db`, or `sqlite:///agent.db`. `indelible COMMAND --help` says what is here, and
+name such as `agent.db`, or a server such as `redis://localhost`. A password belongs into the
+environment, where no list of processes shows it. `indelible COMMAND --help` says what is here, and
 `indelible --install-completion` teaches the shell to complete commands and ids.
 
 A store that is not there is an error and is never made in passing; only `append` and `import` begin

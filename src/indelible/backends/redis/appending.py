@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from indelible.backends.redis.calls import Argument, Call, Context, ttl_ms
+from indelible.backends.redis.calls import Call, Context, ttl_ms
+from indelible.backends.redis.protocol import Argument
 from indelible.backends.redis.scripts import KIND_NUMBER
 from indelible.backends.redis.sessions import extents_of
 from indelible.core import rules

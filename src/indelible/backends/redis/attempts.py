@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from redis import exceptions as theirs
-
-from indelible.backends.redis.calls import Argument, Call
+from indelible.backends.redis.calls import Call
 from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.errors import (
     Next,
@@ -14,7 +12,9 @@ from indelible.backends.redis.errors import (
     unknown,
     unreachable,
 )
+from indelible.backends.redis.protocol import packed
 from indelible.errors import MemoryStoreError
+from redis import exceptions as theirs
 
 
 class Attempts:
@@ -30,11 +30,11 @@ class Attempts:
         # Where a slot that is on the move is to be asked for, once.
         self.asking: Address | None = None
 
-    def commands(self) -> tuple[tuple[Argument, ...], ...]:
+    def commands(self) -> tuple[bytes, ...]:
         """What the next attempt sends."""
         command = self._call.command(by_text=self._by_text)
         asking, self.asking = self.asking, None
-        return (command,) if asking is None else (("ASKING",), command)
+        return (command,) if asking is None else (packed("ASKING"), command)
 
     def outcome(self, error: MemoryStoreError) -> MemoryStoreError:
         """The error to end with: what was sent before may have landed, whatever is said now."""
@@ -66,7 +66,8 @@ class Attempts:
         return problem
 
     def _maybe_landed(self, error: BaseException) -> None:
-        self._lost = error
+        if not isinstance(self._lost, UnconfirmedError):
+            self._lost = error
         self._call.sent_before()
         if not self._call.again:
             raise unknown(error, shown=self._shown)

@@ -186,10 +186,9 @@ class Lanes:
             async with asyncio.timeout(longest_s(group)):
                 connection = await self._connected(lane)
                 commands = commands_of(group, disks=self._network.waits_for_disks)
-                packed = connection.pack_commands(commands)
                 sent = True
-                await connection.send_packed_command(packed, check_health=False)
-                for _ in range(reading.expected):
+                await connection.send_packed_command([b"".join(commands)], check_health=False)
+                for _ in commands:
                     try:
                         reading.take(await connection.read_response(disable_decoding=True))
                     except ResponseError as error:

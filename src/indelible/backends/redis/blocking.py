@@ -228,14 +228,9 @@ class Lanes:
         try:
             connection = self._connected(lane, group)
             commands = commands_of(group, disks=self._network.waits_for_disks)
-            packed = (
-                connection.pack_command(*commands[0])
-                if len(commands) == 1
-                else connection.pack_commands(commands)
-            )
             sent = True
-            connection.send_packed_command(packed, check_health=False)
-            for _ in range(reading.expected):
+            connection.send_packed_command([b"".join(commands)], check_health=False)
+            for _ in commands:
                 try:
                     reading.take(connection.read_response(disable_decoding=True))
                 except ResponseError as error:
@@ -261,9 +256,15 @@ class Lanes:
                 self._drop(lane)
         if lane.connection is None:
             lane.connection = self._pool.get_connection()
+            lane.timeout_s = None
         connection = lane.connection
-        if not self._simulated:
-            connection.update_current_socket_timeout(max(longest_s(group), TIMEOUT_S_MIN))
+        left_s = max(longest_s(group), TIMEOUT_S_MIN)
+        set_s = lane.timeout_s
+        # Mostly a call has all of its time left, and the socket knows that already.
+        if set_s is None or not 0.95 * set_s < left_s < 1.05 * set_s:
+            lane.timeout_s = left_s
+            if not self._simulated:
+                connection.update_current_socket_timeout(left_s)
         return connection
 
     def _drop(self, lane: Lane) -> None:

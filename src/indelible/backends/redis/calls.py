@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.backends.redis.keys import SessionKeys, keys_of
-from indelible.backends.redis.scripts import Script, script
+from indelible.backends.redis.keys import PARTS, SessionKeys, keys_of
+from indelible.backends.redis.protocol import Argument, packed_arguments
+from indelible.backends.redis.scripts import EVAL_WORDS, Script, script
 from indelible.core.plan import Step
 from indelible.core.sources import Clock, milliseconds
 from indelible.model import Durability
-
-Argument = str | bytes | int
 
 # The engine frees the keys of a session this long after its deadline. The scripts decide by the
 # deadline itself; if the engine came first, a session would lose its entries before its end.
@@ -44,10 +43,12 @@ class Call(Step[Any]):
             arguments[self.fresh_at] = b"0"
             self.arguments = tuple(arguments)
 
-    def command(self, *, by_text: bool = False) -> tuple[Argument, ...]:
+    def command(self, *, by_text: bool = False) -> bytes:
         """The call as it is sent: by its digest, or with all its text."""
-        name, body = ("EVAL", self.script.text) if by_text else ("EVALSHA", self.script.digest)
-        return (name, body, len(self.keys), *self.keys, *self.arguments)
+        start = self.script.by_text if by_text else self.script.by_digest
+        count = EVAL_WORDS + len(PARTS) + len(self.arguments)
+        rest = packed_arguments(self.arguments)
+        return b"*%d\r\n%b%b%b" % (count, start, self.keys.packed, rest)
 
 
 @dataclass(slots=True)

@@ -139,7 +139,7 @@ def refuse_less(
     """Raise if the servers do not give what was demanded."""
     level = given(every, demanded=demanded, simulated=simulated)
     if demanded is not None and not level.covers(demanded):
-        wanted = "a replica, appendonly yes, and WAITAOF or appendfsync always"
+        wanted = "a replica, appendonly yes, and appendfsync always (or everysec with WAITAOF)"
         if demanded is not Durability.REPLICATED:
             wanted = "appendonly yes and appendfsync always"
         raise UnsupportedError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from indelible.backends.redis.protocol import packed_arguments
+
 # Every key of ours begins like this.
 PREFIX = "indelible:"
 # Says which format the keys of a server, or of a namespace, have.
@@ -21,15 +23,10 @@ _ESCAPED = re.compile(rb"%([0-9a-f]{2})")
 
 
 class SessionKeys(NamedTuple):
-    """The keys of one session, in the order in which every script takes them."""
+    """The keys of one session: the head, and all of them as every script takes them."""
 
     head: str
-    view: str
-    log: str
-    used: str
-    snapshots: str
-    journal: str
-    aside: str
+    packed: bytes
 
 
 def encoded(text: str) -> str:
@@ -47,7 +44,7 @@ def decoded(part: bytes) -> str:
 def keys_of(namespace: str, session: str) -> SessionKeys:
     """All keys of a session."""
     tag = f"{PREFIX}{{{encoded(namespace)}:{encoded(session)}}}"
-    return SessionKeys(*(tag + part for part in PARTS))
+    return SessionKeys(tag + HEAD, packed_arguments(tag + part for part in PARTS))
 
 
 def heads_pattern(namespace: str, prefix: str) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from indelible.backends.redis.calls import Argument
 from indelible.backends.redis.errors import UnconfirmedError
 from indelible.backends.redis.network import REPLICAS_WAITED, WAIT_SHARE, Carried, Carry
+from indelible.backends.redis.protocol import packed
 
 # Calls that share one round trip: long enough to pay, short enough to be fair.
 GROUP_MAX = 256
@@ -23,7 +23,7 @@ IDLE_S_MAX = 0.05
 class Parcel:
     """Commands that wait for a connection, and what became of them."""
 
-    __slots__ = ("carried", "carry", "group", "lane", "settle", "size")
+    __slots__ = ("carried", "carry", "group", "lane", "settle")
 
     def __init__(self, carry: Carry, settle: Any = None) -> None:
         self.carry = carry
@@ -33,21 +33,31 @@ class Parcel:
         # What a waiting thread is handed when it is to carry a group itself.
         self.lane: Any = None
         self.group: list[Parcel] = []
-        self.size = sum(
-            len(each) for command in carry.commands for each in command if type(each) is bytes
-        )
 
 
-def commands_of(group: Sequence[Parcel], *, disks: bool) -> list[tuple[Argument, ...]]:
+def commands_of(group: Sequence[Parcel], *, disks: bool) -> list[bytes]:
     """All commands of a group, and what has replicas confirm them."""
     commands = [command for parcel in group for command in parcel.carry.commands]
     if any(parcel.carry.confirmed for parcel in group):
         wait_ms = max(1, int(longest_s(group) * WAIT_SHARE * 1000))
-        if disks:
-            commands.append(("WAITAOF", 1, REPLICAS_WAITED, wait_ms))
-        else:
-            commands.append(("WAIT", REPLICAS_WAITED, wait_ms))
+        commands += confirming(wait_ms, disks=disks)
     return commands
+
+
+def confirming(wait_ms: int, *, disks: bool) -> list[bytes]:
+    """What asks replicas whether they have what was written on this connection.
+
+    WAIT comes before WAITAOF though the second says all: a replica that syncs answers the first
+    when it has synced, and only then knows what to answer to the second. Without the first, its
+    answer would come with its next report, once a second.
+    """
+    if not disks:
+        return [packed("WAIT", REPLICAS_WAITED, wait_ms)]
+    half_ms = max(1, wait_ms // 2)
+    return [
+        packed("WAIT", REPLICAS_WAITED, half_ms),
+        packed("WAITAOF", 1, REPLICAS_WAITED, half_ms),
+    ]
 
 
 def longest_s(group: Sequence[Parcel]) -> float:
@@ -60,7 +70,7 @@ def taken_from(waiting: Any) -> list[Parcel]:
     group: list[Parcel] = []
     size = 0
     while waiting and len(group) < GROUP_MAX:
-        size += waiting[0].size
+        size += sum(map(len, waiting[0].carry.commands))
         if group and size > GROUP_BYTES_MAX:
             break
         group.append(waiting.popleft())
@@ -74,7 +84,6 @@ class Reading:
         self._group = group
         self._replies: list[Any] = []
         self._confirms = any(parcel.carry.confirmed for parcel in group)
-        self.expected = sum(len(parcel.carry.commands) for parcel in group) + self._confirms
 
     def take(self, reply: Any) -> None:
         """Keep one reply; an error of the server is one, too."""
@@ -118,11 +127,13 @@ def is_confirmed(reply: Any) -> bool:
 class Lane:
     """A connection that is kept for one group after the other."""
 
-    __slots__ = ("connection", "used_at")
+    __slots__ = ("connection", "timeout_s", "used_at")
 
     def __init__(self) -> None:
         self.connection: Any = None
         self.used_at = 0.0
+        # What the connection's socket waits for at most; None if nobody set it yet.
+        self.timeout_s: float | None = None
 
     @property
     def rested(self) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from indelible import view
-from indelible.backends.redis.calls import Argument, Ask, Context, CountServers, pairs
+from indelible.backends.redis.calls import Ask, Context, CountServers, pairs
 from indelible.backends.redis.keys import heads_pattern, session_of, view_key_of
+from indelible.backends.redis.protocol import Argument
 from indelible.backends.redis.sessions import SCAN_KEYS, answered, head_of
 from indelible.backends.redis.settings import persistence_of, read_settings
 from indelible.backends.redis.views import lines_of, records_of

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from redis import exceptions as theirs
-
 from indelible.backends.redis import (
     appending,
     diagnosing,
@@ -21,16 +19,18 @@ from indelible.backends.redis import (
     views,
 )
 from indelible.backends.redis.attempts import Attempts
-from indelible.backends.redis.calls import Argument, Ask, Call, Context, CountServers
+from indelible.backends.redis.calls import Ask, Call, Context, CountServers
 from indelible.backends.redis.cluster import Address, SlotMap, map_of
 from indelible.backends.redis.errors import Next, ends_at_once, next_of, refused, unreachable
 from indelible.backends.redis.keys import FORMAT_KEY
+from indelible.backends.redis.protocol import packed
 from indelible.backends.redis.settings import read_settings
 from indelible.core import waist
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask
 from indelible.errors import FormatError, MemoryStoreError
 from indelible.model import Claims, Durability
+from redis import exceptions as theirs
 
 PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.ChangeView: views.change_view,
@@ -79,7 +79,8 @@ class Carry(Step[Carried]):
     """Take commands to a server and bring back their replies. None is the only server there is."""
 
     address: Address | None
-    commands: tuple[tuple[Argument, ...], ...]
+    # As they go over the wire.
+    commands: tuple[bytes, ...]
     patience: Patience
     write: bool = False
     # Whether replicas must confirm the write, on the connection that it was sent on.
@@ -132,9 +133,9 @@ class Network:
             simulated=context.simulated,
             shown=context.shown,
         )
-        self._disks = all(each.can_wait_for_disks and each.appendonly for each in every)
+        self._disks = all(each.can_wait_for_disks for each in every)
         patience = Patience(self._timeout_s)
-        commands = (("SET", FORMAT_KEY, FORMAT, "NX"), ("GET", FORMAT_KEY))
+        commands = (packed("SET", FORMAT_KEY, FORMAT, "NX"), packed("GET", FORMAT_KEY))
         replies = yield from self._exchange(FORMAT_KEY, commands, patience)
         found = replies[1]
         if isinstance(found, bytes) and found.isdigit() and int(found) > FORMAT:
@@ -184,12 +185,13 @@ class Network:
 
     def _ask(self, asked: Ask, patience: Patience) -> Plan[list[Any]]:
         """Read from one server; what is lost is asked for again."""
+        asked_for = tuple(packed(*command) for command in asked.commands)
         while True:
             address = None
             if self.is_cluster:
                 primaries = (yield from self._learned(patience)).primaries
                 address = primaries[min(asked.server, len(primaries) - 1)]
-            carried = yield from ask(Carry(address, asked.commands, patience))
+            carried = yield from ask(Carry(address, asked_for, patience))
             if carried.lost is None:
                 first = carried.replies[0]
                 if not isinstance(first, Exception) or next_of(first) is not Next.WAIT:
@@ -200,7 +202,7 @@ class Network:
             yield from self._pause(patience, unreachable(carried.lost, shown=self.context.shown))
 
     def _exchange(
-        self, key: str, commands: tuple[tuple[Argument, ...], ...], patience: Patience
+        self, key: str, commands: tuple[bytes, ...], patience: Patience
     ) -> Plan[list[Any]]:
         """Send commands that do no harm when they are sent twice, to whoever has a key."""
         while True:
@@ -234,7 +236,7 @@ class Network:
         replicated = call.write and self.context.demanded is Durability.REPLICATED
         while True:
             try:
-                address = attempts.asking or (yield from self._address_of(call.keys[0], patience))
+                address = attempts.asking or (yield from self._address_of(call.keys.head, patience))
             except MemoryStoreError as error:
                 raise attempts.outcome(error) from error
             commands = attempts.commands()
@@ -284,7 +286,7 @@ class Network:
             last: BaseException = theirs.ClusterDownError("no server was named")
             for seed in self._seeds:
                 quick = Patience(min(patience.left_s(), self._timeout_s / 4))
-                carried = yield from ask(Carry(seed, (("CLUSTER", "SLOTS"),), quick))
+                carried = yield from ask(Carry(seed, (packed("CLUSTER", "SLOTS"),), quick))
                 if carried.lost is not None:
                     last = carried.lost
                     continue

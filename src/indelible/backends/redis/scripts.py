@@ -7,6 +7,8 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from indelible.backends.redis.keys import PARTS
+from indelible.backends.redis.protocol import packed_arguments
 from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, kind_mark
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.model import Kind
@@ -27,38 +29,55 @@ READ_PAGE: Final = 100
 TEXT_SMALL: Final = 3300
 
 
+# The words of a call before its keys.
+EVAL_WORDS: Final = 3
+
+
 class Script(NamedTuple):
-    """A script's text and the digest that calls it."""
+    """A script as a call of it begins: by its digest, or with its text."""
 
     name: str
-    text: str
-    digest: str
+    by_digest: bytes
+    by_text: bytes
 
 
 @cache
 def script(name: str) -> Script:
-    """One script, with the constants that it needs and, but for the append, the prelude."""
-    parts = [_constants()]
-    if name != "append":
-        parts.append(_file("prelude"))
-    parts.append(_file(name))
-    text = "\n".join(parts)
-    return Script(name, text, sha1(text.encode()).hexdigest())  # noqa: S324 (how servers name them)
+    """One script, with the constants that it names and, but for the append, the prelude."""
+    text = _file(name) if name == "append" else _file("prelude") + _file(name)
+    # Each is made anew in every call, so that a script has only those that it uses.
+    constants = [
+        f"local {constant} = {value}\n"
+        for constant, value in _constants().items()
+        if constant in text
+    ]
+    text = "".join([*constants, text])
+    digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
+    keys = len(PARTS)
+    return Script(
+        name,
+        packed_arguments(("EVALSHA", digest, keys)),
+        packed_arguments(("EVAL", text, keys)),
+    )
 
 
 def _file(name: str) -> str:
     return files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8")
 
 
-def _constants() -> str:
+def _constants() -> dict[str, object]:
+    marks = ", ".join(
+        f"['{number}'] = '{kind_mark(kind).decode()}'" for kind, number in KIND_NUMBER.items()
+    )
     # Lua counts from 1, and both ends are included.
-    numbers = {
+    return {
         "KNOWN_MS": EXPIRED_KNOWN_S * 1000,
         "KEYS_KEPT": KEYS_KEPT,
         "LOG_MAX": LOG_ENTRIES_MAX,
         "SUM_FROM": CHECKSUM_FROM + 1,
         "SUM_TO": CHECKSUM_TO,
         "MARK_FROM": KIND_FROM + 1,
+        "MARKS": f"{{{marks}}}",
         "READ_LOOKED": READ_LOOKED,
         "READ_BYTES": READ_BYTES,
         "READ_PAGE": READ_PAGE,
@@ -66,8 +85,3 @@ def _constants() -> str:
         "REMOVE_ENTRIES": REMOVE_ENTRIES,
         "TEXT_SMALL": TEXT_SMALL,
     }
-    lines = [f"local {name} = {number}" for name, number in numbers.items()]
-    marks = ", ".join(
-        f"['{number}'] = '{kind_mark(kind).decode()}'" for kind, number in KIND_NUMBER.items()
-    )
-    return "\n".join([*lines, f"local MARKS = {{{marks}}}"])

@@ -46,8 +46,9 @@ class Settings:
 
     @property
     def can_wait_for_disks(self) -> bool:
-        """Whether the server has WAITAOF."""
-        return self.name == "valkey" or _numbers(self.version) >= (7, 2)
+        """Whether the server has WAITAOF, and ever syncs, so that it can come to an end."""
+        has_it = self.name == "valkey" or _numbers(self.version) >= (7, 2)
+        return has_it and self.appendonly and self.appendfsync != "no"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from indelible.backends.redis.appending import meta_text, stamp_text
-from indelible.backends.redis.calls import Argument, Context, ttl_ms
+from indelible.backends.redis.calls import Context, ttl_ms
+from indelible.backends.redis.protocol import Argument
 from indelible.backends.redis.sessions import extents_text, head_of
 from indelible.backends.redis.views import line_text, record_text
 from indelible.core import rules

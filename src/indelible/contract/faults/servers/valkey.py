@@ -76,6 +76,8 @@ class Valkey:
             "bind": LOOPBACK,
             "dir": str(self.folder),
             "daemonize": "no",
+            # A primary waits five seconds for more replicas before it serves the first.
+            "repl-diskless-sync-delay": "0",
             **self.options,
         }
         arguments = [str(get_binary_path())]
