@@ -6,7 +6,7 @@ from pathlib import Path
 import postgres_here
 
 # The crew and its ledger are for every engine that several processes can use.
-sys.path.insert(0, str(Path(__file__).parent / "processes"))
+sys.path.append(str(Path(__file__).parent / "processes"))
 
 
 def pytest_sessionfinish():

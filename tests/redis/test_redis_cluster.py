@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 import redis.asyncio
-from workers import ProcessWriter, texts, until
+from redis_writers import ProcessWriter, texts, until
 
 import indelible
 import redis
