@@ -56,8 +56,10 @@ class Link:
         self._patience = Patience(0)
         self._stack = ExitStack()
         self._warned = False
-        self._in_transaction = False
         self._poll = select.poll()
+        self._pipelined = False
+        # For appends, whose answers are short and not worth a new one each.
+        self._cursor = self._new_cursor()
         # What its owner had set, and gets back.
         self.was_autocommit = connection.autocommit
         connection.add_notice_handler(self._on_notice)
@@ -84,7 +86,9 @@ class Link:
         return answer
 
     def _execute(self, step: Step[Any]) -> Any:
-        if isinstance(step, (Sql, DoAlone)):
+        if isinstance(step, DoAlone):
+            return self._send(self._cursor, step.text, step.params).fetchall()
+        if isinstance(step, Sql):
             return self._run(step.text, step.params).fetchall()
         if isinstance(step, Do):
             self._run(step.text, step.params)
@@ -93,11 +97,9 @@ class Link:
         elif isinstance(step, Begin):
             self._begin(BEGIN_WRITE)
             self._run(BOUNDS, bounds(self._patience.left_s()))
-            self._in_transaction = True
         elif isinstance(step, Commit):
             self._run("COMMIT")
-            self._stack.close()
-            self._in_transaction = False
+            self._end_pipeline()
         elif isinstance(step, Script):
             # Several statements in one message need the simple protocol, outside of a pipeline.
             self.connection.execute(step.text.encode())
@@ -105,28 +107,40 @@ class Link:
 
     def _begin(self, how: str) -> None:
         self._stack.enter_context(self.connection.pipeline())
+        self._pipelined = True
         self._run(how)
 
+    def _end_pipeline(self) -> None:
+        self._pipelined = False
+        self._stack.close()
+
     def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.RawCursor[Any]:
-        cursor = psycopg.RawCursor(self.connection, row_factory=tuple_row)
+        # Each has its own cursor, since in a pipeline the answer comes later.
+        return self._send(self._new_cursor(), text, params)
+
+    def _send(
+        self, cursor: psycopg.RawCursor[Any], text: str, params: tuple[Any, ...]
+    ) -> psycopg.RawCursor[Any]:
         # Never a named statement: behind a pooler the next one may go to another server process.
         return cursor.execute(text.encode(), params, prepare=False, binary=True)
 
+    def _new_cursor(self) -> psycopg.RawCursor[Any]:
+        return psycopg.RawCursor(self.connection, row_factory=tuple_row)
+
     def _all(self, step: All) -> list[Rows]:
-        alone = not self._in_transaction
+        alone = not self._pipelined
         if alone:
             self._begin(BEGIN_READ)
         cursors = [self._run(query.text, query.params) for query in step.queries]
         if alone:
             self._run("COMMIT")
-            self._stack.close()
+            self._end_pipeline()
         return [cursor.fetchall() for cursor in cursors]
 
     def roll_back(self) -> None:
         """Leave nothing behind of a transaction that was given up."""
-        self._in_transaction = False
         with suppress(psycopg.Error):
-            self._stack.close()
+            self._end_pipeline()
         if self.connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
             self._run("ROLLBACK")
 

@@ -50,7 +50,7 @@ class AsyncLink:
         self._patience = Patience(0)
         self._stack = AsyncExitStack()
         self._warned = False
-        self._in_transaction = False
+        self._pipelined = False
         # What its owner had set, and gets back.
         self.was_autocommit = connection.autocommit
         connection.add_notice_handler(self._on_notice)
@@ -86,11 +86,9 @@ class AsyncLink:
         elif isinstance(step, Begin):
             await self._begin(BEGIN_WRITE)
             await self._run(BOUNDS, bounds(self._patience.left_s()))
-            self._in_transaction = True
         elif isinstance(step, Commit):
             await self._run("COMMIT")
-            await self._stack.aclose()
-            self._in_transaction = False
+            await self._end_pipeline()
         elif isinstance(step, Script):
             # Several statements in one message need the simple protocol, outside of a pipeline.
             await self.connection.execute(step.text.encode())
@@ -98,7 +96,12 @@ class AsyncLink:
 
     async def _begin(self, how: str) -> None:
         await self._stack.enter_async_context(self.connection.pipeline())
+        self._pipelined = True
         await self._run(how)
+
+    async def _end_pipeline(self) -> None:
+        self._pipelined = False
+        await self._stack.aclose()
 
     async def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.AsyncRawCursor[Any]:
         cursor = psycopg.AsyncRawCursor(self.connection, row_factory=tuple_row)
@@ -106,20 +109,19 @@ class AsyncLink:
         return await cursor.execute(text.encode(), params, prepare=False, binary=True)
 
     async def _all(self, step: All) -> list[Rows]:
-        alone = not self._in_transaction
+        alone = not self._pipelined
         if alone:
             await self._begin(BEGIN_READ)
         cursors = [await self._run(query.text, query.params) for query in step.queries]
         if alone:
             await self._run("COMMIT")
-            await self._stack.aclose()
+            await self._end_pipeline()
         return [await cursor.fetchall() for cursor in cursors]
 
     async def roll_back(self) -> None:
         """Leave nothing behind of a transaction that was given up."""
-        self._in_transaction = False
         with suppress(psycopg.Error):
-            await self._stack.aclose()
+            await self._end_pipeline()
         if self.connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
             await self._run("ROLLBACK")
 

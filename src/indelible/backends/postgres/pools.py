@@ -50,6 +50,7 @@ class OwnPool:
         self._inherited: list[Link] = []
         self._idle: list[Link] = []
         self._changed = threading.Condition()
+        self._waiting = 0
         self._lent = 0
         self._closed = False
 
@@ -58,14 +59,13 @@ class OwnPool:
         self._inherited += self._idle
         self._idle = []
         self._changed = threading.Condition()
-        self._lent = 0
+        self._waiting = self._lent = 0
 
     def borrow(self, patience: Patience) -> Link:
         """An idle connection that is alive, or a new one."""
         with self._changed:
             while not self._closed and self._lent >= CONNECTIONS_MAX:
-                if not self._changed.wait(patience.left_s()) and patience.left_s() == 0:
-                    raise exhausted(CONNECTIONS_MAX, place=self._place)
+                self._wait(patience)
             if self._closed:
                 raise ClosedError("the store is closed")
             self._lent += 1
@@ -82,6 +82,15 @@ class OwnPool:
                 self._lent -= 1
                 self._changed.notify()
             raise
+
+    def _wait(self, patience: Patience) -> None:
+        if patience.left_s() == 0:
+            raise exhausted(CONNECTIONS_MAX, place=self._place)
+        self._waiting += 1
+        try:
+            self._changed.wait(patience.left_s())
+        finally:
+            self._waiting -= 1
 
     def _connect(self, patience: Patience) -> Link:
         failure: MemoryStoreError
@@ -109,7 +118,8 @@ class OwnPool:
             else:
                 link.close()
             self._lent -= 1
-            self._changed.notify()
+            if self._waiting:
+                self._changed.notify()
 
     def close(self) -> None:
         """Close what is idle; what is lent closes when it comes back."""
