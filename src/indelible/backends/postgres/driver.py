@@ -44,7 +44,8 @@ class PostgresBackend:
         self._context = options.context()
         self._pool: OwnPool | GivenPool
         if isinstance(options.target, str):
-            self._pool = OwnPool(options.conninfo(), place=options.shown, seam=options.seam)
+            conninfo, servers = options.conninfo()
+            self._pool = OwnPool(conninfo, servers=servers, place=options.shown, seam=options.seam)
         else:
             self._pool = GivenPool(options.target, place=options.shown, seam=options.seam)
         self._groups = Groups(self._append)

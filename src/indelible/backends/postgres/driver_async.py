@@ -27,6 +27,7 @@ from indelible.backends.postgres.groups import (
     soonest,
     take,
     wait_s_of,
+    waited_too_long,
 )
 from indelible.backends.postgres.link_async import AsyncLink
 from indelible.backends.postgres.pools_async import AsyncGivenPool, AsyncOwnPool
@@ -45,7 +46,7 @@ class AsyncPostgresBackend:
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
         # Refuse what is no URL here already.
-        self._conninfo = options.conninfo() if isinstance(options.target, str) else None
+        self._how = options.conninfo() if isinstance(options.target, str) else None
         self._rooms: dict[asyncio.AbstractEventLoop, _Room] = {}
         self._closed = False
 
@@ -58,7 +59,7 @@ class AsyncPostgresBackend:
             # Loops that ended have left their connections behind.
             for ended in [loop for loop in self._rooms if loop.is_closed()]:
                 self._rooms.pop(ended).pool.close()
-            room = self._rooms[loop] = _Room(self._options, self._conninfo)
+            room = self._rooms[loop] = _Room(self._options, self._how)
         return room
 
     async def prepare(self) -> None:
@@ -106,11 +107,14 @@ async def _to_outcome(work: Coroutine[Any, Any, R]) -> R:
 class _Room:
     """Connections and waiting appends of one event loop."""
 
-    def __init__(self, options: PostgresOptions, conninfo: str | None) -> None:
+    def __init__(self, options: PostgresOptions, how: tuple[str, int] | None) -> None:
         self.context = options.context()
         self.pool: AsyncOwnPool | AsyncGivenPool
-        if conninfo is not None:
-            self.pool = AsyncOwnPool(conninfo, place=options.shown, seam=options.seam)
+        if how is not None:
+            conninfo, servers = how
+            self.pool = AsyncOwnPool(
+                conninfo, servers=servers, place=options.shown, seam=options.seam
+            )
         else:
             self.pool = AsyncGivenPool(options.target, place=options.shown, seam=options.seam)
         self._waiting: deque[Job] = deque()
@@ -137,6 +141,11 @@ class _Room:
             leader = asyncio.ensure_future(self._lead())
             self._leaders.add(leader)
             leader.add_done_callback(self._leaders.discard)
+        await asyncio.wait([job.settle], timeout=step.patience.left_s())
+        if not job.settle.done() and job in self._waiting:
+            self._waiting.remove(job)
+            raise waited_too_long()
+        # It is on its way; whoever leads it has a deadline too.
         await job.settle
         return job.outcome()
 

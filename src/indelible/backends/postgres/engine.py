@@ -86,18 +86,19 @@ class PostgresOptions:
         """What its plans share."""
         return Context(self.namespace.encode(), self.clock)
 
-    def conninfo(self) -> str:
-        """How to connect; of several servers, to the one that can be written to."""
+    def conninfo(self) -> tuple[str, int]:
+        """How to connect, and to how many servers; the one that can be written to is meant."""
         asked: dict[str, Any] | None = None
         with suppress(psycopg.ProgrammingError):
             asked = conninfo_to_dict(self.target)
         if asked is None:
             # The driver's error shows what it cannot read, with the password: it stays behind.
             raise UsageError(f"not a URL of a PostgreSQL server: {self.shown}")
-        if "," in str(asked.get("host") or asked.get("hostaddr") or ""):
+        servers = str(asked.get("host") or asked.get("hostaddr") or "").count(",") + 1
+        if servers > 1:
             asked.setdefault("target_session_attrs", "read-write")
         asked.setdefault("application_name", "indelible")
-        return make_conninfo("", **asked)
+        return make_conninfo("", **asked), servers
 
 
 @dataclass(slots=True)

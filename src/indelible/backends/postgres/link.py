@@ -160,6 +160,7 @@ class Link:
         """Hang up. What the server is doing, it may still finish."""
         self.connection.pgconn.finish()
         self._stack.pop_all()
+        vars(self.connection).pop("wait", None)
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.sqlstate == _WARNING:

@@ -19,6 +19,11 @@ from indelible.errors import ClosedError, MemoryStoreError
 CONNECTIONS_MAX: Final = 8
 
 
+def connect_s_of(patience: Patience, servers: int) -> int:
+    """How long to try each of several servers: one that is silent must not take all the time."""
+    return max(1, math.ceil(patience.left_s() / servers))
+
+
 class Pool(Protocol):
     """Lends connections, one call at a time."""
 
@@ -42,8 +47,11 @@ class OwnPool:
     its back.
     """
 
-    def __init__(self, conninfo: str, *, place: str, seam: Seam | None = None) -> None:
+    def __init__(
+        self, conninfo: str, *, servers: int, place: str, seam: Seam | None = None
+    ) -> None:
         self._conninfo = conninfo
+        self._servers = servers
         self._place = place
         self._seam = seam
         # Connections of a parent process: not ours to close, and never to be used here.
@@ -99,7 +107,7 @@ class OwnPool:
                 self._conninfo,
                 autocommit=True,
                 prepare_threshold=None,
-                connect_timeout=max(1, math.ceil(patience.left_s())),
+                connect_timeout=connect_s_of(patience, self._servers),
             )
         except psycopg.Error as error:
             failure = not_connected(error, place=self._place)
@@ -147,15 +155,17 @@ class GivenPool:
 
     def borrow(self, patience: Patience) -> Link:
         """A connection that is alive, as soon as the pool has one to spare."""
-        while True:
+        for left in range(self._pool.max_size, -1, -1):
             if self._closed:
                 raise ClosedError("the store is closed")
             link = Link(self._take(patience), place=self._place, seam=self._seam)
             link.begin(patience)
-            if link.is_alive():
+            # After as many as there can be, the last one has to do.
+            if not left or link.is_alive():
                 link.connection.autocommit = True
                 return link
             self.give_back(link, healthy=False)
+        raise AssertionError("the last one is always taken")
 
     def _take(self, patience: Patience) -> psycopg.Connection[Any]:
         failure: MemoryStoreError

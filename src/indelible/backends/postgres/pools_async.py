@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -12,7 +11,7 @@ import psycopg_pool
 
 from indelible.backends.postgres.errors import exhausted, none_to_spare, not_connected
 from indelible.backends.postgres.link_async import AsyncLink, AsyncSeam
-from indelible.backends.postgres.pools import CONNECTIONS_MAX
+from indelible.backends.postgres.pools import CONNECTIONS_MAX, connect_s_of
 from indelible.core.patience import Patience
 from indelible.errors import ClosedError, MemoryStoreError
 
@@ -36,8 +35,11 @@ class AsyncPool(Protocol):
 class AsyncOwnPool:
     """Connections of our own, opened when they are needed, by whoever needs them."""
 
-    def __init__(self, conninfo: str, *, place: str, seam: AsyncSeam | None = None) -> None:
+    def __init__(
+        self, conninfo: str, *, servers: int, place: str, seam: AsyncSeam | None = None
+    ) -> None:
         self._conninfo = conninfo
+        self._servers = servers
         self._place = place
         self._seam = seam
         self._idle: list[AsyncLink] = []
@@ -76,7 +78,7 @@ class AsyncOwnPool:
                     self._conninfo,
                     autocommit=True,
                     prepare_threshold=None,
-                    connect_timeout=max(1, math.ceil(patience.left_s())),
+                    connect_timeout=connect_s_of(patience, self._servers),
                 )
         except psycopg.Error as error:
             failure = not_connected(error, place=self._place)
@@ -122,15 +124,17 @@ class AsyncGivenPool:
 
     async def borrow(self, patience: Patience) -> AsyncLink:
         """A connection that is alive, as soon as the pool has one to spare."""
-        while True:
+        for left in range(self._pool.max_size, -1, -1):
             if self._closed:
                 raise ClosedError("the store is closed")
             link = AsyncLink(await self._take(patience), place=self._place, seam=self._seam)
             link.begin(patience)
-            if link.is_alive():
+            # After as many as there can be, the last one has to do.
+            if not left or link.is_alive():
                 await link.connection.set_autocommit(True)
                 return link
             await self.give_back(link, healthy=False)
+        raise AssertionError("the last one is always taken")
 
     async def _take(self, patience: Patience) -> psycopg.AsyncConnection[Any]:
         failure: MemoryStoreError
