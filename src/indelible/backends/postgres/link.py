@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -40,8 +40,9 @@ _EVENTS = {
     Wait.W: select.POLLOUT,
     Wait.RW: select.POLLIN | select.POLLOUT,
 }
-# Server warnings that have no other code: among them, that a commit did not wait for its standby.
-_WARNING = "01000"
+# Where in the server a commit says that it did not wait for its standby. The warning has no code of
+# its own, and others, such as those of a coming wraparound, must not be taken for it.
+SYNC_WAIT: Final = "SyncRepWaitForLSN"
 
 
 class Link:
@@ -163,7 +164,7 @@ class Link:
         vars(self.connection).pop("wait", None)
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
-        if notice.sqlstate == _WARNING:
+        if notice.source_function == SYNC_WAIT:
             self._warned = True
 
     def _wait(self, waits: Generator[Wait, Ready | int, T], *_: Any, **__: Any) -> T:

@@ -13,7 +13,7 @@ from psycopg.rows import tuple_row
 from psycopg.waiting import Ready, Wait, wait_async
 
 from indelible.backends.postgres.errors import TimeLimitError, translated
-from indelible.backends.postgres.link import not_replicated
+from indelible.backends.postgres.link import SYNC_WAIT, not_replicated
 from indelible.backends.postgres.statements import (
     BEGIN_READ,
     BEGIN_WRITE,
@@ -33,8 +33,6 @@ from indelible.core.plan import Step
 
 T = TypeVar("T")
 
-# Server warnings that have no other code.
-_WARNING = "01000"
 AsyncSeam = Callable[[Step[Any], Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
@@ -145,7 +143,7 @@ class AsyncLink:
         vars(self.connection).pop("wait", None)
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
-        if notice.sqlstate == _WARNING:
+        if notice.source_function == SYNC_WAIT:
             self._warned = True
 
     async def _wait(self, waits: Generator[Wait, Ready | int, T], *_: Any, **__: Any) -> T:
