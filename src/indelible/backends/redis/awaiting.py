@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from indelible.backends.redis.calls import Context
 from indelible.backends.redis.cluster import Address
@@ -26,8 +26,11 @@ from indelible.backends.redis.lanes import (
 from indelible.backends.redis.network import Carried, Carry, Network, Wait
 from indelible.backends.redis.options import RedisOptions
 from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
+from indelible.backends.redis.shortcut import Shortcut
 from indelible.core.outcome import Outcome
+from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, drive_async
+from indelible.core.waist import Append, Appended
 from indelible.errors import ClosedError
 from indelible.model import Claims
 
@@ -48,6 +51,7 @@ class AsyncRedisBackend:
         )
         context.simulated = self._origin.simulated
         self._network = Network(context, timeout_s=options.timeout_s, seeds=self._origin.seeds)
+        self._shortcut = Shortcut(context, cluster=self._network.is_cluster)
         # A connection belongs to the event loop that it was opened in.
         self._servers: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[Address | None, Server]
@@ -63,7 +67,34 @@ class AsyncRedisBackend:
 
     async def perform(self, step: Step[R]) -> R:
         """Do one step: one script call, or several inside one state. A write is waited for."""
+        if type(step) is Append:
+            return cast(R, await self._append(step))
         return cast(R, await self._drive(self._network.perform(step)))
+
+    async def _append(self, step: Append) -> Appended:
+        """Append by the shortcut if it fits, else by the way that fits all."""
+        lost: BaseException | None = None
+        shortcut = self._shortcut
+        if shortcut.usable and not self._closed:
+            carried = await self._carry_alone(shortcut.command(step))
+            if carried is not None and isinstance(carried.reply, NoScriptError):
+                carried = await self._carry_alone(shortcut.command(step, by_text=True))
+            if carried is not None:
+                appended = shortcut.appended(step, carried.reply)
+                if appended is not None:
+                    return appended
+                if carried.sent:
+                    lost, step.fresh = carried.lost, False
+        done: Appended = await self._drive(self._network.append(step, lost))
+        shortcut.learn(step)
+        return done
+
+    async def _carry_alone(self, command: bytes | None) -> Carried | None:
+        """Carry the command of a shortcut, with whoever else writes; None if there is none."""
+        if command is None:
+            return None
+        carry = Carry(None, (command,), Patience(self._options.timeout_s), write=True)
+        return await self._server(None).carry(carry)
 
     async def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""
