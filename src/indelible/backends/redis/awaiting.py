@@ -139,8 +139,8 @@ class Server:
 
     def __init__(self, origin: Origin, address: Address | None, network: Network) -> None:
         self._pool = origin.pool(address)
-        self._writers = Lanes(self._pool, WRITE_LANES, network)
-        self._readers = Lanes(self._pool, READ_LANES, network)
+        self._writers = Lanes(self._pool, WRITE_LANES, network, origin)
+        self._readers = Lanes(self._pool, READ_LANES, network, origin)
 
     async def carry(self, carry: Carry) -> Carried:
         """Take commands there and bring their replies."""
@@ -157,8 +157,9 @@ class Server:
 class Lanes:
     """A few connections, and the tasks that wait for them; each lane carries all that waits."""
 
-    def __init__(self, pool: Any, lanes_max: int, network: Network) -> None:
+    def __init__(self, pool: Any, lanes_max: int, network: Network, origin: Origin) -> None:
         self._pool = pool
+        self._keeps = origin.keeps(pool)
         self._network = network
         self._lanes_left = lanes_max
         self._idle: list[Lane] = []
@@ -180,14 +181,17 @@ class Lanes:
             else:
                 self._lanes_left -= 1
                 lane = Lane()
-            task = loop.create_task(self._work(lane))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._begin_work(lane)
         else:
             # Nobody waits longer for a lane than the call may take.
             timer = loop.call_later(carry.patience.left_s(), self._give_up, parcel)
             settle.add_done_callback(lambda _: timer.cancel())
         return await settle
+
+    def _begin_work(self, lane: Lane) -> None:
+        task = asyncio.get_running_loop().create_task(self._work(lane))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     def _give_up(self, parcel: Parcel) -> None:
         if parcel in self._waiting:
@@ -207,8 +211,13 @@ class Lanes:
                         assert parcel.carried is not None
                         _tell(parcel, parcel.carried)
         finally:
+            if not self._keeps:
+                await self._give_back(lane)
             lane.used_at = time.monotonic()
             self._idle.append(lane)
+            if self._waiting:
+                # Whoever came while the connection was given back.
+                self._begin_work(self._idle.pop())
 
     async def _carry(self, lane: Lane, group: list[Parcel]) -> None:
         reading = Reading(group)
@@ -262,9 +271,12 @@ class Lanes:
             await asyncio.wait(self._running)
         idle, self._idle = self._idle, []
         for lane in idle:
-            connection, lane.connection = lane.connection, None
-            if connection is not None:
-                await self._pool.release(connection)
+            await self._give_back(lane)
+
+    async def _give_back(self, lane: Lane) -> None:
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            await self._pool.release(connection)
 
 
 def _tell(parcel: Parcel, carried: Carried) -> None:

@@ -144,8 +144,8 @@ class Server:
 
     def __init__(self, origin: Origin, address: Address | None, network: Network) -> None:
         self._pool = origin.pool(address)
-        self._writers = Lanes(self._pool, WRITE_LANES, network, simulated=origin.simulated)
-        self._readers = Lanes(self._pool, READ_LANES, network, simulated=origin.simulated)
+        self._writers = Lanes(self._pool, WRITE_LANES, network, origin)
+        self._readers = Lanes(self._pool, READ_LANES, network, origin)
 
     def carry(self, carry: Carry) -> Carried:
         """Take commands there and bring their replies."""
@@ -170,10 +170,11 @@ class Lanes:
     first of them carries all that wait, in one round trip, and tells everyone.
     """
 
-    def __init__(self, pool: Any, lanes_max: int, network: Network, *, simulated: bool) -> None:
+    def __init__(self, pool: Any, lanes_max: int, network: Network, origin: Origin) -> None:
         self._pool = pool
         self._network = network
-        self._simulated = simulated
+        self._simulated = origin.simulated
+        self._keeps = origin.keeps(pool)
         self._lanes_left = lanes_max
         self._idle: list[Lane] = []
         self._waiting: deque[Parcel] = deque()
@@ -281,6 +282,8 @@ class Lanes:
                 group[0].lane, group[0].group = lane, group
                 group[0].settle.set()
             else:
+                if not self._keeps:
+                    self._give_back(lane)
                 self._idle.append(lane)
 
     def _carry(self, lane: Lane, group: list[Parcel]) -> None:
@@ -341,11 +344,15 @@ class Lanes:
             self._closed = True
             idle, self._idle = self._idle, []
         for lane in idle:
-            connection, lane.connection = lane.connection, None
-            if connection is not None:
-                if not self._simulated:
-                    connection.update_current_socket_timeout(-1)
-                self._pool.release(connection)
+            self._give_back(lane)
+
+    def _give_back(self, lane: Lane) -> None:
+        """Let the pool have a connection that is well, with the deadline that it came with."""
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            if not self._simulated:
+                connection.update_current_socket_timeout(-1)
+            self._pool.release(connection)
 
 
 _backends: weakref.WeakSet[RedisBackend] = weakref.WeakSet()
