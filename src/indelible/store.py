@@ -79,10 +79,11 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     clock: Clock = system_clock,
     ids: Ids = random_ids,
 ) -> MemoryStore:
-    """Open a store: `memory:`, a file name such as `agent.db`, or `sqlite:///agent.db`.
+    """Open a store: `memory:`, a file name such as `agent.db`, `redis://host:6379`, or a client.
 
     Sessions of different namespaces never meet. `durability` is what an acknowledged append must
-    survive: on SQLite `"power"` (the default) or `"process"`. `ttl` is in seconds and is what an
+    survive: on SQLite `"power"` (the default) or `"process"`; on a server it is a demand, and what
+    the server gives is the default. `ttl` is in seconds and is what an
     append gives its session when it names none. `timeout_s` is the deadline of every call to a
     server, with all its retries; on SQLite, `busy_timeout_s` is how long a write waits for others.
     An engine that may drop what it acknowledged is warned of, or refused with `strict=True`; see

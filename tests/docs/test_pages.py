@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,7 @@ import test_blocks
 from test_blocks import ROOT, Block, blocks, name_of, prose
 
 import postgres_here
+from indelible.contract.faults.servers.valkey import Valkey
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
@@ -36,8 +37,6 @@ COMMAND_S_MAX = 60
 ID = re.compile(r"\b[0-9a-f]{16}\b")
 VARIES = ((ID, "<id>"), (r"\b\d{4}-\d\d-\d\d\b", "<date>"), (r"\b\d\d:\d\d:\d\d\b", "<time>"))
 LEFT_OUT = "..."
-# What pages call the server that they work on, and where it comes from.
-SERVERS = {"DATABASE_URL": postgres_here.fresh_database}
 
 
 class Command(NamedTuple):
@@ -75,7 +74,6 @@ class Shell:
         kept = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         # Unbuffered, so that stdout and stderr keep the order that a terminal shows.
-        kept |= {name: os.environ[name] for name in SERVERS if name in os.environ}
         fixed = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
         self.environment = {**kept, **fixed, "LC_ALL": "C.UTF-8", "PATH": path}
 
@@ -123,15 +121,51 @@ def run_python(path: Path, block: Block, following: Block, namespace: dict[str, 
         assert repeatable(printed.getvalue()) == repeatable(following.text)
 
 
+@contextmanager
+def valkey(folder: Path) -> Iterator[str]:
+    server = Valkey(folder / "valkey")
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.kill()
+
+
+@contextmanager
+def postgres(_: Path) -> Iterator[str]:
+    yield postgres_here.fresh_database()
+
+
+# A page names a server as its readers would; here it is one of our own, where it really listens.
+SERVERS = {"redis://localhost:6379": valkey, "postgresql://localhost/agents": postgres}
+
+
+def on_real_servers(path: Path, folder: Path, running: ExitStack) -> Iterator[Block]:
+    """The blocks of a page, with the servers that it names."""
+    text = path.read_text("utf-8")
+    real = {
+        named: running.enter_context(start(folder))
+        for named, start in SERVERS.items()
+        if named in text
+    }
+    for block in blocks(path):
+        for named, url in real.items():
+            block = block._replace(text=block.text.replace(named, url))  # noqa: PLW2901
+        yield block
+
+
 @pytest.mark.parametrize("path", [TUTORIAL, *HOW_TO], ids=name_of)
-def test_a_page_does_what_it_says(path, tmp_path, monkeypatch):
+def test_a_page_does_what_it_says(path, tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, start in SERVERS.items():
-        if name in path.read_text("utf-8"):
-            monkeypatch.setenv(name, start())
     shell = Shell(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for block, following in pairwise([*blocks(path), Block("", "", 0)]):
+    with ExitStack() as running:
+        found = list(on_real_servers(path, tmp_path_factory.mktemp("servers"), running))
+        run_page(path, found, shell, namespace)
+
+
+def run_page(path: Path, found: list[Block], shell: Shell, namespace: dict[str, object]) -> None:
+    for block, following in pairwise([*found, Block("", "", 0)]):
         if block.language == "console":
             for command in commands(block):
                 shell.check(command)

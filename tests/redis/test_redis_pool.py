@@ -74,17 +74,29 @@ async def test_three_hundred_tasks_on_an_exhausted_pool_lose_nothing(server):
     await pool.disconnect()
 
 
-def test_a_blocking_pool_of_one_connection_is_enough_for_a_writer_alone(server):
-    pool = redis.ConnectionPool(port=server.port, max_connections=2)
+def test_one_connection_is_shared_with_the_application(server):
+    pool = redis.ConnectionPool(port=server.port, max_connections=1)
     client = redis.Redis(connection_pool=pool)
-    with indelible.open(client, timeout_s=2) as store:
-        store.add_message("s", "user", "hi")
-        assert len(store.get_history("s")) == 1
-    assert client.ping(), "every connection was given back"
-    connections = [pool.get_connection() for _ in range(2)]
-    for connection in connections:
-        pool.release(connection)
+    with indelible.open(client, timeout_s=5) as store:
+        for number in range(5):
+            store.add_message("s", "user", str(number))
+            assert len(store.get_history("s")) == number + 1
+            assert client.ping()
     pool.disconnect()
+
+
+async def test_one_connection_is_shared_by_many_tasks(server):
+    pool = redis.asyncio.ConnectionPool(port=server.port, max_connections=1)
+    client = redis.asyncio.Redis(connection_pool=pool)
+    async with indelible.open_async(client, timeout_s=20) as store:
+        done = await asyncio.gather(
+            *(store.add_message("s", "user", str(number)) for number in range(50)),
+            *(store.session("s") for _ in range(50)),
+        )
+        assert len(done) == 100
+        assert len(await store.get_history("s")) == 50
+        assert await client.ping()
+    await pool.disconnect()
 
 
 async def test_a_cancelled_read_leaves_no_dirty_connection(url):

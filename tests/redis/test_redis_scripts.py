@@ -119,3 +119,59 @@ def test_threads_that_append_at_once_share_round_trips_and_each_has_its_receipt(
     for name, own in receipts.items():
         said = [by_position[receipt.positions.start] for receipt in own]
         assert said == [f"{name}-{n}" for n in range(50)]
+
+
+async def test_the_shortcut_is_sent_again_after_a_flush_and_used_from_then_on(url, client):
+    async with indelible.open_async(url) as store:
+        for number in range(3):
+            await store.add_message("s", "user", str(number))
+        client.script_flush()
+        await store.add_message("s", "user", "3")
+        client.config_resetstat()
+        for number in range(10):
+            await store.add_message("s", "user", str(number))
+        said = calls(client)
+        assert said["evalsha"] == 10
+        assert "eval" not in said
+
+
+def test_the_shortcut_minds_whatever_others_did_to_the_session(url):
+    with indelible.open(url) as one, indelible.open(url) as two:
+        one.add_message("s", "user", "a")
+        one.add_message("s", "user", "b")
+        two.add_message("s", "user", "c")
+        two.clear("s")
+        receipt = one.add_message("s", "user", "d")
+        assert receipt.positions == range(3, 4)
+        assert receipt.version == two.get_history("s").version
+        two.add_message("s", "user", "e", ttl=100)
+        one.add_message("s", "user", "f")
+        assert one.session("s").expires_at is None
+        two.forget("s")
+        assert one.add_message("s", "user", "g").positions == range(1)
+        two.add_message("s", "user", "h", ttl=0.001)
+        while two.session("s").status != "expired":
+            pass
+        assert one.add_message("s", "user", "i", ttl=50).positions == range(2, 3)
+        assert [message.content for message in two.get_history("s")] == ["i"]
+        assert one.add_message("s", "user", "j", ttl=60).positions == range(3, 4)
+        assert one.session("s").ttl_s > 50
+
+
+def test_a_shortcut_after_which_no_answer_came_lands_once(start):
+    server = start()
+    with indelible.open(server.url, timeout_s=30) as store:
+        store.add_message("s", "user", "first")
+        server.freeze()
+        import threading
+
+        receipts = []
+        sending = threading.Thread(
+            target=lambda: receipts.append(store.add_message("s", "user", "second"))
+        )
+        sending.start()
+        server.kill()
+        server.start()
+        sending.join(60)
+        assert receipts[0].positions == range(1, 2)
+        assert len(store.get_history("s")) == 2

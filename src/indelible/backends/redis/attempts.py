@@ -22,10 +22,10 @@ class Attempts:
 
     __slots__ = ("_by_text", "_call", "_lost", "_shown", "asking")
 
-    def __init__(self, call: Call, *, shown: str) -> None:
+    def __init__(self, call: Call, *, shown: str, lost: BaseException | None = None) -> None:
         self._call = call
         self._shown = shown
-        self._lost: BaseException | None = None
+        self._lost = lost
         self._by_text = False
         # Where a slot that is on the move is to be asked for, once.
         self.asking: Address | None = None

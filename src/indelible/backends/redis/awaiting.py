@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from indelible.backends.redis.calls import Context
 from indelible.backends.redis.cluster import Address
@@ -26,8 +26,11 @@ from indelible.backends.redis.lanes import (
 from indelible.backends.redis.network import Carried, Carry, Network, Wait
 from indelible.backends.redis.options import RedisOptions
 from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
+from indelible.backends.redis.shortcut import Shortcut
 from indelible.core.outcome import Outcome
+from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, drive_async
+from indelible.core.waist import Append, Appended
 from indelible.errors import ClosedError
 from indelible.model import Claims
 
@@ -48,6 +51,7 @@ class AsyncRedisBackend:
         )
         context.simulated = self._origin.simulated
         self._network = Network(context, timeout_s=options.timeout_s, seeds=self._origin.seeds)
+        self._shortcut = Shortcut(context, cluster=self._network.is_cluster)
         # A connection belongs to the event loop that it was opened in.
         self._servers: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[Address | None, Server]
@@ -63,7 +67,34 @@ class AsyncRedisBackend:
 
     async def perform(self, step: Step[R]) -> R:
         """Do one step: one script call, or several inside one state. A write is waited for."""
+        if type(step) is Append:
+            return cast(R, await self._append(step))
         return cast(R, await self._drive(self._network.perform(step)))
+
+    async def _append(self, step: Append) -> Appended:
+        """Append by the shortcut if it fits, else by the way that fits all."""
+        lost: BaseException | None = None
+        shortcut = self._shortcut
+        if shortcut.usable and not self._closed:
+            carried = await self._carry_alone(shortcut.command(step))
+            if carried is not None and isinstance(carried.reply, NoScriptError):
+                carried = await self._carry_alone(shortcut.command(step, by_text=True))
+            if carried is not None:
+                appended = shortcut.appended(step, carried.reply)
+                if appended is not None:
+                    return appended
+                if carried.sent:
+                    lost, step.fresh = carried.lost, False
+        done: Appended = await self._drive(self._network.append(step, lost))
+        shortcut.learn(step)
+        return done
+
+    async def _carry_alone(self, command: bytes | None) -> Carried | None:
+        """Carry the command of a shortcut, with whoever else writes; None if there is none."""
+        if command is None:
+            return None
+        carry = Carry(None, (command,), Patience(self._options.timeout_s), write=True)
+        return await self._server(None).carry(carry)
 
     async def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""
@@ -108,8 +139,8 @@ class Server:
 
     def __init__(self, origin: Origin, address: Address | None, network: Network) -> None:
         self._pool = origin.pool(address)
-        self._writers = Lanes(self._pool, WRITE_LANES, network)
-        self._readers = Lanes(self._pool, READ_LANES, network)
+        self._writers = Lanes(self._pool, WRITE_LANES, network, origin)
+        self._readers = Lanes(self._pool, READ_LANES, network, origin)
 
     async def carry(self, carry: Carry) -> Carried:
         """Take commands there and bring their replies."""
@@ -126,8 +157,9 @@ class Server:
 class Lanes:
     """A few connections, and the tasks that wait for them; each lane carries all that waits."""
 
-    def __init__(self, pool: Any, lanes_max: int, network: Network) -> None:
+    def __init__(self, pool: Any, lanes_max: int, network: Network, origin: Origin) -> None:
         self._pool = pool
+        self._keeps = origin.keeps(pool)
         self._network = network
         self._lanes_left = lanes_max
         self._idle: list[Lane] = []
@@ -149,14 +181,17 @@ class Lanes:
             else:
                 self._lanes_left -= 1
                 lane = Lane()
-            task = loop.create_task(self._work(lane))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._begin_work(lane)
         else:
             # Nobody waits longer for a lane than the call may take.
             timer = loop.call_later(carry.patience.left_s(), self._give_up, parcel)
             settle.add_done_callback(lambda _: timer.cancel())
         return await settle
+
+    def _begin_work(self, lane: Lane) -> None:
+        task = asyncio.get_running_loop().create_task(self._work(lane))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     def _give_up(self, parcel: Parcel) -> None:
         if parcel in self._waiting:
@@ -176,8 +211,13 @@ class Lanes:
                         assert parcel.carried is not None
                         _tell(parcel, parcel.carried)
         finally:
+            if not self._keeps:
+                await self._give_back(lane)
             lane.used_at = time.monotonic()
             self._idle.append(lane)
+            if self._waiting:
+                # Whoever came while the connection was given back.
+                self._begin_work(self._idle.pop())
 
     async def _carry(self, lane: Lane, group: list[Parcel]) -> None:
         reading = Reading(group)
@@ -231,9 +271,12 @@ class Lanes:
             await asyncio.wait(self._running)
         idle, self._idle = self._idle, []
         for lane in idle:
-            connection, lane.connection = lane.connection, None
-            if connection is not None:
-                await self._pool.release(connection)
+            await self._give_back(lane)
+
+    async def _give_back(self, lane: Lane) -> None:
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            await self._pool.release(connection)
 
 
 def _tell(parcel: Parcel, carried: Carried) -> None:

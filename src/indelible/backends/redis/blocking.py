@@ -7,17 +7,19 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from indelible.backends.redis.calls import Context
 from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.errors import WaitedError
 from indelible.backends.redis.lanes import (
     Lane,
+    Lost,
     Parcel,
     Reading,
     commands_of,
@@ -27,7 +29,9 @@ from indelible.backends.redis.lanes import (
 from indelible.backends.redis.network import Carried, Carry, Network, Wait
 from indelible.backends.redis.options import RedisOptions
 from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
+from indelible.backends.redis.shortcut import Shortcut
 from indelible.core.plan import Plan, Step, drive
+from indelible.core.waist import Append, Appended
 from indelible.errors import ClosedError
 from indelible.model import Claims
 
@@ -51,6 +55,7 @@ class RedisBackend:
         )
         context.simulated = self._origin.simulated
         self._network = Network(context, timeout_s=options.timeout_s, seeds=self._origin.seeds)
+        self._shortcut = Shortcut(context, cluster=self._network.is_cluster)
         self._servers: dict[Address | None, Server] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -65,7 +70,28 @@ class RedisBackend:
 
     def perform(self, step: Step[R]) -> R:
         """Do one step: one script call, or several inside one state."""
+        if type(step) is Append:
+            return cast(R, self._append(step))
         return cast(R, self._drive(self._network.perform(step)))
+
+    def _append(self, step: Append) -> Appended:
+        """Append by the shortcut if it fits and nobody else is on the way, else with the others."""
+        lost: BaseException | None = None
+        shortcut, server = self._shortcut, self._servers.get(None)
+        if shortcut.usable:
+            command = shortcut.command(step)
+            if command is not None and server is not None:
+                reply = server.send_alone(command)
+                if isinstance(reply, NoScriptError):
+                    reply = server.send_alone(shortcut.command(step, by_text=True) or b"")
+                if isinstance(reply, Lost):
+                    lost, step.fresh = reply.error, False
+                appended = shortcut.appended(step, reply)
+                if appended is not None:
+                    return appended
+        done: Appended = self._drive(self._network.append(step, lost))
+        shortcut.learn(step)
+        return done
 
     def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""
@@ -118,12 +144,16 @@ class Server:
 
     def __init__(self, origin: Origin, address: Address | None, network: Network) -> None:
         self._pool = origin.pool(address)
-        self._writers = Lanes(self._pool, WRITE_LANES, network, simulated=origin.simulated)
-        self._readers = Lanes(self._pool, READ_LANES, network, simulated=origin.simulated)
+        self._writers = Lanes(self._pool, WRITE_LANES, network, origin)
+        self._readers = Lanes(self._pool, READ_LANES, network, origin)
 
     def carry(self, carry: Carry) -> Carried:
         """Take commands there and bring their replies."""
         return (self._writers if carry.write else self._readers).run(Parcel(carry))
+
+    def send_alone(self, command: bytes) -> Any:
+        """Send one write if the lane is free and ready; None if it was not sent."""
+        return self._writers.run_alone(command)
 
     def close(self, *, owned: bool) -> None:
         """Let go of the connections."""
@@ -140,10 +170,11 @@ class Lanes:
     first of them carries all that wait, in one round trip, and tells everyone.
     """
 
-    def __init__(self, pool: Any, lanes_max: int, network: Network, *, simulated: bool) -> None:
+    def __init__(self, pool: Any, lanes_max: int, network: Network, origin: Origin) -> None:
         self._pool = pool
         self._network = network
-        self._simulated = simulated
+        self._simulated = origin.simulated
+        self._keeps = origin.keeps(pool)
         self._lanes_left = lanes_max
         self._idle: list[Lane] = []
         self._waiting: deque[Parcel] = deque()
@@ -168,6 +199,37 @@ class Lanes:
             self._await(parcel)
         assert parcel.carried is not None
         return parcel.carried
+
+    def run_alone(self, command: bytes) -> Any:
+        """Send one command if a lane is free and its connection ready, and give its reply.
+
+        None if it was not sent; `Lost` if it was, and no reply came.
+        """
+        with self._lock:
+            if not self._idle:
+                return None
+            lane = self._idle.pop()
+        try:
+            connection = lane.connection
+            if connection is None or lane.rested or not self._is_patient(lane):
+                return None
+            connection.send_packed_command((command,), check_health=False)
+            return connection.read_response(disable_decoding=True)
+        except ResponseError as error:
+            return error
+        except (RedisError, OSError) as error:
+            self._drop(lane)
+            return Lost(error)
+        except BaseException:
+            self._drop(lane)
+            raise
+        finally:
+            self._pass_on(lane, ())
+
+    def _is_patient(self, lane: Lane) -> bool:
+        """Whether the connection waits about as long as a call may take."""
+        set_s = lane.timeout_s
+        return set_s is not None and 0.95 < set_s / self._network.timeout_s < 1.05
 
     def _await(self, parcel: Parcel) -> None:
         try:
@@ -199,7 +261,7 @@ class Lanes:
         finally:
             self._pass_on(lane, group)
 
-    def _pass_on(self, lane: Lane, done: list[Parcel]) -> None:
+    def _pass_on(self, lane: Lane, done: Sequence[Parcel]) -> None:
         """Tell those whose parcels were carried, and hand the lane to the next."""
         for parcel in done:
             if parcel.carried is None:
@@ -220,6 +282,8 @@ class Lanes:
                 group[0].lane, group[0].group = lane, group
                 group[0].settle.set()
             else:
+                if not self._keeps:
+                    self._give_back(lane)
                 self._idle.append(lane)
 
     def _carry(self, lane: Lane, group: list[Parcel]) -> None:
@@ -280,11 +344,15 @@ class Lanes:
             self._closed = True
             idle, self._idle = self._idle, []
         for lane in idle:
-            connection, lane.connection = lane.connection, None
-            if connection is not None:
-                if not self._simulated:
-                    connection.update_current_socket_timeout(-1)
-                self._pool.release(connection)
+            self._give_back(lane)
+
+    def _give_back(self, lane: Lane) -> None:
+        """Let the pool have a connection that is well, with the deadline that it came with."""
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            if not self._simulated:
+                connection.update_current_socket_timeout(-1)
+            self._pool.release(connection)
 
 
 _backends: weakref.WeakSet[RedisBackend] = weakref.WeakSet()

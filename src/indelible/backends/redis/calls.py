@@ -78,7 +78,7 @@ class Context:
         self.demanded = durability
         self.shown = shown
         self.simulated = False
-        self._margin = b"%d" % (EXPIRY_MARGIN_MS if clock is None else TEST_MARGIN_MS)
+        self.margin = b"%d" % (EXPIRY_MARGIN_MS if clock is None else TEST_MARGIN_MS)
         self._keys: dict[str, SessionKeys] = {}
         # A retry that finds its work done must write, or WAIT would answer for nothing.
         self.touch = b"1" if durability is Durability.REPLICATED else b"0"
@@ -98,7 +98,7 @@ class Context:
 
     def read(self, name: str, session: str, *arguments: Argument) -> Call:
         """A call that changes nothing."""
-        return Call(script(name), self.keys(session), (self.now(), self._margin, *arguments))
+        return Call(script(name), self.keys(session), (self.now(), self.margin, *arguments))
 
     def write(
         self,
@@ -109,7 +109,7 @@ class Context:
         fresh_at: int | None = None,
     ) -> Call:
         """A call that may change something."""
-        every = (self.now(), self._margin, *arguments)
+        every = (self.now(), self.margin, *arguments)
         return Call(script(name), self.keys(session), every, True, again, fresh_at)
 
 

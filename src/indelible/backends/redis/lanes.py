@@ -124,6 +124,15 @@ def is_confirmed(reply: Any) -> bool:
     return isinstance(reply, int) and reply >= REPLICAS_WAITED
 
 
+class Lost:
+    """A command that was sent, and whose reply never came."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
 class Lane:
     """A connection that is kept for one group after the other."""
 

@@ -73,6 +73,11 @@ class Carried:
     # Whether anything may have reached the server before it was lost.
     sent: bool = False
 
+    @property
+    def reply(self) -> Any:
+        """The last reply; None if it was lost."""
+        return self.replies[-1] if self.replies else None
+
 
 @dataclass(slots=True)
 class Carry(Step[Carried]):
@@ -99,7 +104,7 @@ class Network:
 
     def __init__(self, context: Context, *, timeout_s: float, seeds: tuple[Address, ...]) -> None:
         self.context = context
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         # A single server has no map; a cluster has one as soon as somebody looked.
         self._seeds = seeds
         self._map: SlotMap | None = None
@@ -115,12 +120,15 @@ class Network:
         """Whether replicas are asked for what is on their disks, and not just in their memory."""
         return self._disks
 
+    def append(self, step: waist.Append, lost: BaseException | None = None) -> Plan[Any]:
+        """Do an append; `lost` is what became of an attempt by the shortcut, if one was made."""
+        reply = yield from self._call(appending.call_of(self.context, step), lost)
+        return appending.appended_of(step, reply)
+
     def perform(self, step: Step[Any]) -> Plan[Any]:
         """Do a step of the waist."""
         if type(step) is waist.Append:
-            call = appending.call_of(self.context, step)
-            reply = yield from self._call(call)
-            return appending.appended_of(step, reply)
+            return (yield from self.append(step))
         return (yield from self._relay(PLANS[type(step)](self.context, step)))
 
     def prepare(self) -> Plan[None]:
@@ -134,7 +142,7 @@ class Network:
             shown=context.shown,
         )
         self._disks = all(each.can_wait_for_disks for each in every)
-        patience = Patience(self._timeout_s)
+        patience = Patience(self.timeout_s)
         commands = (packed("SET", FORMAT_KEY, FORMAT, "NX"), packed("GET", FORMAT_KEY))
         replies = yield from self._exchange(FORMAT_KEY, commands, patience)
         found = replies[1]
@@ -172,7 +180,7 @@ class Network:
     def _answer(self, asked: Step[Any]) -> Plan[Any]:
         if isinstance(asked, Call):
             return (yield from self._call(asked))
-        patience = Patience(self._timeout_s)
+        patience = Patience(self.timeout_s)
         if isinstance(asked, CountServers):
             if not self.is_cluster:
                 return 1
@@ -229,10 +237,10 @@ class Network:
             raise error
         yield Wait(wait_s)
 
-    def _call(self, call: Call) -> Plan[Any]:
+    def _call(self, call: Call, lost: BaseException | None = None) -> Plan[Any]:
         """Call a script until its outcome is known, or the time is up."""
-        patience = Patience(self._timeout_s)
-        attempts = Attempts(call, shown=self.context.shown)
+        patience = Patience(self.timeout_s)
+        attempts = Attempts(call, shown=self.context.shown, lost=lost)
         replicated = call.write and self.context.demanded is Durability.REPLICATED
         while True:
             try:
@@ -285,7 +293,7 @@ class Network:
                 return known
             last: BaseException = theirs.ClusterDownError("no server was named")
             for seed in self._seeds:
-                quick = Patience(min(patience.left_s(), self._timeout_s / 4))
+                quick = Patience(min(patience.left_s(), self.timeout_s / 4))
                 carried = yield from ask(Carry(seed, (packed("CLUSTER", "SLOTS"),), quick))
                 if carried.lost is not None:
                     last = carried.lost

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import redis
 import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
 
+import redis
 from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.options import RedisOptions
 from indelible.errors import UsageError
@@ -43,6 +43,10 @@ class Origin:
     simulated: bool = False
     # The servers of a cluster that are asked first; none for a single server.
     seeds: tuple[Address, ...] = ()
+
+    def keeps(self, pool: Any) -> bool:
+        """Whether a lane may keep its connection: it is ours, or the application has many."""
+        return self.owned or pool.max_connections >= 2 * (WRITE_LANES + READ_LANES)
 
 
 def origin_of(options: RedisOptions, *, awaited: bool) -> Origin:

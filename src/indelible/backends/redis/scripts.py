@@ -27,6 +27,10 @@ REMOVE_ENTRIES: Final = 2000
 READ_PAGE: Final = 100
 # A view that is written in fewer characters fits every limit on snapshots.
 TEXT_SMALL: Final = 3300
+# The engine keeps the keys of a session for this share of its time to live, and at most this long,
+# after the deadline. Until that is used up, an append need not tell every key of its new end.
+SLACK_SHARE: Final = 8
+SLACK_MS: Final = 3600 * 1000
 
 
 # The words of a call before its keys.
@@ -42,9 +46,9 @@ class Script(NamedTuple):
 
 
 @cache
-def script(name: str) -> Script:
-    """One script, with the constants that it names and, but for the append, the prelude."""
-    text = _file(name) if name == "append" else _file("prelude") + _file(name)
+def script(name: str, *, keys: int = len(PARTS)) -> Script:
+    """One script, with the constants that it names and, but for appends, the prelude."""
+    text = _file(name) if name.startswith("append") else _file("prelude") + _file(name)
     # Each is made anew in every call, so that a script has only those that it uses.
     constants = [
         f"local {constant} = {value}\n"
@@ -53,7 +57,6 @@ def script(name: str) -> Script:
     ]
     text = "".join([*constants, text])
     digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
-    keys = len(PARTS)
     return Script(
         name,
         packed_arguments(("EVALSHA", digest, keys)),
@@ -84,4 +87,6 @@ def _constants() -> dict[str, object]:
         "MEASURE_BYTES": MEASURE_BYTES,
         "REMOVE_ENTRIES": REMOVE_ENTRIES,
         "TEXT_SMALL": TEXT_SMALL,
+        "SLACK_SHARE": SLACK_SHARE,
+        "SLACK_MS": SLACK_MS,
     }

@@ -12,7 +12,7 @@ end
 local HEAD, LOG = KEYS[1], KEYS[3]
 local ttl, expected, key = ARGV[3], ARGV[4], ARGV[5]
 local made = sub(key, 1, 1) == '~'
-local head = call('HMGET', HEAD, 'life', 'end', 'gen', 'deadline', 'staged')
+local head = call('HMGET', HEAD, 'life', 'end', 'gen', 'deadline', 'staged', 'until')
 local life, stop, gen, deadline = head[1], tonumber(head[2] or 0), head[3], head[4] or ''
 local count = (#ARGV - 7) / 2
 local active = life and head[5] == '0' and (deadline == '' or now < tonumber(deadline))
@@ -88,11 +88,19 @@ if not made then
   call('HSET', KEYS[4], key, stop .. ' ' .. count .. ' ' .. gen .. ' ' .. table.concat(sums))
 end
 if ttl ~= '' then
-  -- All keys of the session run out together; what says that it expired outlives them.
-  local left = ttl + ARGV[2]
-  for n = 2, 7 do call('PEXPIRE', KEYS[n], left) end
-  call('PEXPIRE', HEAD, left + KNOWN_MS)
+  -- All keys of the session run out together, and what says that it expired outlives them. They are
+  -- given some time ahead, so that the next appends need not push all of them on again.
+  local ends = active and tonumber(head[6] or '') or 0
+  if deadline + ARGV[2] > ends then
+    local left = ttl + ARGV[2] + math.floor(math.min(ttl / SLACK_SHARE, SLACK_MS))
+    for n = 2, 7 do call('PEXPIRE', KEYS[n], left) end
+    call('PEXPIRE', HEAD, left + KNOWN_MS)
+    call('HSET', HEAD, 'until', now + left)
+  elseif not made then
+    call('PEXPIRE', KEYS[4], ends - now)
+  end
 elseif had_deadline then
   for n = 1, 7 do call('PERSIST', KEYS[n]) end
+  call('HSET', HEAD, 'until', '')
 end
 return {'appended', stop, life, gen}

@@ -12,9 +12,11 @@ if not now then
 end
 local margin = tonumber(ARGV[2])
 
-local found = call('HMGET', HEAD, 'life', 'born', 'end', 'gen', 'deadline', 'staged')
+local found = call('HMGET', HEAD, 'life', 'born', 'end', 'gen', 'deadline', 'staged', 'until')
 local life, born, stop = found[1], tonumber(found[2] or 0), tonumber(found[3] or 0)
 local gen, deadline, staged = tonumber(found[4] or 0), found[5] or '', found[6] == '1'
+-- When the engine frees the keys: at the deadline, and some time after it.
+local ends = tonumber(found[7] or '')
 
 local function active()
   return life and not staged and (deadline == '' or now < tonumber(deadline))
@@ -32,21 +34,22 @@ end
 local function expire_all()
   local parts = {VIEW, LOG, USED, SNAPS, LINES, ASIDE}
   if deadline == '' then
+    ends = nil
     for _, key in ipairs(parts) do call('PERSIST', key) end
     call('PERSIST', HEAD)
+    call('HSET', HEAD, 'until', '')
   else
     -- The engine frees what the scripts have taken for expired already: it must not come first.
-    local left = tonumber(deadline) - now + margin
-    for _, key in ipairs(parts) do call('PEXPIRE', key, string.format('%.0f', left)) end
-    call('PEXPIRE', HEAD, string.format('%.0f', left + KNOWN_MS))
+    ends = tonumber(deadline) + margin
+    for _, key in ipairs(parts) do call('PEXPIRE', key, ends - now) end
+    call('PEXPIRE', HEAD, ends - now + KNOWN_MS)
+    call('HSET', HEAD, 'until', ends)
   end
 end
 
 -- A key that was just written runs out with the others.
 local function expire_one(key)
-  if deadline ~= '' then
-    call('PEXPIRE', key, string.format('%.0f', tonumber(deadline) - now + margin))
-  end
+  if ends then call('PEXPIRE', key, ends - now) end
 end
 
 local function begin(ttl, first, forked, as_stage)
@@ -57,6 +60,7 @@ local function begin(ttl, first, forked, as_stage)
   stop = born
   gen = 0
   deadline = ttl == '' and '' or string.format('%.0f', now + tonumber(ttl))
+  ends = nil
   staged = as_stage
   call('HSET', HEAD, 'life', life, 'born', born, 'end', stop, 'gen', 0, 'deadline', deadline,
     'staged', as_stage and '1' or '0')
