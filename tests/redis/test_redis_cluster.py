@@ -172,3 +172,13 @@ def test_a_slot_that_moved_is_asked_for_where_it_is():
 
 def test_a_slot_that_nobody_serves_has_no_server():
     assert SlotMap([Range(0, 0, A)]).primary_of("k") is None
+
+
+def test_a_server_of_a_cluster_that_is_opened_alone_says_what_to_do(cluster):
+    def open_each():
+        for node in cluster.nodes[:3]:
+            indelible.open(node.url, timeout_s=5).close()
+
+    # The key that says the format lies on one of the three.
+    with pytest.raises(indelible.UnsupportedError, match=r"redis\+cluster"):
+        open_each()

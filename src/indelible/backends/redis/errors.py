@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from redis import exceptions as theirs
-
 from indelible.errors import (
     BusyError,
     FormatError,
@@ -13,7 +11,9 @@ from indelible.errors import (
     MemoryStoreError,
     OutcomeUnknownError,
     UnavailableError,
+    UnsupportedError,
 )
+from redis import exceptions as theirs
 
 
 class Next(Enum):
@@ -82,6 +82,11 @@ def _refused(error: Exception, shown: str) -> MemoryStoreError:
             f"{shown} refused the user or the password, or what the user may do; nothing was"
             " written",
             code=code or type(error).__name__,
+        )
+    if isinstance(error, (theirs.MovedError, theirs.AskError)):
+        return UnsupportedError(
+            f"{shown} is a server of a cluster; nothing was written. Open it with"
+            " redis+cluster://host:port, or hand in a RedisCluster"
         )
     if code == "WRONGTYPE":
         return FormatError(f"a key of ours on {shown} holds something else; it was left as it is")
