@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
 
 from indelible.errors import (
@@ -44,14 +45,16 @@ _BY_CLASS: dict[type[Exception], Next] = {
     # A primary that became a replica: its clients learn of the new one within the deadline.
     theirs.ReadOnlyError: Next.WAIT,
 }
-# The first word of an error is its code. These are not told apart by a class.
-_BY_CODE = {"BUSY": Next.WAIT, "UNBLOCKED": Next.WAIT, "NOREPLICAS": Next.WAIT}
+# The first word of an error is its code. These have no class, or lose it inside of a script.
+_BY_CODE = dict.fromkeys(("BUSY", "UNBLOCKED", "NOREPLICAS", "READONLY", "MASTERDOWN"), Next.WAIT)
+# Redis 6.2 puts the place in the script before the code.
+_CODE = re.compile(r"(?:@user_script: ?\d+: ?)?-?([A-Z]+)\b")
 
 
 def code_of(error: Exception) -> str:
     """The code that a server put before its words."""
-    word = str(error).partition(" ")[0]
-    return word if word.isupper() else ""
+    found = _CODE.match(str(error))
+    return found[1] if found else ""
 
 
 def next_of(error: Exception) -> Next:
@@ -142,6 +145,4 @@ def unknown(error: BaseException, *, shown: str) -> OutcomeUnknownError:
 
 def ends_at_once(error: BaseException) -> bool:
     """Whether trying again cannot help."""
-    return isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)) and not (
-        isinstance(error, theirs.AuthenticationError) and isinstance(error, theirs.TimeoutError)
-    )
+    return isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError))
