@@ -36,8 +36,9 @@ class UnconfirmedError(Exception):
 
 _BY_CLASS: dict[type[Exception], Next] = {
     theirs.NoScriptError: Next.SEND_TEXT,
-    theirs.AskError: Next.ASK,
+    # The first descends from the second.
     theirs.MovedError: Next.MOVE,
+    theirs.AskError: Next.ASK,
     theirs.TryAgainError: Next.WAIT,
     theirs.ClusterDownError: Next.WAIT,
     theirs.MasterDownError: Next.WAIT,
@@ -86,14 +87,9 @@ def _refused(error: Exception, shown: str) -> MemoryStoreError:
             " written",
             code=code or type(error).__name__,
         )
-    if isinstance(error, (theirs.MovedError, theirs.AskError)):
-        return UnsupportedError(
-            f"{shown} is a server of a cluster; nothing was written. Open it with"
-            " redis+cluster://host:port, or hand in a RedisCluster"
-        )
     if code == "WRONGTYPE":
         return FormatError(f"a key of ours on {shown} holds something else; it was left as it is")
-    if next_of(error) is Next.WAIT or code in ("MISCONF", "NOREPLICAS"):
+    if next_of(error) in (Next.WAIT, Next.MOVE, Next.ASK) or code in ("MISCONF", "NOREPLICAS"):
         return UnavailableError(
             f"{shown} takes no writes now ({code or type(error).__name__}); nothing was written",
             code=code or type(error).__name__,
@@ -101,6 +97,16 @@ def _refused(error: Exception, shown: str) -> MemoryStoreError:
     return MemoryStoreBackendError(
         f"{shown} refused ({code or type(error).__name__}); nothing was written", code=code
     )
+
+
+def of_a_cluster(error: Exception, *, shown: str) -> UnsupportedError:
+    """Our error for a server that sends its clients to others, where but one was named."""
+    ours = UnsupportedError(
+        f"{shown} is a server of a cluster; nothing was written. Open it with"
+        " redis+cluster://host:port, or hand in a RedisCluster"
+    )
+    ours.__cause__ = error
+    return ours
 
 
 def unreachable(error: BaseException, *, shown: str) -> MemoryStoreError:

@@ -21,7 +21,14 @@ from indelible.backends.redis import (
 from indelible.backends.redis.attempts import Attempts
 from indelible.backends.redis.calls import Ask, Call, Context, CountServers
 from indelible.backends.redis.cluster import Address, SlotMap, map_of
-from indelible.backends.redis.errors import Next, ends_at_once, next_of, refused, unreachable
+from indelible.backends.redis.errors import (
+    Next,
+    ends_at_once,
+    next_of,
+    of_a_cluster,
+    refused,
+    unreachable,
+)
 from indelible.backends.redis.keys import FORMAT_KEY
 from indelible.backends.redis.protocol import packed
 from indelible.backends.redis.settings import read_settings
@@ -269,8 +276,8 @@ class Network:
     def _relearn(self, reply: Exception) -> None:
         """Mind what a refusal says of where the keys are."""
         if isinstance(reply, theirs.MovedError) and not self.is_cluster:
-            raise refused(reply, shown=self.context.shown)
-        if isinstance(reply, theirs.AskError):
+            raise of_a_cluster(reply, shown=self.context.shown)
+        if next_of(reply) is Next.ASK:
             return
         if isinstance(reply, theirs.MovedError) and self._map is not None:
             self._map = self._map.moved(reply.slot_id, Address(reply.host, reply.port))
