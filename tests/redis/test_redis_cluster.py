@@ -1,6 +1,7 @@
 """A cluster of six servers: the same store, wherever a session lies."""
 
 import asyncio
+import threading
 
 import pytest
 import redis.asyncio
@@ -172,3 +173,46 @@ def test_a_slot_that_moved_is_asked_for_where_it_is():
 
 def test_a_slot_that_nobody_serves_has_no_server():
     assert SlotMap([Range(0, 0, A)]).primary_of("k") is None
+
+
+def test_a_server_of_a_cluster_that_is_opened_alone_says_what_to_do(cluster):
+    def open_each():
+        for node in cluster.nodes[:3]:
+            indelible.open(node.url, timeout_s=5).close()
+
+    # The key that says the format lies on one of the three.
+    with pytest.raises(indelible.UnsupportedError, match=r"redis\+cluster"):
+        open_each()
+
+
+def test_a_slot_that_is_moved_while_a_store_is_open_is_found_again(cluster):
+    with indelible.open(cluster.url, timeout_s=30) as store:
+        store.add_message("moving", "user", "one", key="one")
+        key = keys_of("", "moving").head
+        source = cluster.primary_of(key)
+        target = next(node for node in cluster.nodes[:3] if node.port != source.port)
+        with source.client() as old, target.client() as new:
+            slot = old.execute_command("CLUSTER KEYSLOT", key)
+            ids = [each.execute_command("CLUSTER MYID").decode() for each in (old, new)]
+            new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
+            old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
+            keys = old.execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
+            old.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 10000, "KEYS", *keys)
+            # Half-way, no server takes a call on several keys: it waits, and is not lost.
+            waiting = threading.Thread(target=store.add_message, args=("moving", "user", "two"))
+            waiting.start()
+            for each in (new, old):
+                each.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
+            waiting.join(60)
+            assert texts(store, "moving") == ["one", "two"]
+            store.add_message("moving", "user", "three")
+            assert store.add_message("moving", "user", "one", key="one").replayed
+            assert texts(store, "moving") == ["one", "two", "three"]
+            # And back, for the tests that follow.
+            new.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[0])
+            old.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[1])
+            keys = new.execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
+            new.execute_command("MIGRATE", "127.0.0.1", source.port, "", 0, 10000, "KEYS", *keys)
+            for each in (old, new):
+                each.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[0])
+        assert len(texts(store, "moving")) == 3

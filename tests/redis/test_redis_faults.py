@@ -232,3 +232,23 @@ def test_a_server_of_a_newer_format_is_left_alone(url, client):
     client.set("indelible:format", 2)
     with pytest.raises(indelible.FormatError, match="newer"):
         indelible.open(url)
+
+
+def test_a_full_server_keeps_what_it_knows_of_a_session_that_expired(start):
+    server = start(maxmemory_policy="noeviction", appendfsync="no")
+    with indelible.open(server.url) as store:
+        store.add_message("s", "user", "hi", ttl=0.001)
+        until(lambda: store.session("s").status == "expired", what="it did not expire")
+        with server.client() as client:
+            client.config_set("maxmemory", "1")
+            for begin in (
+                lambda: store.add_message("s", "user", "back"),
+                lambda: store.set_metadata("s", {"a": 1}),
+                lambda: store.save_snapshot("s"),
+            ):
+                with pytest.raises(indelible.MemoryStoreBackendError) as caught:
+                    begin()
+                assert caught.value.landed is Landed.NO
+                assert store.session("s").status == "expired"
+            client.config_set("maxmemory", "0")
+        assert store.add_message("s", "user", "back").positions == range(1, 2)

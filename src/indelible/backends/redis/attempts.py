@@ -59,7 +59,8 @@ class Attempts:
             return None
         self._by_text = False
         problem = self.outcome(refused(reply, shown=self._shown))
-        if isinstance(reply, theirs.AskError):
+        if then is Next.ASK:
+            assert isinstance(reply, theirs.AskError)
             self.asking = Address(reply.host, reply.port)
         elif then is Next.RAISE:
             raise problem

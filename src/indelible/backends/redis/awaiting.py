@@ -74,27 +74,27 @@ class AsyncRedisBackend:
     async def _append(self, step: Append) -> Appended:
         """Append by the shortcut if it fits, else by the way that fits all."""
         lost: BaseException | None = None
+        started = time.monotonic()
         shortcut = self._shortcut
-        if shortcut.usable and not self._closed:
-            carried = await self._carry_alone(shortcut.command(step))
-            if carried is not None and isinstance(carried.reply, NoScriptError):
-                carried = await self._carry_alone(shortcut.command(step, by_text=True))
-            if carried is not None:
-                appended = shortcut.appended(step, carried.reply)
-                if appended is not None:
-                    return appended
-                if carried.sent:
-                    lost, step.fresh = carried.lost, False
-        done: Appended = await self._drive(self._network.append(step, lost))
+        command = shortcut.command(step) if shortcut.usable and not self._closed else None
+        if command is not None:
+            reply, lost = await self._send_alone(command)
+            if isinstance(reply, NoScriptError):
+                reply, lost = await self._send_alone(shortcut.command(step, by_text=True) or b"")
+            appended = shortcut.appended(step, reply)
+            if appended is not None:
+                return appended
+            step.fresh = step.fresh and lost is None
+        left_s = max(0.0, self._options.timeout_s - (time.monotonic() - started))
+        done: Appended = await self._drive(self._network.append(step, lost=lost, left_s=left_s))
         shortcut.learn(step)
         return done
 
-    async def _carry_alone(self, command: bytes | None) -> Carried | None:
-        """Carry the command of a shortcut, with whoever else writes; None if there is none."""
-        if command is None:
-            return None
+    async def _send_alone(self, command: bytes) -> tuple[Any, BaseException | None]:
+        """The reply to a shortcut; or what became of it, if it was sent and none came."""
         carry = Carry(None, (command,), Patience(self._options.timeout_s), write=True)
-        return await self._server(None).carry(carry)
+        carried = await self._server(None).carry(carry)
+        return carried.reply, carried.lost if carried.sent else None
 
     async def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""

@@ -30,6 +30,7 @@ from indelible.backends.redis.network import Carried, Carry, Network, Wait
 from indelible.backends.redis.options import RedisOptions
 from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
 from indelible.backends.redis.shortcut import Shortcut
+from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, drive
 from indelible.core.waist import Append, Appended
 from indelible.errors import ClosedError
@@ -75,23 +76,36 @@ class RedisBackend:
         return cast(R, self._drive(self._network.perform(step)))
 
     def _append(self, step: Append) -> Appended:
-        """Append by the shortcut if it fits and nobody else is on the way, else with the others."""
+        """Append by the shortcut if it fits, else by the way that fits all."""
         lost: BaseException | None = None
-        shortcut, server = self._shortcut, self._servers.get(None)
-        if shortcut.usable:
-            command = shortcut.command(step)
-            if command is not None and server is not None:
-                reply = server.send_alone(command)
-                if isinstance(reply, NoScriptError):
-                    reply = server.send_alone(shortcut.command(step, by_text=True) or b"")
-                if isinstance(reply, Lost):
-                    lost, step.fresh = reply.error, False
-                appended = shortcut.appended(step, reply)
-                if appended is not None:
-                    return appended
-        done: Appended = self._drive(self._network.append(step, lost))
+        started = time.monotonic()
+        shortcut = self._shortcut
+        command = shortcut.command(step) if shortcut.usable and not self._closed else None
+        if command is not None:
+            reply, lost = self._send_alone(command)
+            if isinstance(reply, NoScriptError):
+                reply, lost = self._send_alone(shortcut.command(step, by_text=True) or b"")
+            appended = shortcut.appended(step, reply)
+            if appended is not None:
+                return appended
+            step.fresh = step.fresh and lost is None
+        left_s = max(0.0, self._options.timeout_s - (time.monotonic() - started))
+        done: Appended = self._drive(self._network.append(step, lost=lost, left_s=left_s))
         shortcut.learn(step)
         return done
+
+    def _send_alone(self, command: bytes) -> tuple[Any, BaseException | None]:
+        """The reply to a shortcut; or what became of it, if it was sent and none came."""
+        server = self._server(None)
+        reply = server.send_alone(command)
+        if reply is None:
+            # Others are on their way: with them.
+            patience = Patience(self._options.timeout_s)
+            carried = server.carry(Carry(None, (command,), patience, write=True))
+            return carried.reply, carried.lost if carried.sent else None
+        if isinstance(reply, Lost):
+            return None, reply.error
+        return reply, None
 
     def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
-
-from redis import exceptions as theirs
 
 from indelible.errors import (
     BusyError,
@@ -13,7 +12,9 @@ from indelible.errors import (
     MemoryStoreError,
     OutcomeUnknownError,
     UnavailableError,
+    UnsupportedError,
 )
+from redis import exceptions as theirs
 
 
 class Next(Enum):
@@ -35,8 +36,9 @@ class UnconfirmedError(Exception):
 
 _BY_CLASS: dict[type[Exception], Next] = {
     theirs.NoScriptError: Next.SEND_TEXT,
-    theirs.AskError: Next.ASK,
+    # The first descends from the second.
     theirs.MovedError: Next.MOVE,
+    theirs.AskError: Next.ASK,
     theirs.TryAgainError: Next.WAIT,
     theirs.ClusterDownError: Next.WAIT,
     theirs.MasterDownError: Next.WAIT,
@@ -44,14 +46,16 @@ _BY_CLASS: dict[type[Exception], Next] = {
     # A primary that became a replica: its clients learn of the new one within the deadline.
     theirs.ReadOnlyError: Next.WAIT,
 }
-# The first word of an error is its code. These are not told apart by a class.
-_BY_CODE = {"BUSY": Next.WAIT, "UNBLOCKED": Next.WAIT, "NOREPLICAS": Next.WAIT}
+# The first word of an error is its code. These have no class, or lose it inside of a script.
+_BY_CODE = dict.fromkeys(("BUSY", "UNBLOCKED", "NOREPLICAS", "READONLY", "MASTERDOWN"), Next.WAIT)
+# Redis 6.2 puts the place in the script before the code.
+_CODE = re.compile(r"(?:@user_script: ?\d+: ?)?-?([A-Z]+)\b")
 
 
 def code_of(error: Exception) -> str:
     """The code that a server put before its words."""
-    word = str(error).partition(" ")[0]
-    return word if word.isupper() else ""
+    found = _CODE.match(str(error))
+    return found[1] if found else ""
 
 
 def next_of(error: Exception) -> Next:
@@ -85,7 +89,7 @@ def _refused(error: Exception, shown: str) -> MemoryStoreError:
         )
     if code == "WRONGTYPE":
         return FormatError(f"a key of ours on {shown} holds something else; it was left as it is")
-    if next_of(error) is Next.WAIT or code in ("MISCONF", "NOREPLICAS"):
+    if next_of(error) in (Next.WAIT, Next.MOVE, Next.ASK) or code in ("MISCONF", "NOREPLICAS"):
         return UnavailableError(
             f"{shown} takes no writes now ({code or type(error).__name__}); nothing was written",
             code=code or type(error).__name__,
@@ -93,6 +97,16 @@ def _refused(error: Exception, shown: str) -> MemoryStoreError:
     return MemoryStoreBackendError(
         f"{shown} refused ({code or type(error).__name__}); nothing was written", code=code
     )
+
+
+def of_a_cluster(error: Exception, *, shown: str) -> UnsupportedError:
+    """Our error for a server that sends its clients to others, where but one was named."""
+    ours = UnsupportedError(
+        f"{shown} is a server of a cluster; nothing was written. Open it with"
+        " redis+cluster://host:port, or hand in a RedisCluster"
+    )
+    ours.__cause__ = error
+    return ours
 
 
 def unreachable(error: BaseException, *, shown: str) -> MemoryStoreError:
@@ -137,6 +151,4 @@ def unknown(error: BaseException, *, shown: str) -> OutcomeUnknownError:
 
 def ends_at_once(error: BaseException) -> bool:
     """Whether trying again cannot help."""
-    return isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)) and not (
-        isinstance(error, theirs.AuthenticationError) and isinstance(error, theirs.TimeoutError)
-    )
+    return isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError))

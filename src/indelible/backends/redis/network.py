@@ -21,7 +21,14 @@ from indelible.backends.redis import (
 from indelible.backends.redis.attempts import Attempts
 from indelible.backends.redis.calls import Ask, Call, Context, CountServers
 from indelible.backends.redis.cluster import Address, SlotMap, map_of
-from indelible.backends.redis.errors import Next, ends_at_once, next_of, refused, unreachable
+from indelible.backends.redis.errors import (
+    Next,
+    ends_at_once,
+    next_of,
+    of_a_cluster,
+    refused,
+    unreachable,
+)
 from indelible.backends.redis.keys import FORMAT_KEY
 from indelible.backends.redis.protocol import packed
 from indelible.backends.redis.settings import read_settings
@@ -120,15 +127,16 @@ class Network:
         """Whether replicas are asked for what is on their disks, and not just in their memory."""
         return self._disks
 
-    def append(self, step: waist.Append, lost: BaseException | None = None) -> Plan[Any]:
-        """Do an append; `lost` is what became of an attempt by the shortcut, if one was made."""
-        reply = yield from self._call(appending.call_of(self.context, step), lost)
+    def append(
+        self, step: waist.Append, *, lost: BaseException | None, left_s: float
+    ) -> Plan[waist.Appended]:
+        """Do an append; `lost` is why nobody knows whether the shortcut landed, if it was sent."""
+        call = appending.call_of(self.context, step)
+        reply = yield from self._call(call, lost=lost, left_s=left_s)
         return appending.appended_of(step, reply)
 
     def perform(self, step: Step[Any]) -> Plan[Any]:
         """Do a step of the waist."""
-        if type(step) is waist.Append:
-            return (yield from self.append(step))
         return (yield from self._relay(PLANS[type(step)](self.context, step)))
 
     def prepare(self) -> Plan[None]:
@@ -227,7 +235,7 @@ class Network:
                 return carried.replies
             if next_of(errors[0]) not in (Next.WAIT, Next.MOVE):
                 raise refused(errors[0], shown=self.context.shown)
-            self._map = None
+            self._relearn(errors[0])
             yield from self._pause(patience, refused(errors[0], shown=self.context.shown))
 
     def _pause(self, patience: Patience, error: MemoryStoreError) -> Plan[None]:
@@ -237,9 +245,11 @@ class Network:
             raise error
         yield Wait(wait_s)
 
-    def _call(self, call: Call, lost: BaseException | None = None) -> Plan[Any]:
+    def _call(
+        self, call: Call, *, lost: BaseException | None = None, left_s: float | None = None
+    ) -> Plan[Any]:
         """Call a script until its outcome is known, or the time is up."""
-        patience = Patience(self.timeout_s)
+        patience = Patience(self.timeout_s if left_s is None else left_s)
         attempts = Attempts(call, shown=self.context.shown, lost=lost)
         replicated = call.write and self.context.demanded is Durability.REPLICATED
         while True:
@@ -265,7 +275,9 @@ class Network:
 
     def _relearn(self, reply: Exception) -> None:
         """Mind what a refusal says of where the keys are."""
-        if isinstance(reply, theirs.AskError):
+        if isinstance(reply, theirs.MovedError) and not self.is_cluster:
+            raise of_a_cluster(reply, shown=self.context.shown)
+        if next_of(reply) is Next.ASK:
             return
         if isinstance(reply, theirs.MovedError) and self._map is not None:
             self._map = self._map.moved(reply.slot_id, Address(reply.host, reply.port))

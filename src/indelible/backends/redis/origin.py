@@ -153,8 +153,8 @@ def _pool(given: dict[str, Any], kind: Any, options: RedisOptions, *, awaited: b
     retry: Any = (redis.asyncio.retry.Retry if awaited else redis.retry.Retry)(NoBackoff(), 0)
     settings = {
         "socket_connect_timeout": min(options.timeout_s, CONNECT_S_MAX),
-        # Every answer has a deadline of its own; this one is for what connecting asks.
-        "socket_timeout": options.timeout_s,
+        # Every call has a deadline of its own; this one is for what connecting asks.
+        "socket_timeout": None if awaited else options.timeout_s,
         "protocol": 2,
         "client_name": "indelible",
         **given,

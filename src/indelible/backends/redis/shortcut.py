@@ -7,8 +7,6 @@ goes the long way.
 
 from __future__ import annotations
 
-from redis.exceptions import NoScriptError
-
 from indelible.backends.redis.appending import meta_text
 from indelible.backends.redis.calls import KEYS_REMEMBERED_MAX, Context, ttl_ms
 from indelible.backends.redis.keys import HEAD, LOG
@@ -68,13 +66,13 @@ class Shortcut:
         )
 
     def appended(self, step: Append, reply: object) -> Appended | None:
-        """What became of it; None if nothing was written."""
-        if not isinstance(reply, bytes):
-            if not isinstance(reply, NoScriptError):
-                self._known.pop(step.session, None)
-            return None
-        version = reply.decode()
-        return Appended(int(version.split(".")[1]) - 1, 1, version)
+        """What became of it; None if it must go the long way."""
+        if isinstance(reply, bytes):
+            version = reply.decode()
+            return Appended(int(version.split(".")[1]) - 1, 1, version)
+        if reply == 0:
+            self._known.pop(step.session, None)
+        return None
 
     def learn(self, step: Append) -> None:
         """An append went the long way: its session is there now."""

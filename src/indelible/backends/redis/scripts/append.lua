@@ -12,7 +12,10 @@ end
 local HEAD, LOG = KEYS[1], KEYS[3]
 local ttl, expected, key = ARGV[3], ARGV[4], ARGV[5]
 local made = sub(key, 1, 1) == '~'
-local head = call('HMGET', HEAD, 'life', 'end', 'gen', 'deadline', 'staged', 'until')
+-- What may be refused is asked for in protected calls and comes first: then nothing was changed, and
+-- the refusal keeps its code, which older servers bury in text.
+local head = redis.pcall('HMGET', HEAD, 'life', 'end', 'gen', 'deadline', 'staged', 'until')
+if head.err then return head end
 local life, stop, gen, deadline = head[1], tonumber(head[2] or 0), head[3], head[4] or ''
 local count = (#ARGV - 7) / 2
 local active = life and head[5] == '0' and (deadline == '' or now < tonumber(deadline))
@@ -62,18 +65,24 @@ if stop + count > LOG_MAX then return {'full', stop} end
 
 local had_deadline = active and deadline ~= ''
 deadline = ttl == '' and '' or now + ttl
+local refused
 if not active then
   clock = clock or call('TIME')
-  call('UNLINK', unpack(KEYS))
   life, gen = string.format('%.0f', clock[1] * 1000000 + clock[2]), '0'
-  call('HSET', HEAD, 'life', life, 'born', stop, 'end', stop + count, 'gen', 0,
-    'deadline', deadline, 'staged', '0')
+  refused = redis.pcall('HSET', HEAD, 'life', life, 'born', stop, 'end', stop + count, 'gen', 0,
+    'deadline', deadline, 'staged', '0', 'until', '')
+elseif ttl == '' and not had_deadline then
+  refused = redis.pcall('HSET', HEAD, 'end', stop + count)
+else
+  refused = redis.pcall('HSET', HEAD, 'end', stop + count, 'deadline', deadline)
+end
+if type(refused) == 'table' then return refused end
+if not active then
+  call('HDEL', HEAD, 'lines', 'snaps', 'touched', 'keyed')
+  call('PERSIST', HEAD)
+  call('UNLINK', KEYS[2], LOG, KEYS[4], KEYS[5], KEYS[6], KEYS[7])
   call('HSET', KEYS[2], 'tail', stop, 'extents', '', 'created', now, 'metadata', '{}',
     'forked', '', 'vacuums', 0)
-elseif ttl == '' and not had_deadline then
-  call('HSET', HEAD, 'end', stop + count)
-else
-  call('HSET', HEAD, 'end', stop + count, 'deadline', deadline)
 end
 
 local stamp = now .. ' ' .. deadline .. ' ' .. gen

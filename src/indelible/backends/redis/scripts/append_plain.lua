@@ -2,7 +2,7 @@
 -- appends are this. Answers with the version, or with 0 if the session is otherwise; then nothing
 -- was written. KEYS: head, log. ARGV: key, meta, envelope, ttl, margin.
 local call = redis.call
-local head = call('HMGET', KEYS[1], 'end', 'gen', 'deadline', 'staged', 'life', 'until')
+local head = redis.pcall('HMGET', KEYS[1], 'end', 'gen', 'deadline', 'staged', 'life', 'until')
 if head[4] ~= '0' then return 0 end
 local stop, gen, deadline, ttl = head[1] + 1, head[2], head[3], ARGV[4]
 if stop > LOG_MAX then return 0 end
@@ -10,13 +10,18 @@ local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 if ttl == '' then
   if deadline ~= '' then return 0 end
-  call('HSET', KEYS[1], 'end', stop)
 else
   if deadline == '' or now >= tonumber(deadline) then return 0 end
   deadline = now + ttl
   if deadline + ARGV[5] > tonumber(head[6]) then return 0 end
-  call('HSET', KEYS[1], 'end', stop, 'deadline', deadline)
 end
+local refused
+if ttl == '' then
+  refused = redis.pcall('HSET', KEYS[1], 'end', stop)
+else
+  refused = redis.pcall('HSET', KEYS[1], 'end', stop, 'deadline', deadline)
+end
+if type(refused) == 'table' then return refused end
 call('XADD', KEYS[2], stop .. '-0', 't', now .. ' ' .. deadline .. ' ' .. gen, 'm', ARGV[2],
   'k', ARGV[1], 'e', ARGV[3])
 return head[5] .. '.' .. stop .. '.' .. gen

