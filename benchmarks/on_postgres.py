@@ -48,7 +48,7 @@ def append_beside_a_bare_insert(url: str) -> Result:
             for _ in range(500):
                 append()
                 insert()
-            mine, theirs, ratio = interleaved(append, insert, calls=50, rounds=41)
+            mine, theirs, ratio = interleaved(append, insert, calls=5, rounds=401)
     return Result(
         name="append on PostgreSQL, against a bare insert with its commit",
         subject=shown(mine),

@@ -74,7 +74,7 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
     """The first attempt still waits in the server when the retry comes; the index lets one in."""
     call = """
         SELECT indelible.append('', 's', 'k', NULL, NULL, NULL, '60000', 1::smallint, false, NULL,
-            NULL, %s)"""
+            NULL, %s, 1)"""
     with indelible.open(url) as store, ThreadPoolExecutor(2) as threads:
         store.add_message("s", "user", "first")
         payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import count
 from typing import Any, Final
 
 from indelible.backends.postgres.sessions import (
@@ -42,10 +40,6 @@ INSERT: Final = f"""
         $8::smallint[], $9::boolean[], $10::bytea[], $11::text[], $12::text[], $13::bytea[])
         AS row (position, written_at, deadline, generation, batch, kind, keep, key, opens, answers,
             payload)"""
-# How many arguments the function takes, and how many more for a batch. Their types are left to the
-# server: to read a cast for each takes it longer than to insert the row.
-_ARGUMENTS: Final = 12
-_MORE_ARGUMENTS: Final = 5
 _EARLIER: Final = (
     """
     SELECT part.position, part.batch, part.generation,
@@ -70,41 +64,32 @@ _HEAD_BYTES: Final = 64
 
 def together(context: Context, steps: Sequence[Append], *, wait_s: float) -> DoAlone:
     """The one statement of a group: each append is a call of the function, in this order."""
-    wait = milliseconds_of(wait_s)
     params: list[Any] = []
-    for step in steps:
-        params += _arguments(context, step, wait)
-    return DoAlone(_calls(tuple(len(step.drafts) > 1 for step in steps)), tuple(params))
+    wait = milliseconds_of(wait_s)
+    calls = ", ".join([_call(context, step, wait, params) for step in steps])
+    return DoAlone("SELECT " + calls, tuple(params))
 
 
-@lru_cache(maxsize=64)
-def _calls(batches: tuple[bool, ...]) -> str:
-    numbers = count(1)
-    calls = (
-        ", ".join(f"${next(numbers)}" for _ in range(_ARGUMENTS + _MORE_ARGUMENTS * is_batch))
-        for is_batch in batches
-    )
-    return "SELECT " + ", ".join(f"indelible.append({arguments})" for arguments in calls)
+def _call(context: Context, step: Append, wait: str, params: list[Any]) -> str:
+    """One call. What a caller gave becomes a parameter; what is none is written as such."""
 
+    def put(value: Any) -> str:
+        if value is None:
+            return "NULL"
+        params.append(value)
+        return f"${len(params)}"
 
-def _arguments(context: Context, step: Append, wait: str) -> tuple[Any, ...]:
     kind, envelope, keep, opens, answers = step.drafts[0]
-    more = step.drafts[1:]
-    return (
-        context.namespace,
-        step.session.encode(),
-        step.key.encode(),
-        step.expected,
-        context.now_ms(),
-        ttl_ms(step.ttl_s),
-        wait,
-        KIND_NUMBER[kind],
-        keep,
-        links(opens),
-        links(answers),
-        envelope,
-        *(_columns(more) if more else ()),
+    arguments = (
+        f"{put(context.namespace)}, {put(step.session.encode())}, {put(step.key.encode())},"
+        f" {put(step.expected)}, {put(context.now_ms())}, {put(ttl_ms(step.ttl_s))}, '{wait}',"
+        f" {KIND_NUMBER[kind]}::smallint, {keep}, {put(links(opens))}, {put(links(answers))},"
+        f" {put(envelope)}"
     )
+    if len(step.drafts) == 1:
+        return f"indelible.append({arguments}, 1)"
+    more = ", ".join(map(put, _columns(step.drafts[1:])))
+    return f"indelible.append_batch({arguments}, {more})"
 
 
 def _columns(drafts: Sequence[Draft]) -> tuple[list[Any], ...]:

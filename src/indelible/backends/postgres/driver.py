@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -29,7 +30,7 @@ from indelible.backends.postgres.groups import (
 from indelible.backends.postgres.link import Link
 from indelible.backends.postgres.pools import GivenPool, OwnPool
 from indelible.core.patience import Patience
-from indelible.core.plan import Plan, Step, ask, drive
+from indelible.core.plan import Step, drive
 from indelible.errors import MemoryStoreError
 from indelible.model import Claims
 
@@ -85,7 +86,7 @@ class PostgresBackend:
                 return job.outcome()
             return self._groups.run(job)
         if isinstance(step, Run):
-            return self._run(step.plan(), step.patience)
+            return self._on_link(lambda link: drive(step.plan(), link.execute), step.patience)
         assert isinstance(step, Pause)
         time.sleep(step.seconds)
         return None
@@ -93,11 +94,10 @@ class PostgresBackend:
     def _append(self, group: list[Job], *, alone: bool = False) -> None:
         """Send a group; each job has its outcome afterwards."""
         try:
-            ordered = in_order(group)
-            statement = together(
-                self._context, [job.append for job in ordered], wait_s=wait_s_of(group, alone=alone)
-            )
-            (versions,) = self._run(ask(statement), soonest(group))
+            ordered, patience = in_order(group), soonest(group)
+            wait_s = wait_s_of(patience, alone=alone)
+            statement = together(self._context, [job.append for job in ordered], wait_s=wait_s)
+            (versions,) = self._on_link(lambda link: link.execute(statement), patience)
             for job, version in zip(ordered, versions, strict=True):
                 job.version = version
         except MemoryStoreError as error:
@@ -107,11 +107,11 @@ class PostgresBackend:
             for job in group:
                 job.error = error
 
-    def _run(self, plan: Plan[Any], patience: Patience) -> Any:
+    def _on_link(self, work: Callable[[Link], Any], patience: Patience) -> Any:
         link = self._pool.borrow(patience)
         healthy = True
         try:
-            return drive(plan, link.execute)
+            return work(link)
         except BaseException as error:
             healthy = is_usable_after(error) and _rolled_back(link)
             raise

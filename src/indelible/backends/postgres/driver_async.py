@@ -163,11 +163,10 @@ class _Room:
     async def _append(self, group: list[Job], *, alone: bool = False) -> None:
         """Send a group; each job has its outcome afterwards."""
         try:
-            ordered = in_order(group)
-            statement = together(
-                self.context, [job.append for job in ordered], wait_s=wait_s_of(group, alone=alone)
-            )
-            (versions,) = await self._run(ask(statement), soonest(group))
+            ordered, patience = in_order(group), soonest(group)
+            wait_s = wait_s_of(patience, alone=alone)
+            statement = together(self.context, [job.append for job in ordered], wait_s=wait_s)
+            (versions,) = await self._run(ask(statement), patience)
             for job, version in zip(ordered, versions, strict=True):
                 job.version = version
         except MemoryStoreError as error:

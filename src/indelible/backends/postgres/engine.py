@@ -25,7 +25,7 @@ from indelible.backends.postgres.sessions import Context, Handler
 from indelible.backends.postgres.statements import in_transaction
 from indelible.core import waist
 from indelible.core.patience import Patience
-from indelible.core.plan import Plan, Step, ask
+from indelible.core.plan import Plan, Step
 from indelible.core.sources import Clock
 from indelible.errors import (
     MemoryStoreBackendError,
@@ -193,7 +193,7 @@ def _attempt(
     context: Context, step: waist.Append, patience: Patience, *, alone: bool
 ) -> Plan[waist.Appended]:
     try:
-        version = yield from ask(Join(step, patience, alone))
+        version: str | None = yield Join(step, patience, alone)
         if version is not None:
             return appending.landed(step, version)
     except KeyUsedError:

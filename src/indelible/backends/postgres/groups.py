@@ -63,18 +63,21 @@ def _size_of(job: Job) -> int:
 
 def in_order(group: list[Job]) -> list[Job]:
     """Rows are taken in one order by everyone, so that two groups never wait for each other."""
+    if len(group) == 1:
+        return group
     return sorted(group, key=lambda job: job.append.session.encode())
-
-
-def wait_s_of(group: list[Job], *, alone: bool) -> float:
-    """How long to wait for a row, before a pause and the next attempt."""
-    left_s = min(job.patience.left_s() for job in group)
-    return lock_wait_s(left_s, longest_s=LOCK_WAIT_S if alone else GROUP_WAIT_S)
 
 
 def soonest(group: list[Job]) -> Patience:
     """The deadline of a group: its earliest."""
+    if len(group) == 1:
+        return group[0].patience
     return min((job.patience for job in group), key=Patience.left_s)
+
+
+def wait_s_of(patience: Patience, *, alone: bool) -> float:
+    """How long to wait for a row, before a pause and the next attempt."""
+    return lock_wait_s(patience.left_s(), longest_s=LOCK_WAIT_S if alone else GROUP_WAIT_S)
 
 
 def waited_too_long() -> BusyError:

@@ -114,36 +114,34 @@ CREATE TABLE indelible.quarantine (
 
 -- The server's time, or the caller's where a store was opened with a clock of its own.
 CREATE FUNCTION indelible.now_ms(p_now bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-    SELECT coalesce(p_now, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+    SELECT coalesce(p_now, floor(date_part('epoch', clock_timestamp()) * 1000)::bigint)
 $$;
 
 -- An append in one statement, if the session is active or was never there, and is what was expected.
--- Returns the version after it: number, life, end and generation. NULL means that nothing was
--- written, and that somebody must look and decide. A key that was used raises unique_violation.
+-- It takes p_count positions and writes the first entry. Returns the version after it: number, life,
+-- end and generation. NULL means that nothing was written, and that somebody must look and decide. A
+-- key that was used raises unique_violation. (No argument has a default: to read those out of the
+-- catalog at each call takes longer than to insert the row.)
 CREATE FUNCTION indelible.append(
     p_namespace bytea, p_name bytea, p_key bytea, p_expected text, p_now bigint, p_ttl bigint,
-    p_wait text,
-    p_kind smallint, p_keep boolean, p_opens text, p_answers text, p_payload bytea,
-    -- The entries after the first, if there are any.
-    p_kinds smallint[] DEFAULT NULL, p_keeps boolean[] DEFAULT NULL,
-    p_all_opens text[] DEFAULT NULL, p_all_answers text[] DEFAULT NULL,
-    p_payloads bytea[] DEFAULT NULL
+    p_wait text, p_kind smallint, p_keep boolean, p_opens text, p_answers text, p_payload bytea,
+    p_count integer
 ) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     -- Assigned, not selected: an expression without a query costs the server much less.
     v_wait       text := set_config('lock_timeout', p_wait, true);
-    v_now        bigint := coalesce(p_now, floor(extract(epoch FROM clock_timestamp()) * 1000));
+    v_now        bigint := coalesce(p_now,
+        floor(date_part('epoch', clock_timestamp()) * 1000)::bigint);
     v_deadline   bigint := v_now + p_ttl;
-    v_count      integer := 1 + coalesce(cardinality(p_payloads), 0);
     v_number     bigint;
     v_life       integer;
     v_end        bigint;
     v_generation bigint;
     v_vacuums    integer;
 BEGIN
-    UPDATE indelible.session SET log_end = log_end + v_count, deadline = v_deadline
+    UPDATE indelible.session SET log_end = log_end + p_count, deadline = v_deadline
     WHERE namespace = p_namespace AND name = p_name AND NOT staged
-        AND (deadline IS NULL OR deadline > v_now) AND log_end + v_count <= 4294967296
+        AND (deadline IS NULL OR deadline > v_now) AND log_end + p_count <= 4294967296
         AND (p_expected IS NULL
             OR p_expected = number || '.' || life || '.' || log_end || '.' || generation)
     RETURNING number, life, log_end, generation, vacuums
@@ -153,7 +151,7 @@ BEGIN
             RETURN NULL;
         END IF;
         INSERT INTO indelible.session (namespace, name, log_end, deadline, born, tail, created_at)
-        VALUES (p_namespace, p_name, v_count, v_deadline, 0, 0, v_now)
+        VALUES (p_namespace, p_name, p_count, v_deadline, 0, 0, v_now)
         ON CONFLICT DO NOTHING
         RETURNING number, life, log_end, generation, vacuums
         INTO v_number, v_life, v_end, v_generation, v_vacuums;
@@ -161,8 +159,8 @@ BEGIN
             RETURN NULL;
         END IF;
     END IF;
-    -- A statement of its own, behind the row's lock: it sees what every vacuum before left.
     IF v_vacuums > 0 THEN
+        -- A statement of its own, behind the row's lock: it sees what every vacuum before left.
         PERFORM FROM indelible.kept_key
         WHERE session = v_number AND life = v_life AND key = p_key;
         IF FOUND THEN
@@ -171,16 +169,35 @@ BEGIN
     END IF;
     INSERT INTO indelible.entry (session, position, written_at, deadline, generation, life, batch,
         kind, keep, key, opens, answers, payload)
-    VALUES (v_number, v_end - v_count, v_now, v_deadline, v_generation, v_life, v_count,
+    VALUES (v_number, v_end - p_count, v_now, v_deadline, v_generation, v_life, p_count,
         p_kind, p_keep, p_key, p_opens, p_answers, p_payload);
-    IF v_count > 1 THEN
+    RETURN v_number || '.' || v_life || '.' || v_end || '.' || v_generation;
+END
+$$;
+
+-- The same for a batch: its first entry, and an array for each column of the others.
+CREATE FUNCTION indelible.append_batch(
+    p_namespace bytea, p_name bytea, p_key bytea, p_expected text, p_now bigint, p_ttl bigint,
+    p_wait text, p_kind smallint, p_keep boolean, p_opens text, p_answers text, p_payload bytea,
+    p_kinds smallint[], p_keeps boolean[], p_all_opens text[], p_all_answers text[],
+    p_payloads bytea[]
+) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_more    integer := cardinality(p_payloads);
+    v_version text := indelible.append(p_namespace, p_name, p_key, p_expected, p_now, p_ttl,
+        p_wait, p_kind, p_keep, p_opens, p_answers, p_payload, 1 + v_more);
+    v_parts   bigint[] := string_to_array(v_version, '.')::bigint[];
+BEGIN
+    IF v_version IS NOT NULL THEN
         INSERT INTO indelible.entry (session, position, written_at, deadline, generation, life,
             batch, kind, keep, opens, answers, payload)
-        SELECT v_number, v_end - v_count + nth, v_now, v_deadline, v_generation, v_life, 0,
-            kind, keep, opens, answers, payload
-        FROM unnest(p_kinds, p_keeps, p_all_opens, p_all_answers, p_payloads)
-            WITH ORDINALITY AS more (kind, keep, opens, answers, payload, nth);
+        SELECT one.session, one.position + nth, one.written_at, one.deadline, one.generation,
+            one.life, 0, more.kind, more.keep, more.opens, more.answers, more.payload
+        FROM indelible.entry AS one,
+            unnest(p_kinds, p_keeps, p_all_opens, p_all_answers, p_payloads)
+                WITH ORDINALITY AS more (kind, keep, opens, answers, payload, nth)
+        WHERE one.session = v_parts[1] AND one.position = v_parts[3] - 1 - v_more;
     END IF;
-    RETURN v_number || '.' || v_life || '.' || v_end || '.' || v_generation;
+    RETURN v_version;
 END
 $$;
