@@ -187,6 +187,20 @@ async def test_a_cancelled_append_is_waited_for(url, other):
         assert len(await store.get_history("s")) == 2
 
 
+async def test_closing_waits_for_writes_that_are_under_way(url, other):
+    store = await indelible.open_async(url)
+    await store.add_message("s", "user", "first")
+    with Held(other), psycopg.connect(url, autocommit=True) as looker:
+        append = asyncio.create_task(store.add_message("s", "user", "second"))
+        await asyncio.to_thread(until, lambda: waiting(looker) == 1)
+        closing = asyncio.create_task(store.close())
+        await asyncio.sleep(0)
+        assert not closing.done()
+    await closing
+    assert append.done()
+    assert (await append).positions == range(1, 2)
+
+
 async def test_a_cancelled_read_leaves_no_connection_behind_that_is_in_use(url, other):
     async with indelible.open_async(url) as store:
         await store.add_message("s", "user", "first")

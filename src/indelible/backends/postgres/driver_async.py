@@ -48,6 +48,8 @@ class AsyncPostgresBackend:
         # Refuse what is no URL here already.
         self._how = options.conninfo() if isinstance(options.target, str) else None
         self._rooms: dict[asyncio.AbstractEventLoop, _Room] = {}
+        # Writes that go on whatever becomes of those who asked for them.
+        self._writing: set[asyncio.Task[Any]] = set()
         self._closed = False
 
     def _room(self) -> _Room:
@@ -70,7 +72,7 @@ class AsyncPostgresBackend:
         """Do one step, with all its retries; a cancelled write is waited for."""
         room = self._room()
         work = drive_async(answered(self._options, room.context, step), room.do)
-        return cast(R, await (_to_outcome(work) if writes(step) else work))
+        return cast(R, await (self._to_outcome(work) if writes(step) else work))
 
     async def claims(self) -> Claims:
         """What is promised on the server as it runs now."""
@@ -81,27 +83,31 @@ class AsyncPostgresBackend:
         return False
 
     async def close(self) -> None:
-        """Let go of the server."""
+        """Finish what was asked before, then let go of the server."""
         self._closed = True
+        loop = asyncio.get_running_loop()
+        if running := [task for task in self._writing if task.get_loop() is loop]:
+            await asyncio.wait(running)
         for room in list(self._rooms.values()):
             room.pool.close()
 
+    async def _to_outcome(self, work: Coroutine[Any, Any, R]) -> R:
+        """Wait for what becomes of a write, even if the waiting task is cancelled."""
+        outcome: Outcome[R] = Outcome(loop=asyncio.get_running_loop())
+        task = asyncio.ensure_future(work)
+        self._writing.add(task)
 
-async def _to_outcome(work: Coroutine[Any, Any, R]) -> R:
-    """Wait for what becomes of a write, even if the waiting task is cancelled."""
-    outcome: Outcome[R] = Outcome(loop=asyncio.get_running_loop())
-    task = asyncio.ensure_future(work)
+        def settle(done: asyncio.Task[R]) -> None:
+            self._writing.discard(done)
+            if done.cancelled():
+                outcome.set_exception(asyncio.CancelledError())
+            elif (error := done.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(done.result())
 
-    def settle(done: asyncio.Task[R]) -> None:
-        if done.cancelled():
-            outcome.set_exception(asyncio.CancelledError())
-        elif (error := done.exception()) is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(done.result())
-
-    task.add_done_callback(settle)
-    return await outcome
+        task.add_done_callback(settle)
+        return await outcome
 
 
 class _Room:
