@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import redis.asyncio
-from workers import ProcessWriter, texts, until
+from redis_writers import ProcessWriter, texts, until
 
 import indelible
 import redis

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from workers import until
+from redis_writers import until
 
 import indelible
 from indelible import NEVER

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from workers import Writer, texts, until
+from redis_writers import Writer, texts, until
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError

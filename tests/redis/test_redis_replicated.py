@@ -1,7 +1,7 @@
 """Acknowledged after a replica has it, on its disk."""
 
 import pytest
-from workers import texts, until
+from redis_writers import texts, until
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnsupportedError
