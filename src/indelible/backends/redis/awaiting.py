@@ -234,6 +234,8 @@ class Lanes:
                     except ResponseError as error:
                         reading.take(error)
             reading.settle()
+            if reading.met_a_replica():
+                await self._drop(lane)
         except (RedisError, OSError) as error:
             await self._drop(lane)
             reading.lose(error, sent=sent)

@@ -13,7 +13,8 @@ if ttl == '' then
 else
   if deadline == '' or now >= tonumber(deadline) then return 0 end
   deadline = now + ttl
-  if deadline + ARGV[5] > tonumber(head[6]) then return 0 end
+  local ahead = head[6] - deadline - ARGV[5]
+  if ahead < 0 or ahead > math.min(ttl / SLACK_SHARE, SLACK_MS) then return 0 end
 end
 local refused
 if ttl == '' then
