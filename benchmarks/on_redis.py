@@ -9,29 +9,39 @@ import indelible
 from benchmarks.measure import Result, interleaved, shown
 from benchmarks.store import ENVELOPE, TEXT, long_beside_short, many_tasks_beside_one
 from indelible.contract.faults.servers.valkey import Valkey
+from indelible.model import Never
 
 
 def all_results(folder: Path) -> Iterator[Result]:
-    """Every figure of this file, on a server of its own."""
-    # The disk is the same for both sides, and not what is measured.
-    server = Valkey(folder / "valkey", {"appendfsync": "no"})
-    server.start()
+    """Every figure of this file, on servers of its own."""
+    # As a server comes: it keeps nothing on disk, so that the round trip is what is measured.
+    plain = Valkey(folder / "plain", {"appendonly": "no"})
+    # A script's writes are a transaction in the append-only file, and a push is one line.
+    kept = Valkey(folder / "kept", {"appendfsync": "no"})
     try:
-        yield append_beside_a_bare_push(server, ttl=indelible.NEVER, what="append")
-        yield append_beside_a_bare_push(server, ttl=3600, what="append with a time to live")
-        yield many_tasks_beside_one(indelible.open_async(server.url), where="on Redis", at_least=4)
-        stores = [indelible.open(server.url, namespace=name) for name in ("long", "short")]
+        plain.start()
+        kept.start()
+        yield append_beside_a_bare_push(plain, what="append", at_most=1.45)
+        yield append_beside_a_bare_push(plain, what="append with a ttl", at_most=1.7, ttl=3600)
+        yield append_beside_a_bare_push(kept, what="append with a file", at_most=1.8)
+        opening = indelible.open_async(plain.url, durability="none")
+        yield many_tasks_beside_one(opening, where="on Redis", at_least=4)
+        stores = [
+            indelible.open(plain.url, namespace=name, durability="none")
+            for name in ("long", "short")
+        ]
         yield from long_beside_short(*stores, where=" on Redis")
     finally:
-        server.stop()
+        plain.stop()
+        kept.stop()
 
 
 def append_beside_a_bare_push(
-    server: Valkey, *, ttl: float | indelible.model.Never, what: str
+    server: Valkey, *, what: str, at_most: float, ttl: float | Never = indelible.NEVER
 ) -> Result:
     """An append with key, order, TTL and version, beside a push of the same bytes."""
     client = server.client()
-    with indelible.open(server.url, ttl=ttl) as store:
+    with indelible.open(server.url, ttl=ttl, durability="none") as store:
 
         def append() -> None:
             store.add_message("s", "user", TEXT)
@@ -39,13 +49,14 @@ def append_beside_a_bare_push(
         def push() -> None:
             client.rpush("bare", ENVELOPE)
 
-        mine, theirs, ratio = interleaved(append, push, calls=300, rounds=21)
+        # In short turns: whatever else the machine does, it does to both.
+        mine, theirs, ratio = interleaved(append, push, calls=20, rounds=301)
     client.close()
     return Result(
         name=f"{what} on Redis, against a bare RPUSH",
         subject=shown(mine),
         baseline=shown(theirs),
         figure=ratio,
-        target=1.45,
+        target=at_most,
         bound="at most",
     )

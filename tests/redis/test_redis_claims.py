@@ -129,6 +129,21 @@ def test_a_server_that_hides_its_settings_is_not_trusted_with_more():
     assert "CONFIG GET is refused" in subjects
 
 
+def test_a_server_that_says_nothing_of_itself_is_not_accused_of_anything(start):
+    server = start()
+    with server.client() as client:
+        client.execute_command(
+            "ACL", "SETUSER", "ann", "on", ">pw", "~indelible:*", "+@all", "-info", "-config"
+        )
+    url = server.url.replace("redis://", "redis://ann:pw@")
+    with indelible.open(url, strict=True) as store:
+        store.add_message("s", "user", "hi")
+        assert store.claims().durability == "none"
+        assert risks(store) == {"INFO is refused": Gravity.WARNING}
+        assert list(store.list_sessions()) == ["s"]
+        store.forget("s")
+
+
 def test_replicated_without_waitaof_needs_a_server_that_always_syncs():
     demanded = indelible.Durability.REPLICATED
     old = settings({"connected_slaves": "1"})
@@ -138,9 +153,9 @@ def test_replicated_without_waitaof_needs_a_server_that_always_syncs():
         refuse_less([lazy], demanded=demanded, simulated=False, shown="x")
 
 
-def doctor(url):
+def doctor(url, timeout="30"):
     done = subprocess.run(
-        [sys.executable, "-m", "indelible", "doctor", url, "--json", "--timeout", "5"],
+        [sys.executable, "-m", "indelible", "doctor", url, "--json", "--timeout", timeout],
         capture_output=True,
         timeout=120,
         check=False,
@@ -163,7 +178,7 @@ def test_the_doctor_looks_at_a_running_server(start):
 
 
 def test_the_doctor_says_that_nobody_is_there():
-    code, said = doctor(f"redis://:s3cret@127.0.0.1:{free_port()}")
+    code, said = doctor(f"redis://:s3cret@127.0.0.1:{free_port()}", timeout="1")
     assert code == 4
     assert "could not be reached" in said
     assert "s3cret" not in said

@@ -3,6 +3,7 @@
 import fakeredis
 import pytest
 import redis.asyncio
+from tls_front import CERTIFICATE, TlsFront
 
 import indelible
 import redis
@@ -132,6 +133,32 @@ def test_a_url_that_cannot_be_read_is_refused_without_quoting_it(wrong):
     with pytest.raises(UsageError) as caught:
         indelible.open(wrong, timeout_s=0.2)
     assert "Traceback" not in str(caught.value)
+
+
+@pytest.fixture
+def tls_place(server):
+    front = TlsFront(server.port)
+    yield f"localhost:{front.port}"
+    front.close()
+
+
+def test_tls_with_a_certificate_that_is_known(tls_place):
+    url = f"rediss://{tls_place}/0?ssl_ca_certs={CERTIFICATE}"
+    with indelible.open(url) as store:
+        use(store)
+
+
+async def test_tls_for_async_code(tls_place):
+    url = f"rediss://{tls_place}/0?ssl_ca_certs={CERTIFICATE}"
+    async with indelible.open_async(url) as store:
+        await store.add_message("s", "user", "hi")
+        assert len(await store.get_history("s")) == 1
+
+
+def test_a_certificate_that_nobody_knows_is_refused(tls_place):
+    with pytest.raises(indelible.UnavailableError) as caught:
+        indelible.open(f"rediss://{tls_place}", timeout_s=1)
+    assert caught.value.landed == "no"
 
 
 def test_tls_is_asked_for_by_the_url():

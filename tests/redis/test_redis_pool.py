@@ -13,6 +13,7 @@ TASKS = 300
 
 
 async def test_hundreds_of_tasks_need_no_more_connections_than_there_are(url, client):
+    others = len(client.client_list())
     async with indelible.open_async(url) as store:
 
         async def work(number):
@@ -21,8 +22,8 @@ async def test_hundreds_of_tasks_need_no_more_connections_than_there_are(url, cl
             return receipt, len(history)
 
         done = await asyncio.gather(*(work(number) for number in range(TASKS)))
-        ours = [each for each in client.client_list() if each["name"] == "indelible"]
-        assert len(ours) <= 9
+        # One lane writes, eight read; and there is the one that looks.
+        assert len(client.client_list()) - others <= 9
         total = [len(await store.get_history(f"s{number}")) for number in range(5)]
     assert len({(each.session_id, each.positions.start) for each, _ in done}) == TASKS
     assert total == [TASKS // 5] * 5
@@ -31,18 +32,16 @@ async def test_hundreds_of_tasks_need_no_more_connections_than_there_are(url, cl
 async def test_a_pool_that_the_application_exhausted_is_an_error_that_says_so(server):
     pool = redis.asyncio.ConnectionPool(port=server.port, max_connections=3)
     client = redis.asyncio.Redis(connection_pool=pool)
-    async with indelible.open_async(client, timeout_s=0.5) as store:
+    async with indelible.open_async(client) as store:
         await store.add_message("s", "user", "before")
     taken = [await pool.get_connection() for _ in range(3)]
-    async with indelible.open_async("memory:"):
-        pass
     with pytest.raises(BusyError) as caught:
         await indelible.open_async(client, timeout_s=0.3)
     assert "pool is exhausted" in str(caught.value)
     assert caught.value.landed == "no"
     for connection in taken:
         await pool.release(connection)
-    async with indelible.open_async(client, timeout_s=5) as store:
+    async with indelible.open_async(client) as store:
         assert [message.content for message in await store.get_history("s")] == ["before"]
     await pool.disconnect()
 
@@ -50,7 +49,7 @@ async def test_a_pool_that_the_application_exhausted_is_an_error_that_says_so(se
 async def test_three_hundred_tasks_on_an_exhausted_pool_lose_nothing(server):
     pool = redis.asyncio.ConnectionPool(port=server.port, max_connections=4)
     client = redis.asyncio.Redis(connection_pool=pool)
-    store = await indelible.open_async(client, timeout_s=0.5)
+    store = await indelible.open_async(client, timeout_s=3)
     # Opening read; nobody wrote yet, so the connection for writes is still to come.
     taken = []
     while True:
@@ -77,7 +76,7 @@ async def test_three_hundred_tasks_on_an_exhausted_pool_lose_nothing(server):
 def test_one_connection_is_shared_with_the_application(server):
     pool = redis.ConnectionPool(port=server.port, max_connections=1)
     client = redis.Redis(connection_pool=pool)
-    with indelible.open(client, timeout_s=5) as store:
+    with indelible.open(client) as store:
         for number in range(5):
             store.add_message("s", "user", str(number))
             assert len(store.get_history("s")) == number + 1

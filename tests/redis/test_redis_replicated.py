@@ -1,7 +1,7 @@
 """Acknowledged after a replica has it, on its disk."""
 
 import pytest
-from redis_writers import texts, until
+from redis_writers import insist, texts, until
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnsupportedError
@@ -52,8 +52,9 @@ def test_what_is_acknowledged_is_on_the_replica(pair):
 
 def test_a_replica_that_does_not_answer_is_an_unknown_outcome_and_a_retry_lands_once(pair):
     primary, replica = pair
-    with indelible.open(primary.url, durability="replicated", timeout_s=0.5) as store:
-        store.add_message("s", "user", "one")
+    opened = insist(lambda: indelible.open(primary.url, durability="replicated", timeout_s=0.5))
+    with opened as store:
+        insist(lambda: store.add_message("s", "user", "one", key="one"))
         replica.freeze()
         with pytest.raises(OutcomeUnknownError) as caught:
             store.add_message("s", "user", "two")
@@ -71,7 +72,7 @@ def test_a_replica_that_does_not_answer_is_an_unknown_outcome_and_a_retry_lands_
                 return False
 
         until(confirmed, what="the replica did not come back")
-        assert texts(store, "s") == ["one", "two"]
+        assert insist(lambda: texts(store, "s")) == ["one", "two"]
         with replica.client() as client:
             assert client.xlen("indelible:{:s}l") == 2
 

@@ -16,6 +16,7 @@ from indelible.backends.redis.calls import Context
 from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.errors import WaitedError
 from indelible.backends.redis.lanes import (
+    GROUP_MAX,
     Lane,
     Parcel,
     Reading,
@@ -182,8 +183,9 @@ class Lanes:
                 self._lanes_left -= 1
                 lane = Lane()
             self._begin_work(lane)
-        else:
-            # Nobody waits longer for a lane than the call may take.
+        elif len(self._waiting) > GROUP_MAX:
+            # The next group is sent before the time of any of its calls is up, since whoever is
+            # on the way now began earlier. Those behind it may have to give up.
             timer = loop.call_later(carry.patience.left_s(), self._give_up, parcel)
             settle.add_done_callback(lambda _: timer.cancel())
         return await settle
@@ -205,6 +207,9 @@ class Lanes:
                 group = taken_from(self._waiting)
                 # Whoever was cancelled before it was sent is not sent.
                 group = [each for each in group if not each.settle.done()]
+                for late in [each for each in group if not each.carry.patience.left_s()]:
+                    group.remove(late)
+                    _tell(late, Carried([], WaitedError("no connection became free in time")))
                 if group:
                     await self._carry(lane, group)
                     for parcel in group:
@@ -234,6 +239,8 @@ class Lanes:
                     except ResponseError as error:
                         reading.take(error)
             reading.settle()
+            if reading.met_a_replica():
+                await self._drop(lane)
         except (RedisError, OSError) as error:
             await self._drop(lane)
             reading.lose(error, sent=sent)

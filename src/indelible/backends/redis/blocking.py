@@ -23,6 +23,7 @@ from indelible.backends.redis.lanes import (
     Parcel,
     Reading,
     commands_of,
+    is_read_only,
     longest_s,
     taken_from,
 )
@@ -230,6 +231,8 @@ class Lanes:
             connection.send_packed_command((command,), check_health=False)
             return connection.read_response(disable_decoding=True)
         except ResponseError as error:
+            if is_read_only(error):
+                self._drop(lane)
             return error
         except (RedisError, OSError) as error:
             self._drop(lane)
@@ -314,6 +317,8 @@ class Lanes:
                 except ResponseError as error:
                     reading.take(error)
             reading.settle()
+            if reading.met_a_replica():
+                self._drop(lane)
         except (RedisError, OSError) as error:
             self._drop(lane)
             reading.lose(error, sent=sent)

@@ -39,6 +39,14 @@ def risks_of(
 
 
 def _risks(settings: Settings, *, demanded: Durability | None) -> Iterator[Risk]:
+    if not settings.known:
+        yield Risk(
+            severity=Gravity.WARNING,
+            subject="INFO is refused",
+            risk="nothing is known of how the server keeps its data, so that nothing is promised",
+            remedy="let the user run INFO and CONFIG GET",
+        )
+        return
     yield from _of_eviction(settings)
     yield from _of_persistence(settings, demanded)
     yield from _of_replicas(settings, demanded)

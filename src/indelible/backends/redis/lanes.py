@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 
-from indelible.backends.redis.errors import UnconfirmedError
+from indelible.backends.redis.errors import UnconfirmedError, code_of
 from indelible.backends.redis.network import REPLICAS_WAITED, WAIT_SHARE, Carried, Carry
 from indelible.backends.redis.protocol import packed
 
@@ -102,6 +102,10 @@ class Reading:
                 replies[-1] = UnconfirmedError("too few replicas answered in time")
             parcel.carried = Carried(replies)
 
+    def met_a_replica(self) -> bool:
+        """Whether the server takes no writes: then another is the primary, and we must look."""
+        return any(is_read_only(reply) for reply in self._replies)
+
     def lose(self, error: BaseException, *, sent: bool) -> None:
         """The connection broke; those whose replies came all the same have them."""
         at = 0
@@ -115,6 +119,13 @@ class Reading:
             else:
                 refused = len(replies) == count and isinstance(replies[-1], ResponseError)
                 parcel.carried = Carried(replies) if refused else Carried([], error, sent)
+
+
+def is_read_only(reply: Any) -> bool:
+    """Whether a reply says that its server is no primary any more."""
+    return isinstance(reply, ResponseError) and (
+        isinstance(reply, ReadOnlyError) or code_of(reply) == "READONLY"
+    )
 
 
 def is_confirmed(reply: Any) -> bool:

@@ -182,12 +182,13 @@ def _forks_of(context: Context, session: str) -> Plan[tuple[str, ...]]:
                 SCAN_KEYS,
             )
             (scanned,) = yield from ask(Ask(server, (scan,)))
-            after, heads = answered(scanned)
+            after, heads = answered(context, scanned)
             looks = tuple(("HGET", view_key_of(key), "forked") for key in heads)
             origins = (yield from ask(Ask(server, looks))) if looks else []
             names |= {
                 session_of(key)
-                for key, origin in zip(heads, map(answered, origins), strict=True)
+                for key, origin in zip(heads, origins, strict=True)
+                # One that is on its way to another server is found there.
                 if origin == session.encode()
             }
             cursor = int(after)

@@ -27,6 +27,7 @@ from indelible.backends.redis.errors import (
     next_of,
     of_a_cluster,
     refused,
+    unknown,
     unreachable,
 )
 from indelible.backends.redis.keys import FORMAT_KEY
@@ -252,6 +253,8 @@ class Network:
         patience = Patience(self.timeout_s if left_s is None else left_s)
         attempts = Attempts(call, shown=self.context.shown, lost=lost)
         replicated = call.write and self.context.demanded is Durability.REPLICATED
+        if lost is not None and not patience.left_s():
+            raise unknown(lost, shown=self.context.shown)
         while True:
             try:
                 address = attempts.asking or (yield from self._address_of(call.keys.head, patience))

@@ -156,7 +156,6 @@ def _pool(given: dict[str, Any], kind: Any, options: RedisOptions, *, awaited: b
         # Every call has a deadline of its own; this one is for what connecting asks.
         "socket_timeout": None if awaited else options.timeout_s,
         "protocol": 2,
-        "client_name": "indelible",
         **given,
         # Our own retries know whether a write may have landed; theirs do not.
         "retry": retry,

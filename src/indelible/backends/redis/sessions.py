@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from indelible.backends.redis.calls import Ask, Context, CountServers, ttl_ms
+from indelible.backends.redis.errors import Next, next_of, refused
 from indelible.backends.redis.keys import heads_pattern, session_of
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
@@ -170,30 +171,36 @@ def _scanned(
     pattern = heads_pattern(context.namespace, step.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
     info, scanned = yield from ask(Ask(at.server, (("INFO", "server"), scan)))
-    cursor, heads = answered(scanned)
+    cursor, heads = answered(context, scanned)
     looks = tuple(("HMGET", key, "life", "deadline", "staged") for key in heads)
     time, *rows = yield from ask(Ask(at.server, (("TIME",), *looks)))
-    seconds, micros = answered(time)
+    seconds, micros = answered(context, time)
     now_ms = int(seconds) * 1000 + int(micros) // 1000
     if context.clock is not None:
         now_ms = milliseconds(context.clock)
     names = [
         session_of(key)
-        for key, row in zip(heads, map(answered, rows), strict=True)
-        if row[0] is not None and (step.dead or _is_active(row, now_ms))
+        for key, row in zip(heads, rows, strict=True)
+        if _counts(context, row, now_ms, dead=step.dead)
     ]
     return run_of(info), int(cursor), names
 
 
-def _is_active(row: Sequence[Any], now_ms: int) -> bool:
-    _, deadline, staged = row
-    return staged != b"1" and (not deadline or now_ms < int(deadline))
+def _counts(context: Context, reply: Any, now_ms: int, *, dead: bool) -> bool:
+    """Whether a session is to be named, by its life, its deadline and whether it is staged."""
+    if isinstance(reply, Exception) and next_of(reply) in (Next.MOVE, Next.ASK):
+        # It was here a moment ago, and is on its way to another server: it is there.
+        return True
+    life, deadline, staged = answered(context, reply)
+    if life is None:
+        return False
+    return dead or (staged != b"1" and (not deadline or now_ms < int(deadline)))
 
 
-def answered(reply: Any) -> Any:
+def answered(context: Context, reply: Any) -> Any:
     """A reply that must not be an error."""
     if isinstance(reply, Exception):
-        raise reply
+        raise refused(reply, shown=context.shown)
     return reply
 
 

@@ -23,6 +23,8 @@ class Settings:
 
     name: str
     version: str
+    # Whether the server let us look at all.
+    known: bool
     # None where the server does not let us look.
     appendfsync: str | None
     appendonly: bool
@@ -81,6 +83,7 @@ def settings_from(fields: dict[str, str], values: dict[str, str | None]) -> Sett
     return Settings(
         name="valkey" if is_valkey else "redis",
         version=version or "",
+        known=bool(fields),
         appendfsync=values["appendfsync"],
         appendonly=fields.get("aof_enabled") == "1",
         saves=None if save is None else bool(save.strip()),

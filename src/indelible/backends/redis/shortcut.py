@@ -11,13 +11,15 @@ from indelible.backends.redis.appending import meta_text
 from indelible.backends.redis.calls import KEYS_REMEMBERED_MAX, Context, ttl_ms
 from indelible.backends.redis.keys import HEAD, LOG
 from indelible.backends.redis.protocol import packed_arguments
-from indelible.backends.redis.scripts import script
+from indelible.backends.redis.scripts import EVAL_WORDS, script
 from indelible.core.waist import Append, Appended
 from indelible.model import Durability
 
 _KEYS = 2
-_WORDS = 3 + _KEYS + 5
-_REST = b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b"
+# How many words the command has: without a time to live, and with one.
+_PLAIN = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 3)
+_ENDING = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 5)
+_REST = b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
 
 
 class Shortcut:
@@ -26,9 +28,7 @@ class Shortcut:
     def __init__(self, context: Context, *, cluster: bool) -> None:
         self._context = context
         plain = script("append_plain", keys=_KEYS)
-        start = b"*%d\r\n" % _WORDS
-        self._starts = {False: start + plain.by_digest, True: start + plain.by_text}
-        self._margin = packed_arguments((context.margin,))
+        self._starts = {False: plain.by_digest, True: plain.by_text}
         self._known: dict[str, bytes] = {}
         # A group waits for replicas and for the server that has the keys; alone, nobody would.
         self.usable = not (
@@ -45,25 +45,12 @@ class Shortcut:
             return None
         kind, envelope, keep, opens, answers = step.drafts[0]
         meta = meta_text(kind, keep, 1, opens, answers).encode()
-        key, ttl = step.key.encode(), ttl_ms(step.ttl_s)
-        return b"".join(
-            (
-                self._starts[by_text],
-                keys,
-                _REST
-                % (
-                    len(key),
-                    key,
-                    len(meta),
-                    meta,
-                    len(envelope),
-                    envelope,
-                    len(ttl),
-                    ttl,
-                    self._margin,
-                ),
-            )
-        )
+        key = step.key.encode()
+        rest = _REST % (len(key), key, len(meta), meta, len(envelope), envelope)
+        if step.ttl_s is None:
+            return b"".join((_PLAIN, self._starts[by_text], keys, rest))
+        end = packed_arguments((ttl_ms(step.ttl_s), self._context.margin))
+        return b"".join((_ENDING, self._starts[by_text], keys, rest, end))
 
     def appended(self, step: Append, reply: object) -> Appended | None:
         """What became of it; None if it must go the long way."""

@@ -100,8 +100,10 @@ if ttl ~= '' then
   -- All keys of the session run out together, and what says that it expired outlives them. They are
   -- given some time ahead, so that the next appends need not push all of them on again.
   local ends = active and tonumber(head[6] or '') or 0
-  if deadline + ARGV[2] > ends then
-    local left = ttl + ARGV[2] + math.floor(math.min(ttl / SLACK_SHARE, SLACK_MS))
+  local slack = math.floor(math.min(ttl / SLACK_SHARE, SLACK_MS))
+  local ahead = ends - deadline - ARGV[2]
+  if ahead < 0 or ahead > slack then
+    local left = ttl + ARGV[2] + slack
     for n = 2, 7 do call('PEXPIRE', KEYS[n], left) end
     call('PEXPIRE', HEAD, left + KNOWN_MS)
     call('HSET', HEAD, 'until', now + left)

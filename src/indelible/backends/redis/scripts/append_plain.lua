@@ -1,24 +1,22 @@
 -- One entry with a made key, onto a session that is active and whose keys need no other end: most
 -- appends are this. Answers with the version, or with 0 if the session is otherwise; then nothing
--- was written. KEYS: head, log. ARGV: key, meta, envelope, ttl, margin.
+-- was written. KEYS: head, log. ARGV: key, meta, envelope; and ttl and margin if it has one.
 local call = redis.call
-local head = redis.pcall('HMGET', KEYS[1], 'end', 'gen', 'deadline', 'staged', 'life', 'until')
+local head = redis.pcall('HMGET', KEYS[1], 'end', 'gen', 'deadline', 'staged', 'life')
 if head[4] ~= '0' then return 0 end
 local stop, gen, deadline, ttl = head[1] + 1, head[2], head[3], ARGV[4]
 if stop > LOG_MAX then return 0 end
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-if ttl == '' then
+local refused
+if not ttl then
   if deadline ~= '' then return 0 end
+  refused = redis.pcall('HSET', KEYS[1], 'end', stop)
 else
   if deadline == '' or now >= tonumber(deadline) then return 0 end
   deadline = now + ttl
-  if deadline + ARGV[5] > tonumber(head[6]) then return 0 end
-end
-local refused
-if ttl == '' then
-  refused = redis.pcall('HSET', KEYS[1], 'end', stop)
-else
+  local ahead = call('HGET', KEYS[1], 'until') - deadline - ARGV[5]
+  if ahead < 0 or ahead > math.min(ttl / SLACK_SHARE, SLACK_MS) then return 0 end
   refused = redis.pcall('HSET', KEYS[1], 'end', stop, 'deadline', deadline)
 end
 if type(refused) == 'table' then return refused end

@@ -21,27 +21,6 @@ if staged then
     at = at + 3
   end
   call('HSET', HEAD, 'staged', '0', 'gen', ARGV[7], 'snaps', snapshots, 'lines', lines)
-  -- Keys of callers are indexed, as an append would have done.
-  local first, last = '-', nil
-  while call('HGET', HEAD, 'keyed') do
-    local page = call('XRANGE', LOG, first, '+', 'COUNT', 500)
-    if #page == 0 then break end
-    for _, entry in ipairs(page) do
-      local key, meta = entry[2][6], entry[2][4]
-      if key ~= '' and string.sub(key, 1, 1) ~= '~' then
-        local size = tonumber(string.match(meta, '^..(%d+)'))
-        local position = tonumber(string.match(entry[1], '^%d+')) - 1
-        local sums = {}
-        for _, each in ipairs(call('XRANGE', LOG, entry[1], string.format('%.0f', position + size))) do
-          sums[#sums + 1] = string.sub(each[2][8], SUM_FROM, SUM_TO)
-        end
-        call('HSET', USED, key, string.format('%.0f %d %s %s', position, size,
-          string.match(entry[2][2], '%d+$'), table.concat(sums)))
-      end
-    end
-    last = page[#page][1]
-    first = string.format('%.0f', tonumber(string.match(last, '^%d+')) + 1)
-  end
   expire_all()
 end
 return {'shown', describe()}

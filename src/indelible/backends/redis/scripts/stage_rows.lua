@@ -3,18 +3,30 @@
 if not life or not staged or life ~= ARGV[3] then return {'exists'} end
 local newest = call('XREVRANGE', LOG, '+', '-', 'COUNT', 1)
 local last = newest[1] and tonumber(string.match(newest[1][1], '^%d+')) or 0
+-- The caller's key of the append that the entries belong to, which may have begun in another call.
+local current = call('HGET', HEAD, 'keyed') or ''
 for n = 4, #ARGV, 6 do
-  local position = tonumber(ARGV[n])
+  local position, key = tonumber(ARGV[n]), ARGV[n + 3]
   -- What a lost reply left undone is done; what it did is there.
   if position + 1 > last then
-    call('XADD', LOG, string.format('%.0f-0', position + 1), 't', ARGV[n + 1], 'm', ARGV[n + 2],
-      'k', ARGV[n + 3], 'e', ARGV[n + 4])
-    stop = math.max(stop, position + 1)
-    if ARGV[n + 3] ~= '' and string.sub(ARGV[n + 3], 1, 1) ~= '~' then
-      call('HSET', HEAD, 'keyed', '1')
+    local meta, envelope = ARGV[n + 2], ARGV[n + 4]
+    call('XADD', LOG, (position + 1) .. '-0', 't', ARGV[n + 1], 'm', meta, 'k', key, 'e', envelope)
+    -- Keys of callers are indexed, as an append would have done, with the checksums of its entries.
+    local sum = string.sub(envelope, SUM_FROM, SUM_TO)
+    if key ~= '' then
+      current = string.sub(key, 1, 1) ~= '~' and key or ''
+      if current ~= '' then
+        local size, made_in = string.match(meta, '^..(%d+)'), string.match(ARGV[n + 1], '%d+$')
+        call('HSET', USED, key, position .. ' ' .. size .. ' ' .. made_in .. ' ' .. sum)
+      end
+    elseif current ~= '' then
+      local value = call('HGET', USED, current)
+      local first, size = string.match(value, '^(%d+) (%d+)')
+      if position < first + size then call('HSET', USED, current, value .. sum) end
     end
+    stop = math.max(stop, position + 1)
     deadline = ARGV[n + 5]
   end
 end
-call('HSET', HEAD, 'end', string.format('%.0f', stop), 'deadline', deadline)
+call('HSET', HEAD, 'end', stop, 'deadline', deadline, 'keyed', current)
 return {'staged'}
