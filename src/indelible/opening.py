@@ -7,7 +7,7 @@ import importlib.util
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -65,7 +65,8 @@ _SCHEMES = {
 class Demand:
     """How a store is to be opened."""
 
-    target: Target
+    # A URL may hold a password.
+    target: Target = field(repr=False)
     namespace: str
     durability: Durability | str | None
     busy_timeout_s: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import psycopg
@@ -59,8 +59,6 @@ _READS: Final[dict[type, Handler]] = {
     waist.ReadQuarantine: maintaining.read_quarantine,
     waist.CheckEngine: maintaining.check_engine,
 }
-
-
 # The part of its time that an append must have left for one more attempt. With less, a caller would
 # often stop waiting before the server answers, and not know what became of it.
 LAST_ATTEMPT: Final = 0.1
@@ -70,8 +68,8 @@ LAST_ATTEMPT: Final = 0.1
 class PostgresOptions:
     """How a store on a server is opened."""
 
-    # A URL, or the pool of an application.
-    target: Any
+    # A URL, perhaps with a password, or the pool of an application.
+    target: Any = field(repr=False)
     # The target as messages show it: without its password.
     shown: str
     namespace: str

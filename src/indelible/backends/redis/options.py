@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from indelible.core.sources import Clock
@@ -13,8 +13,8 @@ from indelible.model import Durability
 class RedisOptions:
     """How a server is opened."""
 
-    # A URL, or a client that the application has already.
-    target: Any
+    # A URL, perhaps with a password, or a client that the application has already.
+    target: Any = field(repr=False)
     # The target as messages show it.
     shown: str
     namespace: str
