@@ -6,7 +6,10 @@ from loads import Load
 
 import indelible
 from indelible import OutcomeUnknownError, UnavailableError
-from indelible.backends.postgres import PostgresBackend, PostgresOptions
+from indelible.backends.postgres import PostgresBackend, PostgresOptions, link
+from indelible.backends.postgres.errors import TimeLimitError
+from indelible.backends.postgres.statements import Sql
+from indelible.core.patience import Patience
 from indelible.core.settings import Settings
 
 
@@ -151,6 +154,23 @@ def test_a_lost_answer_of_a_view_change_is_found_again(lossy):
         change("s")
     assert store.session("s").snapshots == 1
     assert [line.change for line in store.timeline("s").changes] == ["undo", "clear"]
+
+
+@pytest.mark.parametrize("wait", [link.wait_timed, link.wait_until])
+def test_a_statement_ends_at_the_deadline(url, monkeypatch, wait):
+    monkeypatch.setattr(link, "wait_timed", wait)
+    with indelible.open(url, timeout_s=30) as store:
+        store.save_context("s", "question " * 100_000, "answer")
+        store.clear("s")
+        store.undo("s")
+        assert len(store.get_history("s")) == 2
+        borrowed = store._backend._pool.borrow(Patience(0.2))
+        with pytest.raises(UnavailableError) as caught:
+            borrowed.execute(Sql("SELECT pg_sleep(60)"))
+        assert isinstance(caught.value.__cause__, TimeLimitError)
+        assert borrowed.connection.closed
+        store._backend._pool.give_back(borrowed, healthy=False)
+        assert len(store.get_history("s")) == 2
 
 
 def test_a_closed_store_is_closed(url):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
+import psycopg.waiting
 from psycopg.rows import tuple_row
 from psycopg.waiting import Ready, Wait
 
@@ -40,6 +42,11 @@ _EVENTS = {
     Wait.W: select.POLLOUT,
     Wait.RW: select.POLLIN | select.POLLOUT,
 }
+_READY = {
+    select.POLLIN: Ready.R,
+    select.POLLOUT: Ready.W,
+    select.POLLIN | select.POLLOUT: Ready.RW,
+}
 # Where in the server a commit says that it did not wait for its standby. The warning has no code of
 # its own, and others, such as those of a coming wraparound, must not be taken for it.
 SYNC_WAIT: Final = "SyncRepWaitForLSN"
@@ -64,7 +71,7 @@ class Link:
         # What its owner had set, and gets back.
         self.was_autocommit = connection.autocommit
         connection.add_notice_handler(self._on_notice)
-        # The driver has no deadline for a statement; all its waiting goes through this method.
+        # The driver takes no deadline with a statement; all its waiting goes through this method.
         vars(connection)["wait"] = self._wait
 
     def begin(self, patience: Patience) -> None:
@@ -169,30 +176,43 @@ class Link:
 
     def _wait(self, waits: Generator[Wait, Ready | int, T], *_: Any, **__: Any) -> T:
         """Let the driver go on whenever its socket is ready, until the deadline."""
-        socket = self.connection.pgconn.socket
+        left_s = self._patience.left_s()
         try:
-            wanted = next(waits)
-            self._poll.register(socket, _EVENTS[wanted])
-            while True:
-                events = self._poll.poll(self._patience.left_s() * 1000)
-                if not events:
-                    self.connection.pgconn.finish()
-                    raise TimeLimitError
-                now = waits.send(_ready(events[0][1]))
-                if now != wanted:
-                    wanted = now
-                    self._poll.register(socket, _EVENTS[wanted])
-        except StopIteration as finished:
-            answer: T = finished.value
+            answer: T = wait_timed(
+                waits, self.connection.pgconn.socket, interval=left_s + 1, timeout=left_s
+            )
             return answer
+        except _TIMED_OUT as error:
+            self.connection.pgconn.finish()
+            raise TimeLimitError from error
 
 
-def _ready(events: int) -> Ready:
-    # What went wrong on a socket is found out by reading it.
-    readable, writable = bool(events & ~select.POLLOUT), bool(events & select.POLLOUT)
-    if readable and writable:
-        return Ready.RW
-    return Ready.R if readable else Ready.W
+def wait_until(
+    waits: Generator[Wait, Ready | int, T], socket: int, *, interval: float, timeout: float
+) -> T:
+    """Wait with a deadline, for drivers that have no way to do so."""
+    ends = time.monotonic() + min(interval, timeout)
+    poll = select.poll()
+    try:
+        wanted = next(waits)
+        while True:
+            poll.register(socket, _EVENTS[wanted])
+            events = poll.poll(max(0.0, ends - time.monotonic()) * 1000)
+            if not events:
+                raise TimeLimitError
+            # What went wrong on a socket is found out by reading it.
+            wanted = waits.send(_READY.get(events[0][1], Ready.R))
+    except StopIteration as finished:
+        answer: T = finished.value
+        return answer
+
+
+# Newer drivers wait with a deadline by themselves, in C; this is what they raise at its end.
+_DRIVERS_TIMEOUT: Final = getattr(psycopg.errors, "_WaitTimeout", None)
+_TIMED_OUT: Final[tuple[type[Exception], ...]] = tuple(
+    filter(None, (TimeLimitError, _DRIVERS_TIMEOUT))
+)
+wait_timed: Any = wait_until if _DRIVERS_TIMEOUT is None else psycopg.waiting.wait
 
 
 def not_replicated(place: str) -> OutcomeUnknownError:
