@@ -226,7 +226,7 @@ def test_no_function_is_too_long():
     assert too_long == {}
 
 
-@pytest.mark.parametrize("module", ["apsw", "typer", "rich"])
+@pytest.mark.parametrize("module", ["apsw", "psycopg", "typer", "rich"])
 def test_importing_the_package_does_not_import(module):
     code = f"import sys, indelible; raise SystemExit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

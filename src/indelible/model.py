@@ -427,8 +427,9 @@ class VacuumReport:
 class ForgetReceipt:
     """What was erased of a session, and where its bytes may still be.
 
-    `pending` says that `left` names places which another `forget` can clear later. `forks` are
-    the sessions that were copied from this one: they are sessions of their own, and stay.
+    `pending` says that another `forget` can clear some of the places in `left` later; the others
+    are files of a server, which rewrites them in its own time. `forks` are the sessions that were
+    copied from this one: they are sessions of their own, and stay.
     """
 
     session_id: str
@@ -438,6 +439,24 @@ class ForgetReceipt:
     forks: tuple[str, ...]
     pending: bool
     left: tuple[str, ...]
+
+
+class Gravity(StrEnum):
+    """How much is at stake: `danger` may lose what was acknowledged, `note` is good to know."""
+
+    DANGER = "danger"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Risk:
+    """What a store may lose on its engine as it runs now, in which event, and what to change."""
+
+    severity: Gravity
+    subject: str
+    risk: str
+    remedy: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,8 @@ from indelible.cli.place import Place
 
 # More than this no shell shows.
 OFFERED_MAX = 50
+# Whoever waits for a completion longer than this types on.
+COMPLETING_S_MAX = 1.0
 
 
 def session_ids(context: typer.Context, incomplete: str) -> list[str]:
@@ -39,4 +41,9 @@ def _place(context: typer.Context) -> Place:
         # A copy takes sessions of its source, which is not a parameter yet while an option lacks
         # its value.
         url = given["source"] or next(iter(context.args), "")
-    return Place(url=url, namespace=given.get("namespace") or "", busy_timeout_s=0.0)
+    return Place(
+        url=url,
+        namespace=given.get("namespace") or "",
+        busy_timeout_s=0.0,
+        timeout_s=COMPLETING_S_MAX,
+    )

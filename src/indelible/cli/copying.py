@@ -13,12 +13,13 @@ from indelible.cli import completing, hinting, progress, wording
 from indelible.cli.asking import confirm
 from indelible.cli.call import Call
 from indelible.cli.failing import WRONG_DATA
-from indelible.cli.options import AsJson, BusyTimeout, DryRun, Namespace, Yes
+from indelible.cli.options import AsJson, BusyTimeout, DryRun, Namespace, Timeout, Yes
 from indelible.cli.output import Output, plain
 from indelible.cli.place import Place
 from indelible.errors import UnavailableError, UsageError
 from indelible.model import CopyReport
-from indelible.store import BUSY_TIMEOUT_S
+from indelible.opening import shown
+from indelible.store import BUSY_TIMEOUT_S, TIMEOUT_S
 
 Source = Annotated[
     str, typer.Argument(metavar="SRC", help="The store to copy from: a file name, or a URL.")
@@ -59,13 +60,15 @@ def copy(
     namespace: Namespace = "",
     to_namespace: ToNamespace = None,
     busy_timeout: BusyTimeout = BUSY_TIMEOUT_S,
+    timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Copy sessions, with all they are made of, into another store. Run it again to go on."""
     out = Output(as_json=as_json)
     theirs = namespace if to_namespace is None else to_namespace
-    origin = Place(url=source, namespace=namespace, busy_timeout_s=busy_timeout)
-    goal = Place(url=target, namespace=theirs, busy_timeout_s=busy_timeout)
+    waits = {"busy_timeout_s": busy_timeout, "timeout_s": timeout}
+    origin = Place(url=source, namespace=namespace, **waits)
+    goal = Place(url=target, namespace=theirs, **waits)
     _check(origin, goal)
     if session and prefix:
         raise UsageError("--session and --prefix both say what to copy; give one of them")
@@ -108,7 +111,7 @@ def _check(origin: Place, goal: Place) -> None:
 
 def _will_do(origin: Place, goal: Place) -> str:
     return (
-        f"This copies sessions from {origin.url} into {goal.url}. Those that are there already"
+        f"This copies sessions from {shown(origin.url)} into {shown(goal.url)}. Those that are there already"
         " are compared, and stay as they are."
     )
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from indelible.cli.hinting import hint
+from indelible.cli.hinting import hint, without_secrets
 from indelible.cli.wording import counted, safe
 from indelible.errors import (
     BusyError,
@@ -81,6 +81,7 @@ def _next_step(error: MemoryStoreError) -> list[str]:
 
 def _retry(error: OutcomeUnknownError, arguments: Sequence[str]) -> str:
     key = error.details.get("key")
+    arguments = [without_secrets(each) for each in arguments]
     command, *rest = arguments
     if key is None or command not in _KEYED:
         again = shlex.join(["indelible", *arguments])

@@ -10,7 +10,16 @@ import typer
 from typer.core import TyperGroup
 
 import indelible
-from indelible.cli import changing, checking, copying, maintaining, moving, reading, timeline
+from indelible.cli import (
+    changing,
+    checking,
+    copying,
+    diagnosing,
+    maintaining,
+    moving,
+    reading,
+    timeline,
+)
 from indelible.errors import MemoryStoreError
 
 HELP = "A memory store for LLM agents that does not forget."
@@ -120,6 +129,7 @@ _offer(
 )
 _offer(changing.clear, CHANGE, "clear user-42 --yes --url agent.db")
 _offer(changing.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d1e0b3846 --url agent.db")
+_offer(diagnosing.doctor, MAINTAIN, "doctor agent.db", "doctor --url agent.db --json")
 _offer(maintaining.verify, MAINTAIN, "verify --url agent.db")
 _offer(maintaining.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
 _offer(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import indelible
 from indelible.cli.hinting import hint
+from indelible.core.limits import TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
 from indelible.opening import KNOWN
 
@@ -23,6 +24,7 @@ class Place:
     url: str
     namespace: str = ""
     busy_timeout_s: float = 0.0
+    timeout_s: float = TIMEOUT_S
 
     def check(self, *, creates: bool) -> None:
         """Refuse a store that is not there, unless the command is one that may begin it."""
@@ -41,7 +43,10 @@ class Place:
         self.check(creates=creates)
         try:
             return indelible.open(
-                self.url, namespace=self.namespace, busy_timeout_s=self.busy_timeout_s
+                self.url,
+                namespace=self.namespace,
+                busy_timeout_s=self.busy_timeout_s,
+                timeout_s=self.timeout_s,
             )
         except UsageError as error:
             raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None
