@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 
-import redis_server
+import redis_here
 
 import indelible
 import postgres_here
@@ -111,7 +111,7 @@ class Stores:
 
     def _target(self, directory):
         if self.engine == "redis":
-            return redis_server.emptied()
+            return redis_here.emptied()
         if self.engine == "postgres":
             return postgres_here.emptied_database()
         return "memory:" if self.engine == "memory" else str(directory / "agent.db")

@@ -16,10 +16,11 @@ from indelible.cli.failing import WRONG_DATA
 from indelible.cli.options import AsJson, BusyTimeout, DryRun, Namespace, Timeout, Yes
 from indelible.cli.output import Output, plain
 from indelible.cli.place import Place
+from indelible.core.limits import TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
 from indelible.model import CopyReport
 from indelible.opening import shown
-from indelible.store import BUSY_TIMEOUT_S, TIMEOUT_S
+from indelible.store import BUSY_TIMEOUT_S
 
 Source = Annotated[
     str, typer.Argument(metavar="SRC", help="The store to copy from: a file name, or a URL.")
@@ -111,8 +112,8 @@ def _check(origin: Place, goal: Place) -> None:
 
 def _will_do(origin: Place, goal: Place) -> str:
     return (
-        f"This copies sessions from {shown(origin.url)} into {shown(goal.url)}. Those that are there already"
-        " are compared, and stay as they are."
+        f"This copies sessions from {shown(origin.url)} into {shown(goal.url)}."
+        " Those that are there already are compared, and stay as they are."
     )
 
 
