@@ -13,6 +13,7 @@ import apsw
 import indelible
 from benchmarks.measure import Result, interleaved, shown
 from indelible import ChatMessage
+from indelible.aio import Opening
 
 TEXT = "What did we agree on for the delivery of order 4711? " * 2
 ENVELOPE = json.dumps(
@@ -28,8 +29,13 @@ def all_results(folder: Path) -> Iterator[Result]:
     """Every figure of this file, one after the other."""
     yield append_beside_a_bare_insert(folder, "power", at_most=1.5)
     yield append_beside_a_bare_insert(folder, "process", at_most=2.5)
-    yield many_tasks_beside_one(folder)
-    yield from long_beside_short(folder)
+    opening = indelible.open_async(folder / "tasks.db")
+    yield many_tasks_beside_one(opening, where="at power", at_least=8)
+    stores = [
+        indelible.open(folder / f"length-{length}.db", durability="process")
+        for length in (LONG, SHORT)
+    ]
+    yield from long_beside_short(*stores)
     yield snapshot_row(folder)
     yield load_beside_json(folder)
 
@@ -64,8 +70,8 @@ def append_beside_a_bare_insert(folder: Path, durability: str, *, at_most: float
     )
 
 
-def many_tasks_beside_one(folder: Path) -> Result:
-    """Messages per second of many tasks at `power`, beside those of one."""
+def many_tasks_beside_one(opening: Opening, *, where: str, at_least: float) -> Result:
+    """Messages per second of many tasks, beside those of one."""
 
     async def rate(store: indelible.AsyncMemoryStore, tasks: int, each: int) -> float:
         async def work() -> None:
@@ -78,7 +84,7 @@ def many_tasks_beside_one(folder: Path) -> Result:
 
     async def both() -> tuple[float, float]:
         many, one = [], []
-        async with indelible.open_async(folder / "tasks.db") as store:
+        async with opening as store:
             await rate(store, 1, 1200)
             for _ in range(7):
                 one.append(await rate(store, 1, 100))
@@ -87,27 +93,27 @@ def many_tasks_beside_one(folder: Path) -> Result:
 
     many, one = asyncio.run(both())
     return Result(
-        name=f"{TASKS} tasks appending at power, against one",
+        name=f"{TASKS} tasks appending {where}, against one",
         subject=f"{many:,.0f}/s",
         baseline=f"{one:,.0f}/s",
         figure=many / one,
-        target=8,
+        target=at_least,
         bound="at least",
     )
 
 
-def _filled(folder: Path, length: int) -> indelible.MemoryStore:
-    """A session of a given length, in a file of its own, with little noise from the disk."""
-    store = indelible.open(folder / f"length-{length}.db", durability="process")
+def _fill(store: indelible.MemoryStore, length: int) -> None:
     batch = [ChatMessage(role="user", content=TEXT)] * 100
     for _ in range(length // len(batch)):
         store.add_messages("s", batch)
-    return store
 
 
-def long_beside_short(folder: Path) -> Iterator[Result]:
+def long_beside_short(
+    long: indelible.MemoryStore, short: indelible.MemoryStore, *, where: str = ""
+) -> Iterator[Result]:
     """The same work on a long session and on a short one: the length must not show."""
-    long, short = _filled(folder, LONG), _filled(folder, SHORT)
+    _fill(long, LONG)
+    _fill(short, SHORT)
     snapshots = {store: store.save_snapshot("s").id for store in (long, short)}
 
     def last_20(store: indelible.MemoryStore) -> None:
@@ -131,7 +137,7 @@ def long_beside_short(folder: Path) -> Iterator[Result]:
             rounds=21,
         )
         yield Result(
-            name=f"{work.__name__.replace('_', ' ')} at {LONG:,} entries, against {SHORT}",
+            name=f"{work.__name__.replace('_', ' ')}{where} at {LONG:,} entries, against {SHORT}",
             subject=shown(mine),
             baseline=shown(theirs),
             figure=ratio,

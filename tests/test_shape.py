@@ -27,6 +27,7 @@ ROOMS = [
     {"backends"},
     {"opening"},
     {"store", "aio"},
+    {"copying"},
     # The package itself: whoever says `import indelible` gets the stores with it.
     {""},
     {"adapters", "contract", "cli", "inspector", "recall", "__main__", "_indelible_pytest"},
@@ -225,7 +226,7 @@ def test_no_function_is_too_long():
     assert too_long == {}
 
 
-@pytest.mark.parametrize("module", ["apsw", "typer", "rich"])
+@pytest.mark.parametrize("module", ["apsw", "psycopg", "typer", "rich"])
 def test_importing_the_package_does_not_import(module):
     code = f"import sys, indelible; raise SystemExit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,6 +1,7 @@
 """A memory store for LLM agents that does not forget."""
 
 from indelible.aio import AsyncMemoryStore, open_async
+from indelible.copying import copy_sessions
 from indelible.errors import (
     BusyError,
     ClosedError,
@@ -24,6 +25,7 @@ from indelible.model import (
     Change,
     ChatMessage,
     Claims,
+    CopyReport,
     CorruptEntry,
     Durability,
     Embedder,
@@ -31,11 +33,13 @@ from indelible.model import (
     Entry,
     Finding,
     ForgetReceipt,
+    Gravity,
     History,
     Kind,
     Receipt,
     RepairAction,
     RepairReport,
+    Risk,
     SessionIds,
     SessionInfo,
     Severity,
@@ -68,6 +72,7 @@ __all__ = [
     "Claims",
     "ClosedError",
     "ConflictError",
+    "CopyReport",
     "CorruptEntry",
     "CorruptEntryError",
     "Durability",
@@ -77,6 +82,7 @@ __all__ = [
     "Finding",
     "ForgetReceipt",
     "FormatError",
+    "Gravity",
     "History",
     "Kind",
     "Landed",
@@ -88,6 +94,7 @@ __all__ = [
     "Receipt",
     "RepairAction",
     "RepairReport",
+    "Risk",
     "SessionIds",
     "SessionInfo",
     "SessionNotFoundError",
@@ -111,6 +118,7 @@ __all__ = [
     "VacuumReport",
     "VerifyReport",
     "ViewChange",
+    "copy_sessions",
     "open",
     "open_async",
 ]

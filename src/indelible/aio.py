@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -10,12 +9,13 @@ from typing import Any, Self, TextIO, TypeVar
 
 from pydantic import JsonValue
 
-from indelible.core.limits import UNDO_WINDOW_S
+from indelible.core.limits import TIMEOUT_S, UNDO_WINDOW_S
 from indelible.core.plan import Plan, drive_async
 from indelible.core.plans import (
     appending,
     changing,
     checking,
+    diagnosing,
     maintaining,
     moving,
     reading,
@@ -43,6 +43,7 @@ from indelible.model import (
     Never,
     Receipt,
     RepairReport,
+    Risk,
     SessionIds,
     SessionInfo,
     Snapshot,
@@ -70,6 +71,8 @@ def open_async(
     durability: Durability | str | None = None,
     ttl: float | Never = NEVER,
     busy_timeout_s: float = BUSY_TIMEOUT_S,
+    timeout_s: float = TIMEOUT_S,
+    strict: bool = False,
     embedder: Embedder | None = None,
     clock: Clock = system_clock,
     ids: Ids = random_ids,
@@ -84,6 +87,8 @@ def open_async(
         namespace=namespace,
         durability=durability,
         busy_timeout_s=busy_timeout_s,
+        timeout_s=timeout_s,
+        strict=strict,
         clock=clock,
     )
     return Opening(demand, Settings(ttl=ttl, ids=ids, embedder=embedder))
@@ -98,9 +103,7 @@ class Opening:
         self._store: AsyncMemoryStore | None = None
 
     async def _open(self) -> AsyncMemoryStore:
-        # Another process may hold the file for a while; the event loop must not wait for that.
-        backend = await asyncio.to_thread(connect_async, self._demand)
-        return AsyncMemoryStore(backend, self._settings)
+        return AsyncMemoryStore(await connect_async(self._demand), self._settings)
 
     def __await__(self) -> Generator[Any, None, AsyncMemoryStore]:
         return self._open().__await__()
@@ -160,6 +163,15 @@ class AsyncMemoryStore:
     async def claims(self) -> Claims:
         """What this store promises on the engine as it is configured right now."""
         return await self._backend.claims()
+
+    async def risks(
+        self, *, sessions: bool = False, progress: Progress | None = None
+    ) -> tuple[Risk, ...]:
+        """What the engine, as it runs right now, may lose, in which event, and what to change.
+
+        With `sessions`, also those of which more than half is out of reach and only takes space.
+        """
+        return await self._run(diagnosing.risks(sessions=sessions, progress=progress))
 
     # Adding
 

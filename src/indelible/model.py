@@ -389,6 +389,30 @@ class TransferReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CopyReport:
+    """What a copy brought into its target, or would bring, and what it left as it is.
+
+    `equal` sessions were there already, and `differ` names those that were there with something
+    else. `changed` names those that went on in the source after they were copied.
+    """
+
+    sessions: int
+    entries: int
+    snapshots: int
+    equal: int
+    differ: tuple[str, ...]
+    changed: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    dry_run: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that was asked for is in the target, equal; warnings are allowed."""
+        wrong = any(finding.severity is Severity.ERROR for finding in self.findings)
+        return not (wrong or self.differ or self.changed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VacuumReport:
     """What a vacuum removed, or would remove: nothing that anyone could still have reached."""
 
@@ -403,8 +427,9 @@ class VacuumReport:
 class ForgetReceipt:
     """What was erased of a session, and where its bytes may still be.
 
-    `pending` says that `left` names places which another `forget` can clear later. `forks` are
-    the sessions that were copied from this one: they are sessions of their own, and stay.
+    `pending` says that another `forget` can clear some of the places in `left` later; the others
+    are files of a server, which rewrites them in its own time. `forks` are the sessions that were
+    copied from this one: they are sessions of their own, and stay.
     """
 
     session_id: str
@@ -414,6 +439,24 @@ class ForgetReceipt:
     forks: tuple[str, ...]
     pending: bool
     left: tuple[str, ...]
+
+
+class Gravity(StrEnum):
+    """How much is at stake: `danger` may lose what was acknowledged, `note` is good to know."""
+
+    DANGER = "danger"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Risk:
+    """What a store may lose on its engine as it runs now, in which event, and what to change."""
+
+    severity: Gravity
+    subject: str
+    risk: str
+    remedy: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,60 +1,181 @@
-"""From a URL to a backend: the only room that knows which backends exist."""
+"""From a URL or a client to a backend: the only room that knows which backends exist."""
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import os
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from indelible.core.limits import LABEL_BYTES_MAX
+from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
 from indelible.core.settings import checked_text
-from indelible.core.sources import Clock
-from indelible.core.waist import AsyncBackend, Backend
+from indelible.core.sources import Clock, system_clock
+from indelible.core.waist import AsyncBackend, Backend, Diagnose
 from indelible.errors import UnsupportedError, UsageError
-from indelible.model import Durability
+from indelible.model import Durability, Gravity, Risk
 
-T = TypeVar("T")
-Target = str | os.PathLike[str]
+# A URL, a file name, or a client of a server that the application has already.
+Target = str | os.PathLike[str] | object
+Makers = tuple[Callable[[], Backend], Callable[[], AsyncBackend]]
 
-KNOWN = "memory:, a file name such as agent.db, or sqlite:///agent.db"
+KNOWN = (
+    "memory:, a file name such as agent.db, sqlite:///agent.db, redis://host:6379, or"
+    " postgresql://host/database"
+)
+
+
+class Client(NamedTuple):
+    """A kind of client: whose it is, and whether it must be awaited."""
+
+    engine: str
+    awaited: bool
+    blocking_name: str
+    awaited_name: str
+
+
+_REDIS = ("redis.Redis", "redis.asyncio.Redis")
+_CLUSTER = ("redis.RedisCluster", "redis.asyncio.RedisCluster")
+_POOL = ("psycopg_pool.ConnectionPool", "psycopg_pool.AsyncConnectionPool")
+# By the module and name of a class: to recognise a client, its library need not be imported.
+_CLIENTS = {
+    ("redis.client", "Redis"): Client("redis", False, *_REDIS),
+    ("redis.cluster", "RedisCluster"): Client("redis", False, *_CLUSTER),
+    ("redis.asyncio.client", "Redis"): Client("redis", True, *_REDIS),
+    ("redis.asyncio.cluster", "RedisCluster"): Client("redis", True, *_CLUSTER),
+    ("psycopg_pool.pool", "ConnectionPool"): Client("postgres", False, *_POOL),
+    ("psycopg_pool.pool_async", "AsyncConnectionPool"): Client("postgres", True, *_POOL),
+}
+_SCHEMES = {
+    "redis": "redis",
+    "rediss": "redis",
+    "unix": "redis",
+    "redis+cluster": "redis",
+    "rediss+cluster": "redis",
+    "postgresql": "postgres",
+    "postgres": "postgres",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demand:
     """How a store is to be opened."""
 
-    target: Target
+    # A URL may hold a password.
+    target: Target = field(repr=False)
     namespace: str
     durability: Durability | str | None
     busy_timeout_s: float
+    timeout_s: float
+    strict: bool
     clock: Clock
 
 
 def connect(demand: Demand) -> Backend:
-    """A blocking backend."""
-    return _choose(demand)[0]()
+    """A blocking backend whose engine was reached."""
+    client = _client_of(demand.target)
+    if client is not None and client.awaited:
+        raise UsageError(
+            f"a {client.awaited_name} must be awaited: open it with indelible.open_async, or hand"
+            f" in a {client.blocking_name}"
+        )
+    backend = _choose(demand, client)[0]()
+    try:
+        backend.prepare()
+        _mind(demand, backend.perform(Diagnose()))
+    except BaseException:
+        backend.close()
+        raise
+    return backend
 
 
-def connect_async(demand: Demand) -> AsyncBackend:
-    """An async backend. Opening a file blocks for some milliseconds: call it from a thread."""
-    return _choose(demand)[1]()
+async def connect_async(demand: Demand) -> AsyncBackend:
+    """An async backend whose engine was reached."""
+    client = _client_of(demand.target)
+    if client is not None and not client.awaited:
+        raise UsageError(
+            f"a {client.blocking_name} blocks: open it with indelible.open, or hand in a"
+            f" {client.awaited_name}"
+        )
+    # Another process may hold a file for a while; the event loop must not wait for that.
+    backend = await asyncio.to_thread(_choose(demand, client)[1])
+    try:
+        await backend.prepare()
+        _mind(demand, await backend.perform(Diagnose()))
+    except BaseException:
+        await backend.close()
+        raise
+    return backend
 
 
-def _choose(demand: Demand) -> tuple[Callable[[], Backend], Callable[[], AsyncBackend]]:
+def _mind(demand: Demand, risks: tuple[Risk, ...]) -> None:
+    """Warn of dangers, or refuse to work with them."""
+    for risk in risks:
+        if risk.severity is not Gravity.DANGER:
+            continue
+        said = f"{shown(demand.target)}: {risk.subject}: {risk.risk}. To change that: {risk.remedy}"
+        if demand.strict:
+            raise UnsupportedError(f"{said}. It was not opened, since strict=True was asked for")
+        warnings.warn(said, RuntimeWarning, stacklevel=4)
+
+
+def shown(target: Target) -> str:
+    """A target as messages show it: a client by its kind, and a URL without its password."""
+    if isinstance(target, os.PathLike):
+        return os.fspath(target)
+    if not isinstance(target, str):
+        return f"the given {type(target).__name__}"
+    if "://" not in target:
+        return target
+    try:
+        parts = urlsplit(target)
+    except ValueError:
+        return target.partition("://")[0] + "://…"
+    place = parts.netloc.rpartition("@")[2]
+    # Passwords may stand in front of the @ and among the parameters.
+    return f"{parts.scheme}://{place}{parts.path}"
+
+
+def _client_of(target: Target) -> Client | None:
+    for kind in type(target).__mro__:
+        client = _CLIENTS.get((kind.__module__, kind.__name__))
+        if client is not None:
+            return client
+    return None
+
+
+def _choose(demand: Demand, client: Client | None) -> Makers:
+    _check(demand)
+    if client is not None:
+        return _server(demand, client.engine)
+    target = os.fspath(demand.target) if isinstance(demand.target, os.PathLike) else demand.target
+    if not isinstance(target, str) or not target:
+        raise UsageError(f"cannot open {demand.target!r}; name {KNOWN}", value=demand.target)
+    if target == "memory:":
+        return _memory(demand)
+    scheme, separator, _ = target.partition("://")
+    if separator and scheme in _SCHEMES:
+        return _server(demand, _SCHEMES[scheme])
+    return _sqlite(demand, _path_of(target))
+
+
+def _check(demand: Demand) -> None:
     if demand.namespace:
         checked_text(demand.namespace, what="a namespace", bytes_max=LABEL_BYTES_MAX)
     if not isinstance(demand.busy_timeout_s, (int, float)) or not demand.busy_timeout_s >= 0:
         raise UsageError(
             f"busy_timeout_s is a number of seconds from 0 up, not {demand.busy_timeout_s!r}"
         )
-    target = os.fspath(demand.target) if isinstance(demand.target, os.PathLike) else demand.target
-    if not isinstance(target, str) or not target:
-        raise UsageError(f"cannot open {demand.target!r}; name {KNOWN}", value=demand.target)
-    if target == "memory:":
-        return _memory(demand)
-    return _sqlite(demand, _path_of(target))
+    timeout_s = demand.timeout_s
+    if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= TIMEOUT_S_MAX:
+        raise UsageError(
+            f"timeout_s is a number of seconds above 0 and up to {TIMEOUT_S_MAX:g}, not"
+            f" {timeout_s!r}"
+        )
 
 
 def _path_of(target: str) -> Path:
@@ -67,11 +188,11 @@ def _path_of(target: str) -> Path:
             )
         return Path(rest[1:])
     if separator or target in (":memory:", "memory"):
-        raise UsageError(f"cannot open {target!r}; name {KNOWN}", value=target)
+        raise UsageError(f"cannot open {shown(target)!r}; name {KNOWN}", value=shown(target))
     return Path(target)
 
 
-def _memory(demand: Demand) -> tuple[Callable[[], Backend], Callable[[], AsyncBackend]]:
+def _memory(demand: Demand) -> Makers:
     # A backend is imported when it is asked for: an engine that is not installed costs nothing.
     from indelible.backends.memory import AsyncMemoryBackend, MemoryBackend  # noqa: PLC0415
 
@@ -82,7 +203,7 @@ def _memory(demand: Demand) -> tuple[Callable[[], Backend], Callable[[], AsyncBa
     )
 
 
-def _sqlite(demand: Demand, path: Path) -> tuple[Callable[[], Backend], Callable[[], AsyncBackend]]:
+def _sqlite(demand: Demand, path: Path) -> Makers:
     from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions  # noqa: PLC0415
 
     durability = _durability(demand, default=Durability.POWER, best=Durability.POWER)
@@ -96,19 +217,80 @@ def _sqlite(demand: Demand, path: Path) -> tuple[Callable[[], Backend], Callable
     return lambda: SqliteBackend(options), lambda: AsyncSqliteBackend(options)
 
 
+def _server(demand: Demand, engine: str) -> Makers:
+    """The engines behind extras: each has its branch here."""
+    return _redis(demand) if engine == "redis" else _postgres(demand)
+
+
+def _redis(demand: Demand) -> Makers:
+    _require(demand, "redis", extra="redis")
+    from indelible.backends.redis import AsyncRedisBackend, RedisBackend, RedisOptions  # noqa: PLC0415
+
+    options = RedisOptions(
+        target=demand.target,
+        shown=shown(demand.target),
+        namespace=demand.namespace,
+        durability=_asked_durability(demand),
+        timeout_s=demand.timeout_s,
+        clock=_clock(demand),
+    )
+    return lambda: RedisBackend(options), lambda: AsyncRedisBackend(options)
+
+
+def _postgres(demand: Demand) -> Makers:
+    _require(demand, "psycopg", "psycopg_pool", extra="postgres")
+    from indelible.backends.postgres import (  # noqa: PLC0415
+        AsyncPostgresBackend,
+        PostgresBackend,
+        PostgresOptions,
+    )
+
+    options = PostgresOptions(
+        target=demand.target,
+        shown=shown(demand.target),
+        namespace=demand.namespace,
+        durability=_asked_durability(demand),
+        timeout_s=demand.timeout_s,
+        clock=_clock(demand),
+    )
+    return lambda: PostgresBackend(options), lambda: AsyncPostgresBackend(options)
+
+
+def _clock(demand: Demand) -> Clock | None:
+    """A test's own clock; else None, since on a server sessions expire by the server's."""
+    return None if demand.clock is system_clock else demand.clock
+
+
+def _require(demand: Demand, *modules: str, extra: str) -> None:
+    """Raise, with what to install, if an engine's client library is not there."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnsupportedError(
+            f"{shown(demand.target)} needs the package {' and '.join(missing)}:"
+            f" pip install 'indelible[{extra}]'"
+        )
+
+
 def _durability(demand: Demand, *, default: Durability, best: Durability) -> Durability:
     """The level asked for, which the engine must be able to keep."""
-    if demand.durability is None:
+    level = _asked_durability(demand)
+    if level is None:
         return default
+    if not best.covers(level):
+        raise UnsupportedError(
+            f"{shown(demand.target)} cannot promise durability {level!s}; the most it can is"
+            f" {best!s}"
+        )
+    return level
+
+
+def _asked_durability(demand: Demand) -> Durability | None:
+    if demand.durability is None:
+        return None
     try:
-        level = Durability(demand.durability)
+        return Durability(demand.durability)
     except ValueError:
         known = ", ".join(Durability)
         raise UsageError(
             f"durability is one of {known}, not {demand.durability!r}", value=demand.durability
         ) from None
-    if not best.covers(level):
-        raise UnsupportedError(
-            f"{demand.target} cannot promise durability {level!s}; the most it can is {best!s}"
-        )
-    return level

@@ -9,12 +9,13 @@ from typing import Any, Self, TextIO, TypeVar
 
 from pydantic import JsonValue
 
-from indelible.core.limits import UNDO_WINDOW_S
+from indelible.core.limits import TIMEOUT_S, UNDO_WINDOW_S
 from indelible.core.plan import Plan, drive
 from indelible.core.plans import (
     appending,
     changing,
     checking,
+    diagnosing,
     maintaining,
     moving,
     reading,
@@ -42,6 +43,7 @@ from indelible.model import (
     Never,
     Receipt,
     RepairReport,
+    Risk,
     SessionIds,
     SessionInfo,
     Snapshot,
@@ -71,15 +73,21 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     durability: Durability | str | None = None,
     ttl: float | Never = NEVER,
     busy_timeout_s: float = BUSY_TIMEOUT_S,
+    timeout_s: float = TIMEOUT_S,
+    strict: bool = False,
     embedder: Embedder | None = None,
     clock: Clock = system_clock,
     ids: Ids = random_ids,
 ) -> MemoryStore:
-    """Open a store: `memory:`, a file name such as `agent.db`, or `sqlite:///agent.db`.
+    """Open a store: `memory:`, a file name such as `agent.db`, `redis://host:6379`, or a client.
 
     Sessions of different namespaces never meet. `durability` is what an acknowledged append must
-    survive: on SQLite `"power"` (the default) or `"process"`. `ttl` is in seconds and is what an
-    append gives its session when it names none. `clock` and `ids` are for tests that must repeat.
+    survive: on SQLite `"power"` (the default) or `"process"`; on a server it is a demand, and what
+    the server gives is the default. `ttl` is in seconds and is what an
+    append gives its session when it names none. `timeout_s` is the deadline of every call to a
+    server, with all its retries; on SQLite, `busy_timeout_s` is how long a write waits for others.
+    An engine that may drop what it acknowledged is warned of, or refused with `strict=True`; see
+    `risks`. `clock` and `ids` are for tests that must repeat.
     """
     checked_ttl_s(ttl)
     backend = connect(
@@ -88,6 +96,8 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
             namespace=namespace,
             durability=durability,
             busy_timeout_s=busy_timeout_s,
+            timeout_s=timeout_s,
+            strict=strict,
             clock=clock,
         )
     )
@@ -135,6 +145,15 @@ class MemoryStore:
     def claims(self) -> Claims:
         """What this store promises on the engine as it is configured right now."""
         return self._backend.claims()
+
+    def risks(
+        self, *, sessions: bool = False, progress: Progress | None = None
+    ) -> tuple[Risk, ...]:
+        """What the engine, as it runs right now, may lose, in which event, and what to change.
+
+        With `sessions`, also those of which more than half is out of reach and only takes space.
+        """
+        return self._run(diagnosing.risks(sessions=sessions, progress=progress))
 
     # Adding
 

@@ -1,4 +1,4 @@
-"""Every test here runs on memory and SQLite, blocking and async, from this one source."""
+"""Every test here runs on every engine, blocking and async, from this one source."""
 
 import pytest
 from stores import STORES, Stores
@@ -6,7 +6,7 @@ from stores import STORES, Stores
 
 @pytest.fixture(params=STORES)
 def stores(request, tmp_path):
-    """Opens stores of one kind; all of them share a file, where there is one."""
+    """Opens stores of one kind; all of them share one place."""
     opened = Stores(request.param, tmp_path)
     yield opened
     opened.close()

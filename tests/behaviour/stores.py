@@ -1,4 +1,4 @@
-"""The four stores that every behaviour is tested on, behind one blocking face."""
+"""The stores that every behaviour is tested on, behind one blocking face."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 
+import redis_here
+
 import indelible
+import postgres_here
 from indelible import Kind
 
-STORES = [
-    f"{engine}-{flavour}" for engine in ("memory", "sqlite") for flavour in ("blocking", "async")
-]
+ENGINES = ("memory", "sqlite", "redis", "postgres")
+STORES = [f"{engine}-{flavour}" for engine in ENGINES for flavour in ("blocking", "async")]
 
 # Any day will do; it is not a whole second, so that rounding would show.
 START_S = 1_700_000_000.25
@@ -95,7 +97,7 @@ async def _opened(target, options):
 
 
 class Stores:
-    """Opens stores of one engine and flavour, all of them on one file, and closes what it opened.
+    """Opens stores of one engine and flavour, all on one place, and closes what it opened.
 
     Options are the defaults, but for a clock that stands still.
     """
@@ -103,9 +105,16 @@ class Stores:
     def __init__(self, kind, directory: Path):
         self.engine, self.flavour = kind.split("-")
         self.clock = Clock()
-        self.target = "memory:" if self.engine == "memory" else str(directory / "agent.db")
+        self.target = self._target(directory)
         self._loop = LoopThread() if self.flavour == "async" else None
         self._open = []
+
+    def _target(self, directory):
+        if self.engine == "redis":
+            return redis_here.emptied()
+        if self.engine == "postgres":
+            return postgres_here.emptied_database()
+        return "memory:" if self.engine == "memory" else str(directory / "agent.db")
 
     def open(self, **options):
         options.setdefault("clock", self.clock)

@@ -150,7 +150,7 @@ def test_one_session_or_a_prefix_can_be_exported(store):
     lines = io.StringIO()
     assert store.export(lines, prefix="a/").sessions == 2
     headers = [json.loads(line) for line in lines.getvalue().splitlines() if '"session":{' in line]
-    assert [line["session"]["id"] for line in headers] == ["a/1", "a/2"]
+    assert sorted(line["session"]["id"] for line in headers) == ["a/1", "a/2"]
     with pytest.raises(SessionNotFoundError):
         store.export(io.StringIO(), "nobody")
 

@@ -2,16 +2,11 @@
 
 import pytest
 
+import indelible
 from indelible.contract import check
 from indelible.contract.cases import GATES, all_cases
 
 WRITTEN = {case.gate for case in all_cases()}
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request, tmp_path):
-    """Where an engine is; what has no server is a file in a folder of its own."""
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/agent.db"
 
 
 @pytest.mark.parametrize("gate", [gate for gate in GATES if gate in WRITTEN])
@@ -20,3 +15,32 @@ def test_the_contract_is_kept(url, gate):
     broken = [r for r in report.results if r.verdict not in ("PASS", "NOT CLAIMED")]
     assert [(r.id, r.verdict, r.reason, r.seed) for r in broken] == []
     assert report.exit_code == 0
+
+
+def test_the_kit_forgets_what_it_wrote_and_touches_nothing_else(url):
+    if not url.startswith(("redis", "postgres")):
+        pytest.skip("what is no server has a folder of its own")
+    with indelible.open(url) as store:
+        store.add_message("mine", "user", "do not touch")
+    check(url, cases=["append_then_read", "similar_session_ids"], seed=1)
+    with indelible.open(url) as store:
+        assert list(store.list_sessions()) == ["mine"]
+        assert store.get_history("mine")[0].content == "do not touch"
+        assert everything_on(url) == {"mine"}
+
+
+def everything_on(url):
+    """The sessions of every namespace, as the engine itself has them."""
+    if url.startswith("postgres"):
+        import psycopg
+
+        with psycopg.connect(url) as connection:
+            rows = connection.execute("SELECT * FROM indelible.session").fetchall()
+        return {"mine"} if len(rows) == 1 else {str(row) for row in rows}
+    import redis
+
+    kind = redis.RedisCluster if "cluster" in url else redis.Redis
+    plain = url.replace("redis+cluster", "redis").split(",")[0]
+    with kind.from_url(plain) as client:
+        keys = {key.decode() for key in client.scan_iter("indelible:{*}h")}
+    return {key.partition("{")[2].rpartition("}")[0].rpartition(":")[2] for key in keys}

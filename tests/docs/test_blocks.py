@@ -30,6 +30,7 @@ PROMISE = ["Holds for", "Assumes", "Tested by", "Not promised", "Ways to break i
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 ERRORS = ROOT / "docs" / "errors.md"
 SQLITE_DESIGN = ROOT / "src" / "indelible" / "backends" / "sqlite" / "DESIGN.md"
+POSTGRES_DESIGN = ROOT / "src" / "indelible" / "backends" / "postgres" / "DESIGN.md"
 
 
 class Block(NamedTuple):
@@ -169,5 +170,13 @@ def test_the_sqlite_design_quotes_its_constants_as_they_are():
     rooms = ("schema", "writer", "readers", "sessions", "connection")
     there = constants(*(f"indelible.backends.sqlite.{room}" for room in rooms))
     said = quoted(SQLITE_DESIGN)
+    assert said
+    assert said == {name: there.get(name) for name in said}
+
+
+def test_the_postgresql_design_quotes_its_constants_as_they_are():
+    rooms = ("schema", "groups", "pools", "statements")
+    there = constants(*(f"indelible.backends.postgres.{room}" for room in rooms))
+    said = quoted(POSTGRES_DESIGN)
     assert said
     assert said == {name: there.get(name) for name in said}

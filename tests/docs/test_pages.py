@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,9 @@ from typing import NamedTuple
 import pytest
 import test_blocks
 from test_blocks import ROOT, Block, blocks, name_of, prose
+
+import postgres_here
+from indelible.contract.faults.servers.valkey import Valkey
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
@@ -118,12 +121,51 @@ def run_python(path: Path, block: Block, following: Block, namespace: dict[str, 
         assert repeatable(printed.getvalue()) == repeatable(following.text)
 
 
+@contextmanager
+def valkey(folder: Path) -> Iterator[str]:
+    server = Valkey(folder / "valkey")
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.kill()
+
+
+@contextmanager
+def postgres(_: Path) -> Iterator[str]:
+    yield postgres_here.fresh_database()
+
+
+# A page names a server as its readers would; here it is one of our own, where it really listens.
+SERVERS = {"redis://localhost:6379": valkey, "postgresql://localhost/agents": postgres}
+
+
+def on_real_servers(path: Path, folder: Path, running: ExitStack) -> Iterator[Block]:
+    """The blocks of a page, with the servers that it names."""
+    text = path.read_text("utf-8")
+    real = {
+        named: running.enter_context(start(folder))
+        for named, start in SERVERS.items()
+        if named in text
+    }
+    for block in blocks(path):
+        for named, url in real.items():
+            block = block._replace(text=block.text.replace(named, url))  # noqa: PLW2901
+        yield block
+
+
 @pytest.mark.parametrize("path", [TUTORIAL, *HOW_TO], ids=name_of)
-def test_a_page_does_what_it_says(path, tmp_path, monkeypatch):
+def test_a_page_does_what_it_says(path, tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shell = Shell(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for block, following in pairwise([*blocks(path), Block("", "", 0)]):
+    with ExitStack() as running:
+        found = list(on_real_servers(path, tmp_path_factory.mktemp("servers"), running))
+        run_page(path, found, shell, namespace)
+
+
+def run_page(path: Path, found: list[Block], shell: Shell, namespace: dict[str, object]) -> None:
+    for block, following in pairwise([*found, Block("", "", 0)]):
         if block.language == "console":
             for command in commands(block):
                 shell.check(command)

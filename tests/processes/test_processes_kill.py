@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 
 import apsw
@@ -15,6 +16,8 @@ import indelible
 COPIED = 450
 # A copy of three pages: begun, three appends, shown.
 COMMITS_OF_A_COPY = 5
+# Three sessions copied into another file, each begun, given its entries, and shown.
+COMMITS_OF_A_COPY_OVER = 9
 
 
 @pytest.mark.parametrize("durability", ["power", "process"])
@@ -58,3 +61,40 @@ def test_a_copy_that_is_killed_half_way_is_not_there_and_can_be_made_again(tmp_p
                 store.fork(SESSION, "copy")
             copied = [entry.value.content for entry in all_entries(store, "copy")]
             assert copied == contents, path.stem
+
+
+def test_a_copy_into_another_store_that_is_killed_is_finished_by_doing_it_again(tmp_path):
+    original = tmp_path / "original.db"
+    with indelible.open(original) as store:
+        for name in ("one", "two", "three"):
+            store.save_context(name, "a question", "an answer")
+            store.save_snapshot(name)
+            store.trim(name, keep_last=1)
+
+    doomed = {}
+    for commit in range(1, COMMITS_OF_A_COPY_OVER + 1):
+        for when in ("before", "after"):
+            path = tmp_path / f"{commit}-{when}.db"
+            indelible.open(path).close()
+            arguments = (str(original), str(path), commit, when)
+            doomed[path] = (commit, when), Doomed(workers.copy_over_up_to, *arguments)
+    for _, process in doomed.values():
+        assert process.report() == "there"
+        assert process.kill() == []
+
+    with indelible.open(original) as source:
+        for path, ((commit, when), _) in doomed.items():
+            shown = (commit - (when == "before")) // 3
+            with indelible.open(path) as target:
+                assert len(target.list_sessions()) == shown, path.stem
+                report = indelible.copy_sessions(source, target)
+                assert (report.ok, report.equal) == (True, shown), path.stem
+                assert report.sessions == 3 - shown
+                assert exported(target) == exported(source)
+                assert target.verify().findings == ()
+
+
+def exported(store):
+    lines = io.StringIO()
+    store.export(lines)
+    return lines.getvalue()

@@ -228,6 +228,21 @@ def stream_async(path: str, durability: str, reports: Connection) -> None:
 
 def copy_up_to(path: str, commit: int, when: str, reports: Connection) -> None:
     """Fork a session into "copy", and stand still just before, or just after, the n-th commit."""
+    _standing_still(path, commit, when, reports).fork(SESSION, "copy")
+    reports.send("done")
+
+
+def copy_over_up_to(source: str, path: str, commit: int, when: str, reports: Connection) -> None:
+    """Copy all sessions into another file, and stand still at the n-th commit in that."""
+    target = _standing_still(path, commit, when, reports)
+    indelible.copy_sessions(indelible.open(source), target)
+    reports.send("done")
+
+
+def _standing_still(
+    path: str, commit: int, when: str, reports: Connection
+) -> indelible.MemoryStore:
+    """A store that reports, and goes no further, just before or after its n-th commit."""
     commits = 0
     writing = False
 
@@ -258,5 +273,4 @@ def copy_up_to(path: str, commit: int, when: str, reports: Connection) -> None:
         clock=system_clock,
         seam=seam,
     )
-    indelible.MemoryStore(SqliteBackend(options), Settings()).fork(SESSION, "copy")
-    reports.send("done")
+    return indelible.MemoryStore(SqliteBackend(options), Settings())

@@ -12,14 +12,17 @@ import typer
 
 import indelible
 from indelible.cli import hinting
-from indelible.cli.options import AsJson, BusyTimeout, Namespace, Url
+from indelible.cli.options import AsJson, BusyTimeout, Namespace, Timeout, Url
 from indelible.cli.output import Output
 from indelible.cli.place import Place
+from indelible.core.limits import TIMEOUT_S
 from indelible.errors import SessionNotFoundError
 from indelible.model import SessionInfo, Status
 from indelible.store import BUSY_TIMEOUT_S
 
 P = ParamSpec("P")
+
+NAMED_STORE = "store_url"
 
 
 class Call:
@@ -68,11 +71,16 @@ def on_store(
             url: str,
             namespace: str,
             busy_timeout: float,
+            timeout: float,
             as_json: bool,
             **given: Any,
         ) -> None:
-            hinting.remember_store(context)
-            place = Place(url=url, namespace=namespace, busy_timeout_s=busy_timeout)
+            # A command that is about the store itself takes its URL as an argument, too.
+            url = given.pop(NAMED_STORE, None) or url
+            hinting.remember_store(context, url)
+            place = Place(
+                url=url, namespace=namespace, busy_timeout_s=busy_timeout, timeout_s=timeout
+            )
             place.check(creates=creates)
             with closing(Call(place, Output(as_json=as_json), creates=creates)) as call:
                 command(call, *args, **given)
@@ -88,6 +96,7 @@ def _shared(
     url: Url = "",
     namespace: Namespace = "",
     busy_timeout: BusyTimeout = BUSY_TIMEOUT_S,
+    timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Its parameters are added to those of every command that works on a store."""

@@ -9,6 +9,8 @@ from indelible.cli.place import Place
 
 # More than this no shell shows.
 OFFERED_MAX = 50
+# Whoever waits for a completion longer than this types on.
+COMPLETING_S_MAX = 1.0
 
 
 def session_ids(context: typer.Context, incomplete: str) -> list[str]:
@@ -34,6 +36,14 @@ def snapshot_ids(context: typer.Context, incomplete: str) -> list[tuple[str, str
 
 def _place(context: typer.Context) -> Place:
     given = context.params
+    url = given.get("url") or ""
+    if "source" in given:
+        # A copy takes sessions of its source, which is not a parameter yet while an option lacks
+        # its value.
+        url = given["source"] or next(iter(context.args), "")
     return Place(
-        url=given.get("url") or "", namespace=given.get("namespace") or "", busy_timeout_s=0.0
+        url=url,
+        namespace=given.get("namespace") or "",
+        busy_timeout_s=0.0,
+        timeout_s=COMPLETING_S_MAX,
     )

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from indelible.cli.hinting import hint
+from indelible.cli.hinting import hint, without_secrets
 from indelible.cli.wording import counted, safe
 from indelible.errors import (
     BusyError,
@@ -70,13 +70,18 @@ def _next_step(error: MemoryStoreError) -> list[str]:
         return ["Nothing was changed."]
     if error.details.get("imported") and "line" in error.details:
         return [f"{counted(error.imported, 'session')} before it came in, and stay."]
+    steps: list[str] = []
+    if error.details.get("copied"):
+        copied = counted(error.copied, "session")
+        steps += [f"{copied} came over before that, and stay: run it again to go on."]
     if isinstance(error, BusyError):
-        return ["Try again, or wait longer with --busy-timeout SECONDS."]
-    return []
+        steps += ["Try again, or wait longer with --busy-timeout SECONDS."]
+    return steps
 
 
 def _retry(error: OutcomeUnknownError, arguments: Sequence[str]) -> str:
     key = error.details.get("key")
+    arguments = [without_secrets(each) for each in arguments]
     command, *rest = arguments
     if key is None or command not in _KEYED:
         again = shlex.join(["indelible", *arguments])

@@ -10,7 +10,16 @@ import typer
 from typer.core import TyperGroup
 
 import indelible
-from indelible.cli import changing, checking, maintaining, moving, reading, timeline
+from indelible.cli import (
+    changing,
+    checking,
+    copying,
+    diagnosing,
+    maintaining,
+    moving,
+    reading,
+    timeline,
+)
 from indelible.errors import MemoryStoreError
 
 HELP = "A memory store for LLM agents that does not forget."
@@ -30,6 +39,8 @@ MEANT = {
     "add": "append",
     "log": "history",
     "restore": "rollback",
+    "cp": "copy",
+    "migrate": "copy",
 }
 
 
@@ -118,6 +129,7 @@ _offer(
 )
 _offer(changing.clear, CHANGE, "clear user-42 --yes --url agent.db")
 _offer(changing.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d1e0b3846 --url agent.db")
+_offer(diagnosing.doctor, MAINTAIN, "doctor agent.db", "doctor --url agent.db --json")
 _offer(maintaining.verify, MAINTAIN, "verify --url agent.db")
 _offer(maintaining.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
 _offer(
@@ -127,6 +139,12 @@ _offer(
     "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
 )
 _offer(moving.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="import")
+_offer(
+    copying.copy,
+    MAINTAIN,
+    "copy agent.db sqlite:////srv/agent.db",
+    "copy agent.db other.db --prefix user- --dry-run",
+)
 _offer(maintaining.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db")
 _offer(maintaining.forget, MAINTAIN, "forget user-42 --url agent.db")
 _offer(demo, MAINTAIN, "demo")

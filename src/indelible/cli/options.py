@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from indelible.cli import completing
+from indelible.core.limits import TIMEOUT_S_MAX
 
 SessionId = Annotated[
     str,
@@ -46,7 +47,7 @@ Url = Annotated[
         "-u",
         metavar="URL",
         envvar="INDELIBLE_URL",
-        help="The store: a file name such as agent.db, or sqlite:///agent.db.",
+        help="The store: a file name such as agent.db, or a server such as redis://localhost.",
         rich_help_panel="Store and output",
     ),
 ]
@@ -67,6 +68,17 @@ BusyTimeout = Annotated[
         metavar="SECONDS",
         min=0.0,
         help="How long to wait for another writer.",
+        rich_help_panel="Store and output",
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.001,
+        max=TIMEOUT_S_MAX,
+        help="How long a call to a server may take, with all its retries.",
         rich_help_panel="Store and output",
     ),
 ]

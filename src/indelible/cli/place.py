@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import indelible
 from indelible.cli.hinting import hint
+from indelible.core.limits import TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
 from indelible.opening import KNOWN
 
@@ -22,6 +24,7 @@ class Place:
     url: str
     namespace: str = ""
     busy_timeout_s: float = 0.0
+    timeout_s: float = TIMEOUT_S
 
     def check(self, *, creates: bool) -> None:
         """Refuse a store that is not there, unless the command is one that may begin it."""
@@ -31,7 +34,7 @@ class Place:
             raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():
             raise UnavailableError(
-                f"{self._missing()}. Check --url, or begin a store with `{hint('append')}` or"
+                f"{self.missing()}. Check --url, or begin a store with `{hint('append')}` or"
                 f" `{hint('import')}`"
             )
 
@@ -40,7 +43,10 @@ class Place:
         self.check(creates=creates)
         try:
             return indelible.open(
-                self.url, namespace=self.namespace, busy_timeout_s=self.busy_timeout_s
+                self.url,
+                namespace=self.namespace,
+                busy_timeout_s=self.busy_timeout_s,
+                timeout_s=self.timeout_s,
             )
         except UsageError as error:
             raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None
@@ -59,7 +65,19 @@ class Place:
             # Nobody may look: opening it says why, in the words of every other trouble.
             return True
 
-    def _missing(self) -> str:
+    def same_as(self, other: Place) -> bool:
+        """Whether two names are of one store, as far as that can be told without opening."""
+        if self.namespace != other.namespace:
+            return False
+        mine, theirs = file_of(self.url), file_of(other.url)
+        if mine is None or theirs is None:
+            return self.url == other.url
+        with suppress(OSError):
+            return mine.samefile(theirs)
+        return mine.absolute() == theirs.absolute()
+
+    def missing(self) -> str:
+        """What is there instead of a store."""
         path = file_of(self.url)
         if path is not None and path.exists():
             return f"the file {path} is empty, and was left so"

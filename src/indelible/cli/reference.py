@@ -18,15 +18,16 @@ OPENING = """\
 # Commands
 
 Every command that works on a store of ours names it by `--url`, or by the environment variable
-`INDELIBLE_URL`: a file name such as `agent.db`, or `sqlite:///agent.db`. `indelible COMMAND --help`
-says what is here, and `indelible --install-completion` teaches the shell to complete commands and
-ids. `check`, `cases` and `goldfish` are the contract kit, for any store:
-[Check your store](how-to/check-your-store.md).
+`INDELIBLE_URL`: a file name such as `agent.db`, or a server such as `redis://localhost`. `copy`
+works on two, and takes them as arguments. A password belongs into the environment, where no list of
+processes shows it. `indelible COMMAND --help` says what is here, and
+`indelible --install-completion` teaches the shell to complete commands and ids. `check`, `cases`
+and `goldfish` are the contract kit, for any store: [Check your store](how-to/check-your-store.md).
 
-A store that is not there is an error and is never made in passing; only `append` and `import` begin
-one. `append` and `snapshot` only add and do not ask, and neither does an `export` to a new file.
-Every other command that changes something says what it will do and asks; `--yes` answers, and
-without a terminal and without `--yes` nothing is changed. Long work shows its progress on a
+A store that is not there is an error and is never made in passing; only `append`, `import` and
+`copy` begin one. `append` and `snapshot` only add and do not ask, and neither does an `export` to a
+new file. Every other command that changes something says what it will do and asks; `--yes` answers,
+and without a terminal and without `--yes` nothing is changed. Long work shows its progress on a
 terminal.
 
 ## Exit codes
@@ -34,7 +35,7 @@ terminal.
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | something is wrong with the data, the session or snapshot is not there, a contract is broken |
+| 1 | the data is wrong or in danger, an id is not there, or a contract is broken |
 | 2 | the command was wrong, or was not confirmed; nothing was changed |
 | 3 | `check` alone: nothing failed, but something could not be decided or did not run |
 | 4 | the store or a file is missing or could not be reached, or the outcome is unknown |

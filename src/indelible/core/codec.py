@@ -35,6 +35,9 @@ _OPEN = b'{"sum":"'
 CHECKSUM_BYTES = 16
 _SUM_END = len(_OPEN) + CHECKSUM_BYTES
 _REST = _SUM_END + len(b'",')
+# Where an envelope has its checksum, and where it begins to say its kind: for engines that look
+# at stored bytes without Python.
+CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM = len(_OPEN), _SUM_END, _REST
 _PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in Kind}
 _MODEL: dict[Kind, type[Value]] = {kind: model for model, kind in KIND_OF.items()}
 _VALIDATE = {kind: model.__pydantic_validator__.validate_json for kind, model in _MODEL.items()}
@@ -122,6 +125,11 @@ KIND_BYTES = _REST + max(map(len, _PREFIX.values()))
 def names_kind(kind: Kind | None, start: bytes) -> bool:
     """Whether an envelope that begins like this says that it is of this kind."""
     return kind is not None and start.startswith(_PREFIX[kind], _REST)
+
+
+def kind_mark(kind: Kind) -> bytes:
+    """How an envelope says, from `KIND_FROM` on, that it is of this kind."""
+    return _PREFIX[kind]
 
 
 def checksum(data: bytes) -> bytes:

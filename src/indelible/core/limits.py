@@ -51,5 +51,10 @@ VIEW_ATTEMPTS_MAX: Final = 50
 # How often an append with an unknown outcome is sent again, with its key, before saying so.
 APPEND_ATTEMPTS_MAX: Final = 3
 
+# How long a call to a server may take, with all its retries, unless told otherwise.
+TIMEOUT_S: Final = 10.0
+# A deadline beyond an hour is a mistake, and past some weeks timers overflow.
+TIMEOUT_S_MAX: Final = 3600.0
+
 # What an engine-free estimate takes one token to be; English text runs at about four.
 BYTES_PER_TOKEN: Final = 4

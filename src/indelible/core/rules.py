@@ -182,19 +182,20 @@ def refuse_other_change(session: str, key: str, change: str, done: JournalLine) 
 def refuse_if_changed(step: ChangeView, head: Head) -> None:
     """Raise if the view that this change was computed from is no longer the session's."""
     if head.status is not Status.ACTIVE or head.life != step.life:
-        raise _view_moved(step, head)
+        raise view_moved(step, head.generation)
     refuse_if_moved(step.session, step.expected, head.version)
     if (head.generation, head.vacuums) != (step.generation, step.vacuums):
-        raise _view_moved(step, head)
+        raise view_moved(step, head.generation)
 
 
-def _view_moved(step: ChangeView, head: Head) -> ConflictError:
+def view_moved(step: ChangeView, generation: int) -> ConflictError:
+    """The view is no longer the one that a change was computed from."""
     return ConflictError(
         f"somebody else changed what session {step.session!r} shows; nothing was changed.",
         session=step.session,
         reason="view",
         expected=step.generation,
-        actual=head.generation,
+        actual=generation,
     )
 
 

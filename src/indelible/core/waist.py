@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from indelible.core.plan import Step
-from indelible.model import Claims, Kind, Status
+from indelible.model import Claims, Kind, Risk, Status
 from indelible.view import Extents, View
 
 R = TypeVar("R")
@@ -401,12 +401,13 @@ class Reclaim(Step[Reclaimed]):
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What was erased of a session, and which sessions were forked from it."""
+    """What was erased of a session, its forks, and the places where no store can erase it."""
 
     entries: int = 0
     snapshots: int = 0
     size_bytes: int = 0
     forks: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -427,6 +428,11 @@ class CheckEngine(Step[tuple[str, ...]]):
 
 
 @dataclass(slots=True)
+class Diagnose(Step[tuple[Risk, ...]]):
+    """Look at the engine as it runs, and say what it can lose."""
+
+
+@dataclass(slots=True)
 class Quarantine(Step[None]):
     """Keep the bytes of entries that cannot be read, beyond any vacuum. Again changes nothing."""
 
@@ -443,7 +449,11 @@ class ReadQuarantine(Step[tuple[tuple[int, str, bytes], ...]]):
 
 
 class Backend(Protocol):
-    """Performs the steps of the waist, blocking."""
+    """Performs the steps of the waist, blocking. Making one reaches no server."""
+
+    def prepare(self) -> None:
+        """Reach the engine, and refuse one that cannot keep what was demanded."""
+        ...
 
     def perform(self, step: Step[R]) -> R:
         """Do one step, atomically."""
@@ -463,7 +473,11 @@ class Backend(Protocol):
 
 
 class AsyncBackend(Protocol):
-    """Performs the steps of the waist, awaited."""
+    """Performs the steps of the waist, awaited. Making one reaches no server."""
+
+    async def prepare(self) -> None:
+        """Reach the engine, and refuse one that cannot keep what was demanded."""
+        ...
 
     async def perform(self, step: Step[R]) -> R:
         """Do one step, atomically."""

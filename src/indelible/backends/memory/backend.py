@@ -29,6 +29,7 @@ from indelible.core.waist import (
     ChangeView,
     CheckEngine,
     DeleteSnapshot,
+    Diagnose,
     Erase,
     Erased,
     Head,
@@ -61,10 +62,19 @@ from indelible.core.waist import (
     Stored,
 )
 from indelible.errors import ClosedError, FormatError
-from indelible.model import Claims, Durability, Status
+from indelible.model import Claims, Durability, Gravity, Risk, Status
 from indelible.view import View
 
 R = TypeVar("R")
+
+RISKS = (
+    Risk(
+        severity=Gravity.NOTE,
+        subject="plain memory",
+        risk="every session ends with this process",
+        remedy="open a file, or a server, to keep them",
+    ),
+)
 
 
 class MemoryBackend:
@@ -96,6 +106,7 @@ class MemoryBackend:
             Erase: self._erase,
             Scrub: lambda _: (),
             CheckEngine: lambda _: (),
+            Diagnose: lambda _: RISKS,
             Quarantine: self._quarantine,
             ReadQuarantine: self._read_quarantine,
         }
@@ -106,6 +117,9 @@ class MemoryBackend:
             if self._closed:
                 raise ClosedError("the store is closed")
             return cast(R, self._handlers[type(step)](step))
+
+    def prepare(self) -> None:
+        """Nothing has to be reached."""
 
     def claims(self) -> Claims:
         """Memory promises order and exactly-once, and survives nothing."""
@@ -445,6 +459,9 @@ class AsyncMemoryBackend:
     async def perform(self, step: Step[R]) -> R:
         """Do one step, atomically."""
         return self._backend.perform(step)
+
+    async def prepare(self) -> None:
+        """Nothing has to be reached."""
 
     async def claims(self) -> Claims:
         """Memory promises order and exactly-once, and survives nothing."""

@@ -33,6 +33,9 @@ class SqliteBackend:
         result = self._engine.read(step) if job is None else self._engine.writer.run(job)
         return cast(R, result)
 
+    def prepare(self) -> None:
+        """The file was opened, and made ready, when this was made."""
+
     def claims(self) -> Claims:
         """What is promised on this file."""
         return self._engine.claims()
@@ -76,6 +79,9 @@ class AsyncSqliteBackend:
                 self._thread = self._new_thread()
             self._jobs.put(job)
         return await written
+
+    async def prepare(self) -> None:
+        """The file was opened, and made ready, when this was made."""
 
     async def claims(self) -> Claims:
         """What is promised on this file."""

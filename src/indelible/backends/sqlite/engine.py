@@ -14,6 +14,7 @@ import apsw
 
 from indelible.backends.sqlite import (
     appending,
+    diagnosing,
     maintaining,
     reading,
     schema,
@@ -101,6 +102,8 @@ class Engine:
         """Do a step that does not write rows."""
         if isinstance(step, waist.Scrub):
             return self.writer.run_outside(maintaining.scrub(self.context, step))
+        if isinstance(step, waist.Diagnose):
+            return diagnosing.risks(self.options.path, self.options.durability)
         return self.readers.run(_READS[type(step)](self.context, step))
 
     def claims(self) -> Claims:

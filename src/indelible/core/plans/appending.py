@@ -79,6 +79,9 @@ def append(step: Append) -> Plan[Receipt]:
         except OutcomeUnknownError as error:
             step.fresh = False
             unknown = error
+            if error.details.get("exhausted"):
+                # Tried until the deadline: once more would be longer than the caller allowed.
+                raise error.copy(key=step.key, session=step.session) from error.__cause__
         except (MemoryStoreBackendError, FormatError, ClosedError) as error:
             if unknown is None:
                 raise

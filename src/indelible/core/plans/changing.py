@@ -327,7 +327,7 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
             if conflict.reason != "view":
                 raise
         except OutcomeUnknownError as error:
-            if unknown is not None:
+            if unknown is not None or error.details.get("exhausted"):
                 raise
             unknown = error
         except (MemoryStoreBackendError, FormatError, ClosedError) as error:

@@ -87,7 +87,7 @@ def forget(session_id: str) -> Plan[ForgetReceipt]:
         bytes=erased.size_bytes,
         forks=erased.forks,
         pending=bool(left),
-        left=left,
+        left=(*left, *erased.kept),
     )
 
 

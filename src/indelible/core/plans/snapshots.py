@@ -54,6 +54,8 @@ def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> 
     try:
         record = yield from ask(step)
     except OutcomeUnknownError as unknown:
+        if unknown.details.get("exhausted"):
+            raise
         # The id makes it safe to ask again; a refusal now says nothing of what was done before.
         try:
             record = yield from ask(step)

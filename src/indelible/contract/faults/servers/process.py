@@ -42,12 +42,15 @@ class ServerProcess:
         ready: Callable[[], bool],
         environment: Mapping[str, str] | None = None,
         user: int | None = None,
+        ending: signal.Signals = signal.SIGTERM,
     ) -> None:
         self._arguments = list(arguments)
         self._log = log
         self._ready = ready
         self._environment = dict(environment) if environment is not None else None
         self._user = user
+        # What asks it to end in good order.
+        self._ending = ending
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -90,7 +93,7 @@ class ServerProcess:
     def stop(self) -> None:
         """End it in good order; kill it if it does not."""
         self._signal(signal.SIGCONT)
-        self._signal(signal.SIGTERM)
+        self._signal(self._ending)
         try:
             self._wait(ENDED_S_MAX)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,7 @@
+"""A store on a PostgreSQL server."""
+
+from indelible.backends.postgres.driver import PostgresBackend
+from indelible.backends.postgres.driver_async import AsyncPostgresBackend
+from indelible.backends.postgres.engine import PostgresOptions
+
+__all__ = ["AsyncPostgresBackend", "PostgresBackend", "PostgresOptions"]

@@ -1,0 +1,202 @@
+"""An append in PostgreSQL's words: one statement where nothing has to be decided, else a look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from indelible.backends.postgres.sessions import (
+    OF_SESSION,
+    Context,
+    Place,
+    living,
+    locked,
+    ttl_ms,
+)
+from indelible.backends.postgres.statements import Do, DoAlone, Row, Sql, milliseconds_of
+from indelible.core import rules
+from indelible.core.codec import CHECKSUM_BYTES, checksum_of
+from indelible.core.plan import Plan
+from indelible.core.waist import Append, Appended, Draft
+from indelible.model import Kind, Status
+
+KIND_NUMBER: Final = {
+    Kind.MESSAGE: 1,
+    Kind.TOOL_CALL: 2,
+    Kind.TOOL_RESULT: 3,
+    Kind.SUMMARY: 4,
+}
+
+ENTRY_COLUMNS: Final = """
+    session, position, written_at, deadline, generation, life, batch, kind, keep, key, opens,
+    answers, payload"""
+# Rows as one array for each column: one statement for any number of them.
+INSERT: Final = f"""
+    INSERT INTO indelible.entry ({ENTRY_COLUMNS})
+    SELECT $1, position, written_at, deadline, generation, $2, batch, kind, keep, key, opens,
+        answers, payload
+    FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[],
+        $8::smallint[], $9::boolean[], $10::bytea[], $11::text[], $12::text[], $13::bytea[])
+        AS row (position, written_at, deadline, generation, batch, kind, keep, key, opens, answers,
+            payload)"""
+_EARLIER: Final = (
+    """
+    SELECT part.position, part.batch, part.generation,
+        (SELECT array_agg(substr(payload, 1, $4::integer) ORDER BY position)
+            FROM indelible.entry AS all_of_it
+            WHERE all_of_it.session = part.session AND all_of_it.position >= part.position
+                AND all_of_it.position < part.position + part.batch)
+    FROM indelible.entry AS part"""
+    + OF_SESSION
+    + " AND part.key = $3"
+)
+_KEPT: Final = (
+    """
+    SELECT part.position, part.entries, part.generation, part.checksums
+    FROM indelible.kept_key AS part"""
+    + OF_SESSION
+    + " AND part.key = $3"
+)
+# The checksum stands at the front of an envelope.
+_HEAD_BYTES: Final = 64
+
+
+def together(context: Context, steps: Sequence[Append], *, wait_s: float) -> DoAlone:
+    """The one statement of a group: each append is a call of the function, in this order."""
+    params: list[Any] = []
+    wait = milliseconds_of(wait_s)
+    calls = ", ".join([_call(context, step, wait, params) for step in steps])
+    return DoAlone("SELECT " + calls, tuple(params))
+
+
+def _call(context: Context, step: Append, wait: str, params: list[Any]) -> str:
+    """One call. What a caller gave becomes a parameter; what is none is written as such."""
+
+    def put(value: Any) -> str:
+        if value is None:
+            return "NULL"
+        params.append(value)
+        return f"${len(params)}"
+
+    kind, envelope, keep, opens, answers = step.drafts[0]
+    arguments = (
+        f"{put(context.namespace)}, {put(step.session.encode())}, {put(step.key.encode())},"
+        f" {put(step.expected)}, {put(context.now_ms())}, {put(ttl_ms(step.ttl_s))}, '{wait}',"
+        f" {KIND_NUMBER[kind]}::smallint, {keep}, {put(links(opens))}, {put(links(answers))},"
+        f" {put(envelope)}"
+    )
+    if len(step.drafts) == 1:
+        return f"indelible.append({arguments}, 1)"
+    more = ", ".join(map(put, _columns(step.drafts[1:])))
+    return f"indelible.append_batch({arguments}, {more})"
+
+
+def _columns(drafts: Sequence[Draft]) -> tuple[list[Any], ...]:
+    return (
+        [KIND_NUMBER[draft.kind] for draft in drafts],
+        [draft.keep for draft in drafts],
+        [links(draft.opens) for draft in drafts],
+        [links(draft.answers) for draft in drafts],
+        [draft.envelope for draft in drafts],
+    )
+
+
+def landed(step: Append, version: str) -> Appended:
+    """What the function's answer means."""
+    end = int(version.split(".")[2])
+    count = len(step.drafts)
+    return Appended(end - count, count, version)
+
+
+def append(context: Context, step: Append) -> Plan[Appended]:
+    """Put a batch at the end of the log, after a look at what stands in the way."""
+    named = context.named(step.session)
+    key = step.key.encode()
+    place, (kept, earlier) = yield from locked(
+        context,
+        step.session,
+        Sql(_KEPT, (*named, key)),
+        Sql(_EARLIER, (*named, key, _HEAD_BYTES)),
+    )
+    standing, status = place.standing, place.status
+    if status is Status.ACTIVE and (kept or earlier):
+        # The lock of the row is a write: its commit waits for what the answer speaks of.
+        return _replayed(place, step, *_known(kept, earlier))
+    version = rules.version_of(standing, status)
+    rules.refuse_if_moved(step.session, step.expected, version)
+    count = len(step.drafts)
+    rules.refuse_if_full(step.session, standing.end if standing else 0, count)
+    place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
+    standing = place.standing
+    assert standing is not None
+    deadline = rules.deadline_ms(place.now_ms, step.ttl_s)
+    end = standing.end + count
+    yield Do(
+        "UPDATE indelible.session SET log_end = $3, deadline = $4"
+        " WHERE namespace = $1 AND name = $2",
+        (*named, end, deadline),
+    )
+    yield Do(
+        INSERT,
+        (
+            place.number,
+            place.life,
+            list(range(standing.end, end)),
+            [place.now_ms] * count,
+            [deadline] * count,
+            [standing.generation] * count,
+            [count] + [0] * (count - 1),
+            *_columns(step.drafts)[:2],
+            [key] + [None] * (count - 1),
+            *_columns(step.drafts)[2:],
+        ),
+    )
+    version = rules.version_token(standing.life, end, standing.generation)
+    return Appended(standing.end, count, version)
+
+
+def _known(kept: list[Row], earlier: list[Row]) -> tuple[int, int, int, list[bytes]]:
+    """Position, entries, generation and checksums of the append that used the key first."""
+    if kept:
+        first, count, generation, joined = kept[0]
+        size = CHECKSUM_BYTES
+        return (
+            first,
+            count,
+            generation,
+            [joined[at : at + size] for at in range(0, len(joined), size)],
+        )
+    first, count, generation, heads = earlier[0]
+    return first, count, generation, [checksum_of(start) for start in heads]
+
+
+def _replayed(
+    place: Place, step: Append, first: int, count: int, generation: int, stored: list[bytes]
+) -> Appended:
+    """The first receipt once more; other content under the key is a conflict."""
+    standing = place.standing
+    assert standing is not None
+    rules.refuse_other_content(step, first, stored)
+    return Appended(
+        first,
+        count,
+        rules.version_token(standing.life, first + count, generation),
+        replayed=True,
+        visible=rules.still_shows(place.view, standing.end, first, count),
+    )
+
+
+def links(call_ids: tuple[str, ...]) -> str | None:
+    """Call ids as a row keeps them."""
+    return json.dumps(call_ids) if call_ids else None
+
+
+def draft_links(text: str | None) -> tuple[str, ...]:
+    """Call ids as they were handed in; a `ValueError` if the row does not hold any such."""
+    if text is None:
+        return ()
+    call_ids = json.loads(text)
+    if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
+        raise ValueError(text)
+    return tuple(call_ids)

@@ -1,0 +1,140 @@
+"""The blocking driver of PostgreSQL. The calling thread does the work."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from indelible.backends.postgres.appending import together
+from indelible.backends.postgres.engine import (
+    Join,
+    Pause,
+    PostgresOptions,
+    Run,
+    answered,
+    claimed,
+    prepared,
+)
+from indelible.backends.postgres.errors import is_usable_after
+from indelible.backends.postgres.groups import (
+    Groups,
+    Job,
+    in_order,
+    soonest,
+    wait_s_of,
+)
+from indelible.backends.postgres.link import Link
+from indelible.backends.postgres.pools import GivenPool, OwnPool
+from indelible.core.patience import Patience
+from indelible.core.plan import Step, drive
+from indelible.errors import MemoryStoreError
+from indelible.model import Claims
+
+R = TypeVar("R")
+
+
+class PostgresBackend:
+    """Performs the waist on a PostgreSQL server, blocking."""
+
+    def __init__(self, options: PostgresOptions) -> None:
+        self._options = options
+        self._context = options.context()
+        self._pool: OwnPool | GivenPool
+        if isinstance(options.target, str):
+            conninfo, servers = options.conninfo()
+            self._pool = OwnPool(conninfo, servers=servers, place=options.shown, seam=options.seam)
+        else:
+            self._pool = GivenPool(options.target, place=options.shown, seam=options.seam)
+        self._groups = Groups(self._append)
+        _backends.add(self)
+
+    def prepare(self) -> None:
+        """Reach the server, and see to the tables."""
+        drive(prepared(self._options), self._do)
+
+    def perform(self, step: Step[R]) -> R:
+        """Do one step, in one transaction, with all its retries."""
+        return cast(R, drive(answered(self._options, self._context, step), self._do))
+
+    def claims(self) -> Claims:
+        """What is promised on the server as it runs now."""
+        return drive(claimed(self._options), self._do)
+
+    def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
+        """Whether a file is part of the store itself."""
+        return False
+
+    def close(self) -> None:
+        """Let go of the server."""
+        _backends.discard(self)
+        self._pool.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: begin with no connections."""
+        self._pool.after_fork()
+        self._groups.after_fork()
+
+    def _do(self, step: Step[Any]) -> Any:
+        if isinstance(step, Join):
+            job = Job(step.append, step.patience)
+            if step.alone:
+                self._append([job], alone=True)
+                return job.outcome()
+            return self._groups.run(job)
+        if isinstance(step, Run):
+            return self._on_link(lambda link: drive(step.plan(), link.execute), step.patience)
+        assert isinstance(step, Pause)
+        time.sleep(step.seconds)
+        return None
+
+    def _append(self, group: list[Job], *, alone: bool = False) -> None:
+        """Send a group; each job has its outcome afterwards."""
+        try:
+            ordered, patience = in_order(group), soonest(group)
+            wait_s = wait_s_of(patience, alone=alone)
+            statement = together(self._context, [job.append for job in ordered], wait_s=wait_s)
+            (versions,) = self._on_link(lambda link: link.execute(statement), patience)
+            for job, version in zip(ordered, versions, strict=True):
+                job.version = version
+        except MemoryStoreError as error:
+            for job in group:
+                job.error = error.copy()
+        except Exception as error:  # noqa: BLE001 (a caller's clock: told to each)
+            for job in group:
+                job.error = error
+
+    def _on_link(self, work: Callable[[Link], Any], patience: Patience) -> Any:
+        link = self._pool.borrow(patience)
+        healthy = True
+        try:
+            return work(link)
+        except BaseException as error:
+            healthy = is_usable_after(error) and _rolled_back(link)
+            raise
+        finally:
+            self._pool.give_back(link, healthy=healthy)
+
+
+def _rolled_back(link: Link) -> bool:
+    try:
+        link.roll_back()
+    except Exception:  # noqa: BLE001 (whatever it is, the connection is not used again)
+        return False
+    return True
+
+
+# Connections must not be used on both sides of a fork: parent and child would read each other's
+# answers. The child leaves them alone, and opens its own.
+_backends: weakref.WeakSet[PostgresBackend] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for backend in list(_backends):
+        backend.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

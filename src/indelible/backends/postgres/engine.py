@@ -1,0 +1,222 @@
+"""What the blocking and the async driver share: options, the table of plans, and the attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from indelible.backends.postgres import (
+    appending,
+    diagnosing,
+    maintaining,
+    reading,
+    schema,
+    sessions,
+    staging,
+    views,
+)
+from indelible.backends.postgres.errors import KeyUsedError
+from indelible.backends.postgres.sessions import Context, Handler
+from indelible.backends.postgres.statements import in_transaction
+from indelible.core import waist
+from indelible.core.patience import Patience
+from indelible.core.plan import Plan, Step
+from indelible.core.sources import Clock
+from indelible.errors import (
+    MemoryStoreBackendError,
+    OutcomeUnknownError,
+    UnavailableError,
+    UnsupportedError,
+    UsageError,
+)
+from indelible.model import Claims, Durability
+
+_WRITES: Final[dict[type, Handler]] = {
+    waist.ChangeView: views.change_view,
+    waist.SaveSnapshot: views.save_snapshot,
+    waist.DeleteSnapshot: views.delete_snapshot,
+    waist.SetMetadata: sessions.set_metadata,
+    waist.BeginStage: staging.begin_stage,
+    waist.StageRows: staging.stage_rows,
+    waist.ShowStage: staging.show_stage,
+    waist.Reclaim: maintaining.reclaim,
+    waist.Erase: maintaining.erase,
+    waist.Quarantine: maintaining.quarantine,
+}
+_READS: Final[dict[type, Handler]] = {
+    waist.ReadHead: sessions.head,
+    waist.Read: reading.read,
+    waist.ReadOutline: reading.outline,
+    waist.ReadSnapshots: views.read_snapshots,
+    waist.ReadJournal: views.read_journal,
+    waist.ListSessions: sessions.list_sessions,
+    waist.ReadLog: reading.read_log,
+    waist.ReadQuarantine: maintaining.read_quarantine,
+    waist.CheckEngine: maintaining.check_engine,
+}
+# The part of its time that an append must have left for one more attempt. With less, a caller would
+# often stop waiting before the server answers, and not know what became of it.
+LAST_ATTEMPT: Final = 0.1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PostgresOptions:
+    """How a store on a server is opened."""
+
+    # A URL, perhaps with a password, or the pool of an application.
+    target: Any = field(repr=False)
+    # The target as messages show it: without its password.
+    shown: str
+    namespace: str
+    durability: Durability | None
+    timeout_s: float
+    # None for the server's clock.
+    clock: Clock | None
+    # Tests stand here: it is called around every statement.
+    seam: Any = None
+
+    def context(self) -> Context:
+        """What its plans share."""
+        return Context(self.namespace.encode(), self.clock)
+
+    def conninfo(self) -> tuple[str, int]:
+        """How to connect, and to how many servers; the one that can be written to is meant."""
+        asked: dict[str, Any] | None = None
+        with suppress(psycopg.ProgrammingError):
+            asked = conninfo_to_dict(self.target)
+        if asked is None:
+            # The driver's error shows what it cannot read, with the password: it stays behind.
+            raise UsageError(f"not a URL of a PostgreSQL server: {self.shown}")
+        servers = str(asked.get("host") or asked.get("hostaddr") or "").count(",") + 1
+        if servers > 1:
+            asked.setdefault("target_session_attrs", "read-write")
+        asked.setdefault("application_name", "indelible")
+        return make_conninfo("", **asked), servers
+
+
+@dataclass(slots=True)
+class Run(Step[Any]):
+    """Run a plan on a connection; in a transaction, unless it only reads."""
+
+    plan: Callable[[], Plan[Any]]
+    patience: Patience
+
+
+@dataclass(slots=True)
+class Join(Step[str | None]):
+    """Append with the one statement, together with whoever else is waiting, or alone."""
+
+    append: waist.Append
+    patience: Patience
+    alone: bool
+
+
+@dataclass(slots=True)
+class Pause(Step[None]):
+    """Wait before the next attempt."""
+
+    seconds: float
+
+
+def writes(step: Step[Any]) -> bool:
+    """Whether a step changes anything."""
+    return type(step) is waist.Append or type(step) in _WRITES
+
+
+def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Plan[Any]:
+    """Every attempt at a step, within its deadline."""
+    patience = Patience(options.timeout_s)
+    if isinstance(step, waist.Append):
+        return (yield from _appended(options, context, step, patience))
+    if isinstance(step, waist.Scrub):
+        # What the server keeps, no client can clear: the receipt of the erasure says so.
+        return ()
+    if isinstance(step, waist.Diagnose):
+        settings = yield from patiently(diagnosing.read_settings, patience)
+        return diagnosing.risks_of(settings)
+    handler = _WRITES.get(type(step))
+    if handler is None:
+        handler = _READS[type(step)]
+        return (yield from patiently(lambda: handler(context, step), patience))
+    return (yield from patiently(lambda: in_transaction(handler(context, step)), patience))
+
+
+def patiently(plan: Callable[[], Plan[Any]], patience: Patience) -> Plan[Any]:
+    """Try until it is done, or until the deadline; only what surely was not written again."""
+    while True:
+        try:
+            return (yield Run(plan, patience))
+        except OutcomeUnknownError as error:
+            if patience.left_s() == 0:
+                raise error.copy(exhausted=True) from error.__cause__
+            raise
+        except UnavailableError:
+            wait_s = patience.next_wait_s()
+            if wait_s is None:
+                raise
+        yield Pause(wait_s)
+
+
+def _appended(
+    options: PostgresOptions, context: Context, step: waist.Append, patience: Patience
+) -> Plan[waist.Appended]:
+    """Append, and after a lost answer ask again: the key makes that safe."""
+    unknown: OutcomeUnknownError | None = None
+    alone = False
+    while True:
+        error: MemoryStoreBackendError
+        try:
+            return (yield from _attempt(context, step, patience, alone=alone))
+        except OutcomeUnknownError as lost:
+            unknown = error = lost
+        except UnavailableError as failed:
+            error = failed
+        wait_s = patience.next_wait_s()
+        if wait_s is None or patience.left_s() < options.timeout_s * LAST_ATTEMPT:
+            if unknown is not None and error is not unknown:
+                # That nothing was written now does not say that nothing was before.
+                raise unknown.copy(exhausted=True) from error
+            raise error.copy(exhausted=True) from error.__cause__
+        yield Pause(wait_s)
+        # What failed in company may have been a neighbour's fault.
+        alone = True
+
+
+def _attempt(
+    context: Context, step: waist.Append, patience: Patience, *, alone: bool
+) -> Plan[waist.Appended]:
+    try:
+        version: str | None = yield Join(step, patience, alone)
+        if version is not None:
+            return appending.landed(step, version)
+    except KeyUsedError:
+        # An earlier attempt landed, or a neighbour's did; a look tells.
+        pass
+    appended: waist.Appended = yield Run(
+        lambda: in_transaction(appending.append(context, step)), patience
+    )
+    return appended
+
+
+def prepared(options: PostgresOptions) -> Plan[None]:
+    """Reach the server, see to the tables, and refuse it if it cannot keep what was demanded."""
+    patience = Patience(options.timeout_s)
+    yield from patiently(lambda: schema.prepare(options.shown, wait_s=patience.left_s()), patience)
+    if options.durability is not None:
+        given = (yield from patiently(diagnosing.read_settings, patience)).durability
+        if not given.covers(options.durability):
+            raise UnsupportedError(
+                f"{options.shown} cannot promise durability {options.durability!s}; as it runs now,"
+                f" the most it can is {given!s}"
+            )
+
+
+def claimed(options: PostgresOptions) -> Plan[Claims]:
+    """What is promised on the server as it runs now."""
+    settings = yield from patiently(diagnosing.read_settings, Patience(options.timeout_s))
+    return diagnosing.claims_of(settings, ttl_clock="server" if options.clock is None else "caller")

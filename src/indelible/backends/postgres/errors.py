@@ -1,0 +1,134 @@
+"""The only place where PostgreSQL's errors become ours: by SQLSTATE, never by message text."""
+
+from __future__ import annotations
+
+import psycopg
+
+from indelible.errors import (
+    BusyError,
+    FormatError,
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+
+# Another transaction was in the way; this one was rolled back.
+_BUSY = {
+    "40001",  # serialization_failure
+    "40P01",  # deadlock_detected
+    "55P03",  # lock_not_available: the bound on waiting was reached
+    "57014",  # query_canceled: the bound on a statement was reached
+}
+# The server ends, starts, is full, or only reads. By their first two characters, or whole.
+_AWAY = {
+    "08",  # connection_exception
+    "53",  # insufficient_resources: disk, memory, connections
+    "57",  # operator_intervention: shutdown, start
+    "58",  # system_error
+    "25006",  # read_only_sql_transaction: this one is no primary, or not any more
+    "25P03",  # idle_in_transaction_session_timeout
+}
+# Said by a server that goes away; what it was doing may have been committed a moment before.
+_LAST_WORDS = {"57P01", "57P02", "57P04", "57P05"}
+_DAMAGED = {"XX001", "XX002"}
+UNIQUE_VIOLATION = "23505"
+# What a connection is still good for after it: the server rolled back and waits for more.
+_STAYS = {"22", "23", "40", "42", "55P03", "57014"}
+
+
+class TimeLimitError(Exception):
+    """No answer came before the deadline; the connection was given up."""
+
+
+class KeyUsedError(MemoryStoreBackendError):
+    """Nothing was written: the unique index knows the key, or the name, already."""
+
+
+def translated(
+    error: psycopg.Error | TimeLimitError, *, place: str, committing: bool
+) -> MemoryStoreError:
+    """Our error for what the driver raised; the original stays its cause.
+
+    `committing` says that a statement was sent that may have committed. If then no answer came, the
+    outcome is unknown; an answer with a code says that the transaction was rolled back.
+    """
+    ours = _translated(error, place, committing)
+    ours.__cause__ = error
+    return ours
+
+
+def _translated(  # noqa: PLR0911 (a table of codes, one return for each meaning)
+    error: psycopg.Error | TimeLimitError, place: str, committing: bool
+) -> MemoryStoreError:
+    code = getattr(error, "sqlstate", None)
+    details = {"place": place, "code": code}
+    if code is None or code in _LAST_WORDS:
+        what = "did not answer in time" if isinstance(error, TimeLimitError) else "went away"
+        if committing:
+            return OutcomeUnknownError(
+                f"{place} {what} after the write was sent: it may have landed. The same call with"
+                " the same key lands it exactly once",
+                **details,
+            )
+        return UnavailableError(f"{place} {what}; nothing was written", **details)
+    said = _said(error)
+    if code == UNIQUE_VIOLATION:
+        return KeyUsedError(f"{place} knows it already ({said}); nothing was written", **details)
+    if code in _BUSY:
+        return BusyError(
+            f"other writers were in the way at {place} for too long ({said}); nothing was written,"
+            " so it is safe to try again",
+            **details,
+        )
+    if code in _AWAY or code[:2] in _AWAY:
+        return UnavailableError(
+            f"{place} cannot take it now ({said}); nothing was written", **details
+        )
+    if code in _DAMAGED:
+        return FormatError(f"{place} is damaged ({said}); it was left as it is", **details)
+    return MemoryStoreBackendError(f"{place} refused ({said}); nothing was written", **details)
+
+
+def _said(error: Exception) -> str:
+    """The server's first sentence. Its details may show what was to be stored, and stay out."""
+    diag = getattr(error, "diag", None)
+    return getattr(diag, "message_primary", None) or type(error).__name__
+
+
+def not_connected(error: psycopg.Error, *, place: str) -> UnavailableError:
+    """No connection came about. The driver's error knows the password, so a copy is the cause."""
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    ours = UnavailableError(f"{place} cannot be reached ({said}); nothing was written", place=place)
+    ours.__cause__ = psycopg.OperationalError(str(error))
+    return ours
+
+
+def exhausted(count: int, *, place: str) -> BusyError:
+    """Every connection stayed in use."""
+    return BusyError(
+        f"all {count} connections to {place} stayed in use: the pool is exhausted; nothing was"
+        " written, so it is safe to try again",
+        place=place,
+        connections=count,
+    )
+
+
+def none_to_spare(count: int, *, place: str) -> BusyError:
+    """The application's pool gave nothing, and does not say why."""
+    return BusyError(
+        f"the given pool of at most {count} connections had none to spare: it is exhausted, or"
+        f" {place} cannot be reached; nothing was written, so it is safe to try again",
+        place=place,
+        connections=count,
+    )
+
+
+def is_usable_after(error: BaseException) -> bool:
+    """Whether a connection can go on after this error, once it was rolled back."""
+    cause = error.__cause__ if isinstance(error, MemoryStoreError) else error
+    if isinstance(cause, (psycopg.Error, TimeLimitError)):
+        code = getattr(cause, "sqlstate", None)
+        return code is not None and (code in _STAYS or code[:2] in _STAYS)
+    # Between two statements; anything but an exception may have come in the middle of one.
+    return isinstance(error, Exception)

@@ -1,0 +1,224 @@
+"""A connection in the hands of one call, and the one seam through which every statement passes."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, suppress
+from typing import Any, Final, TypeVar
+
+import psycopg
+import psycopg.waiting
+from psycopg.rows import tuple_row
+from psycopg.waiting import Ready, Wait
+
+from indelible.backends.postgres.errors import TimeLimitError, translated
+from indelible.backends.postgres.statements import (
+    BEGIN_READ,
+    BEGIN_WRITE,
+    BOUNDS,
+    All,
+    Begin,
+    Commit,
+    Do,
+    DoAlone,
+    Rows,
+    Script,
+    Sql,
+    bounds,
+)
+from indelible.core.patience import Patience
+from indelible.core.plan import Step
+from indelible.errors import OutcomeUnknownError
+
+T = TypeVar("T")
+
+# Called around every statement: fault tests stand here, and nothing else does.
+Seam = Callable[[Step[Any], Callable[[], Any]], Any]
+
+_EVENTS = {
+    Wait.R: select.POLLIN,
+    Wait.W: select.POLLOUT,
+    Wait.RW: select.POLLIN | select.POLLOUT,
+}
+_READY = {
+    select.POLLIN: Ready.R,
+    select.POLLOUT: Ready.W,
+    select.POLLIN | select.POLLOUT: Ready.RW,
+}
+# Where in the server a commit says that it did not wait for its standby. The warning has no code of
+# its own, and others, such as those of a coming wraparound, must not be taken for it.
+SYNC_WAIT: Final = "SyncRepWaitForLSN"
+
+
+class Link:
+    """A connection with a deadline, and its errors translated. One thread uses it at a time."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], *, place: str, seam: Seam | None = None
+    ) -> None:
+        self.connection = connection
+        self._place = place
+        self._seam = seam
+        self._patience = Patience(0)
+        self._stack = ExitStack()
+        self._warned = False
+        self._poll = select.poll()
+        self._pipelined = False
+        # For appends, whose answers are short and not worth a new one each.
+        self._cursor = self._new_cursor()
+        # What its owner had set, and gets back.
+        self.was_autocommit = connection.autocommit
+        connection.add_notice_handler(self._on_notice)
+        # The driver takes no deadline with a statement; all its waiting goes through this method.
+        vars(connection)["wait"] = self._wait
+
+    def begin(self, patience: Patience) -> None:
+        """From now on, this deadline counts."""
+        self._patience = patience
+        self._warned = False
+
+    def execute(self, step: Step[Any]) -> Any:
+        """Do one step."""
+        try:
+            if self._seam is not None:
+                answer = self._seam(step, lambda: self._execute(step))
+            else:
+                answer = self._execute(step)
+        except (psycopg.Error, TimeLimitError) as error:
+            committing = isinstance(step, (Commit, DoAlone))
+            raise translated(error, place=self._place, committing=committing) from error
+        if self._warned and isinstance(step, (Commit, DoAlone)):
+            raise not_replicated(self._place)
+        return answer
+
+    def _execute(self, step: Step[Any]) -> Any:
+        if isinstance(step, DoAlone):
+            return self._send(self._cursor, step.text, step.params).fetchall()
+        if isinstance(step, Sql):
+            return self._run(step.text, step.params).fetchall()
+        if isinstance(step, Do):
+            self._run(step.text, step.params)
+        elif isinstance(step, All):
+            return self._all(step)
+        elif isinstance(step, Begin):
+            self._begin(BEGIN_WRITE)
+            self._run(BOUNDS, bounds(self._patience.left_s()))
+        elif isinstance(step, Commit):
+            self._run("COMMIT")
+            self._end_pipeline()
+        elif isinstance(step, Script):
+            # Several statements in one message need the simple protocol, outside of a pipeline.
+            self.connection.execute(step.text.encode())
+        return None
+
+    def _begin(self, how: str) -> None:
+        self._stack.enter_context(self.connection.pipeline())
+        self._pipelined = True
+        self._run(how)
+
+    def _end_pipeline(self) -> None:
+        self._pipelined = False
+        self._stack.close()
+
+    def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.RawCursor[Any]:
+        # Each has its own cursor, since in a pipeline the answer comes later.
+        return self._send(self._new_cursor(), text, params)
+
+    def _send(
+        self, cursor: psycopg.RawCursor[Any], text: str, params: tuple[Any, ...]
+    ) -> psycopg.RawCursor[Any]:
+        # Never a named statement: behind a pooler the next one may go to another server process.
+        return cursor.execute(text.encode(), params, prepare=False, binary=True)
+
+    def _new_cursor(self) -> psycopg.RawCursor[Any]:
+        return psycopg.RawCursor(self.connection, row_factory=tuple_row)
+
+    def _all(self, step: All) -> list[Rows]:
+        alone = not self._pipelined
+        if alone:
+            self._begin(BEGIN_READ)
+        cursors = [self._run(query.text, query.params) for query in step.queries]
+        if alone:
+            self._run("COMMIT")
+            self._end_pipeline()
+        return [cursor.fetchall() for cursor in cursors]
+
+    def roll_back(self) -> None:
+        """Leave nothing behind of a transaction that was given up."""
+        with suppress(psycopg.Error):
+            self._end_pipeline()
+        if self.connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
+            self._run("ROLLBACK")
+
+    def is_alive(self) -> bool:
+        """Whether the server has said nothing since: an idle connection only ever hears its end."""
+        if self.connection.closed:
+            return False
+        self._poll.register(self.connection.pgconn.socket, select.POLLIN)
+        return not self._poll.poll(0)
+
+    def release(self) -> None:
+        """Give the connection back to its owner as it was."""
+        vars(self.connection).pop("wait", None)
+        self.connection.remove_notice_handler(self._on_notice)
+
+    def close(self) -> None:
+        """Hang up. What the server is doing, it may still finish."""
+        self.connection.pgconn.finish()
+        self._stack.pop_all()
+        vars(self.connection).pop("wait", None)
+
+    def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.source_function == SYNC_WAIT:
+            self._warned = True
+
+    def _wait(self, waits: Generator[Wait, Ready | int, T], *_: Any, **__: Any) -> T:
+        """Let the driver go on whenever its socket is ready, until the deadline."""
+        left_s = self._patience.left_s()
+        try:
+            answer: T = wait_timed(
+                waits, self.connection.pgconn.socket, interval=left_s + 1, timeout=left_s
+            )
+            return answer
+        except _TIMED_OUT as error:
+            self.connection.pgconn.finish()
+            raise TimeLimitError from error
+
+
+def wait_until(
+    waits: Generator[Wait, Ready | int, T], socket: int, *, interval: float, timeout: float
+) -> T:
+    """Wait with a deadline, for drivers that have no way to do so."""
+    ends = time.monotonic() + min(interval, timeout)
+    poll = select.poll()
+    try:
+        wanted = next(waits)
+        while True:
+            poll.register(socket, _EVENTS[wanted])
+            events = poll.poll(max(0.0, ends - time.monotonic()) * 1000)
+            if not events:
+                raise TimeLimitError
+            # What went wrong on a socket is found out by reading it.
+            wanted = waits.send(_READY.get(events[0][1], Ready.R))
+    except StopIteration as finished:
+        answer: T = finished.value
+        return answer
+
+
+# Newer drivers wait with a deadline by themselves, in C; this is what they raise at its end.
+_DRIVERS_TIMEOUT: Final = getattr(psycopg.errors, "_WaitTimeout", None)
+_TIMED_OUT: Final[tuple[type[Exception], ...]] = tuple(
+    filter(None, (TimeLimitError, _DRIVERS_TIMEOUT))
+)
+wait_timed: Any = wait_until if _DRIVERS_TIMEOUT is None else psycopg.waiting.wait
+
+
+def not_replicated(place: str) -> OutcomeUnknownError:
+    """The commit is on the primary, and did not wait for its standby."""
+    return OutcomeUnknownError(
+        f"{place} warned at the commit: it landed there, but may not be as durable as it should."
+        " The same call with the same key makes sure",
+        place=place,
+    )

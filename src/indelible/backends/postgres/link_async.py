@@ -1,0 +1,157 @@
+"""The async twin of `link`: it differs by its awaits, and by how it waits for the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg.waiting import Ready, Wait, wait_async
+
+from indelible.backends.postgres.errors import TimeLimitError, translated
+from indelible.backends.postgres.link import SYNC_WAIT, not_replicated
+from indelible.backends.postgres.statements import (
+    BEGIN_READ,
+    BEGIN_WRITE,
+    BOUNDS,
+    All,
+    Begin,
+    Commit,
+    Do,
+    DoAlone,
+    Rows,
+    Script,
+    Sql,
+    bounds,
+)
+from indelible.core.patience import Patience
+from indelible.core.plan import Step
+
+T = TypeVar("T")
+
+AsyncSeam = Callable[[Step[Any], Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+class AsyncLink:
+    """A connection with a deadline, and its errors translated. One task uses it at a time."""
+
+    def __init__(
+        self, connection: psycopg.AsyncConnection[Any], *, place: str, seam: AsyncSeam | None = None
+    ) -> None:
+        self.connection = connection
+        self._place = place
+        self._seam = seam
+        self._patience = Patience(0)
+        self._stack = AsyncExitStack()
+        self._warned = False
+        self._pipelined = False
+        # What its owner had set, and gets back.
+        self.was_autocommit = connection.autocommit
+        connection.add_notice_handler(self._on_notice)
+        # The driver has no deadline for a statement; all its waiting goes through this method.
+        vars(connection)["wait"] = self._wait
+
+    def begin(self, patience: Patience) -> None:
+        """From now on, this deadline counts."""
+        self._patience = patience
+        self._warned = False
+
+    async def execute(self, step: Step[Any]) -> Any:
+        """Do one step."""
+        try:
+            if self._seam is not None:
+                answer = await self._seam(step, lambda: self._execute(step))
+            else:
+                answer = await self._execute(step)
+        except (psycopg.Error, TimeLimitError) as error:
+            committing = isinstance(step, (Commit, DoAlone))
+            raise translated(error, place=self._place, committing=committing) from error
+        if self._warned and isinstance(step, (Commit, DoAlone)):
+            raise not_replicated(self._place)
+        return answer
+
+    async def _execute(self, step: Step[Any]) -> Any:
+        if isinstance(step, (Sql, DoAlone)):
+            return await (await self._run(step.text, step.params)).fetchall()
+        if isinstance(step, Do):
+            await self._run(step.text, step.params)
+        elif isinstance(step, All):
+            return await self._all(step)
+        elif isinstance(step, Begin):
+            await self._begin(BEGIN_WRITE)
+            await self._run(BOUNDS, bounds(self._patience.left_s()))
+        elif isinstance(step, Commit):
+            await self._run("COMMIT")
+            await self._end_pipeline()
+        elif isinstance(step, Script):
+            # Several statements in one message need the simple protocol, outside of a pipeline.
+            await self.connection.execute(step.text.encode())
+        return None
+
+    async def _begin(self, how: str) -> None:
+        await self._stack.enter_async_context(self.connection.pipeline())
+        self._pipelined = True
+        await self._run(how)
+
+    async def _end_pipeline(self) -> None:
+        self._pipelined = False
+        await self._stack.aclose()
+
+    async def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.AsyncRawCursor[Any]:
+        cursor = psycopg.AsyncRawCursor(self.connection, row_factory=tuple_row)
+        # Never a named statement: behind a pooler the next one may go to another server process.
+        return await cursor.execute(text.encode(), params, prepare=False, binary=True)
+
+    async def _all(self, step: All) -> list[Rows]:
+        alone = not self._pipelined
+        if alone:
+            await self._begin(BEGIN_READ)
+        cursors = [await self._run(query.text, query.params) for query in step.queries]
+        if alone:
+            await self._run("COMMIT")
+            await self._end_pipeline()
+        return [await cursor.fetchall() for cursor in cursors]
+
+    async def roll_back(self) -> None:
+        """Leave nothing behind of a transaction that was given up."""
+        with suppress(psycopg.Error):
+            await self._end_pipeline()
+        if self.connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
+            await self._run("ROLLBACK")
+
+    def is_alive(self) -> bool:
+        """Whether the server has said nothing since: an idle connection only ever hears its end."""
+        if self.connection.closed:
+            return False
+        poll = select.poll()
+        poll.register(self.connection.pgconn.socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def release(self) -> None:
+        """Give the connection back to its owner as it was."""
+        vars(self.connection).pop("wait", None)
+        self.connection.remove_notice_handler(self._on_notice)
+
+    def close(self) -> None:
+        """Hang up. What the server is doing, it may still finish."""
+        self.connection.pgconn.finish()
+        self._stack.pop_all()
+        vars(self.connection).pop("wait", None)
+
+    def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.source_function == SYNC_WAIT:
+            self._warned = True
+
+    async def _wait(self, waits: Generator[Wait, Ready | int, T], *_: Any, **__: Any) -> T:
+        """Let the driver go on whenever its socket is ready, until the deadline."""
+        left_s = self._patience.left_s()
+        try:
+            async with asyncio.timeout(left_s):
+                return await wait_async(waits, self.connection.pgconn.socket, left_s + 1)
+        except TimeoutError:
+            self.connection.pgconn.finish()
+            raise TimeLimitError from None

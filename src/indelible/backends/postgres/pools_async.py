@@ -1,0 +1,165 @@
+"""The async twins of `pools`: bounded in number, and in waiting. A pool belongs to one loop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Protocol
+
+import psycopg
+import psycopg_pool
+
+from indelible.backends.postgres.errors import exhausted, none_to_spare, not_connected
+from indelible.backends.postgres.link_async import AsyncLink, AsyncSeam
+from indelible.backends.postgres.pools import CONNECTIONS_MAX, connect_s_of
+from indelible.core.patience import Patience
+from indelible.errors import ClosedError, MemoryStoreError
+
+
+class AsyncPool(Protocol):
+    """Lends connections, one call at a time."""
+
+    async def borrow(self, patience: Patience) -> AsyncLink:
+        """A connection, within the deadline, or an error that says why not."""
+        ...
+
+    async def give_back(self, link: AsyncLink, *, healthy: bool) -> None:
+        """Take it back; one that is not healthy is closed."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection that is ours."""
+        ...
+
+
+class AsyncOwnPool:
+    """Connections of our own, opened when they are needed, by whoever needs them."""
+
+    def __init__(
+        self, conninfo: str, *, servers: int, place: str, seam: AsyncSeam | None = None
+    ) -> None:
+        self._conninfo = conninfo
+        self._servers = servers
+        self._place = place
+        self._seam = seam
+        self._idle: list[AsyncLink] = []
+        self._free = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._closed = False
+
+    async def borrow(self, patience: Patience) -> AsyncLink:
+        """An idle connection that is alive, or a new one."""
+        try:
+            async with asyncio.timeout(patience.left_s()):
+                await self._free.acquire()
+        except TimeoutError:
+            raise exhausted(CONNECTIONS_MAX, place=self._place) from None
+        try:
+            return self._from_idle(patience) or await self._connect(patience)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def _from_idle(self, patience: Patience) -> AsyncLink | None:
+        if self._closed:
+            raise ClosedError("the store is closed")
+        while self._idle:
+            link = self._idle.pop()
+            if link.is_alive():
+                link.begin(patience)
+                return link
+            link.close()
+        return None
+
+    async def _connect(self, patience: Patience) -> AsyncLink:
+        failure: MemoryStoreError
+        try:
+            async with asyncio.timeout(patience.left_s()):
+                connection = await psycopg.AsyncConnection.connect(
+                    self._conninfo,
+                    autocommit=True,
+                    prepare_threshold=None,
+                    connect_timeout=connect_s_of(patience, self._servers),
+                )
+        except psycopg.Error as error:
+            failure = not_connected(error, place=self._place)
+        except TimeoutError:
+            late = psycopg.OperationalError("no connection before the deadline")
+            failure = not_connected(late, place=self._place)
+        else:
+            link = AsyncLink(connection, place=self._place, seam=self._seam)
+            link.begin(patience)
+            return link
+        # Outside of the handler, so that the driver's error does not come along as its context.
+        raise failure
+
+    async def give_back(self, link: AsyncLink, *, healthy: bool) -> None:
+        """Keep it for the next call, unless it is unwell or the store was closed."""
+        if healthy and not self._closed:
+            self._idle.append(link)
+        else:
+            link.close()
+        self._free.release()
+
+    def close(self) -> None:
+        """Close what is idle; what is lent closes when it comes back."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+
+class AsyncGivenPool:
+    """The pool of an application. Connections go back as they came."""
+
+    def __init__(
+        self,
+        pool: psycopg_pool.AsyncConnectionPool[Any],
+        *,
+        place: str,
+        seam: AsyncSeam | None = None,
+    ) -> None:
+        self._pool = pool
+        self._place = place
+        self._seam = seam
+        self._closed = False
+
+    async def borrow(self, patience: Patience) -> AsyncLink:
+        """A connection that is alive, as soon as the pool has one to spare."""
+        for left in range(self._pool.max_size, -1, -1):
+            if self._closed:
+                raise ClosedError("the store is closed")
+            link = AsyncLink(await self._take(patience), place=self._place, seam=self._seam)
+            link.begin(patience)
+            # After as many as there can be, the last one has to do.
+            if not left or link.is_alive():
+                await link.connection.set_autocommit(True)
+                return link
+            await self.give_back(link, healthy=False)
+        raise AssertionError("the last one is always taken")
+
+    async def _take(self, patience: Patience) -> psycopg.AsyncConnection[Any]:
+        failure: MemoryStoreError
+        try:
+            connection: psycopg.AsyncConnection[Any] = await self._pool.getconn(
+                timeout=max(0.001, patience.left_s())
+            )
+        except psycopg_pool.PoolClosed as error:
+            failure = not_connected(error, place=self._place)
+        except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests):
+            failure = none_to_spare(self._pool.max_size, place=self._place)
+        else:
+            return connection
+        raise failure
+
+    async def give_back(self, link: AsyncLink, *, healthy: bool) -> None:
+        """Hand it back; the pool replaces one that is closed."""
+        if not healthy:
+            link.close()
+        else:
+            with suppress(psycopg.Error):
+                await link.connection.set_autocommit(link.was_autocommit)
+        link.release()
+        await self._pool.putconn(link.connection)
+
+    def close(self) -> None:
+        """Use it no more. It is the application's to close."""
+        self._closed = True

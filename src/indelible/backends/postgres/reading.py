@@ -1,0 +1,231 @@
+"""Entries out of the log: ranges of positions, checked for gaps, never quietly fewer."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any, Final
+
+from indelible import view
+from indelible.backends.postgres.appending import KIND_NUMBER, draft_links
+from indelible.backends.postgres.sessions import Context, Place, look_at, placed
+from indelible.backends.postgres.statements import All, Row, Rows, Sql
+from indelible.core import rules
+from indelible.core.codec import KIND_BYTES, names_kind
+from indelible.core.plan import Plan, ask
+from indelible.core.waist import (
+    Frozen,
+    LogPage,
+    LogRow,
+    Outline,
+    Outlined,
+    Read,
+    ReadLog,
+    ReadOutline,
+    Slice,
+    Stored,
+)
+from indelible.errors import BusyError, CorruptEntryError, FormatError
+from indelible.model import Kind, Status
+
+_KIND: Final = {number: kind for kind, number in KIND_NUMBER.items()}
+
+# Any number of extents in one statement; for one, a range that the planner can see through. The
+# order of rows is made here: a sort in the server would go to its disk for a long session.
+_IN_ONE: Final = "FROM indelible.entry WHERE session = $1 AND position >= $2 AND position < $3"
+_IN_MANY: Final = """
+    FROM unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)
+    JOIN indelible.entry ON session = $1 AND position >= start AND position < stop"""
+# Entries of other kinds come without their bodies, but they come: a position that is missing, or
+# whose kind was damaged, must not look like one that was not asked for.
+_ROWS: Final = f"""
+    SELECT position, kind, written_at, CASE WHEN kind = ANY($4::smallint[])
+        THEN substr(payload, 1, {KIND_BYTES}) ELSE payload END """
+_OUTLINE: Final = "SELECT position, kind, octet_length(payload), keep, opens, answers "
+_LOG: Final = """
+    SELECT position, kind, written_at, part.deadline, batch, part.generation, keep, key, opens,
+        answers, payload
+    FROM indelible.entry AS part JOIN indelible.session AS own ON part.session = own.number
+    WHERE own.namespace = $1 AND own.name = $2 AND position >= own.born AND position >= $3
+    ORDER BY position LIMIT $4"""
+# How often a read begins anew because a vacuum took away what it was about to read.
+_ATTEMPTS_MAX: Final = 10
+
+
+class _VacuumedError(Exception):
+    """Entries of the state that was looked at are gone."""
+
+
+def read(context: Context, step: Read) -> Plan[Slice]:
+    """Entries of one state, in order.
+
+    Entries never change, so a look that takes the view and the end together is one state, and the
+    rows may be fetched after it. Only a vacuum can come between; then it looks again.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        place = placed((yield from ask(look_at(context, step.session))))
+        head = place.head()
+        frozen = rules.frozen_of(step.session, step.frozen, head)
+        try:
+            rows, resume = yield from _rows(context, step, place, frozen)
+        except _VacuumedError:
+            continue
+        return Slice(head, frozen, rows, resume)
+    raise _kept_moving(step.session)
+
+
+def _rows(
+    context: Context, step: Read, place: Place, frozen: Frozen
+) -> Plan[tuple[tuple[Stored, ...], int | None]]:
+    left = _extents(frozen.extents, step)
+    wanted = view.count(left) if step.limit is None else step.limit + 1
+    others = [n for kind, n in KIND_NUMBER.items() if step.kinds and kind not in step.kinds]
+    rows: list[Stored] = []
+    while left and (step.limit is None or len(rows) <= step.limit):
+        chunk = view.last(left, wanted) if step.newest else _first(left, wanted)
+        left = view.subtract(left, chunk)
+        # Twice as many next time: what was asked for may lie behind many entries of other kinds.
+        wanted *= 2
+        found = yield from _chunk(context, step, place, frozen, chunk, others)
+        rows += yield from _wanted(step, place, reversed(found) if step.newest else found)
+    resume = None
+    if step.limit is not None and len(rows) > step.limit:
+        rows = rows[: step.limit]
+        resume = rows[-1].position + (0 if step.newest else 1)
+    return tuple(reversed(rows) if step.newest else rows), resume
+
+
+def _extents(extents: view.Extents, step: Read) -> view.Extents:
+    """What is still to be read."""
+    if not extents:
+        return ()
+    last = extents[-1][1]
+    if step.newest:
+        return view.between(extents, 0, last if step.start is None else step.start)
+    return view.between(extents, step.start or 0, last)
+
+
+def _first(extents: view.Extents, n: int) -> view.Extents:
+    """The extents of the first `n` positions."""
+    taken: list[view.Extent] = []
+    for start, stop in extents:
+        if n <= 0:
+            break
+        taken.append((start, min(stop, start + n)))
+        n -= stop - start
+    return tuple(taken)
+
+
+def _chunk(
+    context: Context,
+    step: Read,
+    place: Place,
+    frozen: Frozen,
+    extents: view.Extents,
+    others: list[int],
+) -> Plan[Rows]:
+    """The rows of some extents, with an empty one for each that is missing."""
+    found = yield from _within(_ROWS, place, extents, others)
+    if len(found) == view.count(extents):
+        return found
+    now = placed((yield from ask(look_at(context, step.session))))
+    if (now.number, now.life, now.vacuums) != (place.number, place.life, frozen.vacuums):
+        if step.frozen is not None:
+            raise rules.gone(step.session)
+        raise _VacuumedError
+    there = {row[0]: row for row in found}
+    return [there.get(at, (at, None, 0, b"")) for at in view.positions(extents)]
+
+
+def _within(select: str, place: Place, extents: view.Extents, *more: Any) -> Plan[Rows]:
+    """What the log holds within some extents, in order."""
+    if len(extents) == 1:
+        query = Sql(select + _IN_ONE, (place.number, *extents[0], *more))
+    else:
+        bounds = [start for start, _ in extents], [stop for _, stop in extents]
+        query = Sql(select + _IN_MANY, (place.number, *bounds, *more))
+    return sorted((yield from ask(query)), key=itemgetter(0))
+
+
+def _wanted(step: Read, place: Place, found: Any) -> Plan[list[Stored]]:
+    """Those of the kinds that were asked for, and those that cannot be told."""
+    rows: list[Stored] = []
+    for position, number, written_at, payload in found:
+        kind = _KIND.get(number)
+        if kind is not None and step.kinds is not None and kind not in step.kinds:
+            if names_kind(kind, payload):
+                continue
+            whole = "SELECT payload FROM indelible.entry WHERE session = $1 AND position = $2"
+            ((payload,),) = yield from ask(Sql(whole, (place.number, position)))  # noqa: PLW2901
+        rows.append(Stored(position, kind, written_at, payload))
+    return rows
+
+
+def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
+    """The log of the session's life itself, whether it shows or not."""
+    query = Sql(_LOG, (*context.named(step.session), step.start, step.limit))
+    looked, found = yield from ask(All((look_at(context, step.session), query)))
+    head = placed(looked).head()
+    if head.status is not Status.ACTIVE:
+        return LogPage(head, (), None)
+    rows = tuple(map(_log_row, found))
+    return LogPage(head, rows, rows[-1].position + 1 if len(rows) == step.limit else None)
+
+
+def _log_row(row: Row) -> LogRow:
+    position, number, written_at, deadline, batch, generation, keep, key, *calls, payload = row
+    kind: Kind | None = _KIND.get(number)
+    try:
+        links = draft_links(calls[0]), draft_links(calls[1])
+    except ValueError:
+        # As damaged as one of an unknown kind: whoever reads it says so.
+        kind, links = None, ((), ())
+    return LogRow(
+        position,
+        kind,
+        written_at,
+        deadline,
+        batch,
+        generation,
+        keep,
+        None if key is None else key.decode(),
+        *links,
+        payload,
+    )
+
+
+def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:
+    """Kinds, sizes and links of what the session shows."""
+    for _ in range(_ATTEMPTS_MAX):
+        place = placed((yield from ask(look_at(context, step.session))))
+        head = place.head()
+        extents = view.freeze(head.view, head.end)
+        if not extents:
+            return Outlined(head, ())
+        rows = yield from _within(_OUTLINE, place, extents)
+        if len(rows) == view.count(extents):
+            return Outlined(head, tuple(_outline(step.session, row) for row in rows))
+        now = placed((yield from ask(look_at(context, step.session))))
+        if (now.number, now.life, now.vacuums) == (place.number, place.life, place.vacuums):
+            raise FormatError(
+                f"session {step.session!r} has entries missing; nothing was changed. verify says"
+                " which.",
+                session=step.session,
+            )
+    raise _kept_moving(step.session)
+
+
+def _outline(session: str, row: Row) -> Outline:
+    position, kind, size, keep, opens, answers = row
+    try:
+        return Outline(position, _KIND[kind], size, keep, draft_links(opens), draft_links(answers))
+    except (KeyError, ValueError) as error:
+        raise CorruptEntryError(
+            f"entry {position} of session {session!r} is damaged (kind {kind}, calls {opens},"
+            f" answers {answers}); nothing was changed. repair takes it out of view.",
+            session=session,
+            position=position,
+        ) from error
+
+
+def _kept_moving(session: str) -> BusyError:
+    return BusyError(f"session {session!r} was vacuumed again and again while it was read")

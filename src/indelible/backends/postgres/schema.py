@@ -1,0 +1,60 @@
+"""The tables: created, recognised, migrated, or refused untouched."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+from indelible.backends.postgres.statements import BEGIN_WRITE, Do, Script, Sql, milliseconds_of
+from indelible.core.plan import Plan, ask
+from indelible.errors import FormatError
+
+FORMAT: Final = 1
+# "indl" twice: whoever migrates holds this lock until its transaction ends.
+MIGRATION_LOCK: Final = 0x696E646C696E646C
+
+_SCHEMA: Final = """
+    SELECT to_regclass('indelible.about') IS NOT NULL, to_regnamespace('indelible') IS NOT NULL,
+        EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('indelible'))"""
+
+
+def prepare(place: str, *, wait_s: float) -> Plan[None]:
+    """Make sure that the tables are there and up to date, or refuse them untouched."""
+    found, _ = yield from _format_of(place)
+    if found >= FORMAT:
+        return
+    yield Do(BEGIN_WRITE)
+    yield Do("SELECT set_config('lock_timeout', $1, true)", (milliseconds_of(wait_s),))
+    yield Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
+    # Another process may have done it while this one waited.
+    found, has_schema = yield from _format_of(place)
+    if not has_schema:
+        yield Do("CREATE SCHEMA indelible")
+    for version in range(found + 1, FORMAT + 1):
+        text = files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
+        yield Script(text)
+    yield Do("COMMIT")
+
+
+def _format_of(place: str) -> Plan[tuple[int, bool]]:
+    """The format, 0 if there are no tables, and whether there is a schema for them."""
+    ((is_ours, has_schema, is_used),) = yield from ask(Sql(_SCHEMA))
+    if not is_ours:
+        if is_used:
+            raise FormatError(
+                f"the schema indelible of {place} belongs to another program; it was left as it is"
+            )
+        return 0, has_schema
+    rows = yield from ask(Sql("SELECT name, value FROM indelible.about"))
+    about: dict[str, int] = dict(rows)
+    if not {"format", "oldest_format"} <= set(about):
+        raise FormatError(f"{place} does not say its format; it was left as it is")
+    if about["oldest_format"] > FORMAT:
+        raise FormatError(
+            f"the tables of {place} were made by a newer indelible (format {about['format']},"
+            f" usable from format {about['oldest_format']} on; this one knows {FORMAT}); they were"
+            " left as they are. Upgrade to use them.",
+            format=about["format"],
+            oldest=about["oldest_format"],
+        )
+    return about["format"], True

@@ -1,0 +1,253 @@
+"""Sessions in PostgreSQL's words: where one stands, how a life begins, metadata, lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from indelible import view
+from indelible.backends.postgres.statements import All, Do, Row, Sql
+from indelible.core import rules
+from indelible.core.plan import Plan, ask
+from indelible.core.rules import Standing
+from indelible.core.sources import Clock, milliseconds
+from indelible.core.waist import Head, ListSessions, ReadHead, SessionPage, SetMetadata
+from indelible.errors import BusyError
+from indelible.model import Status
+from indelible.view import View
+
+_COLUMNS = """
+    indelible.now_ms($3::bigint), number, life, born, log_end, generation, deadline, staged, tail,
+    extents, created_at, metadata, forked_from, vacuums"""
+# A row in any case: it carries the server's time, also where there is no session.
+_LOOK = f"""
+    SELECT {_COLUMNS} FROM (VALUES (1)) AS one
+    LEFT JOIN indelible.session ON namespace = $1 AND name = $2"""
+# Whoever writes takes the session's row first.
+_LOOK_AND_LOCK = f"""
+    SELECT {_COLUMNS} FROM indelible.session
+    WHERE namespace = $1 AND name = $2 FOR UPDATE"""
+# Parts of the session's life, without waiting for its number.
+OF_SESSION = """
+    JOIN indelible.session AS own ON part.session = own.number AND part.life = own.life
+    WHERE own.namespace = $1 AND own.name = $2"""
+_NEW_SESSION = """
+    INSERT INTO indelible.session (namespace, name, log_end, born, tail, created_at, deadline,
+        staged, forked_from)
+    SELECT $1, $2, $4, $4, $4, now, now + $5::bigint, $6, $7
+    FROM indelible.now_ms($3::bigint) AS now
+    ON CONFLICT DO NOTHING
+    RETURNING number, created_at"""
+_NEW_LIFE = """
+    UPDATE indelible.session SET life = life + 1, log_end = $2, born = $2, tail = $2,
+        generation = 0, created_at = $3, deadline = $4, staged = $5, forked_from = $6,
+        metadata = '{}', extents = ''
+    WHERE number = $1 AND namespace = $7 AND name = $8"""
+_LIST = """
+    SELECT name, number, life, born, log_end, generation, deadline, staged,
+        indelible.now_ms($5::bigint)
+    FROM indelible.session
+    WHERE namespace = $1 AND name >= $2 AND name > $3 ORDER BY name LIMIT $4"""
+
+
+class Place(NamedTuple):
+    """A session's row; number 0 if there is none."""
+
+    now_ms: int = 0
+    number: int = 0
+    life: int = 0
+    standing: Standing | None = None
+    view: View = View()
+    created_at_ms: int | None = None
+    metadata: bytes = b"{}"
+    forked_from: str | None = None
+    vacuums: int = 0
+
+    @property
+    def status(self) -> Status:
+        """Whether there is a session here, now."""
+        return rules.status_of(self.standing, self.now_ms)
+
+    def head(self) -> Head:
+        """All about the session but its entries."""
+        return rules.head_of(
+            self.standing,
+            view=self.view,
+            now_ms=self.now_ms,
+            created_at_ms=self.created_at_ms,
+            metadata=self.metadata,
+            snapshots=0,
+            forked_from=self.forked_from,
+            vacuums=self.vacuums,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the plans of one store share."""
+
+    namespace: bytes
+    # None for the server's time, which is the rule; a caller's clock is for tests.
+    clock: Clock | None
+
+    def now_ms(self) -> int | None:
+        """The caller's time, if it has one of its own."""
+        return None if self.clock is None else milliseconds(self.clock)
+
+    def named(self, session: str) -> tuple[bytes, bytes]:
+        """The first two parameters of most statements."""
+        return self.namespace, session.encode()
+
+
+def look_at(context: Context, session: str) -> Sql:
+    """The statement that looks at a session."""
+    return Sql(_LOOK, (*context.named(session), context.now_ms()))
+
+
+def lock_of(context: Context, session: str) -> Sql:
+    """The statement that looks at a session, and holds it until the transaction ends."""
+    return Sql(_LOOK_AND_LOCK, (*context.named(session), context.now_ms()))
+
+
+def placed(rows: list[Row]) -> Place:
+    """What a look found."""
+    if not rows:
+        return Place()
+    now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = rows[0]
+    if number is None:
+        return Place(now_ms)
+    created_at, metadata, forked_from, vacuums = rest
+    return Place(
+        now_ms,
+        number,
+        life,
+        Standing(f"{number}.{life}", born, end, generation, deadline, staged),
+        view.view_of(view.decode(extents), tail),
+        created_at,
+        metadata,
+        None if forked_from is None else forked_from.decode(),
+        vacuums,
+    )
+
+
+def locked(context: Context, session: str, *also: Sql) -> Plan[tuple[Place, list[list[Row]]]]:
+    """Hold a session, and ask more in the same round trip, behind its lock."""
+    if not also:
+        return placed((yield from ask(lock_of(context, session)))), []
+    first, *others = yield from ask(All((lock_of(context, session), *also)))
+    return placed(first), others
+
+
+def head(context: Context, step: ReadHead) -> Plan[Head]:
+    """Look at a session without its entries."""
+    if not step.count_snapshots:
+        return placed((yield from ask(look_at(context, step.session)))).head()
+    count = Sql(
+        "SELECT count(*) FROM indelible.snapshot AS part" + OF_SESSION,
+        context.named(step.session),
+    )
+    looked, ((snapshots,),) = yield from ask(All((look_at(context, step.session), count)))
+    found = placed(looked).head()
+    return replace(found, snapshots=snapshots) if found.status is Status.ACTIVE else found
+
+
+def ttl_ms(ttl_s: float | None) -> int | None:
+    """A time to live as statements take it."""
+    return None if ttl_s is None else math.ceil(ttl_s * 1000)
+
+
+def begin_life(
+    context: Context,
+    place: Place,
+    session: str,
+    *,
+    ttl_s: float | None,
+    staged: bool = False,
+    forked_from: str | None = None,
+    first: int | None = None,
+) -> Plan[Place]:
+    """Begin a session, or its next life behind the end of the last one."""
+    standing = place.standing
+    born = rules.first_of_stage(session, standing.end if standing else 0, first)
+    origin = None if forked_from is None else forked_from.encode()
+    if standing is None:
+        named = (*context.named(session), context.now_ms())
+        rows = yield from ask(
+            Sql(_NEW_SESSION, (*named, born, ttl_ms(ttl_s), staged, origin)),
+        )
+        if not rows:
+            raise BusyError(f"another writer began session {session!r} at this very moment")
+        ((number, now_ms),) = rows
+        life, vacuums = 1, 0
+    else:
+        number, now_ms, life, vacuums = place.number, place.now_ms, place.life + 1, place.vacuums
+    deadline = rules.deadline_ms(now_ms, ttl_s)
+    if standing is not None:
+        yield Do(
+            _NEW_LIFE, (number, born, now_ms, deadline, staged, origin, *context.named(session))
+        )
+    return Place(
+        now_ms,
+        number,
+        life,
+        Standing(f"{number}.{life}", born, born, 0, deadline, staged),
+        view.cleared(born),
+        now_ms,
+        b"{}",
+        forked_from,
+        vacuums,
+    )
+
+
+def living(context: Context, place: Place, session: str, *, ttl_s: float | None) -> Plan[Place]:
+    """The session as it stands, or begun anew if it is not active."""
+    if place.status is Status.ACTIVE:
+        return place
+    return (yield from begin_life(context, place, session, ttl_s=ttl_s))
+
+
+def set_metadata(context: Context, step: SetMetadata) -> Plan[Head]:
+    """Replace a session's metadata."""
+    place, _ = yield from locked(context, step.session)
+    version = rules.version_of(place.standing, place.status)
+    rules.refuse_if_moved(step.session, step.expected, version)
+    place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
+    yield Do(
+        "UPDATE indelible.session SET metadata = $3 WHERE namespace = $1 AND name = $2",
+        (*context.named(step.session), step.metadata),
+    )
+    ((snapshots,),) = yield from ask(
+        Sql(
+            "SELECT count(*) FROM indelible.snapshot WHERE session = $1 AND life = $2",
+            (place.number, place.life),
+        )
+    )
+    return replace(place._replace(metadata=step.metadata).head(), snapshots=snapshots)
+
+
+def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
+    """Name a page of active sessions, by name; the last name looked at is where to go on."""
+    names: list[str] = []
+    prefix = step.prefix.encode()
+    after = (step.resume or "").encode()
+    while True:
+        rows = yield from ask(
+            Sql(_LIST, (context.namespace, prefix, after, step.limit + 1, context.now_ms()))
+        )
+        for name, number, life, *standing, now_ms in rows:
+            if not name.startswith(prefix):
+                return SessionPage(tuple(names), None)
+            status = rules.status_of(Standing(f"{number}.{life}", *standing), now_ms)
+            if status is not Status.ACTIVE and not step.dead:
+                continue
+            if len(names) == step.limit:
+                return SessionPage(tuple(names), names[-1])
+            names.append(name.decode())
+        if len(rows) <= step.limit:
+            return SessionPage(tuple(names), None)
+        after = rows[-1][0]
+
+
+Handler = Callable[[Context, Any], Plan[Any]]

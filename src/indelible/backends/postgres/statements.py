@@ -1,0 +1,102 @@
+"""What plans ask of a connection: statements, alone or inside one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from indelible.core.plan import Plan, Step
+
+Row = tuple[Any, ...]
+Rows = list[Row]
+
+
+@dataclass(slots=True)
+class Sql(Step[Rows]):
+    """One statement, answered with its rows."""
+
+    text: str
+    params: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class All(Step[list[Rows]]):
+    """Statements that do not wait for one another: one round trip, and outside one state."""
+
+    queries: tuple[Sql, ...]
+
+
+@dataclass(slots=True)
+class Do(Step[None]):
+    """One statement that answers nothing; it travels with the next one that does."""
+
+    text: str
+    params: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class DoAlone(Step[Rows]):
+    """One statement that writes and commits by itself, answered with its rows."""
+
+    text: str
+    params: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Script(Step[None]):
+    """Several statements as they stand in a file."""
+
+    text: str
+
+
+class Begin(Step[None]):
+    """Begin a transaction that writes."""
+
+    __slots__ = ()
+
+
+class Commit(Step[None]):
+    """Commit it."""
+
+    __slots__ = ()
+
+
+BEGIN: Final = Begin()
+COMMIT: Final = Commit()
+
+# Whatever the server's or the role's defaults are: each statement sees what was committed before
+# it, so that a look behind the lock of a session's row sees all that its holder left.
+BEGIN_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+# One state for all statements.
+BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# How long an attempt waits for a lock, and keeps its connection from others. Then it pauses, and
+# tries again until its deadline.
+LOCK_WAIT_S: Final = 1.0
+# Local to the transaction, so that a pooler may give the connection to anyone afterwards. A client
+# that stops in the middle of one does not hold its session's row for longer than its own deadline.
+BOUNDS: Final = """
+    SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
+        set_config('idle_in_transaction_session_timeout', $2, true)"""
+
+
+def in_transaction(plan: Plan[Any]) -> Plan[Any]:
+    """Put one transaction around a plan that writes; whoever drives it rolls back what is left."""
+    yield BEGIN
+    result = yield from plan
+    yield COMMIT
+    return result
+
+
+def lock_wait_s(left_s: float, *, longest_s: float = LOCK_WAIT_S) -> float:
+    """How long to wait for a lock: the server must give up, and say so, before its caller does."""
+    return min(left_s / 2, longest_s)
+
+
+def bounds(left_s: float) -> tuple[str, str]:
+    """The parameters of `BOUNDS`."""
+    return milliseconds_of(lock_wait_s(left_s)), milliseconds_of(left_s)
+
+
+def milliseconds_of(seconds: float) -> str:
+    """A bound as the server takes it; 0 would mean none."""
+    return str(max(1, int(seconds * 1000)))

@@ -1,0 +1,231 @@
+"""The view in PostgreSQL's words: changing it, writing it down, and the journal that undoes it."""
+
+from __future__ import annotations
+
+from indelible import view
+from indelible.backends.postgres.sessions import (
+    OF_SESSION,
+    Context,
+    Place,
+    living,
+    locked,
+    look_at,
+    placed,
+)
+from indelible.backends.postgres.statements import All, Do, Row, Sql
+from indelible.core import rules
+from indelible.core.plan import Plan, ask
+from indelible.core.waist import (
+    Changed,
+    ChangeView,
+    DeleteSnapshot,
+    Journal,
+    JournalLine,
+    ReadJournal,
+    ReadSnapshots,
+    SaveSnapshot,
+    SnapshotRecord,
+    Snapshots,
+)
+from indelible.model import Status
+
+_LINES = (
+    """
+    SELECT part.operation, part.change, part.changed_at, part.generation, part.log_end,
+        part.tail_before, part.tail_after, part.extents_before, part.extents_after, part.undone_by,
+        part.session, part.life
+    FROM indelible.journal AS part"""
+    + OF_SESSION
+)
+# A line that changed nothing is there for the sake of its key alone.
+_CHANGED = """
+    AND NOT (part.tail_before = part.tail_after AND part.extents_before = part.extents_after)
+    ORDER BY part.generation DESC LIMIT $3"""
+_NEW_LINE = """
+    INSERT INTO indelible.journal (session, life, operation, change, changed_at, generation,
+        log_end, tail_before, tail_after, extents_before, extents_after, undone_by)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"""
+_SNAPSHOTS = (
+    """
+    SELECT part.id, part.label, part.taken_at, part.log_end, part.tail, part.extents
+    FROM indelible.snapshot AS part"""
+    + OF_SESSION
+)
+# The row is a copy of the session's own view, whatever the length of the history.
+_NEW_SNAPSHOT = """
+    INSERT INTO indelible.snapshot (session, life, id, label, taken_at, log_end, tail, extents)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"""
+
+
+def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
+    """Show something else, if the view is still the one that was looked at."""
+    named, operation = context.named(step.session), step.operation.encode()
+    place, (done,) = yield from locked(
+        context, step.session, Sql(_LINES + " AND part.operation = $3", (*named, operation))
+    )
+    head = place.head()
+    if head.status is Status.ACTIVE and done:
+        line = _line(done[0])
+        rules.refuse_other_change(step.session, step.operation, step.change, line)
+        # The lock of the row is a write: its commit waits for what the answer speaks of.
+        return Changed(line, replayed=True)
+    rules.refuse_if_changed(step, head)
+    line = rules.line_of(step, head, place.now_ms)
+    yield Do(
+        "UPDATE indelible.session SET tail = $3, extents = $4, generation = generation + 1"
+        " WHERE namespace = $1 AND name = $2",
+        (*named, line.after.tail, view.encode(line.after.extents)),
+    )
+    yield insert_line(place, line, head.generation + 1)
+    if step.undoes is not None:
+        yield Do(
+            "UPDATE indelible.journal SET undone_by = $4"
+            " WHERE session = $1 AND life = $2 AND operation = $3",
+            (place.number, place.life, step.undoes.encode(), operation),
+        )
+    return Changed(line)
+
+
+def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
+    """The newest changes of the view."""
+    looked, lines = yield from ask(
+        All(
+            (look_at(context, step.session), journal_lines(context, step.session, limit=step.limit))
+        )
+    )
+    head = placed(looked).head()
+    if head.status is not Status.ACTIVE:
+        return Journal(head, ())
+    return Journal(head, tuple(map(_line, lines)))
+
+
+def journal_lines(context: Context, session: str, *, limit: int | None = None) -> Sql:
+    """The statement that reads the changes of a life, newest first."""
+    return Sql(_LINES + _CHANGED, (*context.named(session), limit))
+
+
+def insert_line(place: Place, line: JournalLine, generation: int) -> Do:
+    """The statement that writes a journal line."""
+    return Do(
+        _NEW_LINE,
+        (
+            place.number,
+            place.life,
+            line.operation.encode(),
+            line.change.encode(),
+            line.changed_at_ms,
+            generation,
+            line.end,
+            line.before.tail,
+            line.after.tail,
+            view.encode(line.before.extents),
+            view.encode(line.after.extents),
+            None if line.undone_by is None else line.undone_by.encode(),
+        ),
+    )
+
+
+def insert_snapshot(place: Place, record: SnapshotRecord) -> Do:
+    """The statement that writes a snapshot."""
+    return Do(
+        _NEW_SNAPSHOT,
+        (
+            place.number,
+            place.life,
+            record.id.encode(),
+            None if record.label is None else record.label.encode(),
+            record.taken_at_ms,
+            record.end,
+            record.view.tail,
+            view.encode(record.view.extents),
+        ),
+    )
+
+
+def all_snapshots(context: Context, session: str) -> Sql:
+    """The statement that reads the snapshots of a life, oldest first."""
+    return Sql(_SNAPSHOTS + " ORDER BY part.number", context.named(session))
+
+
+def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
+    """Write the view and the log's end down under a new id."""
+    place, (there,) = yield from locked(
+        context,
+        step.session,
+        Sql(_SNAPSHOTS + " AND part.id = $3", (*context.named(step.session), step.id.encode())),
+    )
+    if place.status is Status.ACTIVE and there:
+        return record_of(there[0])
+    place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
+    assert place.standing is not None
+    end = place.standing.end
+    rules.refuse_if_torn(step.session, view.freeze(place.view, end))
+    record = SnapshotRecord(step.id, step.label, place.now_ms, place.view, end)
+    yield insert_snapshot(place, record)
+    return record
+
+
+def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
+    """All snapshots of the session's life, or the named ones."""
+    if step.ids is None:
+        query = all_snapshots(context, step.session)
+    else:
+        ids = [name.encode() for name in step.ids]
+        query = Sql(
+            _SNAPSHOTS + " AND part.id = ANY($3::bytea[])", (*context.named(step.session), ids)
+        )
+    looked, rows = yield from ask(All((look_at(context, step.session), query)))
+    head = placed(looked).head()
+    if head.status is not Status.ACTIVE:
+        return Snapshots(head, ())
+    records = [record_of(row) for row in rows]
+    if step.ids is not None:
+        by_id = {record.id: record for record in records}
+        records = [by_id[name] for name in step.ids if name in by_id]
+    return Snapshots(head, tuple(records))
+
+
+def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
+    """Forget one snapshot; entries stay."""
+    place, _ = yield from locked(context, step.session)
+    if place.status is not Status.ACTIVE:
+        return False
+    rows = yield from ask(
+        Sql(
+            "DELETE FROM indelible.snapshot WHERE session = $1 AND life = $2 AND id = $3"
+            " RETURNING 1",
+            (place.number, place.life, step.id.encode()),
+        )
+    )
+    return bool(rows)
+
+
+def record_of(row: Row) -> SnapshotRecord:
+    """A snapshot as it was stored."""
+    snapshot_id, label, taken_at, end, tail, extents = row
+    return SnapshotRecord(
+        snapshot_id.decode(),
+        None if label is None else label.decode(),
+        taken_at,
+        view.view_of(view.decode(extents), tail),
+        end,
+    )
+
+
+def _line(row: Row) -> JournalLine:
+    operation, change, changed_at, generation, end, *tails, before, after, undone_by, at, life = row
+    return JournalLine(
+        operation=operation.decode(),
+        change=change.decode(),
+        changed_at_ms=changed_at,
+        version=rules.version_token(f"{at}.{life}", end, generation),
+        end=end,
+        before=view.view_of(view.decode(before), tails[0]),
+        after=view.view_of(view.decode(after), tails[1]),
+        undone_by=None if undone_by is None else undone_by.decode(),
+    )
+
+
+def lines_of(rows: list[Row]) -> tuple[JournalLine, ...]:
+    """Journal lines as they were stored."""
+    return tuple(map(_line, rows))

@@ -1,0 +1,137 @@
+"""An append in one call: the script checks the key, draws the positions, and writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from indelible.backends.redis.calls import Call, Context, ttl_ms
+from indelible.backends.redis.protocol import Argument
+from indelible.backends.redis.scripts import KIND_NUMBER
+from indelible.backends.redis.sessions import extents_of
+from indelible.core import rules
+from indelible.core.codec import CHECKSUM_BYTES
+from indelible.core.waist import Append, Appended, LogRow
+from indelible.errors import FormatError
+from indelible.model import Kind
+from indelible.view import view_of
+
+_KIND = {str(number): kind for kind, number in KIND_NUMBER.items()}
+# Where an append's arguments say that its key is fresh: behind the time and the margin.
+_FRESH_AT = 5
+
+
+def call_of(context: Context, step: Append) -> Call:
+    """The one call that is an append."""
+    arguments: list[Argument] = [
+        ttl_ms(step.ttl_s),
+        step.expected or b"",
+        step.key,
+        b"1" if step.fresh else b"0",
+        context.touch,
+    ]
+    batch = len(step.drafts)
+    for kind, envelope, keep, opens, answers in step.drafts:
+        arguments.append(meta_text(kind, keep, batch, opens, answers))
+        arguments.append(envelope)
+        batch = 0
+    return context.write("append", step.session, *arguments, fresh_at=_FRESH_AT)
+
+
+def appended_of(step: Append, reply: list[Any]) -> Appended:
+    """What became of an append, from the script's answer."""
+    answer = reply[0]
+    count = len(step.drafts)
+    if answer == b"appended":
+        first = int(reply[1])
+        version = rules.version_token(reply[2].decode(), first + count, int(reply[3]))
+        return Appended(first, count, version)
+    if answer == b"replayed":
+        return _replayed(step, *reply[1:])
+    if answer == b"moved":
+        rules.refuse_if_moved(step.session, step.expected, reply[1].decode())
+    rules.refuse_if_full(step.session, int(reply[1]), count)
+    raise FormatError(f"a script answered {answer!r}")
+
+
+def _replayed(
+    step: Append, done: bytes, life: bytes, end: bytes, tail: bytes | None, extents: bytes | None
+) -> Appended:
+    first_text, count_text, generation, sums = done.split(b" ")
+    first, count = int(first_text), int(count_text)
+    stored = [sums[at : at + CHECKSUM_BYTES] for at in range(0, len(sums), CHECKSUM_BYTES)]
+    rules.refuse_other_content(step, first, stored)
+    shown = view_of(extents_of(extents or b""), int(tail or 0))
+    return Appended(
+        first,
+        count,
+        rules.version_token(life.decode(), first + count, int(generation)),
+        replayed=True,
+        visible=rules.still_shows(shown, int(end), first, count),
+    )
+
+
+def meta_text(
+    kind: Kind | None,
+    keep: bool,
+    batch: int,
+    opens: tuple[str, ...],
+    answers: tuple[str, ...],
+) -> str:
+    """What stands beside an envelope: kind, keep, size of the batch, and links to tool calls."""
+    number = KIND_NUMBER[kind] if kind is not None else 0
+    start = f"{number}{int(keep)}{batch}"
+    return f"{start} {json.dumps([opens, answers])}" if opens or answers else start
+
+
+class Meta:
+    """What stands beside an envelope, read; a damaged one has no kind and no links."""
+
+    __slots__ = ("answers", "batch", "keep", "kind", "opens")
+
+    def __init__(self, text: bytes) -> None:
+        self.kind: Kind | None = None
+        self.keep = False
+        self.batch = 0
+        self.opens: tuple[str, ...] = ()
+        self.answers: tuple[str, ...] = ()
+        try:
+            start, _, links = text.decode().partition(" ")
+            kind, self.keep, self.batch = _KIND.get(start[:1]), start[1] == "1", int(start[2:])
+            if links:
+                opens, answers = json.loads(links)
+                self.opens, self.answers = tuple(map(str, opens)), tuple(map(str, answers))
+            self.kind = kind
+        except (ValueError, IndexError, TypeError):
+            # Whoever reads the entry says that it is damaged.
+            pass
+
+
+def stamp_text(row: LogRow) -> str:
+    """When an entry was written, until when it lives, and in which generation of the view."""
+    deadline = "" if row.deadline_ms is None else str(row.deadline_ms)
+    return f"{row.written_at_ms} {deadline} {row.generation}"
+
+
+def log_row_of(position: bytes, stamp: bytes, meta: bytes, key: bytes, envelope: bytes) -> LogRow:
+    """An entry with all that stands beside it."""
+    beside = Meta(meta)
+    kind, written, deadline, generation = beside.kind, b"0", b"", b"0"
+    try:
+        written, deadline, generation = stamp.split(b" ")
+        numbers = int(written), int(deadline) if deadline else None, int(generation)
+    except ValueError:
+        kind, numbers = None, (0, None, 0)
+    return LogRow(
+        int(position),
+        kind,
+        numbers[0],
+        numbers[1],
+        beside.batch,
+        numbers[2],
+        beside.keep,
+        key.decode("utf-8", "replace") if key else None,
+        beside.opens,
+        beside.answers,
+        envelope,
+    )

@@ -1,0 +1,291 @@
+"""The async driver: tasks whose calls share round trips."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from indelible.backends.redis.calls import Context
+from indelible.backends.redis.cluster import Address
+from indelible.backends.redis.errors import WaitedError
+from indelible.backends.redis.lanes import (
+    GROUP_MAX,
+    Lane,
+    Parcel,
+    Reading,
+    commands_of,
+    longest_s,
+    taken_from,
+)
+from indelible.backends.redis.network import Carried, Carry, Network, Wait
+from indelible.backends.redis.options import RedisOptions
+from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
+from indelible.backends.redis.shortcut import Shortcut
+from indelible.core.outcome import Outcome
+from indelible.core.patience import Patience
+from indelible.core.plan import Plan, Step, drive_async
+from indelible.core.waist import Append, Appended
+from indelible.errors import ClosedError
+from indelible.model import Claims
+
+R = TypeVar("R")
+
+
+class AsyncRedisBackend:
+    """Performs the waist on Redis, Valkey or a cluster of them, awaited."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        self._options = options
+        self._origin = origin_of(options, awaited=True)
+        context = Context(
+            namespace=options.namespace,
+            clock=options.clock,
+            durability=options.durability,
+            shown=options.shown,
+        )
+        context.simulated = self._origin.simulated
+        self._network = Network(context, timeout_s=options.timeout_s, seeds=self._origin.seeds)
+        self._shortcut = Shortcut(context, cluster=self._network.is_cluster)
+        # A connection belongs to the event loop that it was opened in.
+        self._servers: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[Address | None, Server]
+        ] = weakref.WeakKeyDictionary()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"AsyncRedisBackend({self._options.shown!r})"
+
+    async def prepare(self) -> None:
+        """Reach the servers, and refuse those that give less than was demanded."""
+        await self._drive(self._network.prepare())
+
+    async def perform(self, step: Step[R]) -> R:
+        """Do one step: one script call, or several inside one state. A write is waited for."""
+        if type(step) is Append:
+            return cast(R, await self._append(step))
+        return cast(R, await self._drive(self._network.perform(step)))
+
+    async def _append(self, step: Append) -> Appended:
+        """Append by the shortcut if it fits, else by the way that fits all."""
+        lost: BaseException | None = None
+        started = time.monotonic()
+        shortcut = self._shortcut
+        command = shortcut.command(step) if shortcut.usable and not self._closed else None
+        if command is not None:
+            reply, lost = await self._send_alone(command)
+            if isinstance(reply, NoScriptError):
+                reply, lost = await self._send_alone(shortcut.command(step, by_text=True) or b"")
+            appended = shortcut.appended(step, reply)
+            if appended is not None:
+                return appended
+            step.fresh = step.fresh and lost is None
+        left_s = max(0.0, self._options.timeout_s - (time.monotonic() - started))
+        done: Appended = await self._drive(self._network.append(step, lost=lost, left_s=left_s))
+        shortcut.learn(step)
+        return done
+
+    async def _send_alone(self, command: bytes) -> tuple[Any, BaseException | None]:
+        """The reply to a shortcut; or what became of it, if it was sent and none came."""
+        carry = Carry(None, (command,), Patience(self._options.timeout_s), write=True)
+        carried = await self._server(None).carry(carry)
+        return carried.reply, carried.lost if carried.sent else None
+
+    async def claims(self) -> Claims:
+        """What is promised on the servers as they are configured right now."""
+        return await self._drive(self._network.claims())
+
+    def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
+        """Whether a file is part of the store itself."""
+        return False
+
+    async def close(self) -> None:
+        """Let go of the connections; a client that was handed in stays open."""
+        self._closed = True
+        servers = self._servers.pop(asyncio.get_running_loop(), {})
+        for server in servers.values():
+            await server.close(owned=self._origin.owned)
+
+    async def _drive(self, plan: Plan[R]) -> R:
+        if self._closed:
+            raise ClosedError("the store is closed")
+        return await drive_async(plan, self._execute)
+
+    async def _execute(self, step: Step[Any]) -> Any:
+        if type(step) is Carry:
+            return await self._server(step.address).carry(step)
+        assert isinstance(step, Wait)
+        await asyncio.sleep(step.seconds)
+        return None
+
+    def _server(self, address: Address | None) -> Server:
+        loop = asyncio.get_running_loop()
+        servers = self._servers.setdefault(loop, {})
+        server = servers.get(address)
+        if server is None:
+            if self._closed:
+                raise ClosedError("the store is closed")
+            server = servers[address] = Server(self._origin, address, self._network)
+        return server
+
+
+class Server:
+    """One server: a lane for those who write, and some for those who read."""
+
+    def __init__(self, origin: Origin, address: Address | None, network: Network) -> None:
+        self._pool = origin.pool(address)
+        self._writers = Lanes(self._pool, WRITE_LANES, network, origin)
+        self._readers = Lanes(self._pool, READ_LANES, network, origin)
+
+    async def carry(self, carry: Carry) -> Carried:
+        """Take commands there and bring their replies."""
+        return await (self._writers if carry.write else self._readers).run(carry)
+
+    async def close(self, *, owned: bool) -> None:
+        """Let go of the connections."""
+        await self._writers.close()
+        await self._readers.close()
+        if owned:
+            await self._pool.disconnect()
+
+
+class Lanes:
+    """A few connections, and the tasks that wait for them; each lane carries all that waits."""
+
+    def __init__(self, pool: Any, lanes_max: int, network: Network, origin: Origin) -> None:
+        self._pool = pool
+        self._keeps = origin.keeps(pool)
+        self._network = network
+        self._lanes_left = lanes_max
+        self._idle: list[Lane] = []
+        self._waiting: deque[Parcel] = deque()
+        # A task that nobody keeps may be collected before it ends.
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def run(self, carry: Carry) -> Carried:
+        """Have a parcel carried."""
+        loop = asyncio.get_running_loop()
+        settle: asyncio.Future[Carried] = (
+            Outcome(loop=loop) if carry.write else loop.create_future()
+        )
+        parcel = Parcel(carry, settle)
+        self._waiting.append(parcel)
+        if self._idle or self._lanes_left:
+            if self._idle:
+                lane = self._idle.pop()
+            else:
+                self._lanes_left -= 1
+                lane = Lane()
+            self._begin_work(lane)
+        elif len(self._waiting) > GROUP_MAX:
+            # The next group is sent before the time of any of its calls is up, since whoever is
+            # on the way now began earlier. Those behind it may have to give up.
+            timer = loop.call_later(carry.patience.left_s(), self._give_up, parcel)
+            settle.add_done_callback(lambda _: timer.cancel())
+        return await settle
+
+    def _begin_work(self, lane: Lane) -> None:
+        task = asyncio.get_running_loop().create_task(self._work(lane))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def _give_up(self, parcel: Parcel) -> None:
+        if parcel in self._waiting:
+            self._waiting.remove(parcel)
+            _tell(parcel, Carried([], WaitedError("no connection became free in time")))
+
+    async def _work(self, lane: Lane) -> None:
+        """Carry group after group until nobody waits."""
+        try:
+            while self._waiting:
+                group = taken_from(self._waiting)
+                # Whoever was cancelled before it was sent is not sent.
+                group = [each for each in group if not each.settle.done()]
+                for late in [each for each in group if not each.carry.patience.left_s()]:
+                    group.remove(late)
+                    _tell(late, Carried([], WaitedError("no connection became free in time")))
+                if group:
+                    await self._carry(lane, group)
+                    for parcel in group:
+                        assert parcel.carried is not None
+                        _tell(parcel, parcel.carried)
+        finally:
+            if not self._keeps:
+                await self._give_back(lane)
+            lane.used_at = time.monotonic()
+            self._idle.append(lane)
+            if self._waiting:
+                # Whoever came while the connection was given back.
+                self._begin_work(self._idle.pop())
+
+    async def _carry(self, lane: Lane, group: list[Parcel]) -> None:
+        reading = Reading(group)
+        sent = False
+        try:
+            async with asyncio.timeout(longest_s(group)):
+                connection = await self._connected(lane)
+                commands = commands_of(group, disks=self._network.waits_for_disks)
+                sent = True
+                await connection.send_packed_command([b"".join(commands)], check_health=False)
+                for _ in commands:
+                    try:
+                        reading.take(await connection.read_response(disable_decoding=True))
+                    except ResponseError as error:
+                        reading.take(error)
+            reading.settle()
+            if reading.met_a_replica():
+                await self._drop(lane)
+        except (RedisError, OSError) as error:
+            await self._drop(lane)
+            reading.lose(error, sent=sent)
+        except BaseException as error:
+            await self._drop(lane)
+            reading.lose(error, sent=sent)
+            for parcel in group:
+                assert parcel.carried is not None
+                _tell(parcel, parcel.carried)
+            raise
+
+    async def _connected(self, lane: Lane) -> Any:
+        """The lane's connection, looked at if it rested."""
+        if lane.connection is not None and lane.rested:
+            try:
+                stale = await lane.connection.can_read()
+            except (RedisError, OSError):
+                stale = True
+            if stale:
+                await self._drop(lane)
+        if lane.connection is None:
+            lane.connection = await self._pool.get_connection()
+        return lane.connection
+
+    async def _drop(self, lane: Lane) -> None:
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            with suppress(RedisError, OSError):
+                await connection.disconnect(nowait=True)
+            await self._pool.release(connection)
+
+    async def close(self) -> None:
+        """Finish what is under way, and give every connection back."""
+        while self._running:
+            await asyncio.wait(self._running)
+        idle, self._idle = self._idle, []
+        for lane in idle:
+            await self._give_back(lane)
+
+    async def _give_back(self, lane: Lane) -> None:
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            await self._pool.release(connection)
+
+
+def _tell(parcel: Parcel, carried: Carried) -> None:
+    if not parcel.settle.done():
+        parcel.settle.set_result(carried)

@@ -1,0 +1,385 @@
+"""The blocking driver: threads that share connections, and carry for one another."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from indelible.backends.redis.calls import Context
+from indelible.backends.redis.cluster import Address
+from indelible.backends.redis.errors import WaitedError
+from indelible.backends.redis.lanes import (
+    Lane,
+    Lost,
+    Parcel,
+    Reading,
+    commands_of,
+    is_read_only,
+    longest_s,
+    taken_from,
+)
+from indelible.backends.redis.network import Carried, Carry, Network, Wait
+from indelible.backends.redis.options import RedisOptions
+from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
+from indelible.backends.redis.shortcut import Shortcut
+from indelible.core.patience import Patience
+from indelible.core.plan import Plan, Step, drive
+from indelible.core.waist import Append, Appended
+from indelible.errors import ClosedError
+from indelible.model import Claims
+
+R = TypeVar("R")
+
+# A socket without time left does not wait at all; that is another error than a timeout.
+TIMEOUT_S_MIN = 0.001
+
+
+class RedisBackend:
+    """Performs the waist on Redis, Valkey or a cluster of them, blocking."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        self._options = options
+        self._origin = origin_of(options, awaited=False)
+        context = Context(
+            namespace=options.namespace,
+            clock=options.clock,
+            durability=options.durability,
+            shown=options.shown,
+        )
+        context.simulated = self._origin.simulated
+        self._network = Network(context, timeout_s=options.timeout_s, seeds=self._origin.seeds)
+        self._shortcut = Shortcut(context, cluster=self._network.is_cluster)
+        self._servers: dict[Address | None, Server] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        _backends.add(self)
+
+    def __repr__(self) -> str:
+        return f"RedisBackend({self._options.shown!r})"
+
+    def prepare(self) -> None:
+        """Reach the servers, and refuse those that give less than was demanded."""
+        self._drive(self._network.prepare())
+
+    def perform(self, step: Step[R]) -> R:
+        """Do one step: one script call, or several inside one state."""
+        if type(step) is Append:
+            return cast(R, self._append(step))
+        return cast(R, self._drive(self._network.perform(step)))
+
+    def _append(self, step: Append) -> Appended:
+        """Append by the shortcut if it fits, else by the way that fits all."""
+        lost: BaseException | None = None
+        started = time.monotonic()
+        shortcut = self._shortcut
+        command = shortcut.command(step) if shortcut.usable and not self._closed else None
+        if command is not None:
+            reply, lost = self._send_alone(command)
+            if isinstance(reply, NoScriptError):
+                reply, lost = self._send_alone(shortcut.command(step, by_text=True) or b"")
+            appended = shortcut.appended(step, reply)
+            if appended is not None:
+                return appended
+            step.fresh = step.fresh and lost is None
+        left_s = max(0.0, self._options.timeout_s - (time.monotonic() - started))
+        done: Appended = self._drive(self._network.append(step, lost=lost, left_s=left_s))
+        shortcut.learn(step)
+        return done
+
+    def _send_alone(self, command: bytes) -> tuple[Any, BaseException | None]:
+        """The reply to a shortcut; or what became of it, if it was sent and none came."""
+        server = self._server(None)
+        reply = server.send_alone(command)
+        if reply is None:
+            # Others are on their way: with them.
+            patience = Patience(self._options.timeout_s)
+            carried = server.carry(Carry(None, (command,), patience, write=True))
+            return carried.reply, carried.lost if carried.sent else None
+        if isinstance(reply, Lost):
+            return None, reply.error
+        return reply, None
+
+    def claims(self) -> Claims:
+        """What is promised on the servers as they are configured right now."""
+        return self._drive(self._network.claims())
+
+    def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
+        """Whether a file is part of the store itself."""
+        return False
+
+    def close(self) -> None:
+        """Let go of the connections; a client that was handed in stays open."""
+        with self._lock:
+            self._closed = True
+            servers, self._servers = self._servers, {}
+        for server in servers.values():
+            server.close(owned=self._origin.owned)
+
+    def forget_connections(self) -> None:
+        """After a fork, in the child: what was open is the parent's."""
+        self._lock = threading.Lock()
+        self._servers = {}
+
+    def _drive(self, plan: Plan[R]) -> R:
+        if self._closed:
+            raise ClosedError("the store is closed")
+        return drive(plan, self._execute)
+
+    def _execute(self, step: Step[Any]) -> Any:
+        if type(step) is Carry:
+            return self._server(step.address).carry(step)
+        assert isinstance(step, Wait)
+        time.sleep(step.seconds)
+        return None
+
+    def _server(self, address: Address | None) -> Server:
+        server = self._servers.get(address)
+        if server is None:
+            with self._lock:
+                if self._closed:
+                    raise ClosedError("the store is closed")
+                server = self._servers.get(address)
+                if server is None:
+                    server = Server(self._origin, address, self._network)
+                    self._servers[address] = server
+        return server
+
+
+class Server:
+    """One server: a lane for those who write, and some for those who read."""
+
+    def __init__(self, origin: Origin, address: Address | None, network: Network) -> None:
+        self._pool = origin.pool(address)
+        self._writers = Lanes(self._pool, WRITE_LANES, network, origin)
+        self._readers = Lanes(self._pool, READ_LANES, network, origin)
+
+    def carry(self, carry: Carry) -> Carried:
+        """Take commands there and bring their replies."""
+        return (self._writers if carry.write else self._readers).run(Parcel(carry))
+
+    def send_alone(self, command: bytes) -> Any:
+        """Send one write if the lane is free and ready; None if it was not sent."""
+        return self._writers.run_alone(command)
+
+    def close(self, *, owned: bool) -> None:
+        """Let go of the connections."""
+        self._writers.close()
+        self._readers.close()
+        if owned:
+            self._pool.disconnect()
+
+
+class Lanes:
+    """A few connections, and the threads that wait for them.
+
+    Whoever finds a free lane carries its own parcel. Others wait; when a lane is free again, the
+    first of them carries all that wait, in one round trip, and tells everyone.
+    """
+
+    def __init__(self, pool: Any, lanes_max: int, network: Network, origin: Origin) -> None:
+        self._pool = pool
+        self._network = network
+        self._simulated = origin.simulated
+        self._keeps = origin.keeps(pool)
+        self._lanes_left = lanes_max
+        self._idle: list[Lane] = []
+        self._waiting: deque[Parcel] = deque()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def run(self, parcel: Parcel) -> Carried:
+        """Carry a parcel, or have it carried."""
+        with self._lock:
+            lane = None
+            if self._idle:
+                lane = self._idle.pop()
+            elif self._lanes_left:
+                self._lanes_left -= 1
+                lane = Lane()
+            else:
+                parcel.settle = threading.Event()
+                self._waiting.append(parcel)
+        if lane is not None:
+            self._lead(lane, [parcel])
+        else:
+            self._await(parcel)
+        assert parcel.carried is not None
+        return parcel.carried
+
+    def run_alone(self, command: bytes) -> Any:
+        """Send one command if a lane is free and its connection ready, and give its reply.
+
+        None if it was not sent; `Lost` if it was, and no reply came.
+        """
+        with self._lock:
+            if not self._idle:
+                return None
+            lane = self._idle.pop()
+        try:
+            connection = lane.connection
+            if connection is None or lane.rested or not self._is_patient(lane):
+                return None
+            connection.send_packed_command((command,), check_health=False)
+            return connection.read_response(disable_decoding=True)
+        except ResponseError as error:
+            if is_read_only(error):
+                self._drop(lane)
+            return error
+        except (RedisError, OSError) as error:
+            self._drop(lane)
+            return Lost(error)
+        except BaseException:
+            self._drop(lane)
+            raise
+        finally:
+            self._pass_on(lane, ())
+
+    def _is_patient(self, lane: Lane) -> bool:
+        """Whether the connection waits about as long as a call may take."""
+        set_s = lane.timeout_s
+        return set_s is not None and 0.95 < set_s / self._network.timeout_s < 1.05
+
+    def _await(self, parcel: Parcel) -> None:
+        try:
+            if not parcel.settle.wait(parcel.carry.patience.left_s()):
+                with self._lock:
+                    still_waiting = parcel in self._waiting
+                    if still_waiting:
+                        self._waiting.remove(parcel)
+                if still_waiting:
+                    parcel.carried = Carried([], WaitedError("no connection became free in time"))
+                    return
+                # On its way: whoever carries it has a deadline, and will tell.
+                parcel.settle.wait()
+        except BaseException:
+            # Interrupted: nobody may send it later, for a caller who is gone.
+            with self._lock, suppress(ValueError):
+                self._waiting.remove(parcel)
+            if parcel.lane is not None:
+                group = [each for each in parcel.group if each is not parcel]
+                Reading(group).lose(WaitedError("the thread that led was interrupted"), sent=False)
+                self._pass_on(parcel.lane, group)
+            raise
+        if parcel.lane is not None:
+            self._lead(parcel.lane, parcel.group)
+
+    def _lead(self, lane: Lane, group: list[Parcel]) -> None:
+        try:
+            self._carry(lane, group)
+        finally:
+            self._pass_on(lane, group)
+
+    def _pass_on(self, lane: Lane, done: Sequence[Parcel]) -> None:
+        """Tell those whose parcels were carried, and hand the lane to the next."""
+        for parcel in done:
+            if parcel.carried is None:
+                parcel.carried = Carried([], WaitedError("interrupted"), sent=True)
+            parcel.lane = None
+            if parcel.settle is not None:
+                parcel.settle.set()
+        lane.used_at = time.monotonic()
+        with self._lock:
+            if self._closed:
+                self._drop(lane)
+                for parcel in self._waiting:
+                    parcel.carried = Carried([], WaitedError("the store was closed"))
+                    parcel.settle.set()
+                self._waiting.clear()
+            elif self._waiting:
+                group = taken_from(self._waiting)
+                group[0].lane, group[0].group = lane, group
+                group[0].settle.set()
+            else:
+                if not self._keeps:
+                    self._give_back(lane)
+                self._idle.append(lane)
+
+    def _carry(self, lane: Lane, group: list[Parcel]) -> None:
+        reading = Reading(group)
+        sent = False
+        try:
+            connection = self._connected(lane, group)
+            commands = commands_of(group, disks=self._network.waits_for_disks)
+            sent = True
+            connection.send_packed_command([b"".join(commands)], check_health=False)
+            for _ in commands:
+                try:
+                    reading.take(connection.read_response(disable_decoding=True))
+                except ResponseError as error:
+                    reading.take(error)
+            reading.settle()
+            if reading.met_a_replica():
+                self._drop(lane)
+        except (RedisError, OSError) as error:
+            self._drop(lane)
+            reading.lose(error, sent=sent)
+        except BaseException as error:
+            # Ctrl-C in the thread that leads: the others learn that theirs may have landed.
+            self._drop(lane)
+            reading.lose(error, sent=sent)
+            raise
+
+    def _connected(self, lane: Lane, group: list[Parcel]) -> Any:
+        """The lane's connection, looked at if it rested, with the time that is left."""
+        if lane.connection is not None and lane.rested:
+            try:
+                stale = lane.connection.can_read()
+            except (RedisError, OSError):
+                stale = True
+            if stale:
+                self._drop(lane)
+        if lane.connection is None:
+            lane.connection = self._pool.get_connection()
+            lane.timeout_s = None
+        connection = lane.connection
+        left_s = max(longest_s(group), TIMEOUT_S_MIN)
+        set_s = lane.timeout_s
+        # Mostly a call has all of its time left, and the socket knows that already.
+        if set_s is None or not 0.95 * set_s < left_s < 1.05 * set_s:
+            lane.timeout_s = left_s
+            if not self._simulated:
+                connection.update_current_socket_timeout(left_s)
+        return connection
+
+    def _drop(self, lane: Lane) -> None:
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            with suppress(RedisError, OSError):
+                connection.disconnect()
+            self._pool.release(connection)
+
+    def close(self) -> None:
+        """Give every idle connection back; those in use follow."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for lane in idle:
+            self._give_back(lane)
+
+    def _give_back(self, lane: Lane) -> None:
+        """Let the pool have a connection that is well, with the deadline that it came with."""
+        connection, lane.connection = lane.connection, None
+        if connection is not None:
+            if not self._simulated:
+                connection.update_current_socket_timeout(-1)
+            self._pool.release(connection)
+
+
+_backends: weakref.WeakSet[RedisBackend] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for backend in list(_backends):
+        backend.forget_connections()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

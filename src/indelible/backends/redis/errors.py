@@ -1,0 +1,154 @@
+"""The only place where redis-py's errors become ours: by class and code, never by message text."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+
+from indelible.errors import (
+    BusyError,
+    FormatError,
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    OutcomeUnknownError,
+    UnavailableError,
+    UnsupportedError,
+)
+from redis import exceptions as theirs
+
+
+class Next(Enum):
+    """What to do about a server's refusal."""
+
+    RAISE = auto()
+    # It will pass: ask again a little later.
+    WAIT = auto()
+    # It was restarted, or told to forget its scripts: send the text.
+    SEND_TEXT = auto()
+    # Another server has the keys now.
+    MOVE = auto()
+    ASK = auto()
+
+
+class UnconfirmedError(Exception):
+    """Too few replicas confirmed a write in time."""
+
+
+_BY_CLASS: dict[type[Exception], Next] = {
+    theirs.NoScriptError: Next.SEND_TEXT,
+    # The first descends from the second.
+    theirs.MovedError: Next.MOVE,
+    theirs.AskError: Next.ASK,
+    theirs.TryAgainError: Next.WAIT,
+    theirs.ClusterDownError: Next.WAIT,
+    theirs.MasterDownError: Next.WAIT,
+    theirs.BusyLoadingError: Next.WAIT,
+    # A primary that became a replica: its clients learn of the new one within the deadline.
+    theirs.ReadOnlyError: Next.WAIT,
+}
+# The first word of an error is its code. These have no class, or lose it inside of a script.
+_BY_CODE = dict.fromkeys(("BUSY", "UNBLOCKED", "NOREPLICAS", "READONLY", "MASTERDOWN"), Next.WAIT)
+# Redis 6.2 puts the place in the script before the code.
+_CODE = re.compile(r"(?:@user_script: ?\d+: ?)?-?([A-Z]+)\b")
+
+
+def code_of(error: Exception) -> str:
+    """The code that a server put before its words."""
+    found = _CODE.match(str(error))
+    return found[1] if found else ""
+
+
+def next_of(error: Exception) -> Next:
+    """What to do about a refusal; nothing was written by any of them."""
+    for kind, then in _BY_CLASS.items():
+        if isinstance(error, kind):
+            return then
+    return _BY_CODE.get(code_of(error), Next.RAISE)
+
+
+def refused(error: Exception, *, shown: str) -> MemoryStoreError:
+    """Our error for a refusal that will not pass by itself, or did not in time."""
+    ours = _refused(error, shown)
+    ours.__cause__ = error
+    return ours
+
+
+def _refused(error: Exception, shown: str) -> MemoryStoreError:
+    code = code_of(error)
+    if isinstance(error, theirs.OutOfMemoryError) or code == "OOM":
+        return UnavailableError(
+            f"the memory of {shown} is full (maxmemory); nothing was written. Give it more, or"
+            " vacuum",
+            code="OOM",
+        )
+    if isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)):
+        return MemoryStoreBackendError(
+            f"{shown} refused the user or the password, or what the user may do; nothing was"
+            " written",
+            code=code or type(error).__name__,
+        )
+    if code == "WRONGTYPE":
+        return FormatError(f"a key of ours on {shown} holds something else; it was left as it is")
+    if next_of(error) in (Next.WAIT, Next.MOVE, Next.ASK) or code in ("MISCONF", "NOREPLICAS"):
+        return UnavailableError(
+            f"{shown} takes no writes now ({code or type(error).__name__}); nothing was written",
+            code=code or type(error).__name__,
+        )
+    return MemoryStoreBackendError(
+        f"{shown} refused ({code or type(error).__name__}); nothing was written", code=code
+    )
+
+
+def of_a_cluster(error: Exception, *, shown: str) -> UnsupportedError:
+    """Our error for a server that sends its clients to others, where but one was named."""
+    ours = UnsupportedError(
+        f"{shown} is a server of a cluster; nothing was written. Open it with"
+        " redis+cluster://host:port, or hand in a RedisCluster"
+    )
+    ours.__cause__ = error
+    return ours
+
+
+def unreachable(error: BaseException, *, shown: str) -> MemoryStoreError:
+    """Our error for a call that never reached the server."""
+    ours: MemoryStoreError
+    if isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)):
+        ours = _refused(error, shown)
+    elif isinstance(error, (theirs.MaxConnectionsError, WaitedError)):
+        ours = BusyError(
+            f"every connection to {shown} was in use for as long as the call may take: the pool is"
+            " exhausted. Nothing was written, so it is safe to try again"
+        )
+    else:
+        ours = UnavailableError(
+            f"{shown} could not be reached in time ({type(error).__name__}); nothing was written,"
+            " so it is safe to try again"
+        )
+    ours.__cause__ = error
+    return ours
+
+
+class WaitedError(Exception):
+    """No connection became free in time."""
+
+
+def unknown(error: BaseException, *, shown: str) -> OutcomeUnknownError:
+    """Our error for a write that was sent and not answered, or not confirmed.
+
+    `exhausted` says that it was tried until the deadline: to ask again at once would be to wait
+    twice as long as the caller allowed.
+    """
+    if isinstance(error, UnconfirmedError):
+        what = f"too few replicas of {shown} confirmed the write in time: it may have landed."
+    else:
+        what = f"{shown} did not answer in time: the write may have landed."
+    ours = OutcomeUnknownError(
+        f"{what} The same call with the same key lands it exactly once", exhausted=True
+    )
+    ours.__cause__ = error
+    return ours
+
+
+def ends_at_once(error: BaseException) -> bool:
+    """Whether trying again cannot help."""
+    return isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError))

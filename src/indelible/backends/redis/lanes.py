@@ -1,0 +1,161 @@
+"""Parcels: commands on their way to one server, and what became of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import ReadOnlyError, ResponseError
+
+from indelible.backends.redis.errors import UnconfirmedError, code_of
+from indelible.backends.redis.network import REPLICAS_WAITED, WAIT_SHARE, Carried, Carry
+from indelible.backends.redis.protocol import packed
+
+# Calls that share one round trip: long enough to pay, short enough to be fair.
+GROUP_MAX = 256
+# Bytes of a group: a server takes them into memory before it answers the first.
+GROUP_BYTES_MAX = 4 * 1024 * 1024
+# A connection that nobody used for this long may have been closed by the server meanwhile.
+IDLE_S_MAX = 0.05
+
+
+class Parcel:
+    """Commands that wait for a connection, and what became of them."""
+
+    __slots__ = ("carried", "carry", "group", "lane", "settle")
+
+    def __init__(self, carry: Carry, settle: Any = None) -> None:
+        self.carry = carry
+        self.carried: Carried | None = None
+        # Whom to tell, where somebody else carries it.
+        self.settle = settle
+        # What a waiting thread is handed when it is to carry a group itself.
+        self.lane: Any = None
+        self.group: list[Parcel] = []
+
+
+def commands_of(group: Sequence[Parcel], *, disks: bool) -> list[bytes]:
+    """All commands of a group, and what has replicas confirm them."""
+    commands = [command for parcel in group for command in parcel.carry.commands]
+    if any(parcel.carry.confirmed for parcel in group):
+        wait_ms = max(1, int(longest_s(group) * WAIT_SHARE * 1000))
+        commands += confirming(wait_ms, disks=disks)
+    return commands
+
+
+def confirming(wait_ms: int, *, disks: bool) -> list[bytes]:
+    """What asks replicas whether they have what was written on this connection.
+
+    WAIT comes before WAITAOF though the second says all: a replica that syncs answers the first
+    when it has synced, and only then knows what to answer to the second. Without the first, its
+    answer would come with its next report, once a second.
+    """
+    if not disks:
+        return [packed("WAIT", REPLICAS_WAITED, wait_ms)]
+    half_ms = max(1, wait_ms // 2)
+    return [
+        packed("WAIT", REPLICAS_WAITED, half_ms),
+        packed("WAITAOF", 1, REPLICAS_WAITED, half_ms),
+    ]
+
+
+def longest_s(group: Sequence[Parcel]) -> float:
+    """How long somebody of the group can wait."""
+    return max(parcel.carry.patience.left_s() for parcel in group)
+
+
+def taken_from(waiting: Any) -> list[Parcel]:
+    """The next group: what may go together, in the order in which it came."""
+    group: list[Parcel] = []
+    size = 0
+    while waiting and len(group) < GROUP_MAX:
+        size += sum(map(len, waiting[0].carry.commands))
+        if group and size > GROUP_BYTES_MAX:
+            break
+        group.append(waiting.popleft())
+    return group
+
+
+class Reading:
+    """Replies as they come in, given to the parcels that they belong to."""
+
+    def __init__(self, group: Sequence[Parcel]) -> None:
+        self._group = group
+        self._replies: list[Any] = []
+        self._confirms = any(parcel.carry.confirmed for parcel in group)
+
+    def take(self, reply: Any) -> None:
+        """Keep one reply; an error of the server is one, too."""
+        self._replies.append(reply)
+
+    def settle(self) -> None:
+        """Every reply came."""
+        confirmed = not self._confirms or is_confirmed(self._replies[-1])
+        at = 0
+        for parcel in self._group:
+            count = len(parcel.carry.commands)
+            replies = self._replies[at : at + count]
+            at += count
+            last = replies[-1]
+            if parcel.carry.confirmed and not confirmed and not isinstance(last, Exception):
+                replies[-1] = UnconfirmedError("too few replicas answered in time")
+            parcel.carried = Carried(replies)
+
+    def met_a_replica(self) -> bool:
+        """Whether the server takes no writes: then another is the primary, and we must look."""
+        return any(is_read_only(reply) for reply in self._replies)
+
+    def lose(self, error: BaseException, *, sent: bool) -> None:
+        """The connection broke; those whose replies came all the same have them."""
+        at = 0
+        for parcel in self._group:
+            count = len(parcel.carry.commands)
+            replies = self._replies[at : at + count]
+            at += count
+            # A write that is to be confirmed is not done with its reply.
+            if len(replies) == count and not parcel.carry.confirmed:
+                parcel.carried = Carried(replies)
+            else:
+                refused = len(replies) == count and isinstance(replies[-1], ResponseError)
+                parcel.carried = Carried(replies) if refused else Carried([], error, sent)
+
+
+def is_read_only(reply: Any) -> bool:
+    """Whether a reply says that its server is no primary any more."""
+    return isinstance(reply, ResponseError) and (
+        isinstance(reply, ReadOnlyError) or code_of(reply) == "READONLY"
+    )
+
+
+def is_confirmed(reply: Any) -> bool:
+    """Whether enough replicas said that they have it; WAITAOF also says how many disks here."""
+    if isinstance(reply, (list, tuple)):
+        return len(reply) == 2 and reply[0] >= 1 and reply[1] >= REPLICAS_WAITED
+    return isinstance(reply, int) and reply >= REPLICAS_WAITED
+
+
+class Lost:
+    """A command that was sent, and whose reply never came."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Lane:
+    """A connection that is kept for one group after the other."""
+
+    __slots__ = ("connection", "timeout_s", "used_at")
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self.used_at = 0.0
+        # What the connection's socket waits for at most; None if nobody set it yet.
+        self.timeout_s: float | None = None
+
+    @property
+    def rested(self) -> bool:
+        """Whether the connection was idle for so long that it should be looked at first."""
+        return time.monotonic() - self.used_at > IDLE_S_MAX

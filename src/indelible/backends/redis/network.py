@@ -1,0 +1,325 @@
+"""From a step of the waist to commands on the way: routing, retries and deadlines, without I/O.
+
+Everything here is a plan whose steps are `Carry` and `Wait`; the two drivers only carry and wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from indelible.backends.redis import (
+    appending,
+    diagnosing,
+    maintaining,
+    reading,
+    sessions,
+    staging,
+    views,
+)
+from indelible.backends.redis.attempts import Attempts
+from indelible.backends.redis.calls import Ask, Call, Context, CountServers
+from indelible.backends.redis.cluster import Address, SlotMap, map_of
+from indelible.backends.redis.errors import (
+    Next,
+    ends_at_once,
+    next_of,
+    of_a_cluster,
+    refused,
+    unknown,
+    unreachable,
+)
+from indelible.backends.redis.keys import FORMAT_KEY
+from indelible.backends.redis.protocol import packed
+from indelible.backends.redis.settings import read_settings
+from indelible.core import waist
+from indelible.core.patience import Patience
+from indelible.core.plan import Plan, Step, ask
+from indelible.errors import FormatError, MemoryStoreError
+from indelible.model import Claims, Durability
+from redis import exceptions as theirs
+
+PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
+    waist.ChangeView: views.change_view,
+    waist.SaveSnapshot: views.save_snapshot,
+    waist.DeleteSnapshot: views.delete_snapshot,
+    waist.ReadSnapshots: views.read_snapshots,
+    waist.ReadJournal: views.read_journal,
+    waist.ReadHead: sessions.head,
+    waist.SetMetadata: sessions.set_metadata,
+    waist.ListSessions: sessions.list_sessions,
+    waist.Read: reading.read,
+    waist.ReadOutline: reading.outline,
+    waist.ReadLog: reading.read_log,
+    waist.BeginStage: staging.begin_stage,
+    waist.StageRows: staging.stage_rows,
+    waist.ShowStage: staging.show_stage,
+    waist.Reclaim: maintaining.reclaim,
+    waist.Erase: maintaining.erase,
+    waist.Scrub: maintaining.scrub,
+    waist.CheckEngine: maintaining.check_engine,
+    waist.Quarantine: maintaining.quarantine,
+    waist.ReadQuarantine: maintaining.read_quarantine,
+    waist.Diagnose: diagnosing.diagnose,
+}
+
+# What the keys on a server look like; the layout is in DESIGN.md.
+FORMAT = 1
+# How many replicas must have a write before it is acknowledged at `replicated`.
+REPLICAS_WAITED = 1
+# A server that we wait for through WAIT must answer before we stop listening.
+WAIT_SHARE = 0.8
+
+
+@dataclass(slots=True)
+class Carried:
+    """What came back: replies, errors of the server among them; or how it was lost."""
+
+    replies: list[Any]
+    lost: BaseException | None = None
+    # Whether anything may have reached the server before it was lost.
+    sent: bool = False
+
+    @property
+    def reply(self) -> Any:
+        """The last reply; None if it was lost."""
+        return self.replies[-1] if self.replies else None
+
+
+@dataclass(slots=True)
+class Carry(Step[Carried]):
+    """Take commands to a server and bring back their replies. None is the only server there is."""
+
+    address: Address | None
+    # As they go over the wire.
+    commands: tuple[bytes, ...]
+    patience: Patience
+    write: bool = False
+    # Whether replicas must confirm the write, on the connection that it was sent on.
+    confirmed: bool = False
+
+
+@dataclass(slots=True)
+class Wait(Step[None]):
+    """Let some time pass."""
+
+    seconds: float
+
+
+class Network:
+    """The servers as a store knows them. Threads and tasks share it; nothing here waits."""
+
+    def __init__(self, context: Context, *, timeout_s: float, seeds: tuple[Address, ...]) -> None:
+        self.context = context
+        self.timeout_s = timeout_s
+        # A single server has no map; a cluster has one as soon as somebody looked.
+        self._seeds = seeds
+        self._map: SlotMap | None = None
+        self._disks = False
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether keys are spread over several servers."""
+        return bool(self._seeds)
+
+    @property
+    def waits_for_disks(self) -> bool:
+        """Whether replicas are asked for what is on their disks, and not just in their memory."""
+        return self._disks
+
+    def append(
+        self, step: waist.Append, *, lost: BaseException | None, left_s: float
+    ) -> Plan[waist.Appended]:
+        """Do an append; `lost` is why nobody knows whether the shortcut landed, if it was sent."""
+        call = appending.call_of(self.context, step)
+        reply = yield from self._call(call, lost=lost, left_s=left_s)
+        return appending.appended_of(step, reply)
+
+    def perform(self, step: Step[Any]) -> Plan[Any]:
+        """Do a step of the waist."""
+        return (yield from self._relay(PLANS[type(step)](self.context, step)))
+
+    def prepare(self) -> Plan[None]:
+        """Reach every server, and refuse what is too new or gives less than was demanded."""
+        every = yield from self._relay(read_settings())
+        context = self.context
+        diagnosing.refuse_less(
+            every,
+            demanded=context.demanded,
+            simulated=context.simulated,
+            shown=context.shown,
+        )
+        self._disks = all(each.can_wait_for_disks for each in every)
+        patience = Patience(self.timeout_s)
+        commands = (packed("SET", FORMAT_KEY, FORMAT, "NX"), packed("GET", FORMAT_KEY))
+        replies = yield from self._exchange(FORMAT_KEY, commands, patience)
+        found = replies[1]
+        if isinstance(found, bytes) and found.isdigit() and int(found) > FORMAT:
+            raise FormatError(
+                f"{context.shown} was written by a newer indelible (format {int(found)}); upgrade"
+                " to use it"
+            )
+
+    def claims(self) -> Plan[Claims]:
+        """What is promised, by the settings as they are now."""
+        every = yield from self._relay(read_settings())
+        return diagnosing.claims_of(
+            every,
+            demanded=self.context.demanded,
+            simulated=self.context.simulated,
+            cluster=self.is_cluster,
+            ttl_clock="server" if self.context.clock is None else "caller",
+        )
+
+    def _relay(self, plan: Plan[Any]) -> Plan[Any]:
+        """Run a plan of this room, and answer what it asks for."""
+        try:
+            asked = next(plan)
+            while True:
+                try:
+                    answer = yield from self._answer(asked)
+                except MemoryStoreError as error:
+                    asked = plan.throw(error)
+                else:
+                    asked = plan.send(answer)
+        except StopIteration as finished:
+            return finished.value
+
+    def _answer(self, asked: Step[Any]) -> Plan[Any]:
+        if isinstance(asked, Call):
+            return (yield from self._call(asked))
+        patience = Patience(self.timeout_s)
+        if isinstance(asked, CountServers):
+            if not self.is_cluster:
+                return 1
+            found = yield from self._learned(patience)
+            return len(found.primaries)
+        assert isinstance(asked, Ask)
+        if not asked.commands:
+            return []
+        return (yield from self._ask(asked, patience))
+
+    def _ask(self, asked: Ask, patience: Patience) -> Plan[list[Any]]:
+        """Read from one server; what is lost is asked for again."""
+        asked_for = tuple(packed(*command) for command in asked.commands)
+        while True:
+            address = None
+            if self.is_cluster:
+                primaries = (yield from self._learned(patience)).primaries
+                address = primaries[min(asked.server, len(primaries) - 1)]
+            carried = yield from ask(Carry(address, asked_for, patience))
+            if carried.lost is None:
+                first = carried.replies[0]
+                if not isinstance(first, Exception) or next_of(first) is not Next.WAIT:
+                    return carried.replies
+                yield from self._pause(patience, refused(first, shown=self.context.shown))
+                continue
+            self._map = None
+            yield from self._pause(patience, unreachable(carried.lost, shown=self.context.shown))
+
+    def _exchange(
+        self, key: str, commands: tuple[bytes, ...], patience: Patience
+    ) -> Plan[list[Any]]:
+        """Send commands that do no harm when they are sent twice, to whoever has a key."""
+        while True:
+            address = yield from self._address_of(key, patience)
+            carried = yield from ask(Carry(address, commands, patience))
+            if carried.lost is not None:
+                self._map = None
+                yield from self._pause(
+                    patience, unreachable(carried.lost, shown=self.context.shown)
+                )
+                continue
+            errors = [reply for reply in carried.replies if isinstance(reply, Exception)]
+            if not errors:
+                return carried.replies
+            if next_of(errors[0]) not in (Next.WAIT, Next.MOVE):
+                raise refused(errors[0], shown=self.context.shown)
+            self._relearn(errors[0])
+            yield from self._pause(patience, refused(errors[0], shown=self.context.shown))
+
+    def _pause(self, patience: Patience, error: MemoryStoreError) -> Plan[None]:
+        """Wait before the next attempt, or give up with this error."""
+        wait_s = patience.next_wait_s()
+        if wait_s is None or (error.__cause__ is not None and ends_at_once(error.__cause__)):
+            raise error
+        yield Wait(wait_s)
+
+    def _call(
+        self, call: Call, *, lost: BaseException | None = None, left_s: float | None = None
+    ) -> Plan[Any]:
+        """Call a script until its outcome is known, or the time is up."""
+        patience = Patience(self.timeout_s if left_s is None else left_s)
+        attempts = Attempts(call, shown=self.context.shown, lost=lost)
+        replicated = call.write and self.context.demanded is Durability.REPLICATED
+        if lost is not None and not patience.left_s():
+            raise unknown(lost, shown=self.context.shown)
+        while True:
+            try:
+                address = attempts.asking or (yield from self._address_of(call.keys.head, patience))
+            except MemoryStoreError as error:
+                raise attempts.outcome(error) from error
+            commands = attempts.commands()
+            carried: Carried = yield Carry(address, commands, patience, call.write, replicated)
+            if carried.lost is not None:
+                self._map = None
+                problem = attempts.lost(carried.lost, sent=carried.sent)
+            else:
+                reply = carried.replies[-1]
+                if not isinstance(reply, Exception):
+                    return reply
+                refusal = attempts.refused(reply)
+                if refusal is None:
+                    continue
+                problem = refusal
+                self._relearn(reply)
+            yield from self._pause(patience, problem)
+
+    def _relearn(self, reply: Exception) -> None:
+        """Mind what a refusal says of where the keys are."""
+        if isinstance(reply, theirs.MovedError) and not self.is_cluster:
+            raise of_a_cluster(reply, shown=self.context.shown)
+        if next_of(reply) is Next.ASK:
+            return
+        if isinstance(reply, theirs.MovedError) and self._map is not None:
+            self._map = self._map.moved(reply.slot_id, Address(reply.host, reply.port))
+        else:
+            self._map = None
+
+    def _address_of(self, key: str, patience: Patience) -> Plan[Address | None]:
+        """Who has a key; None where there is but one server."""
+        if not self.is_cluster:
+            return None
+        while True:
+            found = yield from self._learned(patience)
+            address = found.primary_of(key)
+            if address is not None:
+                return address
+            self._map = None
+            nobody = theirs.ClusterDownError("nobody serves this slot")
+            yield from self._pause(patience, refused(nobody, shown=self.context.shown))
+
+    def _learned(self, patience: Patience) -> Plan[SlotMap]:
+        """The map of the cluster, from whichever server answers first."""
+        while True:
+            known = self._map
+            if known is not None:
+                return known
+            last: BaseException = theirs.ClusterDownError("no server was named")
+            for seed in self._seeds:
+                quick = Patience(min(patience.left_s(), self.timeout_s / 4))
+                carried = yield from ask(Carry(seed, (packed("CLUSTER", "SLOTS"),), quick))
+                if carried.lost is not None:
+                    last = carried.lost
+                    continue
+                (reply,) = carried.replies
+                if isinstance(reply, Exception):
+                    raise refused(reply, shown=self.context.shown)
+                found = map_of(reply, seed)
+                if found.primaries:
+                    self._map = found
+                    # Servers come and go: whoever is there now is asked next time, too.
+                    self._seeds = tuple(dict.fromkeys((*found.primaries, *self._seeds)))[:20]
+                    return found
+            yield from self._pause(patience, unreachable(last, shown=self.context.shown))

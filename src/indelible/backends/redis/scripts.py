@@ -1,0 +1,92 @@
+"""The scripts: one for each thing that is done atomically, known to the server by its digest."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from indelible.backends.redis.keys import PARTS
+from indelible.backends.redis.protocol import packed_arguments
+from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, kind_mark
+from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
+from indelible.model import Kind
+
+# Kinds as entries keep them.
+KIND_NUMBER: Final = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
+
+# A server runs one script at a time, and everybody waits. So no call looks at more than this; what
+# is longer goes on in the next call, inside the state that the first one saw.
+READ_ROWS: Final = 1000
+READ_LOOKED: Final = 5000
+READ_BYTES: Final = 8 * 1024 * 1024
+MEASURE_BYTES: Final = 32 * 1024 * 1024
+REMOVE_ENTRIES: Final = 2000
+# Entries that a script takes from the log at once.
+READ_PAGE: Final = 100
+# A view that is written in fewer characters fits every limit on snapshots.
+TEXT_SMALL: Final = 3300
+# The engine keeps the keys of a session for this share of its time to live, and at most this long,
+# after the deadline. Until that is used up, an append need not tell every key of its new end.
+SLACK_SHARE: Final = 8
+SLACK_MS: Final = 3600 * 1000
+
+
+# The words of a call before its keys.
+EVAL_WORDS: Final = 3
+
+
+class Script(NamedTuple):
+    """A script as a call of it begins: by its digest, or with its text."""
+
+    name: str
+    by_digest: bytes
+    by_text: bytes
+
+
+@cache
+def script(name: str, *, keys: int = len(PARTS)) -> Script:
+    """One script, with the constants that it names and, but for appends, the prelude."""
+    text = _file(name) if name.startswith("append") else _file("prelude") + _file(name)
+    # Each is made anew in every call, so that a script has only those that it uses.
+    constants = [
+        f"local {constant} = {value}\n"
+        for constant, value in _constants().items()
+        if constant in text
+    ]
+    text = "".join([*constants, text])
+    digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
+    return Script(
+        name,
+        packed_arguments(("EVALSHA", digest, keys)),
+        packed_arguments(("EVAL", text, keys)),
+    )
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8")
+
+
+def _constants() -> dict[str, object]:
+    marks = ", ".join(
+        f"['{number}'] = '{kind_mark(kind).decode()}'" for kind, number in KIND_NUMBER.items()
+    )
+    # Lua counts from 1, and both ends are included.
+    return {
+        "KNOWN_MS": EXPIRED_KNOWN_S * 1000,
+        "KEYS_KEPT": KEYS_KEPT,
+        "LOG_MAX": LOG_ENTRIES_MAX,
+        "SUM_FROM": CHECKSUM_FROM + 1,
+        "SUM_TO": CHECKSUM_TO,
+        "MARK_FROM": KIND_FROM + 1,
+        "MARKS": f"{{{marks}}}",
+        "READ_LOOKED": READ_LOOKED,
+        "READ_BYTES": READ_BYTES,
+        "READ_PAGE": READ_PAGE,
+        "MEASURE_BYTES": MEASURE_BYTES,
+        "REMOVE_ENTRIES": REMOVE_ENTRIES,
+        "TEXT_SMALL": TEXT_SMALL,
+        "SLACK_SHARE": SLACK_SHARE,
+        "SLACK_MS": SLACK_MS,
+    }

@@ -1,0 +1,36 @@
+-- Show something else, if the view is still the one that was looked at.
+-- ARGV: 3 life, 4 generation, 5 vacuums, 6 change, 7 operation, 8 extents, 9 tail ('' for the end),
+-- 10 expected, 11 undoes, 12 touch.
+local operation = ARGV[7]
+local is_active = active()
+if is_active then
+  local done = call('HGET', LINES, 'o' .. operation)
+  if done then
+    if ARGV[12] == '1' then touch() end
+    return {'done', life, done, call('HGET', LINES, 'u' .. operation)}
+  end
+end
+local generation = string.format('%.0f', gen)
+if not is_active or life ~= ARGV[3] then return {'changed', generation} end
+if ARGV[10] ~= '' and ARGV[10] ~= version() then return {'moved', version()} end
+local view = call('HMGET', VIEW, 'tail', 'extents', 'vacuums')
+if generation ~= ARGV[4] or (view[3] or '0') ~= ARGV[5] then return {'changed', generation} end
+
+local text, tail = ARGV[8], ARGV[9] == '' and stop or tonumber(ARGV[9])
+-- In normal form a last extent that reaches the tail is part of it.
+local first, last = string.match(text, '(%d+),(%d+)$')
+if last and tonumber(last) >= tail then
+  tail = math.min(tonumber(first), tail)
+  text = string.gsub(text, ';?%d+,%d+$', '')
+end
+local after = string.format('%.0f %s', tail, text)
+local before = (view[1] or '0') .. ' ' .. (view[2] or '')
+call('HSET', VIEW, 'tail', string.format('%.0f', tail), 'extents', text)
+call('HSET', HEAD, 'gen', string.format('%.0f', gen + 1))
+local number = call('HINCRBY', HEAD, 'lines', 1)
+local line = string.format('%d %s %.0f %.0f %.0f|%s|%s', number, ARGV[6], now, gen + 1, stop,
+  before, after)
+call('HSET', LINES, 'o' .. operation, line, '#' .. number, operation)
+if ARGV[11] ~= '' then call('HSET', LINES, 'u' .. ARGV[11], operation) end
+expire_one(LINES)
+return {'new', life, line, false}

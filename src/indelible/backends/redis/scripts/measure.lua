@@ -1,0 +1,15 @@
+-- How many entries and bytes a stretch of the log holds. ARGV: 3 first, 4 last, exclusive.
+local at, last = tonumber(ARGV[3]), tonumber(ARGV[4])
+local entries, bytes, looked = 0, 0, 0
+while at < last do
+  if looked >= READ_LOOKED or bytes >= MEASURE_BYTES then
+    return {entries, bytes, string.format('%.0f', at)}
+  end
+  local page = call('XRANGE', LOG, string.format('%.0f', at + 1), string.format('%.0f', last),
+    'COUNT', READ_PAGE)
+  if #page == 0 then break end
+  for _, entry in ipairs(page) do bytes = bytes + #entry[2][8] end
+  entries, looked = entries + #page, looked + #page
+  at = tonumber(string.match(page[#page][1], '^%d+'))
+end
+return {entries, bytes, false}

@@ -1,0 +1,92 @@
+-- What every script but the append begins with: where the session stands, and what time it is.
+-- KEYS are those of one session, in the order of keys.py; ARGV begins with the time and the margin.
+local HEAD, VIEW, LOG, USED, SNAPS, LINES, ASIDE =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local call = redis.call
+
+-- The caller's clock if it brought one, which only tests do; else the server's own.
+local now = tonumber(ARGV[1])
+if not now then
+  local t = call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local margin = tonumber(ARGV[2])
+
+-- In a protected call, so that a refusal keeps its code, which older servers bury in text.
+local found = redis.pcall('HMGET', HEAD, 'life', 'born', 'end', 'gen', 'deadline', 'staged', 'until')
+if found.err then return found end
+local life, born, stop = found[1], tonumber(found[2] or 0), tonumber(found[3] or 0)
+local gen, deadline, staged = tonumber(found[4] or 0), found[5] or '', found[6] == '1'
+-- When the engine frees the keys: at the deadline, and some time after it.
+local ends = tonumber(found[7] or '')
+
+local function active()
+  return life and not staged and (deadline == '' or now < tonumber(deadline))
+end
+
+local function version()
+  if not life or staged then return 'new' end
+  local token = string.format('%s.%.0f.%.0f', life, stop, gen)
+  if active() then return token end
+  if now < tonumber(deadline) + KNOWN_MS then return token .. '!' end
+  return 'new'
+end
+
+-- All keys of the session run out together; what says that it expired outlives them.
+local function expire_all()
+  local parts = {VIEW, LOG, USED, SNAPS, LINES, ASIDE}
+  if deadline == '' then
+    ends = nil
+    for _, key in ipairs(parts) do call('PERSIST', key) end
+    call('PERSIST', HEAD)
+    call('HSET', HEAD, 'until', '')
+  else
+    -- The engine frees what the scripts have taken for expired already: it must not come first.
+    ends = tonumber(deadline) + margin
+    for _, key in ipairs(parts) do call('PEXPIRE', key, ends - now) end
+    call('PEXPIRE', HEAD, ends - now + KNOWN_MS)
+    call('HSET', HEAD, 'until', ends)
+  end
+end
+
+-- A key that was just written runs out with the others.
+local function expire_one(key)
+  if ends then call('PEXPIRE', key, ends - now) end
+end
+
+local function begin(ttl, first, forked, as_stage)
+  local t = call('TIME')
+  life = string.format('%.0f', t[1] * 1000000 + t[2])
+  born = first or stop
+  stop = born
+  gen = 0
+  deadline = ttl == '' and '' or string.format('%.0f', now + tonumber(ttl))
+  ends = nil
+  staged = as_stage
+  -- First what a full server refuses: then nothing was changed.
+  call('HSET', HEAD, 'life', life, 'born', born, 'end', stop, 'gen', 0, 'deadline', deadline,
+    'staged', as_stage and '1' or '0', 'until', '')
+  call('HDEL', HEAD, 'lines', 'snaps', 'touched', 'keyed')
+  call('PERSIST', HEAD)
+  call('UNLINK', VIEW, LOG, USED, SNAPS, LINES, ASIDE)
+  call('HSET', VIEW, 'tail', born, 'extents', '', 'created', string.format('%.0f', now),
+    'metadata', '{}', 'forked', forked or '', 'vacuums', 0)
+  if deadline ~= '' and not as_stage then expire_all() end
+end
+
+local function describe()
+  local view = {}
+  if life then
+    view = call('HMGET', VIEW, 'tail', 'extents', 'created', 'metadata', 'forked', 'vacuums')
+  end
+  return {string.format('%.0f', now), life, string.format('%.0f', born),
+    string.format('%.0f', stop), string.format('%.0f', gen), deadline, staged and '1' or '0',
+    view[1] or false, view[2] or false, view[3] or false, view[4] or false, view[5] or false,
+    view[6] or false}
+end
+
+-- For WAIT: it answers for what its connection wrote last, so a retry that finds its work done
+-- must write something too.
+local function touch()
+  call('HINCRBY', HEAD, 'touched', 1)
+end

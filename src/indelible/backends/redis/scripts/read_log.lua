@@ -1,0 +1,17 @@
+-- The log itself, whether it shows or not. ARGV: 3 start, 4 rows wanted.
+local head = describe()
+if not active() then return {head, false, {}} end
+local at = math.max(tonumber(ARGV[3]), born)
+local page = call('XRANGE', LOG, string.format('%.0f', at + 1), '+', 'COUNT', ARGV[4])
+local rows, bytes, more = {}, 0, #page == tonumber(ARGV[4])
+for _, entry in ipairs(page) do
+  if bytes >= READ_BYTES then
+    more = true
+    break
+  end
+  local fields, n = entry[2], #rows
+  rows[n + 1] = string.format('%.0f', tonumber(string.match(entry[1], '^%d+')) - 1)
+  rows[n + 2], rows[n + 3], rows[n + 4], rows[n + 5] = fields[2], fields[4], fields[6], fields[8]
+  bytes = bytes + #fields[8]
+end
+return {head, more and '1', rows}

@@ -1,0 +1,2 @@
+-- What was put into quarantine.
+return call('HGETALL', ASIDE)

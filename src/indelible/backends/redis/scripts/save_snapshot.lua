@@ -1,0 +1,21 @@
+-- Write the view and the log's end down. ARGV: 3 id, 4 label (behind =, '' for none), 5 ttl,
+-- 6 the state that was found to be whole enough, 7 touch.
+if not active() then begin(ARGV[5]) end
+local there = call('HGET', SNAPS, ARGV[3])
+if there then
+  if ARGV[7] == '1' then touch() end
+  return {'there', there}
+end
+local view = call('HMGET', VIEW, 'tail', 'extents')
+local tail, text = view[1] or '0', view[2] or ''
+local state = version()
+-- Few pieces always fit. With many, the caller computes whether they do, and comes again.
+if #text > TEXT_SMALL and ARGV[6] ~= state then
+  return {'large', state, tail, text, string.format('%.0f', stop)}
+end
+local number = call('HINCRBY', HEAD, 'snaps', 1)
+-- Joined, not formatted: Lua's %s ends at a zero byte, and a label may hold one.
+local record = string.format('%d %.0f %.0f ', number, now, stop) .. tail .. ' ' .. text .. '|' .. ARGV[4]
+call('HSET', SNAPS, ARGV[3], record)
+expire_one(SNAPS)
+return {'new', record}

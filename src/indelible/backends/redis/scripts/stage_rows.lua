@@ -1,0 +1,32 @@
+-- Put entries at their positions in a stage. ARGV: 3 stage; then position, stamp, meta, key and
+-- envelope of each, and its deadline.
+if not life or not staged or life ~= ARGV[3] then return {'exists'} end
+local newest = call('XREVRANGE', LOG, '+', '-', 'COUNT', 1)
+local last = newest[1] and tonumber(string.match(newest[1][1], '^%d+')) or 0
+-- The caller's key of the append that the entries belong to, which may have begun in another call.
+local current = call('HGET', HEAD, 'keyed') or ''
+for n = 4, #ARGV, 6 do
+  local position, key = tonumber(ARGV[n]), ARGV[n + 3]
+  -- What a lost reply left undone is done; what it did is there.
+  if position + 1 > last then
+    local meta, envelope = ARGV[n + 2], ARGV[n + 4]
+    call('XADD', LOG, (position + 1) .. '-0', 't', ARGV[n + 1], 'm', meta, 'k', key, 'e', envelope)
+    -- Keys of callers are indexed, as an append would have done, with the checksums of its entries.
+    local sum = string.sub(envelope, SUM_FROM, SUM_TO)
+    if key ~= '' then
+      current = string.sub(key, 1, 1) ~= '~' and key or ''
+      if current ~= '' then
+        local size, made_in = string.match(meta, '^..(%d+)'), string.match(ARGV[n + 1], '%d+$')
+        call('HSET', USED, key, position .. ' ' .. size .. ' ' .. made_in .. ' ' .. sum)
+      end
+    elseif current ~= '' then
+      local value = call('HGET', USED, current)
+      local first, size = string.match(value, '^(%d+) (%d+)')
+      if position < first + size then call('HSET', USED, current, value .. sum) end
+    end
+    stop = math.max(stop, position + 1)
+    deadline = ARGV[n + 5]
+  end
+end
+call('HSET', HEAD, 'end', stop, 'deadline', deadline, 'keyed', current)
+return {'staged'}

@@ -1,0 +1,214 @@
+"""Sessions in the words of scripts: what one is, metadata, and lists of them by SCAN."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from indelible.backends.redis.calls import Ask, Context, CountServers, ttl_ms
+from indelible.backends.redis.errors import Next, next_of, refused
+from indelible.backends.redis.keys import heads_pattern, session_of
+from indelible.core import rules
+from indelible.core.plan import Plan, ask
+from indelible.core.rules import Standing
+from indelible.core.sources import milliseconds
+from indelible.core.waist import Head, ListSessions, ReadHead, SessionPage, SetMetadata
+from indelible.errors import FormatError, UsageError
+from indelible.model import Status
+from indelible.view import Extents, View, view_of
+
+# Keys that SCAN looks at in one call: a server answers nobody else meanwhile.
+SCAN_KEYS = 1000
+
+
+def extents_text(extents: Extents) -> str:
+    """Extents as scripts read them."""
+    return ";".join(f"{start},{stop}" for start, stop in extents)
+
+
+def extents_of(text: bytes) -> Extents:
+    """The extents that a script wrote."""
+    if not text:
+        return ()
+    try:
+        pairs = [piece.split(b",") for piece in text.split(b";")]
+        return tuple((int(start), int(stop)) for start, stop in pairs)
+    except ValueError:
+        raise FormatError(f"a stored view is damaged: {text[:40]!r}", data=text) from None
+
+
+def optional(number: bytes | None) -> int | None:
+    """A number that may be missing, written as nothing."""
+    return int(number) if number else None
+
+
+def head_of(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
+    """A session as a script described it."""
+    now, life, born, end, generation, deadline, staged, *parts = reply
+    tail, extents, created, metadata, forked, vacuums = parts
+    standing = None
+    if life is not None:
+        standing = Standing(
+            life.decode(), int(born), int(end), int(generation), optional(deadline), staged == b"1"
+        )
+    status = rules.status_of(standing, int(now))
+    if status is Status.ACTIVE and (tail is None or vacuums is None):
+        raise FormatError(
+            f"session {session!r} has lost what it shows: the server dropped one of its keys."
+            " doctor says whether it may",
+            session=session,
+        )
+    return rules.head_of(
+        standing,
+        view=view_of(extents_of(extents), int(tail)) if tail is not None else View(),
+        now_ms=int(now),
+        created_at_ms=optional(created),
+        metadata=metadata if metadata is not None else b"{}",
+        snapshots=snapshots,
+        forked_from=forked.decode() if forked else None,
+        vacuums=int(vacuums or 0),
+    )
+
+
+def head(context: Context, step: ReadHead) -> Plan[Head]:
+    """Look at a session without its entries."""
+    count = b"1" if step.count_snapshots else b"0"
+    described, snapshots = yield from ask(context.read("head", step.session, count))
+    return head_of(step.session, described, snapshots)
+
+
+def set_metadata(context: Context, step: SetMetadata) -> Plan[Head]:
+    """Replace a session's metadata."""
+    answer, *rest = yield from ask(
+        context.write(
+            "set_metadata",
+            step.session,
+            step.metadata,
+            step.expected or "",
+            ttl_ms(step.ttl_s),
+            again=False,
+        )
+    )
+    if answer == b"moved":
+        rules.refuse_if_moved(step.session, step.expected, rest[0].decode())
+    described, snapshots = rest
+    return replace(head_of(step.session, described), snapshots=snapshots)
+
+
+class Bookmark(NamedTuple):
+    """Where a list goes on: the server, its run, SCAN's cursor, and names it gave already."""
+
+    server: int = 0
+    run: str = ""
+    cursor: int = 0
+    given: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The bookmark as a cursor that anybody may keep."""
+        return base64.urlsafe_b64encode(json.dumps(self).encode()).decode("ascii")
+
+
+def bookmark_of(text: str | None) -> Bookmark:
+    """The bookmark that a cursor stands for."""
+    if text is None:
+        return Bookmark()
+    try:
+        server, run, cursor, given = json.loads(base64.urlsafe_b64decode(text))
+        return Bookmark(int(server), str(run), int(cursor), tuple(map(str, given)))
+    except (ValueError, TypeError):
+        raise UsageError(f"not a cursor of this store: {text!r}", value=text) from None
+
+
+def mark_of(name: str) -> str:
+    """A name as a bookmark keeps it: short, since one call may find several."""
+    return blake2b(name.encode(), digest_size=4).hexdigest()
+
+
+# A bookmark must fit a cursor: so few keys leave few names over.
+SCAN_KEYS_FEW = 10
+
+
+def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
+    """Name a page of sessions, by SCAN on one server after the other."""
+    names: dict[str, None] = {}
+    at = bookmark_of(step.resume)
+    servers = yield from ask(CountServers())
+    keys = SCAN_KEYS
+    while at.server < servers:
+        room = step.limit - len(names)
+        run, cursor, found = yield from _scanned(
+            context, step, at, SCAN_KEYS_FEW if at.given else keys
+        )
+        if at.run and run != at.run:
+            # Another process serves these keys now, in an order of its own: from its beginning.
+            at = Bookmark(at.server)
+            continue
+        fresh = [name for name in found if mark_of(name) not in at.given]
+        new = [name for name in fresh if name not in names]
+        if len(new) > room and keys > SCAN_KEYS_FEW and not at.given:
+            keys = SCAN_KEYS_FEW
+            continue
+        if len(new) > room:
+            left = set(new[room:])
+            given = (*at.given, *(mark_of(name) for name in fresh if name not in left))
+            resume = Bookmark(at.server, run, at.cursor, given)
+            return SessionPage((*names, *new[:room]), resume.text())
+        names.update(dict.fromkeys(new))
+        at = Bookmark(at.server, run, cursor) if cursor else Bookmark(at.server + 1)
+        if len(names) == step.limit and at.server < servers:
+            return SessionPage(tuple(names), at.text())
+    return SessionPage(tuple(names), None)
+
+
+def _scanned(
+    context: Context, step: ListSessions, at: Bookmark, keys: int
+) -> Plan[tuple[str, int, list[str]]]:
+    """One call of SCAN: the server's run, where it goes on, and the names that count."""
+    pattern = heads_pattern(context.namespace, step.prefix)
+    scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
+    info, scanned = yield from ask(Ask(at.server, (("INFO", "server"), scan)))
+    cursor, heads = answered(context, scanned)
+    looks = tuple(("HMGET", key, "life", "deadline", "staged") for key in heads)
+    time, *rows = yield from ask(Ask(at.server, (("TIME",), *looks)))
+    seconds, micros = answered(context, time)
+    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    if context.clock is not None:
+        now_ms = milliseconds(context.clock)
+    names = [
+        session_of(key)
+        for key, row in zip(heads, rows, strict=True)
+        if _counts(context, row, now_ms, dead=step.dead)
+    ]
+    return run_of(info), int(cursor), names
+
+
+def _counts(context: Context, reply: Any, now_ms: int, *, dead: bool) -> bool:
+    """Whether a session is to be named, by its life, its deadline and whether it is staged."""
+    if isinstance(reply, Exception) and next_of(reply) in (Next.MOVE, Next.ASK):
+        # It was here a moment ago, and is on its way to another server: it is there.
+        return True
+    life, deadline, staged = answered(context, reply)
+    if life is None:
+        return False
+    return dead or (staged != b"1" and (not deadline or now_ms < int(deadline)))
+
+
+def answered(context: Context, reply: Any) -> Any:
+    """A reply that must not be an error."""
+    if isinstance(reply, Exception):
+        raise refused(reply, shown=context.shown)
+    return reply
+
+
+def run_of(info: Any) -> str:
+    """Which run of a server answered; empty where it does not say."""
+    if not isinstance(info, bytes):
+        return ""
+    for line in info.splitlines():
+        if line.startswith(b"run_id:"):
+            return line.partition(b":")[2].decode("ascii", "replace")[:8]
+    return ""

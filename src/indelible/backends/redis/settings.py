@@ -1,0 +1,128 @@
+"""What a running server says of itself: the settings that decide what it can lose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from indelible.backends.redis.calls import Ask, CountServers
+from indelible.core.plan import Plan, ask
+from indelible.model import Durability
+
+_CONFIGURED = (
+    "appendfsync",
+    "save",
+    "min-replicas-to-write",
+    "no-appendfsync-on-rewrite",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """One server, as it runs."""
+
+    name: str
+    version: str
+    # Whether the server let us look at all.
+    known: bool
+    # None where the server does not let us look.
+    appendfsync: str | None
+    appendonly: bool
+    saves: bool | None
+    eviction: str
+    maxmemory: int
+    replicas: int
+    min_replicas: int | None
+    rests_while_rewriting: bool
+    is_replica: bool
+
+    @property
+    def durability(self) -> Durability:
+        """What a write survives that the server acknowledged."""
+        if not self.appendonly:
+            return Durability.NONE
+        # Whoever hides its setting may have the default, which is once a second.
+        if self.appendfsync == "always" and not self.rests_while_rewriting:
+            return Durability.POWER
+        return Durability.PROCESS
+
+    @property
+    def can_wait_for_disks(self) -> bool:
+        """Whether the server has WAITAOF, and ever syncs, so that it can come to an end."""
+        has_it = self.name == "valkey" or _numbers(self.version) >= (7, 2)
+        return has_it and self.appendonly and self.appendfsync != "no"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def read_settings() -> Plan[list[Settings]]:
+    """The settings of every server that holds keys."""
+    servers = yield from ask(CountServers())
+    found: list[Settings] = []
+    for server in range(servers):
+        settings = yield from settings_of(server)
+        found.append(settings)
+    return found
+
+
+def settings_of(server: int) -> Plan[Settings]:
+    """Ask one server."""
+    commands = (("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
+    info, *configured = yield from ask(Ask(server, commands))
+    values = {name: _configured(reply) for name, reply in zip(_CONFIGURED, configured, strict=True)}
+    return settings_from(fields_of(info), values)
+
+
+def settings_from(fields: dict[str, str], values: dict[str, str | None]) -> Settings:
+    """Settings from what INFO and CONFIG GET answered."""
+    is_valkey = "valkey_version" in fields or fields.get("server_name") == "valkey"
+    version = fields.get("valkey_version") if is_valkey else fields.get("redis_version")
+    save, least = values["save"], values["min-replicas-to-write"]
+    return Settings(
+        name="valkey" if is_valkey else "redis",
+        version=version or "",
+        known=bool(fields),
+        appendfsync=values["appendfsync"],
+        appendonly=fields.get("aof_enabled") == "1",
+        saves=None if save is None else bool(save.strip()),
+        eviction=fields.get("maxmemory_policy", "noeviction"),
+        maxmemory=int(fields.get("maxmemory", "0")),
+        replicas=int(fields.get("connected_slaves", "0")),
+        min_replicas=None if least is None else int(least),
+        rests_while_rewriting=values["no-appendfsync-on-rewrite"] == "yes",
+        is_replica=fields.get("role", "master") != "master",
+    )
+
+
+def fields_of(info: Any) -> dict[str, str]:
+    """The lines of INFO by name; none where the server refused."""
+    if not isinstance(info, (bytes, str)):
+        return {}
+    text = info.decode("utf-8", "replace") if isinstance(info, bytes) else info
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in pairs if value}
+
+
+def _configured(reply: Any) -> str | None:
+    """The value that CONFIG GET gave, in either protocol; None where it was refused."""
+    values = list(reply.values()) if isinstance(reply, dict) else reply
+    if isinstance(reply, list):
+        values = reply[1::2]
+    if not isinstance(values, list) or not values:
+        return None
+    value = values[0]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def persistence_of(settings: Settings) -> list[str]:
+    """Where a server keeps, on disk, what was erased from its memory."""
+    left = []
+    if settings.appendonly:
+        left.append("the append-only file of the server, until it is rewritten (BGREWRITEAOF)")
+    if settings.saves is not False:
+        left.append("the RDB file of the server, until it is saved again (BGSAVE)")
+    if settings.replicas:
+        left.append("the files of its replicas, until they are written anew in the same way")
+    return left

@@ -1,0 +1,179 @@
+"""The view in the words of scripts: changing it, writing it down, and the journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indelible.backends.redis.calls import Context, pairs, ttl_ms
+from indelible.backends.redis.sessions import extents_of, extents_text, head_of
+from indelible.core import rules
+from indelible.core.limits import VIEW_ATTEMPTS_MAX
+from indelible.core.plan import Plan, ask
+from indelible.core.waist import (
+    Changed,
+    ChangeView,
+    DeleteSnapshot,
+    Journal,
+    JournalLine,
+    ReadJournal,
+    ReadSnapshots,
+    SaveSnapshot,
+    SnapshotRecord,
+    Snapshots,
+)
+from indelible.errors import ConflictError, FormatError
+from indelible.view import View, freeze, view_of
+
+
+def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
+    """Show something else, if the view is still the one that was looked at."""
+    answer, *rest = yield from ask(
+        context.write(
+            "change_view",
+            step.session,
+            step.life,
+            step.generation,
+            step.vacuums,
+            step.change,
+            step.operation,
+            extents_text(step.extents),
+            "" if step.tail is None else step.tail,
+            step.expected or "",
+            step.undoes or "",
+            context.touch,
+        )
+    )
+    if answer == b"moved":
+        rules.refuse_if_moved(step.session, step.expected, rest[0].decode())
+    if answer == b"changed":
+        raise rules.view_moved(step, int(rest[0]))
+    life, text, undone_by = rest
+    line = line_of(life.decode(), step.operation, text, undone_by)
+    if answer == b"done":
+        rules.refuse_other_change(step.session, step.operation, step.change, line)
+    return Changed(line, replayed=answer == b"done")
+
+
+def line_of(life: str, operation: str, text: bytes, undone_by: bytes | None) -> JournalLine:
+    """A journal line as a script wrote it."""
+    try:
+        about, before, after = text.split(b"|")
+        _, change, at, generation, end = about.split(b" ")
+        return JournalLine(
+            operation=operation,
+            change=change.decode(),
+            changed_at_ms=int(at),
+            version=rules.version_token(life, int(end), int(generation)),
+            end=int(end),
+            before=_view_of(before),
+            after=_view_of(after),
+            undone_by=undone_by.decode() if undone_by is not None else None,
+        )
+    except ValueError:
+        raise FormatError(f"a line of the journal is damaged: {text[:60]!r}") from None
+
+
+def line_text(number: int, line: JournalLine, generation: int) -> str:
+    """A journal line as a script would write it."""
+    about = f"{number} {line.change} {line.changed_at_ms} {generation} {line.end}"
+    return f"{about}|{_view_text(line.before)}|{_view_text(line.after)}"
+
+
+def _view_of(text: bytes) -> View:
+    tail, _, extents = text.partition(b" ")
+    return view_of(extents_of(extents), int(tail))
+
+
+def _view_text(view: View) -> str:
+    return f"{view.tail} {extents_text(view.extents)}"
+
+
+def lines_of(life: str, flat: list[Any]) -> list[JournalLine]:
+    """Lines as scripts give them, three values each."""
+    return [
+        line_of(life, operation.decode(), text, undone_by)
+        for operation, text, undone_by in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    ]
+
+
+def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
+    """The newest changes of the view."""
+    described, flat = yield from ask(context.read("read_journal", step.session, step.limit))
+    head = head_of(step.session, described)
+    return Journal(head, tuple(lines_of(head.life, flat)))
+
+
+def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
+    """Write the view and the log's end down under a new id."""
+    whole = ""
+    for _ in range(VIEW_ATTEMPTS_MAX):
+        answer, *rest = yield from ask(
+            context.write(
+                "save_snapshot",
+                step.session,
+                step.id,
+                "" if step.label is None else f"={step.label}",
+                ttl_ms(step.ttl_s),
+                whole,
+                context.touch,
+            )
+        )
+        if answer != b"large":
+            return record_of(step.id, rest[0])
+        state, tail, extents, end = rest
+        shown = view_of(extents_of(extents), int(tail))
+        rules.refuse_if_torn(step.session, freeze(shown, int(end)))
+        whole = state.decode()
+    raise ConflictError(
+        f"others kept writing to session {step.session!r}; no snapshot was taken. Try again.",
+        session=step.session,
+        reason="view",
+    )
+
+
+def record_of(snapshot_id: str, text: bytes) -> SnapshotRecord:
+    """A snapshot as a script wrote it."""
+    try:
+        about, _, label = text.partition(b"|")
+        _, taken, end, tail, extents = about.split(b" ")
+        return SnapshotRecord(
+            snapshot_id,
+            label[1:].decode() if label else None,
+            int(taken),
+            view_of(extents_of(extents), int(tail)),
+            int(end),
+        )
+    except ValueError:
+        raise FormatError(f"a snapshot is damaged: {text[:60]!r}") from None
+
+
+def record_text(number: int, record: SnapshotRecord) -> str:
+    """A snapshot as a script would write it."""
+    label = "" if record.label is None else f"={record.label}"
+    extents = extents_text(record.view.extents)
+    return f"{number} {record.taken_at_ms} {record.end} {record.view.tail} {extents}|{label}"
+
+
+def records_of(flat: list[Any]) -> list[SnapshotRecord]:
+    """Snapshots as a hash holds them, oldest first."""
+    ordered = sorted(pairs(flat), key=lambda pair: int(pair[1].partition(b" ")[0]))
+    return [record_of(name.decode(), text) for name, text in ordered]
+
+
+def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
+    """All snapshots of the session's life, or the named ones."""
+    every = b"1" if step.ids is None else b"0"
+    described, flat = yield from ask(
+        context.read("read_snapshots", step.session, every, *(step.ids or ()))
+    )
+    head = head_of(step.session, described)
+    if step.ids is None:
+        return Snapshots(head, tuple(records_of(flat)))
+    found = tuple(record_of(name.decode(), text) for name, text in pairs(flat))
+    return Snapshots(head, found)
+
+
+def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
+    """Forget one snapshot; entries stay."""
+    removed = yield from ask(context.write("delete_snapshot", step.session, step.id, again=False))
+    return bool(removed)

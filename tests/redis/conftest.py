@@ -1,0 +1,64 @@
+"""Real servers, on loopback ports of their own, ended with the test or the run."""
+
+import pytest
+
+from indelible.contract.faults.servers.cluster import ValkeyCluster
+from indelible.contract.faults.servers.valkey import Valkey
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory):
+    """A server for all tests that leave it as it is."""
+    server = Valkey(tmp_path_factory.mktemp("valkey"), {"appendfsync": "no"})
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def server(running):
+    """The shared server, with nothing on it."""
+    with running.client() as client:
+        client.flushall()
+        client.config_resetstat()
+    return running
+
+
+@pytest.fixture
+def url(server):
+    return server.url
+
+
+@pytest.fixture
+def client(server):
+    """A look at the server from outside."""
+    with server.client() as opened:
+        yield opened
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts servers of a test's own, to be killed, frozen or filled."""
+    started = []
+
+    def begin(**options):
+        words = {name.replace("_", "-"): value for name, value in options.items()}
+        server = Valkey(tmp_path / f"server-{len(started)}", words)
+        started.append(server)
+        server.start()
+        return server
+
+    yield begin
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory):
+    """Six servers, for tests that kill none of them."""
+    cluster = ValkeyCluster(tmp_path_factory.mktemp("cluster"), {"appendfsync": "no"})
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
