@@ -7,10 +7,9 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 
-import redis_here
-
 import indelible
 import postgres_here
+import redis_here
 from indelible import Kind
 
 ENGINES = ("memory", "sqlite", "redis", "postgres")

@@ -55,8 +55,10 @@ def keep_output_on_signals(terminal):
 LOCAL_FLAGS = 3
 
 # Ctrl-C reaches who the terminal belongs to.
+# A shell lets what it runs in the background ignore it: then so would the command.
 AT_ITS_OWN_TERMINAL = """
-import fcntl, termios
+import fcntl, signal, termios
+signal.signal(signal.SIGINT, signal.default_int_handler)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from indelible.cli.main import run
 run()

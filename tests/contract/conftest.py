@@ -6,7 +6,7 @@ import postgres_here
 import redis_here
 from indelible.contract.faults.servers.cluster import ValkeyCluster
 
-ENGINES = ["memory", "sqlite", "redis", "cluster", "postgres"]
+SERVERS = ["redis", "cluster", "postgres"]
 
 
 @pytest.fixture(scope="session")
@@ -18,17 +18,27 @@ def cluster(tmp_path_factory):
     started.stop()
 
 
-@pytest.fixture(params=ENGINES)
-def url(request, tmp_path):
-    """Where an engine is; what has no server is a file in a folder of its own."""
-    match request.param:
-        case "memory":
-            return "memory:"
-        case "sqlite":
-            return f"sqlite:///{tmp_path}/agent.db"
+def _place(engine, request):
+    match engine:
         case "redis":
             return redis_here.emptied()
         case "cluster":
             return request.getfixturevalue("cluster").url
-        case _:
+        case "postgres":
             return postgres_here.emptied_database()
+        case "sqlite":
+            return f"sqlite:///{request.getfixturevalue('tmp_path')}/agent.db"
+        case _:
+            return "memory:"
+
+
+@pytest.fixture(params=["memory", "sqlite", *SERVERS])
+def url(request):
+    """Where an engine is; what has no server is a file in a folder of its own."""
+    return _place(request.param, request)
+
+
+@pytest.fixture(params=SERVERS)
+def server_url(request):
+    """Where a server is."""
+    return _place(request.param, request)

@@ -17,12 +17,11 @@ def test_the_contract_is_kept(url, gate):
     assert report.exit_code == 0
 
 
-def test_the_kit_forgets_what_it_wrote_and_touches_nothing_else(url):
-    if not url.startswith(("redis", "postgres")):
-        pytest.skip("what is no server has a folder of its own")
+def test_the_kit_forgets_what_it_wrote_and_touches_nothing_else(server_url):
+    url = server_url
     with indelible.open(url) as store:
         store.add_message("mine", "user", "do not touch")
-    check(url, cases=["append_then_read", "similar_session_ids"], seed=1)
+    check(url, cases=["append_then_read", "similar_session_ids", "new_life_is_clean"], seed=1)
     with indelible.open(url) as store:
         assert list(store.list_sessions()) == ["mine"]
         assert store.get_history("mine")[0].content == "do not touch"
