@@ -12,7 +12,7 @@ from loads import until
 from pg_workers import append_in_a_forked_child, one_key, write_batches
 
 import indelible
-from indelible import BusyError, ConflictError
+from indelible import BusyError, ConflictError, UnavailableError
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
@@ -99,7 +99,8 @@ def test_whoever_waits_too_long_for_a_row_is_told_that_nothing_was_written(url, 
             clear = threads.submit(store.clear, "s")
             assert store.add_message("t", "user", "elsewhere").positions == range(1)
             for held_up in (append.exception(), clear.exception()):
-                assert isinstance(held_up, BusyError)
+                # Busy, unless the machine was: then the server's word came too late.
+                assert isinstance(held_up, (BusyError, UnavailableError))
                 assert held_up.landed == "no"
         assert store.add_message("s", "user", "second").positions == range(1, 2)
 
