@@ -2,10 +2,15 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
+import time
 from xml.etree import ElementTree as ET
 
 import pytest
 from test_cli_terminal import at_a_terminal
+from transcripts import environment
 
 from indelible.cli.checking import seconds
 from indelible.contract.cases import GATES, all_cases
@@ -14,6 +19,7 @@ from indelible.errors import UsageError
 
 STORES = """
 import asyncio
+import threading
 from indelible.contract import Adapter
 
 
@@ -37,6 +43,22 @@ class Closed:
     def add_messages(self, session, messages): ...
 
     def get_history(self, session): ...
+
+
+class Chatty(Lossy):
+    async def add_messages(self, session, messages):
+        print("saving", session)
+        await super().add_messages(session, messages)
+
+
+class Endless:
+    def __init__(self, workspace): ...
+
+    def save_context(self, session, human_msg, ai_msg):
+        threading.Event().wait()
+
+    def load_memory(self, session):
+        return []
 """
 
 
@@ -45,6 +67,7 @@ def check(command):
     """Runs `indelible check` beside some stores."""
     (command.folder / "stores.py").write_text(STORES, "utf-8")
     (command.folder / "broken.py").write_text("store = (", "utf-8")
+    (command.folder / "leaving.py").write_text("raise SystemExit(0)", "utf-8")
 
     def checked(*arguments, code=0):
         return command("check", *arguments, "--seed", "7", code=code)
@@ -89,6 +112,35 @@ def test_json_is_one_document_on_stdout(check):
     assert failed["anomalies"][0]["witness"]
 
 
+def test_what_a_store_prints_does_not_get_into_the_document(check):
+    done = check("stores:Chatty", "--case", "append_then_read", "--json")
+    assert json.loads(done.out)["verdict"] == "PASS"
+    assert "saving c-1" in done.err
+
+
+def test_a_run_that_is_ended_from_outside_leaves_nothing_behind(check, tmp_path):
+    place = tmp_path / "temporary"
+    place.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "indelible", "check", "stores:Endless"],
+        cwd=check.folder,
+        env=environment(TMPDIR=str(place)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(lambda: list(place.glob("indelible-check-*/*/*")), "the first case")
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert list(place.glob("indelible-check-*")) == []
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} never came"
+        time.sleep(0.01)
+
+
 def test_a_report_folder_has_all_forms(check):
     done = check("stores:Lossy", "--case", "append_storm", "--report", "out/deep", code=1)
     folder = check.folder / "out" / "deep"
@@ -114,6 +166,7 @@ def test_a_small_budget_leaves_no_case_out(check):
         (["stores:Nothing"], "Cannot import 'stores:Nothing'"),
         (["nowhere:Store"], "Cannot import 'nowhere:Store'"),
         (["broken:store"], "Cannot import 'broken:store'"),
+        (["leaving:store"], "Cannot import 'leaving:store'"),
         (["odd://store"], "Cannot open 'odd://store'"),
         (["memory:", "--deviations", "none.toml"], "Cannot read none.toml"),
         (["memory:", "--report", "agent.db"], "Cannot write a report to agent.db"),

@@ -1,7 +1,11 @@
 """The kit against small stores: verdicts, exit codes, and what is asked of whom."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -315,3 +319,56 @@ def test_a_case_that_ends_late_takes_nothing_of_others(bench):
             others.append((context, context.__enter__()))
     assert not first.exists()
     assert all(folder.exists() for _, folder in others)
+
+
+def test_what_cannot_be_cleaned_up_is_said_and_nothing_more_is_begun():
+    def refuses(workspace, sessions):
+        raise ConnectionError("gone")
+
+    adapter = replace(under_test.smallest, discard=refuses)
+    with pytest.raises(Unreachable, match=r"may still be there: ConnectionError: gone"):
+        check(adapter, cases=["append_then_read"])
+
+
+def test_the_sessions_of_a_case_are_handed_to_the_clean_up():
+    cleaned = []
+    adapter = replace(under_test.smallest, discard=lambda _, used: cleaned.append(set(used)))
+    check(adapter, cases=["append_then_read"], seed=1)
+    assert {"c-1"} in cleaned
+
+
+KIT = """
+import sys
+from indelible.contract import check
+from indelible.contract.drivers.processes import Worker
+
+began = Worker.__init__
+
+def told(self, connection):
+    began(self, connection)
+    print(self.pid, flush=True)
+
+Worker.__init__ = told
+check("under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
+"""
+
+
+def test_workers_end_with_a_kit_that_was_killed(monkeypatch):
+    folder = str(Path(__file__).parent)
+    # In threads it hangs as well, until it is left behind: that must not take four minutes.
+    quick = "from indelible.contract import running\nrunning.CASE_S_MAX = 2.0\n"
+    kit = subprocess.Popen(
+        [sys.executable, "-c", quick + KIT],
+        env={**os.environ, "PYTHONPATH": folder},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # Two of them: the first is at work by the time that the second is there.
+        pids = [int(kit.stdout.readline()) for _ in range(2)]
+    finally:
+        kit.kill()
+        kit.wait()
+        kit.stdout.close()
+    for pid in pids:
+        wait_until_gone(pid)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import EVERYTHING, PLAIN, legal
 
-from indelible.contract import Ok, Violated, explain, judge
+from indelible.contract import Ok, Operation, Violated, explain, judge
 
 CHUNK = 500
 NO_SEARCH = 0
@@ -56,3 +56,36 @@ def test_most_appends_and_reads_of_a_right_store_are_decided():
 )
 def test_a_right_store_with_any_mix_of_operations_is_never_accused(seed, kinds, ops):
     assert accused([seed], kinds=("append", "read", *kinds), ops=ops) == []
+
+
+def trimmed_meanwhile(kept):
+    """A trim to one entry, beside which another is appended; then a read that saw `kept`."""
+
+    def op(worker, name, began, ended, **more):
+        return Operation(
+            worker=worker,
+            session="s",
+            op=name,
+            invoke_ns=began,
+            complete_ns=ended,
+            outcome="ok",
+            **more,
+        )
+
+    return [
+        op("w0", "append", 1, 2, ids=("a",)),
+        op("w0", "append", 3, 4, ids=("b",)),
+        op("w1", "trim", 10, 20, keep=1),
+        op("w0", "append", 12, 14, ids=("c",)),
+        op("w2", "read", 30, 31, value=tuple(kept)),
+    ]
+
+
+@pytest.mark.parametrize("kept", ["c", "bc"])
+def test_a_trim_may_look_first_and_act_then(kept):
+    assert isinstance(judge(trimmed_meanwhile(kept)), Ok)
+
+
+@pytest.mark.parametrize("kept", ["abc", "b", "ac"])
+def test_a_trim_that_looked_first_is_no_excuse_for_anything_else(kept):
+    assert isinstance(judge(trimmed_meanwhile(kept)), Violated)

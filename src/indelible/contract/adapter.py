@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -147,9 +147,6 @@ class Adapter:
         found = found or self.open_async
         assert found is not None
         return imported(found) if isinstance(found, str) else found
-
-
-ADAPTER_FIELDS: Final = frozenset(f.name for f in fields(Adapter))
 
 
 def imported(name: str) -> Any:

@@ -6,22 +6,11 @@ import asyncio
 import inspect
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from indelible.contract.adapter import Capability, NotFound, Refused
+from indelible.contract.adapter import NotFound, Refused
 from indelible.contract.entries import id_of, ids_of, messages_of
 from indelible.contract.history import NOT_FOUND, Ids, Operation, OpName, Outcome
-
-# What a call needs the store to declare; the others need nothing.
-NEEDS: Final[dict[str, Capability]] = {
-    "pop": "pop",
-    "trim": "trim",
-    "clear": "clear",
-    "snapshot": "snapshot",
-    "rollback": "rollback",
-    "fork": "fork",
-    "undo": "undo",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

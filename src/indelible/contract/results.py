@@ -23,9 +23,7 @@ TOLD_MAX: Final = 30
 
 EXIT_PASS: Final = 0
 EXIT_FAIL: Final = 1
-EXIT_USAGE: Final = 2
 EXIT_UNDECIDED: Final = 3
-EXIT_UNREACHABLE: Final = 4
 
 
 class Unreachable(Exception):  # noqa: N818 -- names what happened

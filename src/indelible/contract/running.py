@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Final, TypeVar
+from typing import Final
 
 from indelible.contract.adapter import Adapter, Flavour
 from indelible.contract.calling import said
@@ -23,11 +21,10 @@ from indelible.contract.checker.verdict import Undecided, Violated
 from indelible.contract.checker.wording import named
 from indelible.contract.drivers.processes import CannotTravel, Crew
 from indelible.contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
+from indelible.contract.leaving import LeftBehind, within
 from indelible.contract.results import CaseResult, CaseVerdict, Failure, Unreachable, worth_telling
 from indelible.contract.room import Broken, Meaningless, NotClaimed, Room, Unsure
 from indelible.contract.vacuity import vacuous
-
-T = TypeVar("T")
 
 # A bound on what hangs, not on what is slow.
 CASE_S_MAX: Final = 240.0
@@ -63,11 +60,11 @@ class Bench:
         self.crew: Crew | None = None
         self.no_crew = ""
         try:
-            self.flavours = left_behind(self._look)
+            self.flavours = within(CASE_S_MAX, self._look)
             self._hire()
-        except TimeoutError as error:
+        except LeftBehind as error:
             self.close()
-            raise Unreachable(f"the store did not answer within {CASE_S_MAX:.0f} s") from error
+            raise Unreachable(f"the store does not answer: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -107,14 +104,26 @@ class Bench:
         # A folder around it: what is beside the workspace, asked for or not, goes with it.
         around = self._folder / str(self._rooms)
         folder = around / f"{self._folder.name.rpartition('-')[2]}-{self._rooms}"
-        folder.mkdir(parents=True)
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise Unreachable(f"cannot work in {self._folder}: {error.strerror}") from error
         try:
             yield folder
         finally:
-            for used in around.iterdir():
-                if self.adapter.discard is not None and used.is_dir():
+            self._discard(around, sessions)
+
+    def _discard(self, around: Path, sessions: Iterable[str]) -> None:
+        """Remove all traces of a run. Where that fails, the rest is not begun."""
+        for used in around.iterdir():
+            if self.adapter.discard is not None and used.is_dir():
+                try:
                     self.adapter.discard(used, sessions)
-            shutil.rmtree(around, ignore_errors=True)
+                except Exception as error:
+                    raise Unreachable(
+                        f"what the kit wrote as {used.name} may still be there: {said(error)}"
+                    ) from error
+        shutil.rmtree(around, ignore_errors=True)
 
     def close(self) -> None:
         """End the processes and remove the folders."""
@@ -203,28 +212,14 @@ def _bounded(
     case: Case, mode: Mode, bench: Bench, seed: int, factory: LoopFactory | None
 ) -> Outcome:
     try:
-        return left_behind(lambda: run_round(case, mode, bench, seed, factory))
-    except TimeoutError:
-        # Slow, on this machine, is no proof of anything.
-        reason = f"it hangs, or is too slow to be judged: no end within {CASE_S_MAX:.0f} s"
-        return Outcome(verdict="UNKNOWN", reason=reason)
+        return within(CASE_S_MAX, lambda: run_round(case, mode, bench, seed, factory))
+    except LeftBehind as error:
+        return endless(error)
 
 
-def left_behind(work: Callable[[], T]) -> T:
-    """Do it in a thread that can be left behind: a store that hangs must not hang the kit.
-
-    The thread has no event loop that runs, whatever the caller has.
-    """
-    done: Future[T] = Future()
-
-    def attempt() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
-            done.set_exception(error)
-
-    threading.Thread(target=attempt, name="indelible-check", daemon=True).start()
-    return done.result(CASE_S_MAX)
+def endless(error: LeftBehind) -> Outcome:
+    """What came of a round that did not end. Slow, on this machine, is no proof of anything."""
+    return Outcome(verdict="UNKNOWN", reason=f"it hangs, or is too slow to be judged: {error}")
 
 
 def run_round(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +18,9 @@ from indelible.contract.explorer.loop import ExploringLoop
 from indelible.contract.explorer.schedules import Schedule, parsed, written
 from indelible.contract.explorer.shrinking import shrunk
 from indelible.contract.explorer.telling import told
-from indelible.contract.results import CaseResult, CaseVerdict, Failure, Report
-from indelible.contract.running import CASE_S_MAX, Bench, Outcome, modes_of, run_round
+from indelible.contract.leaving import LeftBehind, within
+from indelible.contract.results import CaseResult, CaseVerdict, Report
+from indelible.contract.running import CASE_S_MAX, Bench, Outcome, endless, modes_of, run_round
 from indelible.contract.targets import resolve
 
 SCHEDULES: Final = 500
@@ -143,7 +143,8 @@ def explore_case(case: Case, bench: Bench, seed: int, schedules: int) -> CaseRes
             return replace(found, duration_s=time.monotonic() - began)
         results.append(_result(case, ours, attempt))
         # A store that cannot be raced, or that the case is not for, will not become another.
-        if attempt.outcome.verdict == "NOT CLAIMED":
+        # One that hangs would hang again, and each time costs minutes.
+        if attempt.outcome.verdict == "NOT CLAIMED" or attempt.outcome.room is None:
             break
         ours = seeds.getrandbits(32)
     best = min(results, key=lambda result: _ORDER.index(result.verdict))
@@ -159,9 +160,8 @@ _ORDER: Final[tuple[CaseVerdict, ...]] = ("PASS", "UNKNOWN", "VACUOUS", "NOT RUN
 
 
 def attempted(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attempt:
-    """One run, in a thread that can be left behind: a store that hangs must not hang the kit."""
+    """One run; one that does not end is left behind."""
     loops: list[ExploringLoop] = []
-    found: list[Outcome] = []
 
     def exploring() -> ExploringLoop:
         # Where tasks were stopped is asked for only when a schedule is made small.
@@ -169,31 +169,19 @@ def attempted(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attempt:
         loops.append(ExploringLoop(chooser, places=small))
         return loops[-1]
 
-    def work() -> None:
-        found.append(run_round(case, "tasks", bench, seed, exploring))
-
-    thread = threading.Thread(target=work, name=f"explore-{case.name}", daemon=True)
-    thread.start()
-    thread.join(CASE_S_MAX)
-    loop = loops[0] if loops else None
-    if found:
-        return Attempt(outcome=found[0], loop=loop)
-    if loop is not None:
-        # What is left of it must not take the time of what comes next.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(loop.stop)
-    proof = f"{case.name} did not end within {CASE_S_MAX:.0f} s"
-    failure = Failure(name=_HANGS, session="", proof=proof)
-    return Attempt(outcome=Outcome(verdict="FAIL", reason=proof, failures=(failure,)), loop=loop)
-
-
-_HANGS: Final = "hangs"
+    try:
+        outcome = within(CASE_S_MAX, lambda: run_round(case, "tasks", bench, seed, exploring))
+    except LeftBehind as error:
+        outcome = endless(error)
+        for loop in loops:
+            # What is left of it must not take the time of what comes next.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.stop)
+    return Attempt(outcome=outcome, loop=loops[0] if loops else None)
 
 
 def _made_small(case: Case, bench: Bench, seed: int, failing: Attempt) -> CaseResult:
     """The result of the smallest schedule that fails in the same way."""
-    if failing.failure == _HANGS:
-        return _result(case, seed, failing, _text(seed, failing))
     best = failing
 
     def tried(chooser: Chooser) -> Schedule | None:

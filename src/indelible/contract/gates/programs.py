@@ -8,7 +8,8 @@ from itertools import product
 from typing import Final
 
 from indelible.contract import model
-from indelible.contract.calling import NEEDS, Call
+from indelible.contract.adapter import CAPABILITIES
+from indelible.contract.calling import Call
 from indelible.contract.cases import case
 from indelible.contract.client import Client
 from indelible.contract.entries import EntryIds
@@ -138,7 +139,7 @@ class Machine:
 
 
 def _claimed(room: Room) -> list[OpName]:
-    return [op for op in OPS if op not in NEEDS or room.adapter.claims([NEEDS[op]])]
+    return [op for op in OPS if op not in CAPABILITIES or room.adapter.claims([op])]
 
 
 @case("sequential", catches="a slip that only one order of operations shows")

@@ -10,7 +10,7 @@ from indelible.contract.targets.duck import adapter_of_class
 from indelible.contract.targets.urls import adapter_of_url
 
 FILES = {".db", ".sqlite", ".sqlite3"}
-KNOWN = "a URL of indelible, package.module:adapter, langchain:... or openai-agents:..."
+KNOWN = "a URL of indelible, module:adapter, langchain:module:name or openai-agents:module:name"
 
 
 class TargetError(ValueError):

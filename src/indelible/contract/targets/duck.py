@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from indelible.contract.adapter import Adapter, Capability, Flavour, Reach
 from indelible.contract.calling import said
 from indelible.contract.entries import EntryIds, messages_of
 from indelible.contract.handles import Loop, close, open_handle
+from indelible.contract.leaving import LeftBehind, within
 from indelible.contract.targets.duck_handles import (
     OFFERED,
     IsAwaited,
@@ -55,7 +55,6 @@ class Trial:
     other_threads: bool = True
     offers: dict[str, Offer] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    ended: bool = False
 
     def opener(self, flavour: Flavour, offers: dict[str, Offer] | None = None) -> OpenDuck | None:
         """What makes instances, if it can be called like that."""
@@ -86,11 +85,10 @@ def adapter_of_class(found: Callable[..., Any], name: str) -> Adapter | None:
         return None
     trial = _untried(found, name)
     with tempfile.TemporaryDirectory(prefix="indelible-trial-", ignore_cleanup_errors=True) as at:
-        _within_time(lambda: _try(trial, _folders(Path(at))))
-    if not trial.ended:
-        trial.notes.append(
-            f"a trial did not end within {TRIAL_S_MAX:.0f} s: what was not tried is not claimed"
-        )
+        try:
+            within(TRIAL_S_MAX, lambda: _try(trial, _folders(Path(at))))
+        except LeftBehind as error:
+            trial.notes.append(f"a trial did not end, {error}: what was not tried is not claimed")
     if not trial.placing.told:
         trial.notes.append("it takes no workspace: each instance is on its own")
     return trial.adapter()
@@ -123,23 +121,6 @@ def _is_coroutine_function(method: Any) -> bool:
     return inspect.iscoroutinefunction(inspect.unwrap(method))
 
 
-def _within_time(work: Callable[[], None]) -> None:
-    """Do it in a thread that can be left behind, and that has no event loop yet."""
-    done: futures.Future[None] = futures.Future()
-
-    def attempt() -> None:
-        try:
-            work()
-            done.set_result(None)
-        except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
-            done.set_exception(error)
-
-    threading.Thread(target=attempt, name="indelible-trial", daemon=True).start()
-    futures.wait([done], TRIAL_S_MAX)
-    if done.done():
-        done.result()
-
-
 def _folders(home: Path) -> Iterator[Path]:
     number = 0
     while True:
@@ -152,7 +133,6 @@ def _folders(home: Path) -> Iterator[Path]:
 def _try(trial: Trial, folders: Iterator[Path]) -> None:
     if _find_way(trial, folders):
         _find_offers(trial, folders)
-    trial.ended = True
 
 
 # Opening, appending and reading

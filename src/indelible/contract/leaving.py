@@ -1,0 +1,32 @@
+"""Work that can be left behind: a store that hangs must not hang the kit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class LeftBehind(Exception):  # noqa: N818 -- names what happened
+    """It did not end in time, and goes on somewhere without us."""
+
+
+def within(seconds: float, work: Callable[[], T]) -> T:
+    """Do it in a thread of its own, which has no running event loop, whatever the caller has."""
+    done: futures.Future[T] = futures.Future()
+
+    def attempt() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=attempt, name="indelible-check", daemon=True).start()
+    # Not by the timeout of `result`: the work may raise a TimeoutError of its own.
+    futures.wait([done], seconds)
+    if not done.done():
+        raise LeftBehind(f"no end within {seconds:.0f} s")
+    return done.result()
