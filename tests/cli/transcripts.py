@@ -1,11 +1,13 @@
 """Runs commands as real processes, and writes down what they print in a form that repeats."""
 
+import base64
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,16 +19,16 @@ GOLDEN = Path(__file__).parent / "golden"
 UPDATE = os.environ.get("INDELIBLE_UPDATE_GOLDEN") == "1"
 
 
-# Most of a command's time goes into importing the package: here it is imported once, and each line
-# runs in a fork of that process.
+# Most of a command's time goes into importing the package: here it is imported once, and each
+# command runs in a fork of that process, in its folder and on files of its own.
 LAUNCHER = """
-import json, os, sys, tempfile, traceback
+import base64, json, os, sys, tempfile, traceback
 from indelible.cli.main import run
 
-def run_in_child(arguments, out, err):
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(out.fileno(), 1)
-    os.dup2(err.fileno(), 2)
+def run_in_child(arguments, folder, files):
+    os.chdir(folder)
+    for place, file in enumerate(files):
+        os.dup2(file.fileno(), place)
     sys.argv = ["indelible", *arguments]
     code = 70
     try:
@@ -39,17 +41,27 @@ def run_in_child(arguments, out, err):
         sys.stdout.flush()
         os._exit(code)
 
-done = []
-for arguments in json.load(sys.stdin):
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        child = os.fork()
-        if child == 0:
-            run_in_child(arguments, out, err)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        out.seek(0)
-        err.seek(0)
-        done.append([code, out.read(), err.read()])
-print(json.dumps(done))
+def made(data=b""):
+    file = tempfile.TemporaryFile()
+    file.write(data)
+    file.seek(0)
+    return file
+
+# What it says goes back by another way than a command's.
+answers = os.fdopen(os.dup(1), "w")
+for line in os.fdopen(os.dup(0)):
+    arguments, folder, stdin = json.loads(line)
+    files = made(base64.b64decode(stdin)), made(), made()
+    child = os.fork()
+    if child == 0:
+        run_in_child(arguments, folder, files)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for file in files:
+        file.seek(0)
+    said = [base64.b64encode(file.read()).decode() for file in files[1:]]
+    print(json.dumps([code, *said]), file=answers, flush=True)
+    for file in files:
+        file.close()
 """
 
 
@@ -66,6 +78,33 @@ def environment(**more):
     return {**kept, **fixed, "INDELIBLE_URL": "agent.db", **more}
 
 
+class Launcher:
+    """A process that has imported the command line, and runs commands in forks of itself."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHER],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, arguments, folder, stdin):
+        """What came of one command."""
+        request = [arguments, str(folder), base64.b64encode(stdin).decode()]
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        code, *said = json.loads(self._process.stdout.readline())
+        return Done(code, *(base64.b64decode(words).decode() for words in said))
+
+
+@cache
+def launcher():
+    """One for the whole run: it ends when nobody can ask it for anything any more."""
+    return Launcher()
+
+
 class Command:
     """Runs `indelible` in a folder, and keeps a transcript."""
 
@@ -73,36 +112,33 @@ class Command:
         self.folder = folder
         self.lines = []
 
-    def __call__(self, *arguments, stdin="", code=0, python=("-m", "indelible"), env=None):
+    def __call__(self, *arguments, stdin="", code=0, python=None, env=None):
         """Run it; it must end with this code, and never with a traceback."""
-        ran = subprocess.run(
-            [sys.executable, *python, *arguments],
-            cwd=self.folder,
-            env=environment(**(env or {})),
-            input=stdin if isinstance(stdin, bytes) else stdin.encode(),
-            capture_output=True,
-            timeout=240,
-            check=False,
-        )
-        done = Done(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+        given = stdin if isinstance(stdin, bytes) else stdin.encode()
+        if python is None and env is None:
+            done = launcher().run(arguments, self.folder, given)
+        else:
+            done = self._started(arguments, given, python or ("-m", "indelible"), env or {})
         assert "Traceback" not in done.err, done.err
         assert done.code == code, (arguments, done)
         self.lines += [f"$ indelible {shlex.join(arguments)}", *self._written(done), ""]
         return done
 
+    def _started(self, arguments, stdin, python, env):
+        ran = subprocess.run(
+            [sys.executable, *python, *arguments],
+            cwd=self.folder,
+            env=environment(**env),
+            input=stdin,
+            capture_output=True,
+            timeout=240,
+            check=False,
+        )
+        return Done(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
     def all(self, lines, *more, code=0):
         """Run many, each in a process of its own; gives each with what it did."""
-        ran = subprocess.run(
-            [sys.executable, "-c", LAUNCHER],
-            cwd=self.folder,
-            env=environment(),
-            input=json.dumps([[*arguments, *more] for arguments in lines]),
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=True,
-        )
-        done = [Done(*each) for each in json.loads(ran.stdout)]
+        done = [launcher().run([*arguments, *more], self.folder, b"") for arguments in lines]
         for arguments, each in zip(lines, done, strict=True):
             assert "Traceback" not in each.err, (arguments, each)
             assert each.code == code, (arguments, each)
