@@ -299,8 +299,8 @@ def test_any_sequence_of_operations_agrees_with_plain_lists(kind):
     run_state_machine_as_test(
         type("Machine", (Machine,), {"kind": kind}),
         settings=settings(
-            # The cheapest store pays for the breadth, and a server's round trips add up.
-            max_examples={"memory-blocking": 120}.get(kind, 12 if "postgres" in kind else 40),
+            # The cheapest store pays for the breadth: syncs and round trips add up.
+            max_examples=120 if kind == "memory-blocking" else 12,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],
