@@ -78,8 +78,12 @@ class Valkey:
         given = {"port": self.port, "socket_timeout": 10, "protocol": 2, **options}
         return redis.Redis(host=LOOPBACK, **given)
 
+    @property
+    def program(self) -> str:
+        """What is run."""
+        return str(self._program or os.environ.get(PROGRAM) or self._bundled())
+
     def _arguments(self) -> list[str]:
-        program = self._program or os.environ.get(PROGRAM) or self._bundled()
         words = {
             "port": str(self.port),
             "bind": LOOPBACK,
@@ -89,7 +93,7 @@ class Valkey:
             "repl-diskless-sync-delay": "0",
             **self.options,
         }
-        arguments = [str(program)]
+        arguments = [self.program]
         for name, value in words.items():
             arguments += [f"--{name}", *(value.split() or [""])]
         return arguments
