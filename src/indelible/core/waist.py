@@ -432,6 +432,10 @@ class Diagnose(Step[tuple[Risk, ...]]):
     """Look at the engine as it runs, and say what it can lose."""
 
 
+class Identify(Step[str | None]):
+    """Say what tells this place from every other, however it was named; None if nothing does."""
+
+
 @dataclass(slots=True)
 class Quarantine(Step[None]):
     """Keep the bytes of entries that cannot be read, beyond any vacuum. Again changes nothing."""

@@ -33,6 +33,7 @@ from indelible.core.waist import (
     Erase,
     Erased,
     Head,
+    Identify,
     Journal,
     ListSessions,
     LogPage,
@@ -107,6 +108,7 @@ class MemoryBackend:
             Scrub: lambda _: (),
             CheckEngine: lambda _: (),
             Diagnose: lambda _: RISKS,
+            Identify: lambda _: f"memory {id(self)}",
             Quarantine: self._quarantine,
             ReadQuarantine: self._read_quarantine,
         }
