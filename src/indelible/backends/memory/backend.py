@@ -309,6 +309,7 @@ class MemoryBackend:
             session.life.deadline_ms = row.deadline_ms
 
     def _show_stage(self, step: ShowStage) -> Head:
+        self._stage_rows(StageRows(step.session, step.stage, step.rows))
         session = self._staged(step.session, step.stage)
         life = session.life
         life.staged = False
