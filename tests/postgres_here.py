@@ -51,7 +51,12 @@ def fresh_database():
 
 def emptied_database():
     """The URL of a database whose tables are there and hold nothing: quicker than a fresh one."""
-    url = server().url()
+    return emptied(server())
+
+
+def emptied(running):
+    """The URL of the first database of a server, with nothing in its tables."""
+    url = running.url()
     with psycopg.connect(url, autocommit=True) as connection:
         if connection.execute("SELECT to_regclass('indelible.about')").fetchone()[0]:
             connection.execute("".join(f"DELETE FROM indelible.{table};" for table in TABLES))

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Any, TextIO
 
 from indelible.core.plans.checking import Progress
 from indelible.errors import (
@@ -45,14 +45,14 @@ def copy_sessions(
 ) -> CopyReport:
     """Copy the active sessions of a store into another: log, view, snapshots, journal, metadata.
 
+    Expired ones are counted; what else stays behind is in the report, under its session.
+
     Each arrives whole or not at all. One that is in the target already is compared and stays as it
     is, so a copy that was broken off is finished by doing it again. At the end every session that
     was copied is read back and compared with what was exported. An error that concerns one session
     is in the report; one of an engine is raised, with the number of sessions that it let through
     as `copied`. `progress` hears of a session when it is settled, and again when it is read back.
     """
-    if source is target:
-        raise UsageError("the source and the target of a copy are the same store")
     if isinstance(session_ids, str):
         raise UsageError(f"session_ids is a list of ids, not {session_ids!r}", value=session_ids)
     if session_ids is not None and prefix:
@@ -61,6 +61,8 @@ def copy_sessions(
     with _temporary() as ledger:
         work = _Copying(source, target, ledger, dry_run=dry_run, progress=progress)
         try:
+            if source is target or _are_one(source, target):
+                raise UsageError("the source and the target of a copy are the same store")
             for name in names:
                 work.settle(name)
             work.read_back()
@@ -69,12 +71,18 @@ def copy_sessions(
         return work.report()
 
 
+def _are_one(source: MemoryStore, target: MemoryStore) -> bool:
+    """Whether two stores are one place under two names."""
+    place = source.identity()
+    return place is not None and place == target.identity()
+
+
 def _each(store: MemoryStore, prefix: str) -> Iterator[str]:
-    """The ids of a store, a page at a time."""
-    page = store.list_sessions(prefix=prefix)
+    """The ids of a store, a page at a time, with those that expired."""
+    page = store.list_sessions(prefix=prefix, expired=True)
     yield from page
     while page.cursor is not None:
-        page = store.list_sessions(prefix=prefix, cursor=page.cursor)
+        page = store.list_sessions(prefix=prefix, expired=True, cursor=page.cursor)
         yield from page
 
 
@@ -106,6 +114,7 @@ class _Copying:
     entries: int = 0
     snapshots: int = 0
     equal: int = 0
+    expired: int = 0
     differ: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -113,6 +122,11 @@ class _Copying:
     def settle(self, name: str) -> None:
         """Copy a session, or compare it if it is there."""
         try:
+            status = self.source.session(name).status
+            if status is not Status.ACTIVE:
+                # What is neither is a copy that was never finished, or was forgotten just now.
+                self.expired += status is Status.EXPIRED
+                return
             if self.target.session(name).status is Status.ACTIVE:
                 self._compare(name)
             else:
@@ -144,6 +158,12 @@ class _Copying:
             self.seen += out.report.entries
         if out.damaged:
             what = f"{_entries(out.damaged)} cannot be read; a copy has the same bytes"
+            self._found(name, Severity.WARNING, what)
+        if out.vacuumed:
+            what = (
+                f"keys of {_entries(out.vacuumed)} that a vacuum took stay behind: one of them that"
+                " is used again appends again"
+            )
             self._found(name, Severity.WARNING, what)
         aside = len(self.source.quarantined(name))
         if aside:
@@ -197,6 +217,7 @@ class _Copying:
             entries=self.entries,
             snapshots=self.snapshots,
             equal=self.equal,
+            expired=self.expired,
             differ=tuple(self.differ),
             changed=tuple(self.changed),
             findings=tuple(self.findings),
@@ -226,8 +247,9 @@ class _Exported:
     lines: TextIO
     report: TransferReport
     digest: str
-    # How many entries could not be read.
+    # How many entries could not be read, and how many were gone before.
     damaged: int
+    vacuumed: int
 
 
 @contextmanager
@@ -243,32 +265,33 @@ def _exported(store: MemoryStore, name: str) -> Iterator[_Exported]:
     with _temporary() as lines:
         report = store.export(lines, name)
         lines.seek(0)
-        digest, damaged = _digest(lines)
+        digest, damaged, logged = _digest(lines)
         lines.seek(0)
-        yield _Exported(lines, report, digest, damaged)
+        yield _Exported(lines, report, digest, damaged, logged - report.entries)
 
 
-def _digest(lines: Iterable[str]) -> tuple[str, int]:
-    """What makes two exports of a session equal, and how many entries of it cannot be read."""
-    total, damaged = hashlib.sha256(), 0
+def _digest(lines: Iterable[str]) -> tuple[str, int, int]:
+    """What makes two exports of a session equal; how many entries cannot be read, or ever were."""
+    total, damaged, logged = hashlib.sha256(), 0, 0
     # The first line says who made the export.
     for number, line in enumerate(lines):
         if line.startswith('{"session":'):
-            total.update(_comparable(line).encode())
+            fields = json.loads(line)["session"]
+            logged = fields["end"] - fields["born"]
+            total.update(_comparable(fields).encode())
         elif number:
             total.update(line.encode())
         if line.startswith('{"entry":') and '"raw":' in line:
             damaged += "raw" in json.loads(line)["entry"]
-    return total.hexdigest(), damaged
+    return total.hexdigest(), damaged, logged
 
 
-def _comparable(line: str) -> str:
+def _comparable(fields: dict[str, Any]) -> str:
     """A session's line without what a copy may not share.
 
     Entries carry their deadlines. A session that has none is given the time that is left, which an
     import measures anew, so its deadline moves by a moment.
     """
-    fields = json.loads(line)["session"]
     fields["deadline_ms"] = fields["deadline_ms"] is not None
     return json.dumps(fields, sort_keys=True)
 

@@ -393,13 +393,15 @@ class CopyReport:
     """What a copy brought into its target, or would bring, and what it left as it is.
 
     `equal` sessions were there already, and `differ` names those that were there with something
-    else. `changed` names those that went on in the source after they were copied.
+    else. `changed` names those that went on in the source after they were copied. `expired` ones
+    are over, and not copied.
     """
 
     sessions: int
     entries: int
     snapshots: int
     equal: int
+    expired: int
     differ: tuple[str, ...]
     changed: tuple[str, ...]
     findings: tuple[Finding, ...]

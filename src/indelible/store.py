@@ -146,6 +146,14 @@ class MemoryStore:
         """What this store promises on the engine as it is configured right now."""
         return self._backend.claims()
 
+    def identity(self) -> str | None:
+        """What tells the place of this store from every other, however it was named.
+
+        Two stores that are open at once and say the same hold the same sessions. None where the
+        engine does not say. It is not for keeping: a server that is restarted has another one.
+        """
+        return self._run(diagnosing.identity())
+
     def risks(
         self, *, sessions: bool = False, progress: Progress | None = None
     ) -> tuple[Risk, ...]:
@@ -487,10 +495,21 @@ class MemoryStore:
         )
 
     def list_sessions(
-        self, *, prefix: str = "", cursor: str | None = None, limit: int | None = None
+        self,
+        *,
+        prefix: str = "",
+        cursor: str | None = None,
+        limit: int | None = None,
+        expired: bool = False,
     ) -> SessionIds:
-        """A page of the ids of active sessions, in no promised order; `.cursor` opens the next."""
-        return self._run(sessions.list_sessions(prefix=prefix, cursor=cursor, limit=limit))
+        """A page of the ids of active sessions, in no promised order; `.cursor` opens the next.
+
+        With `expired`, also of those that expired and are known to have, and of copies that were
+        never finished; `session` tells them apart.
+        """
+        return self._run(
+            sessions.list_sessions(prefix=prefix, cursor=cursor, limit=limit, expired=expired)
+        )
 
     # Upkeep
 

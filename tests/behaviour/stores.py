@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 
+import cluster_here
 import indelible
 import postgres_here
 import redis_here
@@ -14,6 +15,8 @@ from indelible import Kind
 
 ENGINES = ("memory", "sqlite", "redis", "postgres")
 STORES = [f"{engine}-{flavour}" for engine in ENGINES for flavour in ("blocking", "async")]
+# What a cluster adds to one server, both flavours share: finding the server of a session.
+STORES.append("cluster-async")
 
 # Any day will do; it is not a whole second, so that rounding would show.
 START_S = 1_700_000_000.25
@@ -111,6 +114,8 @@ class Stores:
     def _target(self, directory):
         if self.engine == "redis":
             return redis_here.emptied()
+        if self.engine == "cluster":
+            return cluster_here.emptied()
         if self.engine == "postgres":
             return postgres_here.emptied_database()
         return "memory:" if self.engine == "memory" else str(directory / "agent.db")

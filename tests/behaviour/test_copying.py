@@ -140,6 +140,22 @@ def test_a_copy_onto_itself_and_two_ways_to_choose_are_refused(store, target):
         indelible.copy_sessions(store, target, "s")
 
 
+def test_keys_that_a_vacuum_left_are_told_of_since_they_stay_behind(store, target):
+    lived(store, "s")
+    for number in range(3):
+        store.add_message("s", "user", f"{number}", key=f"k{number}")
+    store.trim("s", keep_last=1)
+    for snapshot in store.list_snapshots("s"):
+        store.delete_snapshot("s", snapshot.id)
+    removed = store.vacuum(undo_window=0).entries
+    assert removed
+    report = indelible.copy_sessions(store, target)
+    (finding,) = report.findings
+    assert (finding.session_id, finding.severity) == ("s", Severity.WARNING)
+    assert f"keys of {removed} entries" in finding.what
+    assert report.ok
+
+
 def test_a_dry_run_counts_and_compares_and_changes_nothing(store, target):
     for name in ("one", "two", "three"):
         lived(store, name)
@@ -158,7 +174,9 @@ def test_time_to_live_goes_along_and_what_expired_does_not(store, target, clock)
     store.add_message("short", "user", "hello", ttl=100)
     store.add_message("long", "user", "hello")
     clock.advance(50)
-    assert indelible.copy_sessions(store, target).sessions == 2
+    report = indelible.copy_sessions(store, target)
+    assert (report.sessions, report.expired, report.ok) == (2, 1, True)
+    assert indelible.copy_sessions(store, target, prefix="g").expired == 1
     assert target.session("gone").status == "new"
     assert target.session("short").expires_at == store.session("short").expires_at
     clock.advance(50)
@@ -283,8 +301,8 @@ def test_one_session_that_cannot_be_copied_does_not_keep_back_the_others(store, 
     assert sorted(target.list_sessions()) == ["one", "three"]
 
 
-# Three sessions are looked for and imported, and then read back.
-CALLS = 9
+# It is asked who it is; three sessions are looked for and imported, and then read back.
+CALLS = 10
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -14,6 +14,7 @@ def cluster(tmp_path_factory):
     """A cluster of six, for whoever asks first."""
     started = ValkeyCluster(tmp_path_factory.mktemp("cluster"))
     started.start()
+    started.calm()
     yield started
     started.stop()
 

@@ -74,3 +74,13 @@ def until(condition):
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.005)
+
+
+def insist(call):
+    """Do it again until the server took it: a busy machine may pass any short deadline."""
+    deadline = time.monotonic() + WAIT_S_MAX
+    while True:
+        try:
+            return call()
+        except indelible.MemoryStoreBackendError:
+            assert time.monotonic() < deadline, "the server takes nothing"

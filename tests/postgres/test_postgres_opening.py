@@ -1,6 +1,7 @@
 """Opening: tables are made once, whoever comes first; what is not ours is left alone."""
 
 import pickle
+import threading
 
 import psycopg
 import psycopg_pool
@@ -79,21 +80,77 @@ def everything_about(error):
     return "\n".join(seen)
 
 
-@pytest.mark.parametrize("flavour", ["blocking", "async"])
-async def test_a_password_is_in_no_error(flavour):
-    url = postgres_here.server().url("nowhere").replace("postgres@", f"postgres:{PASSWORD}@")
+@pytest.fixture
+def guarded():
+    """Where a server asks a role for its password, with the rest of it being trusting."""
+    server = postgres_here.server()
+    if not server.sql("SELECT 1 FROM pg_roles WHERE rolname = 'ann'"):
+        server.sql(f"CREATE ROLE ann LOGIN PASSWORD '{PASSWORD}'")
+    rules = server.folder / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"host all ann all scram-sha-256\nhost all bob all reject\n{before}")
+    server.sql("SELECT pg_reload_conf()")
+    # A file with a mistake would show here; and it is read when it is looked at.
+    server.wait_for("SELECT count(*) = 1 FROM pg_hba_file_rules WHERE 'ann' = ANY (user_name)")
+    yield server
+    rules.write_text(before)
+    server.sql("SELECT pg_reload_conf()")
 
-    async def opened():
-        if flavour == "blocking":
-            return indelible.open(url, timeout_s=0.2)
-        return await indelible.open_async(url, timeout_s=0.2)
 
-    with pytest.raises(UnavailableError) as caught:
-        await opened()
+@pytest.fixture(params=["blocking", "async"])
+def opening(request):
+    """Opens a store, and gives what came of it."""
+
+    async def opened(url, **options):
+        if request.param == "blocking":
+            indelible.open(url, **options).close()
+        else:
+            await (await indelible.open_async(url, **options)).close()
+
+    return opened
+
+
+@pytest.mark.parametrize(
+    "who",
+    ["ann:wr0ng-pass@", "ann@", "bob@", "postgres:wr0ng-pass@nowhere"],
+    ids=["wrong password", "no password", "rejected", "unknown database"],
+)
+async def test_what_can_never_be_right_is_refused_at_once(guarded, opening, who):
+    user, _, database = who.partition("@")
+    url = guarded.url(database or "postgres").replace("postgres@", f"{user}@")
+    with pytest.raises(MemoryStoreBackendError) as caught:
+        # Whoever tried until the deadline would not be back in time for the test.
+        await opening(url, timeout_s=3600)
+    assert not isinstance(caught.value, UnavailableError)
+    assert (caught.value.landed, caught.value.retryable) == ("no", False)
     said = everything_about(caught.value)
-    assert "nowhere" in said
-    assert PASSWORD not in said
-    assert PASSWORD.encode() not in pickle.dumps(caught.value)
+    assert "refuses the connection" in said
+    assert "wr0ng-pass" not in said
+    assert b"wr0ng-pass" not in pickle.dumps(caught.value)
+
+
+async def test_the_right_password_opens(guarded, opening, fresh_url):
+    guarded.sql(f"GRANT CREATE ON DATABASE {fresh_url.rpartition('/')[2]} TO ann")
+    await opening(fresh_url.replace("postgres@", f"ann:{PASSWORD}@"))
+
+
+async def test_a_refusal_of_a_server_that_took_the_password_before_is_waited_out(
+    guarded, fresh_url
+):
+    """It is full, or somebody is changing its rules: it may pass."""
+    name = fresh_url.rpartition("/")[2]
+    indelible.open(fresh_url).close()
+    with indelible.open(fresh_url, timeout_s=60) as store:
+        store.add_message("s", "user", "one")
+        guarded.sql(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
+        guarded.sql(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname='{name}'"
+        )
+        again = threading.Thread(target=store.add_message, args=("s", "user", "two"))
+        again.start()
+        guarded.sql(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
+        again.join()
+        assert [m.content for m in store.get_history("s")] == ["one", "two"]
 
 
 @pytest.mark.parametrize("url", [f"postgresql://a:{PASSWORD}@[half/x", "postgresql://h/d?x=1"])

@@ -59,6 +59,7 @@ def shared_cluster(tmp_path_factory):
     cluster = ValkeyCluster(tmp_path_factory.mktemp("cluster"), {"appendfsync": "no"})
     try:
         cluster.start()
+        cluster.calm()
         yield cluster
     finally:
         cluster.stop()

@@ -3,11 +3,11 @@
 import fakeredis
 import pytest
 import redis.asyncio
-from tls_front import CERTIFICATE, TlsFront
 
 import indelible
 import redis
 from indelible import MemoryStoreBackendError, UsageError
+from tls_front import CERTIFICATE, TlsFront
 
 PASSWORD = "s3cret and/more"
 VECTOR = (0.1, -2.5, 3e-7)
@@ -171,10 +171,12 @@ def test_tls_is_asked_for_by_the_url():
         return origin.pool(origin.seeds[0] if origin.seeds else None)
 
     given = pool("rediss://ann:pw@host:7000/0?ssl_cert_reqs=required")
-    assert given.connection_class is redis.SSLConnection
+    assert issubclass(given.connection_class, redis.SSLConnection)
     assert given.connection_kwargs["ssl_cert_reqs"] == "required"
-    assert pool("rediss+cluster://ann:pw@host:7000").connection_class is redis.SSLConnection
-    assert pool("redis+cluster://host:7000").connection_class is redis.Connection
+    of_cluster = pool("rediss+cluster://ann:pw@host:7000").connection_class
+    assert issubclass(of_cluster, redis.SSLConnection)
+    plain = pool("redis+cluster://host:7000").connection_class
+    assert not issubclass(plain, redis.SSLConnection)
 
 
 def test_another_thread_may_close_a_store_in_use(url):

@@ -1,6 +1,7 @@
 """Connections are few, waits are bounded, and an exhausted pool says so."""
 
 import asyncio
+import socket
 
 import pytest
 import redis.asyncio
@@ -8,6 +9,11 @@ import redis.asyncio
 import indelible
 import redis
 from indelible import BusyError
+from indelible.backends.redis import RedisBackend
+from indelible.backends.redis.network import Carry
+from indelible.backends.redis.options import RedisOptions
+from indelible.backends.redis.protocol import packed
+from indelible.core.patience import Patience
 
 TASKS = 300
 
@@ -163,3 +169,21 @@ def test_a_forked_child_opens_connections_of_its_own(url):
             "child",
             "parent",
         ]
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_a_connection_is_made_in_the_time_that_its_call_has_left(scheme):
+    """Whoever took the store's whole time for it would not be back in time for the test."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = RedisOptions(
+            target=f"{scheme}://127.0.0.1:{silent.getsockname()[1]}",
+            shown="silent",
+            namespace="",
+            durability=None,
+            timeout_s=3600,
+        )
+        backend = RedisBackend(options)
+        carried = backend._execute(Carry(None, (packed("PING"),), Patience(0.1)))
+        backend.close()
+    assert isinstance(carried.lost, redis.exceptions.TimeoutError)
+    assert not carried.sent

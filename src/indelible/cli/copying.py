@@ -149,6 +149,9 @@ def _told(report: CopyReport) -> Iterator[str]:
     if report.equal:
         there = "1 session was" if report.equal == 1 else f"{report.equal} sessions were"
         yield f"{there} there already, and equal."
+    if report.expired:
+        over = "1 expired session was" if report.expired == 1 else f"{report.expired} expired were"
+        yield f"{over} left out."
 
 
 def _done(report: CopyReport) -> str:

@@ -303,10 +303,7 @@ class SessionPage:
 
 @dataclass(slots=True)
 class ListSessions(Step[SessionPage]):
-    """Name the sessions that are active, a page at a time, in no promised order.
-
-    With `dead`, also those that expired, or whose copy was never finished.
-    """
+    """Name a page of active sessions, in no order; with `dead`, expired and unfinished ones too."""
 
     prefix: str
     resume: str | None
@@ -365,7 +362,7 @@ class StageRows(Step[None]):
 
 @dataclass(slots=True)
 class ShowStage(Step[Head]):
-    """Show all that was staged, at once, with the session's other parts.
+    """Stage the last `rows`, and show all that was staged, at once, with the session's other parts.
 
     `view` None shows every staged entry. A stage that was taken over is a conflict.
     """
@@ -378,6 +375,7 @@ class ShowStage(Step[Head]):
     created_at_ms: int | None = None
     snapshots: tuple[SnapshotRecord, ...] = ()
     journal: tuple[JournalLine, ...] = ()
+    rows: tuple[LogRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +428,10 @@ class CheckEngine(Step[tuple[str, ...]]):
 @dataclass(slots=True)
 class Diagnose(Step[tuple[Risk, ...]]):
     """Look at the engine as it runs, and say what it can lose."""
+
+
+class Identify(Step[str | None]):
+    """Say what tells this place from every other, however it was named; None if nothing does."""
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ from indelible.core.waist import (
     Erase,
     Erased,
     Head,
+    Identify,
     Journal,
     ListSessions,
     LogPage,
@@ -107,6 +108,7 @@ class MemoryBackend:
             Scrub: lambda _: (),
             CheckEngine: lambda _: (),
             Diagnose: lambda _: RISKS,
+            Identify: lambda _: f"memory {id(self)}",
             Quarantine: self._quarantine,
             ReadQuarantine: self._read_quarantine,
         }
@@ -307,6 +309,7 @@ class MemoryBackend:
             session.life.deadline_ms = row.deadline_ms
 
     def _show_stage(self, step: ShowStage) -> Head:
+        self._stage_rows(StageRows(step.session, step.stage, step.rows))
         session = self._staged(step.session, step.stage)
         life = session.life
         life.staged = False

@@ -20,6 +20,11 @@ _SETTINGS: Final = """
             WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum')),
         current_setting('default_transaction_isolation')"""
 
+# Two servers do not start in the same microsecond, and a database's number is its own.
+_PLACE: Final = """
+    SELECT 'postgresql ' || extract(epoch FROM pg_postmaster_start_time()) || ' ' || oid
+    FROM pg_database WHERE datname = current_database()"""
+
 # Levels of synchronous_commit at which an acknowledged commit is on a standby's disk.
 _ON_STANDBY: Final = ("on", "remote_apply")
 
@@ -53,6 +58,12 @@ def read_settings() -> Plan[Settings]:
     """Ask the server."""
     ((version, *others),) = yield from ask(Sql(_SETTINGS))
     return Settings(version.split()[0], *others)
+
+
+def read_place() -> Plan[str]:
+    """The server and its database, whatever names lead there."""
+    ((place,),) = yield from ask(Sql(_PLACE))
+    return str(place)
 
 
 def claims_of(settings: Settings, *, ttl_clock: str) -> Claims:

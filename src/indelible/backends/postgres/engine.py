@@ -139,6 +139,9 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
     if isinstance(step, waist.Diagnose):
         settings = yield from patiently(diagnosing.read_settings, patience)
         return diagnosing.risks_of(settings)
+    if isinstance(step, waist.Identify):
+        place = yield from patiently(diagnosing.read_place, patience)
+        return f"{place} {options.namespace}"
     handler = _WRITES.get(type(step))
     if handler is None:
         handler = _READS[type(step)]

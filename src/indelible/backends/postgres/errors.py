@@ -104,6 +104,18 @@ def not_connected(error: psycopg.Error, *, place: str) -> UnavailableError:
     return ours
 
 
+def refused(error: psycopg.Error, *, place: str) -> MemoryStoreBackendError:
+    """The server is there and lets nobody in with these words; a copy is the cause, as above."""
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    ours = MemoryStoreBackendError(
+        f"{place} is there, and refuses the connection ({said}); nothing was written. Check the"
+        " user, the password and the database, and how many clients it lets in",
+        place=place,
+    )
+    ours.__cause__ = psycopg.OperationalError(str(error))
+    return ours
+
+
 def exhausted(count: int, *, place: str) -> BusyError:
     """Every connection stayed in use."""
     return BusyError(

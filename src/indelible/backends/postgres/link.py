@@ -183,8 +183,26 @@ class Link:
             )
             return answer
         except _TIMED_OUT as error:
-            self.connection.pgconn.finish()
+            give_up(self.connection, waits)
             raise TimeLimitError from error
+        except (KeyboardInterrupt, SystemExit):
+            # Else the driver would go on waiting for what is left of a pipeline.
+            give_up(self.connection, waits)
+            raise
+
+
+def give_up(
+    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
+    waits: Generator[Wait, Ready | int, Any],
+) -> None:
+    """Hang up in the middle of a call, and end the driver's own part of it.
+
+    That may want to talk to the server once more. Nobody would hear what it says then, but for
+    whoever reads the complaints of the garbage collector.
+    """
+    connection.pgconn.finish()
+    with suppress(psycopg.Error, RuntimeError):
+        waits.close()
 
 
 def wait_until(

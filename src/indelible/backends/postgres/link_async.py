@@ -13,7 +13,7 @@ from psycopg.rows import tuple_row
 from psycopg.waiting import Ready, Wait, wait_async
 
 from indelible.backends.postgres.errors import TimeLimitError, translated
-from indelible.backends.postgres.link import SYNC_WAIT, not_replicated
+from indelible.backends.postgres.link import SYNC_WAIT, give_up, not_replicated
 from indelible.backends.postgres.statements import (
     BEGIN_READ,
     BEGIN_WRITE,
@@ -153,5 +153,9 @@ class AsyncLink:
             async with asyncio.timeout(left_s):
                 return await wait_async(waits, self.connection.pgconn.socket, left_s + 1)
         except TimeoutError:
-            self.connection.pgconn.finish()
+            give_up(self.connection, waits)
             raise TimeLimitError from None
+        except asyncio.CancelledError:
+            # Else the driver would go on waiting for what is left of a pipeline.
+            give_up(self.connection, waits)
+            raise

@@ -9,19 +9,37 @@ from typing import Any, Final, Protocol
 
 import psycopg
 import psycopg_pool
+from psycopg.conninfo import make_conninfo
 
-from indelible.backends.postgres.errors import exhausted, none_to_spare, not_connected
+from indelible.backends.postgres.errors import exhausted, none_to_spare, not_connected, refused
 from indelible.backends.postgres.link import Link, Seam
 from indelible.core.patience import Patience
 from indelible.errors import ClosedError, MemoryStoreError
 
 # Two per core of a small server. Servers allow about a hundred, for all processes together.
 CONNECTIONS_MAX: Final = 8
+# How often a server that is up must refuse before it is believed to mean it.
+ATTEMPTS_AT_THE_DOOR: Final = 2
 
 
 def connect_s_of(patience: Patience, servers: int) -> int:
     """How long to try each of several servers: one that is silent must not take all the time."""
     return max(1, math.ceil(patience.left_s() / servers))
+
+
+def lacks_password(error: psycopg.Error) -> bool:
+    """Whether the server asked for a password and there was none to give."""
+    return error.pgconn is not None and error.pgconn.needs_password
+
+
+def is_up(conninfo: str, connect_s: int) -> bool:
+    """Whether the only server lets clients in, whoever they are.
+
+    A failed connection carries no code. But libpq knows the code, and tells by it whether a server
+    that answered is only starting or ending.
+    """
+    asked = make_conninfo(conninfo, connect_timeout=connect_s).encode()
+    return psycopg.pq.PGconn.ping(asked) == psycopg.pq.Ping.OK
 
 
 class Pool(Protocol):
@@ -61,6 +79,8 @@ class OwnPool:
         self._waiting = 0
         self._lent = 0
         self._closed = False
+        # Whether the user, the password and the database were ever right.
+        self._known = False
 
     def after_fork(self) -> None:
         """In a forked child: leave the parent's connections alone."""
@@ -101,20 +121,29 @@ class OwnPool:
             self._waiting -= 1
 
     def _connect(self, patience: Patience) -> Link:
+        connect_s = connect_s_of(patience, self._servers)
         failure: MemoryStoreError
-        try:
-            connection = psycopg.connect(
-                self._conninfo,
-                autocommit=True,
-                prepare_threshold=None,
-                connect_timeout=connect_s_of(patience, self._servers),
-            )
-        except psycopg.Error as error:
-            failure = not_connected(error, place=self._place)
-        else:
-            link = Link(connection, place=self._place, seam=self._seam)
-            link.begin(patience)
-            return link
+        # Twice, since a server may have come up between an attempt and the look at it.
+        for _ in range(ATTEMPTS_AT_THE_DOOR):
+            try:
+                connection = psycopg.connect(
+                    self._conninfo,
+                    autocommit=True,
+                    prepare_threshold=None,
+                    connect_timeout=connect_s,
+                )
+            except psycopg.Error as error:
+                failure = refused(error, place=self._place)
+                if lacks_password(error):
+                    break
+                if self._known or self._servers > 1 or not is_up(self._conninfo, connect_s):
+                    failure = not_connected(error, place=self._place)
+                    break
+            else:
+                self._known = True
+                link = Link(connection, place=self._place, seam=self._seam)
+                link.begin(patience)
+                return link
         # Outside of the handler, so that the driver's error does not come along as its context.
         raise failure
 

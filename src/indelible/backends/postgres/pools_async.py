@@ -9,9 +9,15 @@ from typing import Any, Protocol
 import psycopg
 import psycopg_pool
 
-from indelible.backends.postgres.errors import exhausted, none_to_spare, not_connected
+from indelible.backends.postgres.errors import exhausted, none_to_spare, not_connected, refused
 from indelible.backends.postgres.link_async import AsyncLink, AsyncSeam
-from indelible.backends.postgres.pools import CONNECTIONS_MAX, connect_s_of
+from indelible.backends.postgres.pools import (
+    ATTEMPTS_AT_THE_DOOR,
+    CONNECTIONS_MAX,
+    connect_s_of,
+    is_up,
+    lacks_password,
+)
 from indelible.core.patience import Patience
 from indelible.errors import ClosedError, MemoryStoreError
 
@@ -45,6 +51,8 @@ class AsyncOwnPool:
         self._idle: list[AsyncLink] = []
         self._free = asyncio.Semaphore(CONNECTIONS_MAX)
         self._closed = False
+        # Whether the user, the password and the database were ever right.
+        self._known = False
 
     async def borrow(self, patience: Patience) -> AsyncLink:
         """An idle connection that is alive, or a new one."""
@@ -71,26 +79,39 @@ class AsyncOwnPool:
         return None
 
     async def _connect(self, patience: Patience) -> AsyncLink:
+        connect_s = connect_s_of(patience, self._servers)
         failure: MemoryStoreError
-        try:
-            async with asyncio.timeout(patience.left_s()):
-                connection = await psycopg.AsyncConnection.connect(
-                    self._conninfo,
-                    autocommit=True,
-                    prepare_threshold=None,
-                    connect_timeout=connect_s_of(patience, self._servers),
-                )
-        except psycopg.Error as error:
-            failure = not_connected(error, place=self._place)
-        except TimeoutError:
-            late = psycopg.OperationalError("no connection before the deadline")
-            failure = not_connected(late, place=self._place)
-        else:
-            link = AsyncLink(connection, place=self._place, seam=self._seam)
-            link.begin(patience)
-            return link
+        # Twice, since a server may have come up between an attempt and the look at it.
+        for _ in range(ATTEMPTS_AT_THE_DOOR):
+            try:
+                async with asyncio.timeout(patience.left_s()):
+                    connection = await psycopg.AsyncConnection.connect(
+                        self._conninfo,
+                        autocommit=True,
+                        prepare_threshold=None,
+                        connect_timeout=connect_s,
+                    )
+            except psycopg.Error as error:
+                failure = refused(error, place=self._place)
+                if lacks_password(error):
+                    break
+                if self._known or self._servers > 1 or not await self._is_up(connect_s):
+                    failure = not_connected(error, place=self._place)
+                    break
+            except TimeoutError:
+                late = psycopg.OperationalError("no connection before the deadline")
+                failure = not_connected(late, place=self._place)
+                break
+            else:
+                self._known = True
+                link = AsyncLink(connection, place=self._place, seam=self._seam)
+                link.begin(patience)
+                return link
         # Outside of the handler, so that the driver's error does not come along as its context.
         raise failure
+
+    async def _is_up(self, connect_s: int) -> bool:
+        return await asyncio.to_thread(is_up, self._conninfo, connect_s)
 
     async def give_back(self, link: AsyncLink, *, healthy: bool) -> None:
         """Keep it for the next call, unless it is unwell or the store was closed."""

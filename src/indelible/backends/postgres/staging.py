@@ -72,6 +72,8 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
 
 def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
+    if step.rows:
+        yield from stage_rows(context, StageRows(step.session, step.stage, step.rows))
     place = yield from _staged(context, step.session, step.stage)
     standing = place.standing
     assert standing is not None

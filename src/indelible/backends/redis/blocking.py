@@ -29,7 +29,14 @@ from indelible.backends.redis.lanes import (
 )
 from indelible.backends.redis.network import Carried, Carry, Network, Wait
 from indelible.backends.redis.options import RedisOptions
-from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
+from indelible.backends.redis.origin import (
+    READ_LANES,
+    TIMEOUT_S_MIN,
+    WRITE_LANES,
+    Origin,
+    connecting_within,
+    origin_of,
+)
 from indelible.backends.redis.shortcut import Shortcut
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, drive
@@ -38,9 +45,6 @@ from indelible.errors import ClosedError
 from indelible.model import Claims
 
 R = TypeVar("R")
-
-# A socket without time left does not wait at all; that is another error than a timeout.
-TIMEOUT_S_MIN = 0.001
 
 
 class RedisBackend:
@@ -338,7 +342,8 @@ class Lanes:
             if stale:
                 self._drop(lane)
         if lane.connection is None:
-            lane.connection = self._pool.get_connection()
+            with connecting_within(longest_s(group)):
+                lane.connection = self._pool.get_connection()
             lane.timeout_s = None
         connection = lane.connection
         left_s = max(longest_s(group), TIMEOUT_S_MIN)

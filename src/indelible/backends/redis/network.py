@@ -15,6 +15,7 @@ from indelible.backends.redis import (
     maintaining,
     reading,
     sessions,
+    settings,
     staging,
     views,
 )
@@ -62,6 +63,7 @@ PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.Quarantine: maintaining.quarantine,
     waist.ReadQuarantine: maintaining.read_quarantine,
     waist.Diagnose: diagnosing.diagnose,
+    waist.Identify: settings.identify,
 }
 
 # What the keys on a server look like; the layout is in DESIGN.md.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -30,6 +33,45 @@ _NOT_OF_A_CONNECTION = frozenset(
     | {"maint_notifications_config", "oss_cluster_maint_notifications_handler"}
     | {"event_dispatcher", "himport_cleanup", "redis_connect_func"}
 )
+
+
+# When the call that opens a connection has to be done with it.
+_ends_at: ContextVar[float | None] = ContextVar("_ends_at", default=None)
+# A socket without time left does not wait at all; that is another error than a timeout.
+TIMEOUT_S_MIN = 0.001
+
+
+@contextmanager
+def connecting_within(seconds: float) -> Iterator[None]:
+    """Connections of our own that are made in here take no longer than this."""
+    token = _ends_at.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _ends_at.reset(token)
+
+
+class _InTime:
+    """A connection that is made in the time that its caller has left. Pools take no such thing."""
+
+    socket_connect_timeout: float | None
+    socket_timeout: float | None
+
+    def _connect(self) -> Any:
+        given = self.socket_connect_timeout, self.socket_timeout
+        ends_at = _ends_at.get()
+        if ends_at is None:
+            return super()._connect()  # type: ignore[misc]
+        left_s = max(ends_at - time.monotonic(), TIMEOUT_S_MIN)
+        self.socket_connect_timeout = min(given[0] or left_s, left_s)
+        self.socket_timeout = left_s
+        try:
+            connected = super()._connect()  # type: ignore[misc]
+        finally:
+            self.socket_connect_timeout, self.socket_timeout = given
+        # What else is asked on a new connection is waited for as long, and not as long again.
+        connected.settimeout(max(ends_at - time.monotonic(), TIMEOUT_S_MIN))
+        return connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +204,8 @@ def _pool(given: dict[str, Any], kind: Any, options: RedisOptions, *, awaited: b
         "retry_on_error": [],
         "decode_responses": False,
     }
+    if not awaited:
+        kind = type(kind.__name__, (_InTime, kind), {})
     return module.ConnectionPool(
         connection_class=kind, max_connections=WRITE_LANES + READ_LANES, **settings
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.backends.redis.calls import Ask, CountServers
+from indelible.backends.redis.calls import Ask, Context, CountServers
 from indelible.core.plan import Plan, ask
+from indelible.core.waist import Identify
 from indelible.model import Durability
 
 _CONFIGURED = (
@@ -73,6 +74,22 @@ def settings_of(server: int) -> Plan[Settings]:
     info, *configured = yield from ask(Ask(server, commands))
     values = {name: _configured(reply) for name, reply in zip(_CONFIGURED, configured, strict=True)}
     return settings_from(fields_of(info), values)
+
+
+def identify(context: Context, _step: Identify) -> Plan[str | None]:
+    """The runs of the servers, and the number of the database; None where they do not say."""
+    servers = yield from ask(CountServers())
+    runs: list[str] = []
+    database = ""
+    for server in range(servers):
+        info, client = yield from ask(Ask(server, (("INFO", "server"), ("CLIENT", "INFO"))))
+        run = fields_of(info).get("run_id")
+        words = client.decode("utf-8", "replace").split() if isinstance(client, bytes) else ()
+        database = next((word for word in words if word.startswith("db=")), "")
+        if not run or not database:
+            return None
+        runs.append(run)
+    return f"redis {' '.join(sorted(runs))} {database} {context.namespace}"
 
 
 def settings_from(fields: dict[str, str], values: dict[str, str | None]) -> Settings:

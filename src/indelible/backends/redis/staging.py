@@ -51,6 +51,8 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
 
 def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
+    if step.rows:
+        yield from stage_rows(context, StageRows(step.session, step.stage, step.rows))
     shown = step.view
     arguments: list[Argument] = [
         step.stage,

@@ -73,6 +73,8 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
 
 def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
+    if step.rows:
+        yield from stage_rows(context, StageRows(step.session, step.stage, step.rows))
     place = yield from _staged(context, step.session, step.stage)
     assert place.standing is not None
     shown = View((), place.standing.born) if step.view is None else step.view

@@ -7,7 +7,7 @@ from indelible.core.limits import JOURNAL_LINES_MAX, UNDO_WINDOW_S
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.checking import Progress, each_session
 from indelible.core.rules import kept_lines, reachable
-from indelible.core.waist import Diagnose, ReadJournal, ReadSnapshots, Reclaim
+from indelible.core.waist import Diagnose, Identify, ReadJournal, ReadSnapshots, Reclaim
 from indelible.errors import FormatError
 from indelible.model import Gravity, Risk, Status
 
@@ -22,6 +22,11 @@ def risks(*, sessions: bool, progress: Progress | None) -> Plan[tuple[Risk, ...]
         found += yield from _out_of_reach(progress)
     order = list(Gravity)
     return tuple(sorted(found, key=lambda risk: order.index(risk.severity)))
+
+
+def identity() -> Plan[str | None]:
+    """What tells the place of a store from every other."""
+    return (yield from ask(Identify()))
 
 
 def _out_of_reach(progress: Progress | None) -> Plan[list[Risk]]:

@@ -258,7 +258,7 @@ def _finish(number: int, incoming: _Incoming, fields: dict[str, Any]) -> Plan[No
             raise _bad_line(number, f"the end of a session whose {what} reaches outside of its log")
     if header["end"] > header["born"] and incoming.next != header["end"]:
         raise _bad_line(number, "the end of a session that lacks its newest entry")
-    yield from _flush(incoming)
+    # What is left of the entries comes with the rest: a short session is stored in two steps.
     yield from ask(
         ShowStage(
             incoming.name,
@@ -269,6 +269,7 @@ def _finish(number: int, incoming: _Incoming, fields: dict[str, Any]) -> Plan[No
             created_at_ms=header["created_at_ms"],
             snapshots=tuple(incoming.snapshots),
             journal=tuple(incoming.journal),
+            rows=tuple(incoming.rows),
         )
     )
 

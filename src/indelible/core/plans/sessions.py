@@ -47,13 +47,15 @@ def set_metadata(
     return info_of(name, head)
 
 
-def list_sessions(*, prefix: str, cursor: str | None, limit: int | None) -> Plan[SessionIds]:
-    """A page of the ids of active sessions."""
+def list_sessions(
+    *, prefix: str, cursor: str | None, limit: int | None, expired: bool
+) -> Plan[SessionIds]:
+    """A page of the ids of active sessions, or of all that are still known."""
     if prefix:
         checked_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
     if cursor is not None:
         cursor = checked_text(cursor, what="a cursor", bytes_max=SESSION_ID_BYTES_MAX)
-    page = yield from ask(ListSessions(prefix, cursor, checked_limit(limit)))
+    page = yield from ask(ListSessions(prefix, cursor, checked_limit(limit), dead=expired))
     return SessionIds(page.names, page.resume)
 
 

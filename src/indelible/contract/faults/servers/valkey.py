@@ -18,8 +18,15 @@ DURABLE: Final = {"appendonly": "yes", "appendfsync": "always", "save": ""}
 class Valkey:
     """A server on a loopback port, with its files in a folder of its own."""
 
-    def __init__(self, folder: Path, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        options: Mapping[str, str] | None = None,
+        *,
+        program: Path | None = None,
+    ) -> None:
         self.folder = folder
+        self._program = program
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.options = {**DURABLE, **(options or {})}
@@ -71,10 +78,12 @@ class Valkey:
         given = {"port": self.port, "socket_timeout": 10, "protocol": 2, **options}
         return redis.Redis(host=LOOPBACK, **given)
 
+    @property
+    def program(self) -> str:
+        """What is run."""
+        return str(self._program or os.environ.get(PROGRAM) or self._bundled())
+
     def _arguments(self) -> list[str]:
-        program = os.environ.get(PROGRAM)
-        if program is None:
-            program = self._bundled()
         words = {
             "port": str(self.port),
             "bind": LOOPBACK,
@@ -84,7 +93,7 @@ class Valkey:
             "repl-diskless-sync-delay": "0",
             **self.options,
         }
-        arguments = [program]
+        arguments = [self.program]
         for name, value in words.items():
             arguments += [f"--{name}", *(value.split() or [""])]
         return arguments

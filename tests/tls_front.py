@@ -13,8 +13,11 @@ CERTIFICATE = Path(__file__).parent / "tls" / "for_tests_only.pem"
 class TlsFront:
     """Listens on a loopback port, and speaks TLS there."""
 
-    def __init__(self, server_port):
+    def __init__(self, server_port, *, asked_for=b"", answer=b""):
         self._server_port = server_port
+        # What a client says before, where TLS does not begin at once, and what it is told.
+        self._asked_for = asked_for
+        self._answer = answer
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(CERTIFICATE)
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -32,6 +35,10 @@ class TlsFront:
 
     def _serve(self, plain):
         with contextlib.suppress(OSError):
+            if plain.recv(len(self._asked_for), socket.MSG_WAITALL) != self._asked_for:
+                plain.close()
+                return
+            plain.sendall(self._answer)
             secret = self._context.wrap_socket(plain, server_side=True)
             behind = socket.create_connection(("127.0.0.1", self._server_port))
             threading.Thread(target=_pass_on, args=(behind, secret), daemon=True).start()

@@ -1,0 +1,35 @@
+"""The cluster of this test process: started when it is first needed, ended with it."""
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from indelible.contract.faults.servers.cluster import ValkeyCluster
+
+
+@cache
+def running():
+    """Six servers. Their files are not synced: no test here pulls the plug."""
+    folder = Path(tempfile.mkdtemp(prefix="indelible-cluster-"))
+    cluster = ValkeyCluster(folder, {"appendfsync": "no"})
+    cluster.start()
+    cluster.calm()
+
+    def end():
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    return cluster
+
+
+def emptied():
+    """The cluster's URL, with nothing on any of its servers."""
+    cluster = running()
+    for server in cluster.running:
+        with server.client() as client:
+            if client.role()[0] == b"master":
+                client.flushall()
+    return cluster.url
