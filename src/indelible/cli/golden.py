@@ -129,13 +129,13 @@ def prune(
         out.say(f"{'would remove' if dry_run else 'unused'} {_shown(each, folder)}: {each.why}")
     unknown = sum(each.state == "unknown" for each in found)
     if unknown:
-        out.note(f"Of {wording.counted(unknown, 'golden')} it is not known: they stay.")
+        out.note(f"Not known to be used or unused, and kept: {wording.counted(unknown, 'golden')}.")
     if not unused:
         out.say("No golden is known to be unused: nothing was removed.")
         return
     if dry_run:
         return
-    confirm(f"This removes {wording.counted(len(unused), 'golden')} with manifests.", yes=yes)
+    confirm(f"This removes {wording.counted(len(unused), 'golden')}.", yes=yes)
     for each in unused:
         golden = each.golden
         for path in (golden.manifest_path, golden.obtained_path, golden.path):

@@ -24,7 +24,16 @@ TIMEOUT_S: Final = 60.0
 SIZE_BYTES: Final = 8
 # A process that was killed may have left others behind, which hold its pipe open.
 LINGER_S: Final = 5.0
-_LAUNCH: Final = "import sys; sys.path[:] = {path!r}; from {module} import child; child({pipe})"
+# Loads this file alone: the package around it takes longer than most of what tests do there.
+_LAUNCH: Final = """
+import sys
+sys.path[:] = {path!r}
+from importlib.util import module_from_spec, spec_from_file_location
+spec = spec_from_file_location("_indelible_child", {file!r})
+module = module_from_spec(spec)
+spec.loader.exec_module(module)
+module.child({pipe})
+"""
 
 
 class ChildError(Exception):
@@ -38,7 +47,7 @@ class Started:
         self._name = getattr(function, "__qualname__", repr(function))
         work = _sent(function, args, named)
         ours, theirs = os.pipe()
-        code = _LAUNCH.format(path=sys.path, module=__name__, pipe=theirs)
+        code = _LAUNCH.format(path=sys.path, file=__file__, pipe=theirs)
         try:
             self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our own code)
                 [sys.executable, "-c", code], stdin=subprocess.PIPE, pass_fds=[theirs]
@@ -94,6 +103,7 @@ class Started:
 
         A process that takes longer than `timeout_s` is killed, and a `TimeoutError` raised.
         """
+        __tracebackhide__ = True
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -118,19 +128,20 @@ class Started:
         raise ChildError(f"{self._name} raised in another process:\n{said}")
 
 
-def start_in_process(function: Callable[..., Any], *args: Any, **named: Any) -> Started:
+def start_in_process(function: Callable[..., Any], /, *args: Any, **named: Any) -> Started:
     """Start `function(*args, **named)` in a new process; it may be killed, or waited for."""
     return Started(function, args, named)
 
 
 def run_in_process(
-    function: Callable[..., Any], *args: Any, timeout_s: float = TIMEOUT_S, **named: Any
+    function: Callable[..., Any], /, *args: Any, timeout_s: float = TIMEOUT_S, **named: Any
 ) -> Any:
     """What `function(*args, **named)` returns in a new process, or raise what it raises.
 
     The function stands in a module, by its own name; it and its arguments are pickled. Whatever
     takes longer than `timeout_s` is killed.
     """
+    __tracebackhide__ = True
     with Started(function, args, named) as started:
         return started.result(timeout_s)
 
@@ -140,7 +151,7 @@ def starting() -> Iterator[Callable[..., Started]]:
     """Gives `start_in_process`, and ends at last whatever it began."""
     begun: list[Started] = []
 
-    def start(function: Callable[..., Any], *args: Any, **named: Any) -> Started:
+    def start(function: Callable[..., Any], /, *args: Any, **named: Any) -> Started:
         begun.append(start_in_process(function, *args, **named))
         return begun[-1]
 
