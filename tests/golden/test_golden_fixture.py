@@ -63,7 +63,7 @@ def test_the_manifest_says_what_is_in_the_golden(project):
 def test_git_keeps_goldens_and_not_what_was_obtained(project):
     project.tests(COPY).run("--snapshot-db-update")
     kept = (project.goldens.parent / ".gitignore").read_text("utf-8").splitlines()
-    assert kept[1:] == ["!*.db", "*.obtained.db"]
+    assert kept[1:] == ["!*.db", "*.obtained.db", ".writing-*"]
 
 
 def test_only_new_or_only_changed_goldens_are_written(project):

@@ -24,6 +24,7 @@ from indelible.golden.keeping import (
     Golden,
     canonical,
     copy_out,
+    forget_obtained,
     golden_of,
     taken,
 )
@@ -159,7 +160,7 @@ class SnapshotDb:
                 raise self._missing(golden, can_be_made=True)
             if found := difference(golden, obtained, rules):
                 raise self._different(golden, found, obtained)
-        golden.obtained_path.unlink(missing_ok=True)
+        forget_obtained(golden)
         self._run.use(golden, self._test.node_id)
 
     def _adopted(self, golden: Golden) -> None:

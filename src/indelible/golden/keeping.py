@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ GITIGNORE: Final = """\
 # Goldens are kept; what a failed test obtained is not.
 !*.db
 *.obtained.db
+.writing-*
 """
 
 
@@ -191,9 +192,17 @@ def put(golden: Golden, fresh: Path, manifest: Manifest) -> None:
     fresh.chmod(0o644)
     written = fresh.with_suffix(".json")
     manifests.write(manifest, written)
-    fresh.replace(golden.path)
+    # The manifest first: a database without one was put there by hand.
     written.replace(golden.manifest_path)
-    golden.obtained_path.unlink(missing_ok=True)
+    fresh.replace(golden.path)
+    forget_obtained(golden)
+
+
+def forget_obtained(golden: Golden) -> None:
+    """Remove what an earlier run obtained; goldens may lie where nothing can be written."""
+    if golden.obtained_path.exists():
+        with suppress(OSError):
+            golden.obtained_path.unlink()
 
 
 @contextmanager

@@ -20,8 +20,9 @@ def update_of(config: pytest.Config) -> Update:
     only = config.getoption("snapshot_db_update_only")
     if only is not None:
         return Update.NEW if only == "new" else Update.CHANGED
-    shared = config.getoption("--snapshot-update", default=False)
-    asked = config.getoption("snapshot_db_update") or shared is True
+    # Whoever owns the shared flag: it is on, or it is not.
+    shared = bool(config.getoption("--snapshot-update", default=False))
+    asked = config.getoption("snapshot_db_update") or shared
     return Update.ALL if asked else Update.NONE
 
 

@@ -103,6 +103,8 @@ def _sign(run: Run, golden: Golden, build: Build, test: str) -> None:
 def adopt(run: Run, golden: Golden, test: str) -> None:
     """Take a file that somebody put where a golden belongs, with its very bytes."""
     with workbench(golden) as bench, locked(golden, exclusive=True):
+        if golden.exists():
+            return
         mode = adopted(golden, bench)
         fresh = bench / golden.path.name
         put(golden, fresh, manifest_of(fresh, journal_mode=mode))
