@@ -205,7 +205,8 @@ def test_computed_columns_are_not_told_twice(two):
 
 
 def test_an_index_does_not_sort_what_is_compared(two):
-    table = "CREATE TABLE t (a); CREATE INDEX i ON t (a);"
+    # Narrower than the table, and with all that is stored: SQLite would rather read the index.
+    table = "CREATE TABLE t (a INT, b TEXT AS (hex(zeroblob(99))) STORED); CREATE INDEX i ON t (a);"
     said = two(table + "INSERT INTO t VALUES (2), (1)", table + "INSERT INTO t VALUES (1), (2)")
     assert "another order" in said
 

@@ -410,3 +410,25 @@ def test_goldens_of_a_class_and_of_parameters_are_apart(project):
         "test_each[c_d].db",
     ]
     project.run().assert_outcomes(passed=2)
+
+
+def test_a_damaged_file_is_not_made_a_golden(project):
+    project.tests(
+        """
+        def test_damage(snapshot_db):
+            path = snapshot_db.path
+            db = sqlite3.connect(path)
+            db.execute("CREATE TABLE t (a)")
+            db.execute("CREATE INDEX i ON t (a)")
+            db.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(2000)])
+            db.commit()
+            db.close()
+            whole = path.read_bytes()
+            path.write_bytes(whole[:-4096] + bytes(4096))
+            snapshot_db.assert_matches("damaged")
+        """
+    )
+    ran = project.run("--snapshot-db-update")
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(["E*a damaged file is not made a golden*"])
+    assert not project.golden("damaged").exists()

@@ -31,6 +31,7 @@ TESTS = """
             return len(await async_memory_store.get_history("ana"))
 
         assert asyncio.run(work()) == 1
+        assert asyncio.run(work()) == 2
 
     def test_engine(memory_store):
         print("engine:", memory_store.claims().engine)
@@ -83,7 +84,7 @@ def test_on_a_server_every_session_is_erased(run, tmp_path):
     server = Valkey(tmp_path / "valkey", {"appendfsync": "no"})
     server.start()
     try:
-        run(f"--memory-store={server.url}", "-W", "ignore").assert_outcomes(passed=4)
+        run(f"--memory-store={server.url}", "-W", "error::RuntimeWarning").assert_outcomes(passed=4)
         with redis.Redis.from_url(server.url) as client:
             assert [key for key in client.scan_iter("*") if b"ana" in key] == []
     finally:

@@ -10,7 +10,7 @@ from typing import Final
 
 # Lining up takes time with the product of the lengths. Beyond this it is not tried: what only one
 # list has is still found.
-STEPS_MAX: Final = 4_000_000
+STEPS_MAX: Final = 1_000_000
 
 
 @dataclass(slots=True)

@@ -48,6 +48,9 @@ def write(
     builder: Callable[..., Any] | None = None,
 ) -> None:
     """Make a file the golden, unless another test of this run made a different one of it."""
+    with Database(obtained) as database:
+        if problems := database.problems():
+            raise GoldenError(f"a damaged file is not made a golden: {problems[0]}")
     with workbench(golden) as bench:
         fresh = bench / "fresh.db"
         canonical(obtained, fresh)

@@ -16,7 +16,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -177,9 +176,7 @@ def _sent(function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> by
             f"{name or function!r} cannot be found by another process: it must stand in a module by"
             " its own name, and not inside a function"
         )
-    where = json.dumps(
-        {"module": module, "file": file, "name": name, "path": os.fspath(Path.cwd())}
-    )
+    where = json.dumps({"module": module, "file": file, "name": name})
     try:
         return where.encode() + b"\n" + pickle.dumps((args, named))
     except (pickle.PicklingError, TypeError, AttributeError) as error:

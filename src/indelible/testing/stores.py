@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator
+import warnings
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +34,11 @@ class Folders(Protocol):
 def fresh(url: str, folders: Folders) -> Iterator[MemoryStore]:
     """A store in a namespace of its own; its sessions are erased at the end."""
     place, namespace = _place(url, folders), _namespace()
-    with _erased(url, namespace), indelible.open(place, namespace=namespace) as store:
-        yield store
+    with _erased(url, namespace):
+        with _unconcerned():
+            store = indelible.open(place, namespace=namespace)
+        with store:
+            yield store
 
 
 @contextmanager
@@ -50,21 +54,35 @@ def fresh_async(url: str, folders: Folders) -> Iterator[AsyncMemoryStore]:
 
 
 class _OpenedLater:
-    """A backend that is opened by the loop that first asks for something."""
+    """A backend that is opened by the loop that first asks for something.
+
+    Connections to a server belong to a loop: each loop of a test opens its own, and closes it when
+    it ends. A file, or memory, is opened once and shared by all.
+    """
 
     def __init__(self, url: str, namespace: str) -> None:
-        self._opening = indelible.open_async(url, namespace=namespace)
-        self._task: asyncio.Task[AsyncMemoryStore] | None = None
+        self._url = url
+        self._namespace = namespace
+        self._shared = "://" not in url or url.startswith("sqlite:")
+        self._tasks: dict[asyncio.AbstractEventLoop | None, asyncio.Task[AsyncMemoryStore]] = {}
+        self._held: list[AsyncGenerator[None, None]] = []
 
     async def _backend(self) -> AsyncBackend:
-        if self._task is None:
-            self._task = asyncio.ensure_future(self._open())
+        key = None if self._shared else asyncio.get_running_loop()
+        if key not in self._tasks:
+            self._tasks[key] = asyncio.ensure_future(self._open())
+        task = self._tasks[key]
         # Whoever waits may be cancelled; others wait for the same store.
-        store = self._task.result() if self._task.done() else await asyncio.shield(self._task)
+        store = task.result() if task.done() else await asyncio.shield(task)
         return store._backend  # noqa: SLF001 (what a store is made of, for another store)
 
     async def _open(self) -> AsyncMemoryStore:
-        return await self._opening
+        with _unconcerned():
+            store = await indelible.open_async(self._url, namespace=self._namespace)
+        if not self._shared:
+            self._held.append(_until_the_loop_ends(store))
+            await anext(self._held[-1])
+        return store
 
     async def prepare(self) -> None:
         """Open it."""
@@ -80,24 +98,38 @@ class _OpenedLater:
 
     def owns(self, path: Path) -> bool:
         """Whether a file is part of the store itself."""
-        task = self._task
-        return task is not None and task.done() and task.result()._backend.owns(path)  # noqa: SLF001
+        opened = (task.result() for task in self._tasks.values() if task.done())
+        return any(store._backend.owns(path) for store in opened)  # noqa: SLF001
 
     async def close(self) -> None:
         """Let go of the engine, if it was ever asked for anything."""
-        if self._task is not None:
+        if self._tasks:
             await (await self._backend()).close()
 
     def end(self) -> None:
-        """Close it in its own loop, if that can still run, else in another."""
-        if self._task is None:
-            return
-        loop = self._task.get_loop()
-        if loop.is_closed() or loop.is_running():
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(asyncio.run, self.close()).result()
-        else:
-            loop.run_until_complete(self.close())
+        """Close what no loop has closed."""
+        for key, task in self._tasks.items():
+            if key is None:
+                with ThreadPoolExecutor(1) as thread:
+                    thread.submit(asyncio.run, task.result().close()).result()
+            elif not key.is_closed() and not key.is_running():
+                key.run_until_complete(task.result().close())
+
+
+async def _until_the_loop_ends(store: AsyncMemoryStore) -> AsyncGenerator[None, None]:
+    """Loops close the generators that they have begun before they end: this one closes a store."""
+    try:
+        yield
+    finally:
+        await store.close()
+
+
+@contextmanager
+def _unconcerned() -> Iterator[None]:
+    """A store for a test may lose what it likes in a power cut: dangers are not warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 def _place(url: str, folders: Folders) -> str:
@@ -115,7 +147,7 @@ def _erased(url: str, namespace: str) -> Iterator[None]:
         yield
     finally:
         if url not in (*NEW_FILE, "memory:"):
-            with indelible.open(url, namespace=namespace) as store:
+            with _unconcerned(), indelible.open(url, namespace=namespace) as store:
                 for name in _sessions(store):
                     store.forget(name)
 
