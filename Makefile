@@ -7,8 +7,10 @@ READY  := $(VENV)/.ready
 ENGINES := $(VENV)/engines
 # Two workers: what the smallest machine that we build for has cores.
 WORKERS ?= 2
+# The versions of pytest that goldens are tried on; `make test` takes the first and the last.
+PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-browser soak lint format bench lock clean
+.PHONY: help demo test test-browser test-matrix soak lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -37,6 +39,9 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
 	$(BIN)/pytest tests/browser
 
+test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
+	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) tests/golden/test_golden_matrix.py
+
 soak: $(READY) ## The kit against every goldfish and every right store, with 50 seeds
 	INDELIBLE_SEEDS=50 $(BIN)/pytest --numprocesses $(WORKERS) tests/kit/test_goldfish.py
 
@@ -60,6 +65,8 @@ lock: $(READY) ## Renew requirements/*.txt, with hashes and without any host
 	$(BIN)/$(LOCK) --output-file requirements/dev.txt requirements/dev.in
 	$(BIN)/$(LOCK) --output-file requirements/browser.txt requirements/browser.in
 	$(BIN)/$(LOCK) --no-deps --output-file requirements/engines.txt requirements/engines.in
+	for version in $(PYTESTS); do $(BIN)/$(LOCK) --output-file requirements/matrix/pytest-$$version.txt \
+		requirements/matrix/pytest-$$version.in || exit 1; done
 
 clean: ## Remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -30,11 +30,21 @@ ROOMS = [
     {"copying"},
     # The package itself: whoever says `import indelible` gets the stores with it.
     {""},
-    {"adapters", "contract", "cli", "inspector", "recall", "__main__", "_indelible_pytest"},
+    {
+        *("adapters", "contract", "cli", "golden", "inspector", "recall", "testing"),
+        *("__main__", "_indelible_pytest"),
+    },
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # The last rooms do not look into one another, but for these.
-SIDEWAYS = {("cli", "contract"), ("_indelible_pytest", "contract"), ("__main__", "cli")}
+SIDEWAYS = {
+    ("cli", "contract"),
+    ("cli", "golden"),
+    ("__main__", "cli"),
+    ("_indelible_pytest", "contract"),
+    ("_indelible_pytest", "golden"),
+    ("_indelible_pytest", "testing"),
+}
 
 
 def module_name(path):
@@ -129,6 +139,15 @@ def test_only_the_command_line_and_the_plugin_import_the_kit():
         for source, target in ARROWS
         if room_of(target) == "contract"
         and room_of(source) not in {"contract", "cli", "_indelible_pytest"}
+    ]
+    assert wrong == []
+
+
+def test_goldens_know_nothing_of_the_store():
+    wrong = [
+        f"{source} imports {target}"
+        for source, target in ARROWS
+        if room_of(source) == "golden" and room_of(target) not in {"golden", "version"}
     ]
     assert wrong == []
 

@@ -75,6 +75,8 @@ class Shell:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         # Unbuffered, so that stdout and stderr keep the order that a terminal shows.
         fixed = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
+        # Readers do not have the plugins of our own tests, which take longer to load than a page.
+        fixed |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "_indelible_pytest"}
         self.environment = {**kept, **fixed, "LC_ALL": "C.UTF-8", "PATH": path}
 
     def check(self, command: Command) -> None:

@@ -15,6 +15,7 @@ from indelible.cli import (
     checking,
     copying,
     diagnosing,
+    golden,
     maintaining,
     moving,
     reading,
@@ -28,6 +29,7 @@ LOOK = "Look"
 CHANGE = "Change what a session shows; nothing is deleted"
 MAINTAIN = "Look after a store"
 PROVE = "Hold any store to the contract"
+GOLDENS = "SQLite files as goldens, for any project"
 
 # Names that people try because other tools have them, and what the command is called here.
 MEANT = {
@@ -95,10 +97,16 @@ def demo() -> None:
     raise typer.Exit(run_demo(Console()))
 
 
-def _offer(command: Callable[..., None], panel: str, *examples: str, name: str = "") -> None:
+def _offer(
+    command: Callable[..., None],
+    panel: str,
+    *examples: str,
+    name: str = "",
+    among: typer.Typer = app,
+) -> None:
     """Add a command. Each example is a paragraph, so that no help formatter joins two of them."""
     epilog = "\n\n".join(f"Example: indelible {example}" for example in examples)
-    app.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
+    among.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
 
 
 _offer(reading.sessions, LOOK, "sessions --url agent.db --prefix user-")
@@ -156,6 +164,23 @@ _offer(
 )
 _offer(checking.cases, PROVE, "cases --gate concurrency")
 _offer(checking.goldfish, PROVE, "goldfish --seed 7")
+
+goldens = typer.Typer(
+    name="golden",
+    help="Compare SQLite files, and look after the goldens of snapshot_db.",
+    epilog="Example: indelible golden diff before.db after.db",
+    no_args_is_help=True,
+)
+app.add_typer(goldens, rich_help_panel=GOLDENS)
+_offer(
+    golden.diff,
+    GOLDENS,
+    "golden diff before.db after.db",
+    "golden diff a.db b.db --ignore note.created_at --replace 'note.id=<id>'",
+    among=goldens,
+)
+_offer(golden.list_, GOLDENS, "golden list tests", name="list", among=goldens)
+_offer(golden.prune, GOLDENS, "golden prune tests --dry-run", among=goldens)
 
 
 def run() -> None:

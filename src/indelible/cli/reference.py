@@ -23,6 +23,8 @@ works on two, and takes them as arguments. A password belongs into the environme
 processes shows it. `indelible COMMAND --help` says what is here, and
 `indelible --install-completion` teaches the shell to complete commands and ids. `check`, `cases`
 and `goldfish` are the contract kit, for any store: [Check your store](how-to/check-your-store.md).
+`golden diff`, `golden list` and `golden prune` work on SQLite files of any program:
+[Test with a golden SQLite file](how-to/golden-sqlite-files.md).
 
 A store that is not there is an error and is never made in passing; only `append`, `import` and
 `copy` begin one. `append` and `snapshot` only add and do not ask, and neither does an `export` to a
@@ -35,7 +37,7 @@ terminal.
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | the data is wrong or in danger, an id is not there, or a contract is broken |
+| 1 | the data is wrong or in danger, an id is not there, a contract is broken, or files differ |
 | 2 | the command was wrong, or was not confirmed; nothing was changed |
 | 3 | `check` alone: nothing failed, but something could not be decided or did not run |
 | 4 | the store or a file is missing or could not be reached, or the outcome is unknown |
@@ -52,13 +54,22 @@ command that lands it exactly once. A command that a message proposes repeats th
 def reference() -> str:
     """The whole document."""
     group: Any = typer.main.get_command(app)
-    commands: dict[str, Any] = dict(group.commands)
+    commands = dict(every_command(group))
     first = next(iter(commands.values()))
     shared = [each for each in first.params if each.name in shared_names()]
     parts = [OPENING, *_options(shared)]
     for name, command in commands.items():
         parts += ["", *_section(name, command)]
     return "\n".join(parts) + "\n"
+
+
+def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """The commands of a group and of the groups in it, by all the words that call them."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, f"{before}{name} ")
+        else:
+            yield before + name, command
 
 
 def _section(name: str, command: Any) -> Iterator[str]:

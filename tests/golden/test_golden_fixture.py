@@ -1,0 +1,434 @@
+"""The fixture `snapshot_db`, in real runs of pytest."""
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+from files import make
+
+COPY = """
+    def test_copy(snapshot_db):
+        path = snapshot_db("base", build=build)
+        add(path, "bread")
+        snapshot_db.assert_matches("after", path)
+"""
+
+
+def bodies(path):
+    with closing(sqlite3.connect(path)) as db:
+        return [body for (body,) in db.execute("SELECT body FROM note ORDER BY id")]
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_missing_golden_fails_with_the_command_that_makes_it(project):
+    ran = project.tests(COPY).run()
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(
+        [
+            "E*There is no golden 'base' yet: __snapshot_dbs__/test_it/base.db",
+            "E*pytest test_it.py::test_copy --snapshot-db-update-only=new",
+        ]
+    )
+    assert not project.goldens.exists()
+
+
+def test_the_update_flag_writes_what_is_missing_and_the_test_passes_at_once(project):
+    ran = project.tests(COPY).run("--snapshot-db-update")
+    ran.assert_outcomes(passed=1)
+    ran.stdout.fnmatch_lines(["new *test_it/base.db", "*by test_it.py::test_copy"])
+    assert files(project.goldens) == ["after.db", "after.json", "base.db", "base.json"]
+    assert bodies(project.golden("base")) == ["milk"]
+    assert bodies(project.golden("after")) == ["milk", "bread"]
+    before = {path: path.read_bytes() for path in project.goldens.iterdir()}
+    for flags in ((), ("--snapshot-db-update",), ("--snapshot-update",)):
+        again = project.run(*flags)
+        again.assert_outcomes(passed=1)
+        assert "snapshot_db" not in again.stdout.str()
+    assert {path: path.read_bytes() for path in project.goldens.iterdir()} == before
+
+
+def test_the_manifest_says_what_is_in_the_golden(project):
+    project.tests(COPY).run("--snapshot-db-update")
+    said = json.loads((project.goldens / "base.json").read_text("utf-8"))
+    assert said["tables"]["note"]["rows"] == 1
+    assert said["built_by"] == "test_it:build"
+    assert said["journal_mode"] == "delete"
+
+
+def test_git_keeps_goldens_and_not_what_was_obtained(project):
+    project.tests(COPY).run("--snapshot-db-update")
+    kept = (project.goldens.parent / ".gitignore").read_text("utf-8").splitlines()
+    assert kept[1:] == ["!*.db", "*.obtained.db", ".writing-*"]
+
+
+def test_only_new_or_only_changed_goldens_are_written(project):
+    project.tests(COPY)
+    project.run("--snapshot-db-update-only=changed").assert_outcomes(failed=1)
+    assert not project.goldens.exists()
+    project.run("--snapshot-db-update-only=new").assert_outcomes(passed=1)
+    project.tests(COPY.replace("bread", "beer"))
+    project.run("--snapshot-db-update-only=new").assert_outcomes(failed=1)
+    assert bodies(project.golden("after")) == ["milk", "bread"]
+    ran = project.run("--snapshot-db-update-only=changed")
+    ran.assert_outcomes(passed=1)
+    ran.stdout.fnmatch_lines(["changed *test_it/after.db (note: 1 changed)"])
+    assert bodies(project.golden("after")) == ["milk", "beer"]
+
+
+def test_a_mismatch_says_what_differs_and_keeps_what_was_obtained(project):
+    project.tests(COPY).run("--snapshot-db-update")
+    ran = project.tests(COPY.replace("bread", "beer")).run()
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(
+        [
+            ">*assert_matches*",
+            "E*The database does not match the golden 'after'.",
+            "E*table note: 1 changed (2 rows expected, 2 obtained)",
+            "E*~ id=2: body: 'bread' → 'beer'",
+            "E*expected: __snapshot_dbs__/test_it/after.db",
+            "E*obtained: __snapshot_dbs__/test_it/after.obtained.db",
+            "E*indelible golden diff __snapshot_dbs__/test_it/after.db *after.obtained.db",
+            "E*pytest test_it.py::test_copy --snapshot-db-update",
+            'E*ignore={"note.body"}',
+        ]
+    )
+    shown = ran.stdout.str()
+    assert "Traceback" not in shown
+    assert "golden/fixture.py" not in shown
+    assert bodies(project.golden("after.obtained")) == ["milk", "beer"]
+    project.tests(COPY).run().assert_outcomes(passed=1)
+    assert not project.golden("after.obtained").exists()
+
+
+def test_a_mismatch_is_coloured_for_who_sees_colours(project):
+    project.tests(COPY).run("--snapshot-db-update")
+    project.tests(COPY.replace("bread", "beer"))
+    assert "\x1b[0;33m  ~ id=2" in project.run("--color=yes").stdout.str()
+    assert "\x1b" not in project.run("--color=no").stdout.str()
+
+
+def test_a_builder_that_builds_something_else_each_time_is_refused(project):
+    ran = project.tests(
+        """
+        import itertools
+        numbers = itertools.count()
+
+        def counting(path):
+            build(path)
+            add(path, f"number {next(numbers)}")
+
+        def test_copy(snapshot_db):
+            snapshot_db("base", build=counting)
+        """
+    ).run("--snapshot-db-update")
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(
+        [
+            "E*test_it:counting does not build the same file each time*",
+            "E*table note, id=2, column body: 'number 0', then 'number 1'",
+        ]
+    )
+    assert not project.golden("base").exists()
+
+
+@pytest.mark.parametrize(
+    ("builder", "words"),
+    [
+        ("def wrong(path): pass", "made no file"),
+        ("async def wrong(path): pass", "is async"),
+        ("def wrong(path): path.write_text('Dear diary ' * 99)", "not a SQLite database"),
+    ],
+)
+def test_a_builder_that_builds_nothing_is_refused(project, builder, words):
+    use = "def test_copy(snapshot_db):\n    snapshot_db('base', build=wrong)"
+    ran = project.tests(f"{builder}\n\n{use}").run("--snapshot-db-update")
+    ran.assert_outcomes(failed=1)
+    assert words in ran.stdout.str()
+    assert not project.golden("base").exists()
+
+
+def test_a_builder_that_changed_is_warned_of_and_a_comment_is_no_change(project):
+    project.tests(COPY).run("--snapshot-db-update")
+    path = project.path / "test_it.py"
+    source = path.read_text("utf-8")
+    path.write_text(source.replace("    db.commit()\n", "    db.commit()  # all of it\n", 1))
+    project.run().assert_outcomes(passed=1)
+    path.write_text(source.replace("'milk'", "'mil' || 'k'"))
+    ran = project.run("-W", "default")
+    ran.assert_outcomes(passed=1, warnings=1)
+    ran.stdout.fnmatch_lines(["*test_it:build has changed since it built*--snapshot-db-update"])
+    again = project.run("--snapshot-db-update")
+    again.assert_outcomes(passed=1)
+    again.stdout.fnmatch_lines(["kept *base.db (its builder changed, and builds the same)"])
+    project.run().assert_outcomes(passed=1)
+
+
+TOUCH = """
+    def test_before(snapshot_db):
+        snapshot_db("base", build=build)
+
+    def test_touches(request):
+        add(request.path.parent / "__snapshot_dbs__/test_it/base.db", "oops")
+
+    def test_after():
+        pass
+"""
+
+
+def test_a_test_that_touches_a_golden_is_named_and_the_run_fails(project):
+    project.tests(TOUCH).run("--snapshot-db-update", "-k", "before")
+    ran = project.run()
+    ran.assert_outcomes(passed=3)
+    assert ran.ret == pytest.ExitCode.TESTS_FAILED
+    ran.stdout.fnmatch_lines(
+        [
+            "TOUCHED *base.db: its bytes were changed",
+            "*by test_it.py::test_touches",
+            "*git checkout*",
+        ]
+    )
+    # The next run meets a file that is not the golden any more.
+    next_run = project.run("-k", "before")
+    next_run.assert_outcomes(failed=1, deselected=2)
+    next_run.stdout.fnmatch_lines(["E*is not the file that was written*"])
+    assert "TOUCHED" not in next_run.stdout.str()
+    mended = project.run("-k", "before", "--snapshot-db-update-only=changed")
+    mended.assert_outcomes(passed=1, deselected=2)
+    assert bodies(project.golden("base")) == ["milk"]
+
+
+def test_a_golden_that_a_test_deletes_is_told_of(project):
+    project.tests(COPY).run("--snapshot-db-update")
+    project.tests(
+        """
+        def test_copy(snapshot_db, request):
+            snapshot_db("base", build=build)
+            (request.path.parent / "__snapshot_dbs__/test_it/base.db").unlink()
+        """
+    )
+    ran = project.run()
+    assert ran.ret == pytest.ExitCode.TESTS_FAILED
+    ran.stdout.fnmatch_lines(["TOUCHED *base.db: it is gone", "*by test_it.py::test_copy"])
+
+
+def test_copies_are_private_kept_after_a_failure_and_removed_after_a_pass(project):
+    project.tests(
+        """
+        def test_passes(snapshot_db):
+            one, two = snapshot_db("base", build=build), snapshot_db("base", build=build)
+            assert one != two
+            add(one, "bread")
+            assert len(list(sqlite3.connect(two).execute("SELECT * FROM note"))) == 1
+
+        def test_fails(snapshot_db):
+            add(snapshot_db("base", build=build), "bread")
+            assert False
+        """
+    )
+    ran = project.run("--snapshot-db-update", "--basetemp=base")
+    ran.assert_outcomes(passed=1, failed=1)
+    left = sorted((project.path / "base").rglob("*.db"))
+    assert len(left) == 1
+    assert bodies(left[0]) == ["milk", "bread"]
+
+
+def test_the_plain_case_is_one_file_for_each_test(project):
+    plain = """
+        import os
+
+        def test_plain(snapshot_db):
+            db = snapshot_db.connect(isolation_level=None)
+            db.execute("CREATE TABLE t (a)")
+            db.execute("INSERT INTO t VALUES (1)")
+            assert os.environ["INDELIBLE_SNAPSHOT_DB"] == str(snapshot_db.path)
+            snapshot_db.assert_matches()
+    """
+    project.tests(plain).run("--snapshot-db-update").assert_outcomes(passed=1)
+    assert files(project.goldens) == ["test_plain.db", "test_plain.json"]
+    project.run().assert_outcomes(passed=1)
+    assert "INDELIBLE_SNAPSHOT_DB" not in os.environ
+    forgot = plain.replace("isolation_level=None", "")
+    ran = project.tests(forgot).run()
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(["E*- row 1: a=1", "E*note: *has not committed*"])
+
+
+def test_a_copy_has_the_journal_mode_of_the_original(project):
+    project.tests(
+        """
+        def in_wal(path):
+            db = sqlite3.connect(path)
+            db.execute("PRAGMA journal_mode = wal")
+            build(path)
+            db.execute("INSERT INTO note VALUES (2, 'only in the log')")
+            db.commit()
+            globals()["still_open"] = db
+
+        def test_copy(snapshot_db):
+            path = snapshot_db("base", build=in_wal)
+            db = sqlite3.connect(path)
+            assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+            assert len(list(db.execute("SELECT * FROM note"))) == 2
+            db.execute("INSERT INTO note VALUES (3, 'in the log of the copy')")
+            db.commit()
+            snapshot_db.assert_matches("after", path)
+        """
+    )
+    project.run("--snapshot-db-update").assert_outcomes(passed=1)
+    project.run().assert_outcomes(passed=1)
+    assert files(project.goldens) == ["after.db", "after.json", "base.db", "base.json"]
+    assert len(bodies(project.golden("after"))) == 3
+
+
+def test_rules_are_kept_to_while_updating(project):
+    rules = """
+        import secrets
+
+        def test_rules(snapshot_db):
+            db = snapshot_db.connect(isolation_level=None)
+            db.execute("CREATE TABLE s (id TEXT PRIMARY KEY, at)")
+            db.execute("CREATE TABLE n (id INTEGER PRIMARY KEY, s REFERENCES s (id))")
+            for _ in range(3):
+                values = secrets.token_hex(8), secrets.token_hex()
+                db.execute("INSERT INTO s VALUES (?, ?)", values)
+                db.execute("INSERT INTO n (s) SELECT id FROM s ORDER BY rowid DESC LIMIT 1")
+            snapshot_db.assert_matches("rules", ignore={"s.at"}, replace={"s.id": "<id>"})
+    """
+    project.tests(rules).run("--snapshot-db-update").assert_outcomes(passed=1)
+    before = project.golden("rules").read_bytes()
+    project.run().assert_outcomes(passed=1)
+    project.run("--snapshot-db-update").assert_outcomes(passed=1)
+    assert project.golden("rules").read_bytes() == before
+    ran = project.tests(rules.replace("range(3)", "range(2)")).run()
+    ran.stdout.fnmatch_lines(["E*table n: 1 gone*", "E*- id=3: s='<id 3>'"])
+
+
+def test_two_tests_do_not_overwrite_one_anothers_golden_in_one_run(project):
+    project.tests(
+        """
+        def test_one(snapshot_db):
+            add(snapshot_db("base", build=build), "one")
+            snapshot_db.assert_matches("same")
+
+        def test_two(snapshot_db):
+            add(snapshot_db("base", build=build), "two")
+            snapshot_db.assert_matches("same")
+        """
+    )
+    ran = project.run("--snapshot-db-update")
+    ran.assert_outcomes(passed=1, failed=1)
+    ran.stdout.fnmatch_lines(["E*test_it.py::test_one wrote another 'same' in this run*"])
+
+
+def test_a_file_that_was_put_there_is_taken_as_it_is(project):
+    adopt = "def test_it(snapshot_db):\n    add(snapshot_db('incident'), 'more')"
+    project.tests(adopt)
+    ran = project.run("--snapshot-db-update")
+    ran.stdout.fnmatch_lines(["E*Nothing says how to make it*"])
+    project.goldens.mkdir(parents=True)
+    make(project.golden("incident"), "CREATE TABLE note (id INTEGER PRIMARY KEY, body)")
+    before = project.golden("incident").read_bytes()
+    ran = project.run()
+    ran.stdout.fnmatch_lines(["E*has no manifest yet*", "E*--snapshot-db-update-only=new"])
+    project.run("--snapshot-db-update-only=new").assert_outcomes(passed=1)
+    assert project.golden("incident").read_bytes() == before
+    project.run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "x.obtained", "x" * 200])
+def test_a_name_that_is_no_name_is_refused(project, name):
+    ran = project.tests(f"def test_it(snapshot_db):\n    snapshot_db({name!r}, build=build)").run(
+        "--snapshot-db-update"
+    )
+    ran.assert_outcomes(failed=1)
+    assert "cannot be the name of a golden" in ran.stdout.str()
+
+
+def test_a_pointer_of_git_lfs_is_told_as_that(project):
+    project.tests(COPY).run("--snapshot-db-update")
+    project.golden("base").write_text("version https://git-lfs.github.com/spec/v1\n")
+    assert "git lfs pull" in project.run().stdout.str()
+
+
+def test_a_folder_that_cannot_be_written_to_keeps_no_test_from_failing_well(project, monkeypatch):
+    project.tests(COPY).run("--snapshot-db-update")
+    project.golden("after.obtained").mkdir()
+    ran = project.tests(COPY.replace("bread", "beer")).run()
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(
+        ["E*~ id=2: body: 'bread' → 'beer'", "E*obtained: /*after.obtained.db"]
+    )
+
+
+def test_children_find_the_file_in_their_environment(project):
+    project.tests(
+        """
+        import subprocess, sys
+
+        CODE = "import os, sqlite3; db = sqlite3.connect(os.environ['INDELIBLE_SNAPSHOT_DB']);" \\
+            "print(db.execute('SELECT body FROM note').fetchall())"
+
+        def test_child(snapshot_db):
+            snapshot_db("base", build=build)
+            ran = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
+            assert ran.stdout.split() == ["[('milk',)]"]
+        """
+    )
+    project.run("--snapshot-db-update").assert_outcomes(passed=1)
+
+
+def test_nothing_is_left_in_the_temporary_folder(project, monkeypatch):
+    place = project.pytester.mkdir("temporary")
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    project.tests(COPY).run("--snapshot-db-update")
+    project.tests(COPY.replace("bread", "beer")).run()
+    assert [path for path in place.iterdir() if path.name.startswith("indelible")] == []
+
+
+def test_goldens_of_a_class_and_of_parameters_are_apart(project):
+    project.tests(
+        """
+        import pytest
+
+        class TestNotes:
+            @pytest.mark.parametrize("body", ["a/b", "c d"])
+            def test_each(self, snapshot_db, body):
+                add(snapshot_db("base", build=build), body)
+                snapshot_db.assert_matches()
+        """
+    )
+    project.run("--snapshot-db-update").assert_outcomes(passed=2)
+    assert [n for n in files(project.goldens) if n.endswith(".db")] == [
+        "base.db",
+        "test_each[a_b].db",
+        "test_each[c_d].db",
+    ]
+    project.run().assert_outcomes(passed=2)
+
+
+def test_a_damaged_file_is_not_made_a_golden(project):
+    project.tests(
+        """
+        def test_damage(snapshot_db):
+            path = snapshot_db.path
+            db = sqlite3.connect(path)
+            db.execute("CREATE TABLE t (a)")
+            db.execute("CREATE INDEX i ON t (a)")
+            db.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(2000)])
+            db.commit()
+            db.close()
+            whole = path.read_bytes()
+            path.write_bytes(whole[:-4096] + bytes(4096))
+            snapshot_db.assert_matches("damaged")
+        """
+    )
+    ran = project.run("--snapshot-db-update")
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(["E*a damaged file is not made a golden*"])
+    assert not project.golden("damaged").exists()
