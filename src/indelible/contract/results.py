@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from indelible.contract.cases import Gate, Mode
 from indelible.contract.checker.verdict import Anomaly
-from indelible.contract.history import Ids, Operation
+from indelible.contract.history import Fault, Ids, Operation
 
 # Grows by its second number with each new case that a store must pass.
 CONTRACT_VERSION: Final = "1.0"
@@ -82,6 +82,8 @@ class CaseResult:
     duration_s: float = 0.0
     # The run that the verdict rests on: the failing one, or the last.
     history: tuple[Operation, ...] = ()
+    # The bad moments that were made in it.
+    faults: tuple[Fault, ...] = ()
     # What is worth knowing and no failure.
     notes: tuple[str, ...] = ()
     # The explored schedule that failed, and whether its seed alone brings it back.
