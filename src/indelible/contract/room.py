@@ -13,7 +13,13 @@ from indelible.contract.calling import Log, Program
 from indelible.contract.cases import Mode
 from indelible.contract.client import Client, RemoteHandle
 from indelible.contract.drivers import processes, tasks, threads
-from indelible.contract.drivers.processes import ANSWER_S_MAX, Crew, Equipment, StoreRaised
+from indelible.contract.drivers.processes import (
+    ANSWER_S_MAX,
+    Crew,
+    Equipment,
+    StoreRaised,
+    Worker,
+)
 from indelible.contract.drivers.tasks import Suspensions
 from indelible.contract.entries import EntryIds
 from indelible.contract.handles import Loop, LoopFactory, close, open_handle
@@ -139,9 +145,7 @@ class Room:
 
         `equipment` is installed there before the store is opened.
         """
-        if self._crew is None:
-            raise Meaningless("there are no other processes to work in")
-        worker = self._crew.worker()
+        worker = self.worker()
         try:
             if equipment is not None:
                 worker.ask("equip", equipment)
@@ -152,6 +156,12 @@ class Room:
             raise
         remote = RemoteHandle(worker, wait_s)
         return self._new_client(remote, _itself, remote.close)
+
+    def worker(self) -> Worker:
+        """A fresh process that has opened nothing; whoever asked for it ends it."""
+        if self._crew is None:
+            raise Meaningless("there are no other processes to work in")
+        return self._crew.worker()
 
     def another(self) -> Client:
         """A caller as far away as the store allows: in another process, a new one, or the first."""
