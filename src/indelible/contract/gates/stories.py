@@ -13,7 +13,7 @@ from indelible.contract.client import Client
 from indelible.contract.faults.vfs.disk import Change
 from indelible.contract.faults.vfs.equipment import BadDisk
 from indelible.contract.faults.vfs.images import Files, Image, files_of, images, in_the_end
-from indelible.contract.gates.verbs import append, calls_of, claimed
+from indelible.contract.gates.verbs import append, calls_of, changing
 from indelible.contract.history import Operation
 from indelible.contract.room import NotClaimed, NotRun, Room
 
@@ -89,7 +89,7 @@ def recorded(room: Room) -> Story:
 def _chapters(room: Room) -> Iterator[Sequence[Call]]:
     session = room.session()
     yield [append(room, session, 1 + n % 3) for n in range(APPENDS)]
-    yield [call for verb in claimed(room) for call in calls_of(room, verb)]
+    yield [call for verb in changing(room) for call in calls_of(room, verb)]
     yield [append(room, session, 1 + n % 3) for n in range(APPENDS)]
 
 

@@ -7,7 +7,9 @@ from typing import Final, Literal
 from indelible.contract.calling import Call
 from indelible.contract.room import Room
 
-Verb = Literal["append", "batch", "pop", "trim", "clear", "undo", "snapshot", "rollback", "fork"]
+Verb = Literal[
+    "append", "batch", "pop", "trim", "clear", "undo", "snapshot", "rollback", "fork", "read"
+]
 # What each needs of a store beyond appending and reading.
 NEEDS: Final[dict[Verb, frozenset[str]]] = {
     "append": frozenset(),
@@ -19,14 +21,20 @@ NEEDS: Final[dict[Verb, frozenset[str]]] = {
     "snapshot": frozenset({"snapshot"}),
     "rollback": frozenset({"snapshot", "rollback"}),
     "fork": frozenset({"fork"}),
+    "read": frozenset(),
 }
 # In one append: more than one, so that it can be torn.
 BATCH: Final = 3
 
 
 def claimed(room: Room) -> list[Verb]:
-    """What this store offers."""
+    """What this store offers, reading among it."""
     return [verb for verb, needs in NEEDS.items() if room.adapter.claims(needs)]
+
+
+def changing(room: Room) -> list[Verb]:
+    """What of it changes something."""
+    return [verb for verb in claimed(room) if verb != "read"]
 
 
 def calls_of(room: Room, verb: Verb) -> tuple[Call, ...]:
@@ -53,7 +61,7 @@ def calls_of(room: Room, verb: Verb) -> tuple[Call, ...]:
             call = Call(op="rollback", session=session, snapshot=taken)
         case "fork":
             call = Call(op="fork", session=session, target=room.session())
-        case "pop" | "clear":
+        case "pop" | "clear" | "read":
             call = Call(op=verb, session=session)
     return (*before, call)
 

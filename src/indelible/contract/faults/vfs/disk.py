@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,7 @@ class Disk:
         # Held during each call that changes something: the record has the order in which it was.
         self.lock = threading.RLock()
         self.steps = 0
+        self.calls: Counter[Kind] = Counter()
         self.changes: list[Change] | None = None
         self._kill_at = 0
         self._order: Order | None = None
@@ -88,6 +90,7 @@ class Disk:
         """Count a call; the error that it is to fail with, or `OK`. It may be the last one."""
         with self.lock:
             self.walk()
+            self.calls[kind] += 1
             return OK if self._order is None else self._order.code(kind)
 
     def walk(self) -> None:

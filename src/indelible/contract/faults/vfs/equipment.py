@@ -54,6 +54,10 @@ class BadDisk:
         """How many steps there were."""
         return self._disk.steps
 
+    def calls(self) -> dict[Kind, int]:
+        """How many calls of each kind there were."""
+        return dict(self._disk.calls)
+
     def kill_at_step(self, nth: int) -> None:
         """Let the n-th step from now on be the last."""
         self._disk.kill_at(nth)
