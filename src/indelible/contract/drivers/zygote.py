@@ -24,6 +24,8 @@ from indelible.contract.handles import Loop, close, open_handle
 
 # Ends a process when the one that forked it ends. Linux alone has it.
 PR_SET_PDEATHSIG: Final = 1
+# What many workers are given: imported once, it costs each of them nothing.
+EQUIPMENT: Final = "indelible.contract.faults.vfs.equipment"
 
 
 def main() -> None:
@@ -31,7 +33,7 @@ def main() -> None:
     control = Connection(int(sys.argv[1]))
     sys.path[:], folder, packages = control.recv()
     os.chdir(folder)
-    _preload(packages)
+    _preload([*packages, EQUIPMENT])
     packed = control.recv_bytes()
     if threading.active_count() > 1 or _threads() > 1:
         control.send(THREADED)
