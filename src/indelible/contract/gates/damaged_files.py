@@ -1,4 +1,4 @@
-"""Damage to a file of SQLite's is said aloud, or does no harm; nothing comes back silently wrong."""
+"""Damage to a file of SQLite is said aloud, or does no harm; nothing comes back silently wrong."""
 
 from __future__ import annotations
 

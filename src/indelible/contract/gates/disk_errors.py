@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -55,13 +57,19 @@ def fail_everywhere(
     With `both`, each is failed once and from then on; else a draw says which.
     """
     failing = _Failing(room, full=full)
-    for verb in claimed(room):
-        calls = failing.calls_of(verb)
+
+    def drawn(calls: dict[Kind, int]) -> Iterator[Failure]:
         for kind in kinds:
             count = calls.get(kind, 0)
             for nth in sorted(room.random.sample(range(1, count + 1), min(count, most))):
-                for once in (True, False) if both else (room.random.random() < 0.5,):  # noqa: PLR2004
-                    failing.try_out(Failure(kind, nth, full=full, once=once), verb)
+                for once in (True, False) if both else (room.random.choice((True, False)),):
+                    yield Failure(kind, nth, full=full, once=once)
+
+    for verb in claimed(room):
+        for failure in drawn(failing.calls_of(verb)):
+            failing.try_out(failure, verb)
+    for failure in drawn(failing.calls_of_opening()):
+        failing.try_opening(failure)
     failing.tell()
     return failing.failures
 
@@ -94,21 +102,56 @@ class _Failing:
     def calls_of(self, verb: Verb) -> dict[Kind, int]:
         """How many calls of each kind an operation makes through a fresh handle."""
         call = self._prepared(verb)
-        before = self._writer.handle.worker.gear("calls")
-        self._writer.make(call)
-        after: dict[Kind, int] = self._writer.handle.worker.gear("calls")
+        with self._counted() as calls:
+            self._writer.make(call)
+        return calls
+
+    def calls_of_opening(self) -> dict[Kind, int]:
+        """How many calls of each kind it takes to open the store."""
+        worker = self._writer.handle.worker
+        worker.ask("close")
+        with self._counted() as calls:
+            self._open()
+        return calls
+
+    @contextmanager
+    def _counted(self) -> Iterator[dict[Kind, int]]:
+        worker = self._writer.handle.worker
+        before: dict[Kind, int] = worker.gear("calls")
+        made: dict[Kind, int] = {}
+        yield made
+        after: dict[Kind, int] = worker.gear("calls")
         if not after:
-            missing = self._writer.handle.worker.gear("missing")
+            missing = worker.gear("missing")
             if missing and any(map(is_sqlite, self._room.workspace.rglob("*"))):
                 raise NotRun(f"faults below the standard library's SQLite: {missing}")
             raise NotClaimed("the store keeps no SQLite file")
-        return {kind: count - before.get(kind, 0) for kind, count in after.items()}
+        made |= {kind: count - before.get(kind, 0) for kind, count in after.items()}
+
+    def try_opening(self, failure: Failure) -> None:
+        """Fail a call while the store is opened; then it can be, by others and here."""
+        worker = self._writer.handle.worker
+        worker.ask("close")
+        self._begin(failure)
+        began = time.monotonic_ns()
+        with contextlib.suppress(StoreRaised, Refused, WorkerLost):
+            self._open()
+        if not self._heal(failure, "opening", began):
+            return
+        session = self._room.session()
+        self._expect_witness_goes_on(failure, "opening", Call(op="read", session=session))
+        self._tried += 1
+        try:
+            worker.ask("close")
+            self._open()
+        except (StoreRaised, Refused):
+            self._gone += 1
+            self._replace_writer()
 
     def try_out(self, failure: Failure, verb: Verb) -> None:
         """Fail a call of one operation; then all is well, and must be so for everybody."""
         call = self._prepared(verb)
-        worker = self._writer.handle.worker
-        worker.gear("fail", (failure.kind,), failure.nth, failure.full, failure.once)
+        self._begin(failure)
         began = time.monotonic_ns()
         self._writer.attempt(call)
         if not self._heal(failure, verb, began):
@@ -130,17 +173,17 @@ class _Failing:
                 f" {self._tried} cases, and said so; a new one could"
             )
 
-    def _heal(self, failure: Failure, verb: Verb, began: int) -> bool:
+    def _heal(self, failure: Failure, doing: str, began: int) -> bool:
         """End the fault; whether the writer is still there to go on with."""
         try:
             fired: list[int] = self._writer.handle.worker.gear("heal")
         except WorkerLost:
-            self._room.note(f"while {verb}: {failure}, and the store did not come back from it")
+            self._room.note(f"in {doing} {failure}, and the store did not come back from it")
             self._replace_writer()
             return False
         if fired:
             self.failures += 1
-            self._room.struck(f"{failure} in {verb}", began, max(fired))
+            self._room.struck(f"{failure} in {doing}", began, max(fired))
         return True
 
     def _prepared(self, verb: Verb) -> Call:
@@ -148,13 +191,19 @@ class _Failing:
         *before, call = calls_of(self._room, verb)
         for each in before:
             self._witness.make(each)
-        worker = self._writer.handle.worker
-        worker.ask("close")
-        worker.ask("open", self._room.workspace, self._room.flavour)
+        self._writer.handle.worker.ask("close")
+        self._open()
         return call
 
-    def _expect_witness_goes_on(self, failure: Failure, verb: Verb, call: Call) -> None:
-        after = f"after {verb}, in which {failure}, and when the disk was well again"
+    def _open(self) -> None:
+        self._writer.handle.worker.ask("open", self._room.workspace, self._room.flavour)
+
+    def _begin(self, failure: Failure) -> None:
+        order = ((failure.kind,), failure.nth, failure.full, failure.once)
+        self._writer.handle.worker.gear("fail", *order)
+
+    def _expect_witness_goes_on(self, failure: Failure, doing: str, call: Call) -> None:
+        after = f"after {doing}, in which {failure}, and when the disk was well again"
         try:
             self._witness.make(append(self._room, call.session))
             self._witness.make(Call(op="read", session=call.session))
@@ -162,9 +211,7 @@ class _Failing:
                 self._witness.make(Call(op="read", session=call.target))
         except (StoreRaised, Refused, WorkerLost) as error:
             self._writer.handle.worker.kill()
-            released = self._room.elsewhere(wait_s=WAIT_S).attempt(
-                append(self._room, call.session)
-            )
+            released = self._room.elsewhere(wait_s=WAIT_S).attempt(append(self._room, call.session))
             lock = released.outcome == "ok"
             self._room.fail(
                 "stranded lock" if lock else "unusable after a fault",

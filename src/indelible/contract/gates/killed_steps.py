@@ -11,6 +11,8 @@ from typing import Final
 from indelible.contract.adapter import Refused
 from indelible.contract.calling import Call, said
 from indelible.contract.cases import case
+from indelible.contract.checker import judge
+from indelible.contract.checker.verdict import Violated
 from indelible.contract.client import Client
 from indelible.contract.drivers.processes import StoreRaised, WorkerLost
 from indelible.contract.faults.vfs.equipment import BadDisk
@@ -42,6 +44,9 @@ def kill_everywhere(room: Room, most: int, most_at_first: int) -> int:
     for verb in changing(room):
         for nth in _drawn(room, killer.steps_of(verb) + 1, most):
             killer.kill(verb, nth)
+        if isinstance(judge(room.history), Violated):
+            # It has been proved; more of it would prove no more.
+            return killer.kills
     for nth in _drawn(room, killer.steps_at_first(), most_at_first):
         killer.kill_at_first(nth)
     return killer.kills

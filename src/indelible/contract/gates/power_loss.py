@@ -17,7 +17,7 @@ from indelible.contract.checker.verdict import Violated
 from indelible.contract.drivers.processes import StoreRaised, Worker, WorkerLost
 from indelible.contract.faults.vfs.equipment import BadDisk
 from indelible.contract.faults.vfs.images import MANNERS, Image, lay_down
-from indelible.contract.gates.stories import Story, recorded
+from indelible.contract.gates.stories import Story, in_doubt, recorded
 from indelible.contract.gates.verbs import append
 from indelible.contract.history import Operation
 from indelible.contract.room import Meaningless, NotClaimed, Room, Unsure
@@ -100,9 +100,7 @@ class _Finder:
         second = replace(self._story, changes=changes, base=image.files)
         # Of what was done in between, nobody knows how much the second power cut took.
         between = [
-            replace(op, outcome="info", complete_ns=None, worker="between")
-            for op in log.operations
-            if op.op != "read"
+            replace(in_doubt(op), worker="between") for op in log.operations if op.op != "read"
         ]
         images = second.images(wanted, self._room.random)
         self.look_at((replace(again, after=image.after) for again in images), between)
@@ -141,9 +139,7 @@ class _Finder:
             if deed.op.op == "snapshot" and deed.ended <= after:
                 session = deed.op.session
                 if self._room.adapter.claims(["rollback"]):
-                    calls.append(
-                        Call(op="rollback", session=session, snapshot=deed.op.snapshot)
-                    )
+                    calls.append(Call(op="rollback", session=session, snapshot=deed.op.snapshot))
                     calls.append(Call(op="read", session=session))
         for session in [*list(sessions)[:1], self._room.session()]:
             calls.append(append(self._room, session))
@@ -174,9 +170,7 @@ class _Finder:
             worker.ask("close")
         return log
 
-    def _judge(
-        self, image: Image, between: Sequence[Operation], log: Log | None, why: str
-    ) -> None:
+    def _judge(self, image: Image, between: Sequence[Operation], log: Log | None, why: str) -> None:
         after = log.operations if log is not None else []
         sure = [*self._story.history(image.after, sure=True), *between, *after]
         unsure = [*self._story.history(image.after, sure=False), *between, *after]

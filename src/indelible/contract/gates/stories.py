@@ -62,8 +62,13 @@ class Story:
             if deed.ended <= after and sure:
                 found.append(deed.op)
             elif deed.began < after:
-                found.append(replace(deed.op, outcome="info", complete_ns=None))
+                found.append(in_doubt(deed.op))
         return found
+
+
+def in_doubt(op: Operation) -> Operation:
+    """An operation of which nobody knows what came, nor what it saw."""
+    return replace(op, outcome="info", complete_ns=None, value=None)
 
 
 def recorded(room: Room) -> Story:

@@ -117,7 +117,9 @@ class UnsyncedFolder(WalFull):
     settings = ("DELETE", "FULL")
 
 
-@goldfish("synchronous=OFF for the sake of a benchmark", caught_by="power_loss", durability="process")
+@goldfish(
+    "synchronous=OFF for the sake of a benchmark", caught_by="power_loss", durability="process"
+)
 class NeverSynced(WalFull):
     """Never syncs, so that a power cut leaves a file that nobody can read."""
 
@@ -203,7 +205,7 @@ class LogRemovedAtStart(WalFull):
 
 @goldfish("openai-agents PR #4163 and #4202", caught_by="io_error_loop")
 class LockKeptAfterAnError(WalFull):
-    """Lets go of its lock when all went well, or when it refuses; when its disk fails it does not."""
+    """Lets go of its lock when all went well and when it refuses, but not when its disk fails."""
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -274,7 +276,9 @@ class NothingHappenedItSays(WalFull):
             yield
 
 
-@goldfish("a cache library that begins anew when its file is unreadable", caught_by="damaged_file_is_loud")
+@goldfish(
+    "a cache library that begins anew when its file is unreadable", caught_by="damaged_file_is_loud"
+)
 class BegunAnew(WalFull):
     """Puts a file that it cannot read aside and begins with an empty one."""
 

@@ -1,4 +1,4 @@
-"""The disk as a worker carries it: put below every SQLite of its process before it opens a store."""
+"""The disk as a worker carries it: put below every SQLite of its process, before it opens one."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class BadDisk:
     syncing: bool = True
     python: bool = False
     kill_at: int = 0
-    # Of the process that it was installed in.
-    _disk: ClassVar[Disk]
+    # Of the process that it was installed in; they stay to its end.
+    _installed: ClassVar[list[Disk]] = []
     _between: ClassVar[list[Between]] = []
-    _missing: ClassVar[str] = ""
+    _without: ClassVar[list[str]] = []
 
     def install(self) -> None:
         """Stand between each SQLite of this process and its files."""
-        kind = type(self)
-        kind._disk = disk = Disk(self.folder)
+        disk = Disk(self.folder)
+        self._installed.append(disk)
         for find in (find_apsw, find_standard):
             try:
                 self._between.append(Between(disk, find(), syncing=self.syncing))
             except (NoSymbols, ImportError) as error:
-                kind._missing = str(error)
+                self._without.append(str(error))
         if self.remember:
             python.hear_syncs(disk)
             disk.remember()
@@ -46,9 +46,13 @@ class BadDisk:
             python.count_steps(disk)
         disk.kill_at(self.kill_at)
 
+    @property
+    def _disk(self) -> Disk:
+        return self._installed[-1]
+
     def missing(self) -> str:
         """Why the standard library's SQLite could not be reached; empty if it was."""
-        return self._missing
+        return " and ".join(self._without)
 
     def steps(self) -> int:
         """How many steps there were."""

@@ -98,7 +98,7 @@ def _kept(body: _Body, manner: Manner, random: Random) -> Iterable[Change]:
         case "everything" | "no names":
             return body.unsafe
         case "some":
-            return [change for change in body.unsafe if random.random() < 0.5]  # noqa: PLR2004
+            return [change for change in body.unsafe if random.random() < 0.5]
         case "torn":
             return _torn(body.unsafe, random)
 
@@ -107,17 +107,17 @@ def _torn(changes: Iterable[Change], random: Random) -> Iterator[Change]:
     """Each sector of each write is new, old or rubbish."""
     for change in changes:
         if change.what != "write":
-            if random.random() < 0.5:  # noqa: PLR2004
+            if random.random() < 0.5:
                 yield change
             continue
         start, stop = change.at, change.at + len(change.data)
         while start < stop:
             end = min(stop, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)
             fate = random.randrange(4)
-            if fate < 2:  # noqa: PLR2004
+            if fate < 2:
                 part = change.data[start - change.at : end - change.at]
                 yield Change("write", change.name, part, start)
-            elif fate == 2:  # noqa: PLR2004
+            elif fate == 2:
                 yield Change("write", change.name, random.randbytes(end - start), start)
             start = end
 

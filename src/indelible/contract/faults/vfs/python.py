@@ -12,6 +12,7 @@ import os
 import posix
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -62,6 +63,6 @@ def _heard(sync: Any, disk: Disk) -> Any:
             sync(fd)
             number = fd if isinstance(fd, int) else fd.fileno()
             with contextlib.suppress(OSError):
-                disk.synced_elsewhere(os.readlink(f"/proc/self/fd/{number}"))
+                disk.synced_elsewhere(str(Path(f"/proc/self/fd/{number}").readlink()))
 
     return fsync

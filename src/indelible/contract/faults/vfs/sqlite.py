@@ -27,9 +27,7 @@ _VERSION: Final = 2
 
 _Pointer = ctypes.c_void_p
 _Long = ctypes.c_int64
-_OPEN: Final = ctypes.CFUNCTYPE(
-    ctypes.c_int, _Pointer, _Pointer, _Pointer, ctypes.c_int, _Pointer
-)
+_OPEN: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer, _Pointer, _Pointer, ctypes.c_int, _Pointer)
 _DELETE: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer, ctypes.c_char_p, ctypes.c_int)
 _CLOSE: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer)
 _MOVE: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer, _Pointer, ctypes.c_int, _Long)
@@ -141,12 +139,12 @@ class Between:
             return code
         with self._disk.lock:
             new = path is not None and bool(flags & _CREATE) and not os.path.exists(path)  # noqa: PTH110
-            code = self._open(self._address, name, file, flags, out)
-            if code == OK and opened.methods:
+            done: int = self._open(self._address, name, file, flags, out)
+            if done == OK and opened.methods:
                 self._paths[file] = path
                 self._disk.opened(path, created=new, journal=bool(flags & _JOURNALS))
                 self._replace(opened, file)
-        return code
+        return done
 
     def _replace(self, opened: _File, file: int) -> None:
         """Give an open file our table; there is one for each of theirs."""
@@ -174,10 +172,10 @@ class Between:
         if code := self._disk.step("delete"):
             return code
         with self._disk.lock:
-            code = self._delete(self._address, name, folder)
-            if code == OK:
+            done: int = self._delete(self._address, name, folder)
+            if done == OK:
                 self._disk.deleted(os.fsdecode(name), folder=bool(folder))
-        return code
+        return done
 
     def _x_close(self, file: int) -> int:
         self._paths.pop(file, None)
