@@ -16,12 +16,18 @@ from indelible.contract.checker.verdict import Violated
 from indelible.contract.client import Client
 from indelible.contract.drivers.processes import StoreRaised, WorkerLost
 from indelible.contract.faults.vfs.equipment import BadDisk
+from indelible.contract.gates.pacing import paced
 from indelible.contract.gates.verbs import Verb, append, calls_of, changing
 from indelible.contract.room import NotClaimed, Room
 
 # How many kills a check makes in each operation, and while a store is first opened; drawn by seed.
 KILLS: Final = 5
 KILLS_AT_FIRST: Final = 12
+# They take no longer than this, if that is enough for a few.
+WITHIN_S: Final = 6.0
+LEAST: Final = 30
+# After so many, whether they have proved something already.
+CHECKED: Final = 10
 
 
 @case(
@@ -32,28 +38,36 @@ KILLS_AT_FIRST: Final = 12
 )
 def kill_at_every_step(room: Room) -> None:
     """Kill a writer at each step to its files: acknowledged entries stay, batches are whole."""
-    kill_everywhere(room, KILLS, KILLS_AT_FIRST)
+    kill_everywhere(room, KILLS, KILLS_AT_FIRST, within_s=WITHIN_S)
 
 
-def kill_everywhere(room: Room, most: int, most_at_first: int) -> int:
+def kill_everywhere(room: Room, most: int, most_at_first: int, *, within_s: float) -> int:
     """Kill at up to so many steps of each operation; how many kills there were."""
     killer = _Killer(room)
-    steps = killer.steps_of("append")
-    if not steps:
+    if not killer.steps_of("append"):
         raise NotClaimed("no step of an append touches a file")
-    for verb in changing(room):
-        for nth in _drawn(room, killer.steps_of(verb) + 1, most):
+    kills: list[tuple[Verb | None, int]] = [
+        *((None, nth) for nth in _drawn(room, killer.steps_at_first(), most_at_first)),
+        *(
+            (verb, nth)
+            for verb in changing(room)
+            for nth in _drawn(room, killer.steps_of(verb) + 1, most)
+        ),
+    ]
+    room.random.shuffle(kills)
+    for verb, nth in paced(room, kills, "kills", within_s=within_s, least=LEAST):
+        if verb is None:
+            killer.kill_at_first(nth)
+        else:
             killer.kill(verb, nth)
-        if isinstance(judge(room.history), Violated):
+        if killer.kills % CHECKED == 0 and isinstance(judge(room.history), Violated):
             # It has been proved; more of it would prove no more.
-            return killer.kills
-    for nth in _drawn(room, killer.steps_at_first(), most_at_first):
-        killer.kill_at_first(nth)
+            break
     return killer.kills
 
 
 def _drawn(room: Room, steps: int, most: int) -> list[int]:
-    return sorted(room.random.sample(range(1, steps + 1), min(steps, most)))
+    return room.random.sample(range(1, steps + 1), min(steps, most))
 
 
 class _Killer:

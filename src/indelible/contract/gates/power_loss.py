@@ -17,6 +17,7 @@ from indelible.contract.checker.verdict import Violated
 from indelible.contract.drivers.processes import StoreRaised, Worker, WorkerLost
 from indelible.contract.faults.vfs.equipment import BadDisk
 from indelible.contract.faults.vfs.images import MANNERS, Image, lay_down
+from indelible.contract.gates.pacing import paced
 from indelible.contract.gates.stories import Story, in_doubt, recorded
 from indelible.contract.gates.verbs import append
 from indelible.contract.history import Operation
@@ -26,6 +27,9 @@ from indelible.contract.room import Meaningless, NotClaimed, Room, Unsure
 IMAGES: Final = 160
 # How many of them are followed by others, while the store finds its way back.
 AGAIN: Final = 4
+# They take no longer than this, if that is enough for a few.
+WITHIN_S: Final = 5.0
+LEAST: Final = 40
 # A process opens so many stores one after the other, then a fresh one goes on.
 PER_PROCESS: Final = 50
 
@@ -38,18 +42,23 @@ PER_PROCESS: Final = 50
 )
 def power_loss(room: Room) -> None:
     """Cut the power at any moment: what was acknowledged is there when it comes back."""
-    cut_power(room, IMAGES)
+    cut_power(room, IMAGES, within_s=WITHIN_S)
 
 
-def cut_power(room: Room, wanted: int) -> int:
+def cut_power(room: Room, wanted: int, *, within_s: float) -> int:
     """Hold a store to its durability with so many power cuts; how many there were."""
     story = recorded(room)
     finder = _Finder(room, story)
     again = wanted // 8
     try:
-        finder.look_at(story.images(wanted - again, room.random))
+        # First those that are cut off again: they are few, and nothing else is like them.
         for image in [*story.images(AGAIN, room.random)]:
             finder.look_at_recovery(image, again // AGAIN)
+        count = wanted - finder.looked
+        images = story.images(count, room.random)
+        finder.look_at(
+            paced(room, images, "power cuts", count=count, within_s=within_s, least=LEAST)
+        )
     finally:
         finder.close()
     for op in finder.struck.values():
