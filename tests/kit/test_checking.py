@@ -412,3 +412,13 @@ def test_what_this_machine_lacks_is_not_run(bench):
 
     result = run_case(a_bad_day(lacks), "blocking", bench, seed=1)
     assert (result.verdict, result.reason) == ("NOT RUN", "there is no server here")
+
+
+def test_a_bad_day_that_a_store_cannot_have_does_not_spoil_what_it_passed():
+    report = check("memory:", cases=["append_then_read", "power_loss"], seed=1)
+    assert [result.verdict for result in report.results] == ["PASS", "PASS", "NOT CLAIMED"]
+    assert report.verdict == "PASS"
+    assert report.unclaimed("crash")
+    assert not report.unclaimed("sequential")
+    # By itself it is no proof of anything.
+    assert check("memory:", cases=["power_loss"], seed=1).verdict == "NOT RUN"
