@@ -36,7 +36,7 @@ def test_indelible_keeps_every_acknowledged_change_whenever_the_power_goes(tmp_p
 
 
 def test_so_does_the_async_store(tmp_path):
-    expect_pass(cut(ours(tmp_path, open=None), 100)[0])
+    expect_pass(cut(ours(tmp_path, open=None), 60)[0])
 
 
 def test_at_process_the_last_changes_may_go_and_nothing_is_damaged(tmp_path):

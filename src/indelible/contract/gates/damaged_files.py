@@ -14,6 +14,7 @@ from indelible.contract.adapter import Refused
 from indelible.contract.calling import Call, Log, Program, failed
 from indelible.contract.cases import case
 from indelible.contract.drivers.processes import StoreRaised, WorkerLost
+from indelible.contract.entries import message_of
 from indelible.contract.faults.vfs.images import Files, files_of, lay_down
 from indelible.contract.gates.disk_errors import SQLITE
 from indelible.contract.gates.verbs import append
@@ -23,6 +24,7 @@ from indelible.contract.room import NotClaimed, Room, Unsure
 # How many bits a check turns over, and at how many places it cuts a file off; drawn by its seed.
 FLIPS: Final = 40
 CUTS: Final = 4
+TEXTS: Final = 8
 APPENDS: Final = 8
 WAL: Final = "-wal"
 
@@ -52,7 +54,8 @@ def look_at_damage(room: Room, flips: int) -> int:
     told, half, hot, closed = _files(room)
     count = silent = 0
     reader = _Reader(room, list(told))
-    for damage in _damages(half, hot, closed, flips, room.random):
+    said = [text_of(id_) for batches in told.values() for batch in batches for id_ in batch]
+    for damage in _damages(half, hot, closed, flips, said, room.random):
         count += 1
         began = time.monotonic_ns()
         log = reader.read(damage)
@@ -83,8 +86,13 @@ def _files(room: Room) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
     return told, copies[0], copies[1], closed
 
 
+def text_of(id_: str) -> bytes:
+    """What was said, as it stands in a file that keeps it as it is."""
+    return str(message_of(id_)["content"]).encode()
+
+
 def _damages(
-    half: Files, hot: Files, closed: Files, flips: int, random: Random
+    half: Files, hot: Files, closed: Files, flips: int, said: list[bytes], random: Random
 ) -> Iterator[Damage]:
     for name in [name for name, data in closed.items() if data.startswith(SQLITE)]:
         data = closed[name]
@@ -95,6 +103,11 @@ def _damages(
             yield Damage("the file cut off", closed | {name: data[:size]}, plain=True)
         for _ in range(flips):
             yield Damage("a bit turned over", closed | {name: _flipped(data, random)})
+        there = [text for text in said if text in data]
+        for text in random.choices(there, k=TEXTS if there else 0):
+            before, _, after = data.partition(text)
+            flipped = before + _flipped(text, random) + after
+            yield Damage("a bit of a message turned over", closed | {name: flipped})
         log = name + WAL
         if not hot.get(log):
             continue

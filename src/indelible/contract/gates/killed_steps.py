@@ -25,7 +25,7 @@ KILLS: Final = 5
 KILLS_AT_FIRST: Final = 12
 # They take no longer than this, if that is enough for a few.
 WITHIN_S: Final = 6.0
-LEAST: Final = 30
+LEAST: Final = 45
 # After so many, whether they have proved something already.
 CHECKED: Final = 10
 
