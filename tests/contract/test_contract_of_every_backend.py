@@ -14,7 +14,8 @@ def test_the_contract_is_kept(url, gate):
     report = check(url, gates=[gate], seed=3, budget_s=0)
     broken = [r for r in report.results if r.verdict not in ("PASS", "NOT CLAIMED")]
     assert [(r.id, r.verdict, r.reason, r.seed) for r in broken] == []
-    assert report.exit_code == 0
+    # Who has no disk and no server has no bad days of that kind.
+    assert report.exit_code == 0 or report.unclaimed(gate)
 
 
 def test_the_kit_forgets_what_it_wrote_and_touches_nothing_else(server_url):

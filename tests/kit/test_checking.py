@@ -16,6 +16,7 @@ from indelible.contract import running as running_module
 from indelible.contract.cases import BOOK, GATES, Case, all_cases
 from indelible.contract.checking import SelectionError, select
 from indelible.contract.drivers.processes import Worker
+from indelible.contract.room import NotRun
 from indelible.contract.running import Bench, run_case, run_round
 from indelible.contract.targets import TargetError, resolve
 
@@ -372,3 +373,52 @@ def test_workers_end_with_a_kit_that_was_killed(monkeypatch):
         kit.stdout.close()
     for pid in pids:
         wait_until_gone(pid)
+
+
+def a_bad_day(run):
+    return a_case(run, gate="faults")
+
+
+def test_a_bad_day_without_a_fault_proves_nothing(bench):
+    def nothing_happens(room):
+        room.open().append(room.session())
+
+    result = run_case(a_bad_day(nothing_happens), "blocking", bench, seed=1)
+    assert (result.verdict, result.reason) == ("VACUOUS", "no fault was made")
+
+
+def test_a_fault_that_strikes_between_operations_proves_nothing(bench):
+    def strikes_late(room):
+        room.open().append(room.session())
+        now = time.monotonic_ns()
+        room.struck("a storm", now, now)
+
+    result = run_case(a_bad_day(strikes_late), "blocking", bench, seed=1)
+    assert result.verdict == "VACUOUS"
+    assert [fault.name for fault in result.faults] == ["a storm"]
+
+
+def test_a_fault_that_strikes_during_an_operation_is_a_bad_day(bench):
+    def strikes(room):
+        room.struck("a storm", time.monotonic_ns())
+        room.open().append(room.session())
+
+    assert run_case(a_bad_day(strikes), "blocking", bench, seed=1).verdict == "PASS"
+
+
+def test_what_this_machine_lacks_is_not_run(bench):
+    def lacks(room):
+        raise NotRun("there is no server here")
+
+    result = run_case(a_bad_day(lacks), "blocking", bench, seed=1)
+    assert (result.verdict, result.reason) == ("NOT RUN", "there is no server here")
+
+
+def test_a_bad_day_that_a_store_cannot_have_does_not_spoil_what_it_passed():
+    report = check("memory:", cases=["append_then_read", "power_loss"], seed=1)
+    assert [result.verdict for result in report.results] == ["PASS", "PASS", "NOT CLAIMED"]
+    assert report.verdict == "PASS"
+    assert report.unclaimed("crash")
+    assert not report.unclaimed("sequential")
+    # By itself it is no proof of anything.
+    assert check("memory:", cases=["power_loss"], seed=1).verdict == "NOT RUN"

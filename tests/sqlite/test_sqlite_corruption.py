@@ -138,6 +138,39 @@ def test_many_missing_rows_are_all_named(store, path):
     assert [corrupt.position for corrupt in rest.corrupt] == [0, 1, 2, 3]
 
 
+def test_a_newest_batch_that_lost_its_end_is_no_shorter_batch(store, path):
+    store.save_context(SESSION, "six", "seven")
+    damage(path, f"DELETE FROM entry WHERE id = {1 << 32 | 6}")
+    for read in (
+        lambda: store.get_history(SESSION),
+        lambda: store.get_history(SESSION, last=3),
+        lambda: store.get_entries(SESSION),
+    ):
+        with pytest.raises(CorruptEntryError, match="missing") as caught:
+            read()
+        assert (caught.value.session, caught.value.position) == (SESSION, 6)
+    (finding,) = store.verify(SESSION).findings
+    assert finding.position == 6
+    assert store.add_message(SESSION, "user", "eight").positions == range(7, 8)
+    store.repair(SESSION)
+    contents = [message.content for message in store.get_history(SESSION)]
+    assert contents == [*TOLD, "six", "eight"]
+
+
+def test_a_newest_row_that_was_moved_far_away_is_said_at_once(store, path):
+    # One bit of a row id is enough: from then on the log seems to have a million entries.
+    damage(path, f"UPDATE entry SET id = id + {1 << 20} WHERE id = {1 << 32 | 4}")
+    for on_corrupt in ("raise", "quarantine"):
+        with pytest.raises(FormatError, match="1048576 entries missing"):
+            store.get_history(SESSION, on_corrupt=on_corrupt)
+    (finding,) = store.verify(SESSION).findings
+    assert (finding.what, finding.position) == ("1048576 entries are missing from the log", 4)
+    with pytest.raises(FormatError, match="1048576 entries missing"):
+        store.repair(SESSION)
+    (left,) = store.repair().actions
+    assert left.what.startswith("left as it is")
+
+
 def test_a_row_that_was_moved_to_another_position_is_missed_where_it_stood(store, path):
     damage(path, f"UPDATE entry SET id = {1 << 32 | 9} WHERE {AT_2}")
     rest = store.get_history(SESSION, on_corrupt="quarantine")

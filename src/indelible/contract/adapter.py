@@ -101,9 +101,9 @@ class Adapter:
     `reach` says; handles on two workspaces share nothing.
     """
 
-    open: str | Callable[[Path], Any] | None = None
+    open: str | Callable[..., Any] | None = None
     # For stores that have both: `open` is the blocking one.
-    open_async: str | Callable[[Path], Any] | None = None
+    open_async: str | Callable[..., Any] | None = None
     capabilities: Collection[str] = ()
     durability: Durability = "none"
     name: str = ""
@@ -123,6 +123,9 @@ class Adapter:
     patience_s: float | None = None
     # Where workspaces are made; None for the system's place for temporary files.
     home: Path | None = None
+    # The server that the store stands on, as a URL (`redis://host:port/0`, `postgresql://...`), if
+    # its factories take one as `server=`: then the kit can put a faulty one in its place.
+    server: str | None = None
     # Called with a workspace and the sessions that were used in it when its case has ended, to
     # remove what is not in the folder.
     discard: Callable[[Path, Iterable[str]], None] | None = None
@@ -141,7 +144,7 @@ class Adapter:
         """Whether everything that a case needs is declared."""
         return set(needs) <= set(self.capabilities)
 
-    def factory(self, flavour: Flavour | None = None) -> Callable[[Path], Any]:
+    def factory(self, flavour: Flavour | None = None) -> Callable[..., Any]:
         """The function that opens a handle."""
         found = self.open_async if flavour == "async" and self.open_async else self.open
         found = found or self.open_async

@@ -25,6 +25,16 @@ GATES: Final[dict[Gate, str]] = {
     "crash": "kill -9 and power loss",
     "compatibility": "data of other versions, and recorded incidents",
 }
+# What a case needs beyond the store: nothing that Python does not have, the program of a server,
+# or rights that not every user has.
+Tier = Literal["nothing", "server", "privileges"]
+TIERS: Final[dict[Tier, str]] = {
+    "nothing": "needs nothing but Python",
+    "server": "needs the program of the server",
+    "privileges": "needs user namespaces or root",
+}
+# The gates whose cases make bad days: an error is no surprise there, and no fault no proof.
+BAD_DAYS: Final[frozenset[Gate]] = frozenset({"faults", "crash"})
 Mode = Literal["blocking", "async", "threads", "tasks", "processes"]
 ONE_CALLER: Final[tuple[Mode, ...]] = ("blocking", "async")
 MANY_WORKERS: Final[tuple[Mode, ...]] = ("threads", "tasks", "processes")
@@ -46,6 +56,7 @@ class Case:
     modes: tuple[Mode, ...]
     # Whether the case proves nothing unless operations overlapped.
     overlaps: bool
+    tier: Tier = "nothing"
 
     @property
     def id(self) -> str:
@@ -64,6 +75,7 @@ def case(
     reach: Reach = "handle",
     modes: tuple[Mode, ...] | None = None,
     overlaps: bool | None = None,
+    tier: Tier = "nothing",
 ) -> Callable[[Callable[[Room], None]], Callable[[Room], None]]:
     """Put a function into the book. Its name is the case's, its docstring says what it does."""
 
@@ -79,6 +91,7 @@ def case(
             reach=reach,
             modes=ours,
             overlaps=gate == "concurrency" if overlaps is None else overlaps,
+            tier=tier,
         )
         assert found.id not in BOOK, f"two cases are called {found.id}"
         BOOK[found.id] = found

@@ -20,18 +20,18 @@ class RemoteHandle:
     """A handle in another process, called as if it were here."""
 
     def __init__(self, worker: Worker, wait_s: float) -> None:
-        self._worker = worker
+        self.worker = worker
         self._wait_s = wait_s
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            return self._worker.ask("call", method, arguments, options, wait_s=self._wait_s)
+            return self.worker.ask("call", method, arguments, options, wait_s=self._wait_s)
 
         return call
 
     def close(self) -> None:
         """Close the handle there; the process ends."""
-        self._worker.end()
+        self.worker.end()
 
 
 class Client:
@@ -117,6 +117,15 @@ class Client:
         except BaseException as error:
             room.record(failed(self.name, call, began, error), error)
             raise
+        return room.record(succeeded(self.name, call, began, answer, room.names))
+
+    def attempt(self, call: Call) -> Operation:
+        """Make one call of which an error is an answer as well: its record says what came of it."""
+        room, began = self._room, time.monotonic_ns()
+        try:
+            answer = self._settle(ask(self.handle, call, room.names))
+        except Exception as error:  # noqa: BLE001 -- whatever a store raises is an outcome
+            return room.record(failed(self.name, call, began, error), error)
         return room.record(succeeded(self.name, call, began, answer, room.names))
 
     # Not recorded: for contents that carry no id.

@@ -39,15 +39,25 @@ async def _awaited(answer: Any) -> Any:
     return await answer
 
 
-def open_handle(adapter: Adapter, workspace: Path, flavour: Flavour, loop: Loop | None) -> Any:
-    """A handle on a workspace. An async one is opened on the loop that will call it."""
+def open_handle(
+    adapter: Adapter,
+    workspace: Path,
+    flavour: Flavour,
+    loop: Loop | None,
+    server: str | None = None,
+) -> Any:
+    """A handle on a workspace. An async one is opened on the loop that will call it.
+
+    `server` is the one to stand on in place of the adapter's own.
+    """
     factory = adapter.factory(flavour)
+    options = {} if server is None else {"server": server}
     if loop is None:
-        return factory(workspace)
+        return factory(workspace, **options)
 
     async def opened() -> Any:
         # Some clients look for the running loop when they are made.
-        handle = factory(workspace)
+        handle = factory(workspace, **options)
         return await handle if inspect.isawaitable(handle) else handle
 
     return loop.settle(opened())

@@ -55,6 +55,15 @@ class Operation:
     key: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A bad moment that was made: what struck, from when, and until when; None if to the end."""
+
+    name: str
+    began_ns: int
+    ended_ns: int | None
+
+
 _FIELDS = tuple(field.name for field in fields(Operation))
 _NAMES: Final = frozenset(get_args(OpName))
 _OUTCOMES: Final = frozenset(get_args(Outcome))

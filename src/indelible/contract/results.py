@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from indelible.contract.cases import Gate, Mode
+from indelible.contract.cases import BAD_DAYS, Gate, Mode
 from indelible.contract.checker.verdict import Anomaly
-from indelible.contract.history import Ids, Operation
+from indelible.contract.history import Fault, Ids, Operation
 
 # Grows by its second number with each new case that a store must pass.
 CONTRACT_VERSION: Final = "1.0"
@@ -82,6 +82,8 @@ class CaseResult:
     duration_s: float = 0.0
     # The run that the verdict rests on: the failing one, or the last.
     history: tuple[Operation, ...] = ()
+    # The bad moments that were made in it.
+    faults: tuple[Fault, ...] = ()
     # What is worth knowing and no failure.
     notes: tuple[str, ...] = ()
     # The explored schedule that failed, and whether its seed alone brings it back.
@@ -108,12 +110,18 @@ class Report:
 
     @property
     def verdict(self) -> CaseVerdict:
-        """The worst that was found; PASS only if every requested gate ran a case."""
+        """The worst that was found; PASS only if every gate ran a case that could be asked."""
         found = {result.verdict for result in self.results}
         for worst in ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN"):
             if worst in found:
                 return worst
-        return "PASS" if all(map(self.ran, self.gates)) else "NOT RUN"
+        asked = [gate for gate in self.gates if not self.unclaimed(gate)]
+        return "PASS" if asked and all(map(self.ran, asked)) else "NOT RUN"
+
+    def unclaimed(self, gate: Gate) -> bool:
+        """Whether a gate of bad days has none for this store: memory has no disk to fail."""
+        verdicts = {result.verdict for result in self.results if result.gate == gate}
+        return gate in BAD_DAYS and verdicts == {"NOT CLAIMED"}
 
     def ran(self, gate: Gate) -> bool:
         """Whether a case of the gate ran and passed, or deviates as written down."""

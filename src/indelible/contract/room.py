@@ -6,19 +6,25 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from indelible.contract.adapter import Adapter, Flavour, Refused
 from indelible.contract.calling import Log, Program
 from indelible.contract.cases import Mode
 from indelible.contract.client import Client, RemoteHandle
 from indelible.contract.drivers import processes, tasks, threads
-from indelible.contract.drivers.processes import ANSWER_S_MAX, Crew, StoreRaised
+from indelible.contract.drivers.processes import (
+    ANSWER_S_MAX,
+    Crew,
+    Equipment,
+    StoreRaised,
+    Worker,
+)
 from indelible.contract.drivers.tasks import Suspensions
 from indelible.contract.entries import EntryIds
 from indelible.contract.handles import Loop, LoopFactory, close, open_handle
-from indelible.contract.history import Ids, Operation
-from indelible.contract.results import Failure
+from indelible.contract.history import Fault, Ids, Operation
+from indelible.contract.results import CaseVerdict, Failure
 
 
 class Broken(Exception):  # noqa: N818 -- names what happened
@@ -29,16 +35,34 @@ class Broken(Exception):  # noqa: N818 -- names what happened
         self.failure = failure
 
 
-class Meaningless(Exception):  # noqa: N818 -- names what happened
+class Inconclusive(Exception):  # noqa: N818 -- names what happened
+    """The case ends here and says nothing against the store; its words are the reason."""
+
+    verdict: ClassVar[CaseVerdict]
+
+
+class Meaningless(Inconclusive):
     """The case could not do what it is for; nothing is said about the store."""
 
+    verdict = "VACUOUS"
 
-class Unsure(Exception):  # noqa: N818 -- names what happened
+
+class Unsure(Inconclusive):
     """What was seen may be the machine's fault as well as the store's."""
 
+    verdict = "UNKNOWN"
 
-class NotClaimed(Exception):  # noqa: N818 -- names what happened
+
+class NotClaimed(Inconclusive):
     """The case found that the store does not offer what it is about."""
+
+    verdict = "NOT CLAIMED"
+
+
+class NotRun(Inconclusive):
+    """This machine lacks what the case needs."""
+
+    verdict = "NOT RUN"
 
 
 class Room:
@@ -65,6 +89,7 @@ class Room:
         self.errors: list[tuple[Operation, str, bool]] = []
         self.raised: list[BaseException] = []
         self.racers: set[str] = set()
+        self.faults: list[Fault] = []
         self.notes: list[str] = []
         self.sessions: set[str] = set()
         self.suspensions = Suspensions()
@@ -97,30 +122,46 @@ class Room:
             return "async"
         return "blocking" if self.mode in ("blocking", "threads") else self.flavours[0]
 
-    def open(self, workspace: Path | None = None) -> Client:
-        """A new handle in this process."""
+    def open(self, workspace: Path | None = None, *, server: str | None = None) -> Client:
+        """A new handle in this process; `server` stands in for the adapter's own."""
         loop = self._our_loop() if self.flavour == "async" else None
         try:
-            handle = open_handle(self.adapter, workspace or self.workspace, self.flavour, loop)
+            where = workspace or self.workspace
+            handle = open_handle(self.adapter, where, self.flavour, loop, server)
         except BaseException as error:
             self.blame(error)
             raise
         settle = loop.settle if loop is not None else _itself
         return self._new_client(handle, settle, lambda: close(handle, loop))
 
-    def elsewhere(self, *, wait_s: float = ANSWER_S_MAX) -> Client:
-        """A handle in a fresh process; one that takes longer than `wait_s` is `WorkerLost`."""
-        if self._crew is None:
-            raise Meaningless("there are no other processes to work in")
-        worker = self._crew.worker()
+    def elsewhere(
+        self,
+        *,
+        wait_s: float = ANSWER_S_MAX,
+        equipment: Equipment | None = None,
+        server: str | None = None,
+    ) -> Client:
+        """A handle in a fresh process; one that takes longer than `wait_s` is `WorkerLost`.
+
+        `equipment` is installed there before the store is opened.
+        """
+        worker = self.worker()
         try:
-            worker.ask("open", self.workspace, self.flavour)
+            if equipment is not None:
+                worker.ask("equip", equipment)
+            worker.ask("open", self.workspace, self.flavour, server)
         except BaseException as error:
             self.blame(error)
             worker.kill()
             raise
         remote = RemoteHandle(worker, wait_s)
         return self._new_client(remote, _itself, remote.close)
+
+    def worker(self) -> Worker:
+        """A fresh process that has opened nothing; whoever asked for it ends it."""
+        if self._crew is None:
+            raise Meaningless("there are no other processes to work in")
+        return self._crew.worker()
 
     def another(self) -> Client:
         """A caller as far away as the store allows: in another process, a new one, or the first."""
@@ -208,6 +249,10 @@ class Room:
         if error is not None:
             self.raised.append(error)
         return operation
+
+    def struck(self, name: str, began_ns: int, ended_ns: int | None = None) -> None:
+        """A fault was made; one that goes on to the end has no end of its own."""
+        self.faults.append(Fault(name=name, began_ns=began_ns, ended_ns=ended_ns))
 
     def blame(self, error: BaseException) -> None:
         """The store raised this."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from indelible.contract.adapter import Adapter, Flavour
 from indelible.contract.calling import said
-from indelible.contract.cases import Case, Mode
+from indelible.contract.cases import BAD_DAYS, Case, Mode
 from indelible.contract.checker import judge
 from indelible.contract.checker.verdict import Undecided, Violated
 from indelible.contract.checker.wording import named
@@ -23,8 +23,8 @@ from indelible.contract.drivers.processes import CannotTravel, Crew
 from indelible.contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
 from indelible.contract.leaving import LeftBehind, within
 from indelible.contract.results import CaseResult, CaseVerdict, Failure, Unreachable, worth_telling
-from indelible.contract.room import Broken, Meaningless, NotClaimed, Room, Unsure
-from indelible.contract.vacuity import vacuous
+from indelible.contract.room import Broken, Inconclusive, Room
+from indelible.contract.vacuity import unstruck, vacuous
 
 # A bound on what hangs, not on what is slow.
 CASE_S_MAX: Final = 240.0
@@ -204,6 +204,7 @@ def run_case(
         seed=ours,
         duration_s=spent_s,
         history=tuple(outcome.room.history) if outcome.room is not None else (),
+        faults=tuple(outcome.room.faults) if outcome.room is not None else (),
         notes=tuple(outcome.room.notes) if outcome.room is not None else (),
     )
 
@@ -245,12 +246,8 @@ def run_round(
                 room.close()
         except Broken as broken:
             return _failed(room, broken.failure)
-        except Meaningless as reason:
-            return Outcome(verdict="VACUOUS", reason=str(reason), room=room)
-        except NotClaimed as reason:
-            return Outcome(verdict="NOT CLAIMED", reason=str(reason), room=room)
-        except Unsure as reason:
-            return Outcome(verdict="UNKNOWN", reason=str(reason), room=room)
+        except Inconclusive as reason:
+            return Outcome(verdict=reason.verdict, reason=str(reason), room=room)
         except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             # Also SystemExit: a store that wants to end the program must not end the kit. Ctrl-C
             # comes to the main thread, and this is not it.
@@ -284,16 +281,17 @@ def _judged(case: Case, room: Room) -> Outcome:
         failures = worth_telling(verdict.anomalies)
         return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, room=room)
     unfair = [(op, words) for op, words, fair in room.errors if not fair]
-    if unfair:
+    if unfair and case.gate not in BAD_DAYS:
         op, words = unfair[0]
         proof = f"{op.op} on {named(op.session)} raised {words}, although nothing was wrong"
         failure = Failure(name="unexpected error", session=op.session, proof=proof, witness=(op,))
         return Outcome(verdict="FAIL", reason=proof, failures=(failure,), room=room)
     if isinstance(verdict, Undecided):
         return Outcome(verdict="UNKNOWN", reason=verdict.reason, room=room)
-    if case.overlaps and (why := vacuous(room.history, room.racers)):
-        if room.mode == "tasks" and not room.suspensions.count:
-            reason = "no call ever gave way to another task, so none could overlap"
-            return Outcome(verdict="NOT CLAIMED", reason=reason, room=room)
-        return Outcome(verdict="VACUOUS", reason=why, room=room)
-    return Outcome(verdict="PASS", room=room)
+    silent: CaseVerdict = "VACUOUS"
+    why = vacuous(room.history, room.racers) if case.overlaps else None
+    if why and room.mode == "tasks" and not room.suspensions.count:
+        silent, why = "NOT CLAIMED", "no call ever gave way to another task, so none could overlap"
+    if case.gate in BAD_DAYS:
+        why = why or unstruck(room.history, room.faults)
+    return Outcome(verdict=silent if why else "PASS", reason=why or "", room=room)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from indelible.contract.history import Operation
+from indelible.contract.history import Fault, Operation
 
 
 def vacuous(history: Sequence[Operation], racers: Iterable[str]) -> str | None:
@@ -21,6 +21,22 @@ def vacuous(history: Sequence[Operation], racers: Iterable[str]) -> str | None:
     if reads and not _saw_another(history, ours):
         return "no read saw what another worker wrote"
     return None
+
+
+def unstruck(history: Iterable[Operation], faults: Sequence[Fault]) -> str | None:
+    """Why a bad day proves nothing; None if a fault struck while an operation was open."""
+    if not faults:
+        return "no fault was made"
+    if not any(_struck(op, fault) for op in history for fault in faults):
+        return "no operation was open when a fault struck"
+    return None
+
+
+def _struck(op: Operation, fault: Fault) -> bool:
+    before = fault.ended_ns is None or op.invoke_ns <= fault.ended_ns
+    # Who never heard of an outcome was open to the end.
+    open_to_the_end = op.complete_ns is None or op.outcome == "info"
+    return before and (open_to_the_end or fault.began_ns <= (op.complete_ns or 0))
 
 
 def _by_session(operations: Iterable[Operation]) -> dict[str, list[Operation]]:

@@ -26,6 +26,10 @@ INTEGER_DIGITS_MAX: Final = 4300
 # The position shares a 64-bit row id with the session's number.
 LOG_ENTRIES_MAX: Final = 2**32
 
+# More entries than this, missing in one stretch, are said as a whole and not one by one: a single
+# bit of a row id can seem to make a log longer by millions.
+MISSING_NAMED_MAX: Final = 100_000
+
 # Pages are one answer in memory.
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_ENTRIES_DEFAULT: Final = 200

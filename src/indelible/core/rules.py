@@ -11,7 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from indelible.core.codec import checksum_of
-from indelible.core.limits import EXPIRED_KNOWN_S, JOURNAL_LINES_MAX, LOG_ENTRIES_MAX
+from indelible.core.limits import (
+    EXPIRED_KNOWN_S,
+    JOURNAL_LINES_MAX,
+    LOG_ENTRIES_MAX,
+    MISSING_NAMED_MAX,
+)
 from indelible.core.waist import Append, ChangeView, Frozen, Head, JournalLine, SnapshotRecord
 from indelible.errors import ConflictError, FormatError, LimitError
 from indelible.model import Status
@@ -92,6 +97,16 @@ def refuse_if_full(session: str, first: int, count: int) -> None:
             session=session,
             limit=LOG_ENTRIES_MAX,
             actual=first + count,
+        )
+
+
+def refuse_if_torn_apart(session: str, missing: int, start: int, stop: int) -> None:
+    """Raise if more entries are missing than are worth naming one by one."""
+    if missing > MISSING_NAMED_MAX:
+        raise FormatError(
+            f"session {session!r} has {missing} entries missing between positions {start} and"
+            f" {stop}: where its log ends was damaged; nothing was changed",
+            session=session,
         )
 
 

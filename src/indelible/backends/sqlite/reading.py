@@ -105,6 +105,7 @@ def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Store
             )
         )
         if len(found) != chunk:
+            rules.refuse_if_torn_apart(step.session, chunk - len(found), low, high)
             found = _with_gaps(found, base, low, high, backwards=step.newest)
         for entry_id, number, written_at, payload in found:
             kind = _KIND.get(number)

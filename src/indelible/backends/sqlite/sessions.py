@@ -25,11 +25,14 @@ from indelible.view import View
 POSITION_BITS = 32
 POSITION_MASK = 2**POSITION_BITS - 1
 
-# A session's row, and its newest entry. Two scalar subqueries are a seek each; a join is not.
+# A session's row, its newest entry, and where its newest batch ends. Scalar subqueries are a seek
+# each; a join is not.
 _ROW = """
     number, life, born, generation, staged, session.deadline,
     (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
-    (SELECT deadline FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1)"""
+    (SELECT deadline FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
+    (SELECT id + batch FROM entry WHERE id >= number << 32 AND id < (number + 1) << 32
+        AND batch > 0 ORDER BY id DESC LIMIT 1)"""
 _PLACE = f"SELECT {_ROW} FROM session WHERE namespace = ? AND name = ?"  # noqa: S608 (constants)
 _DETAILS = """
     SELECT tail, extents, created_at, metadata, forked_from, vacuums
@@ -115,12 +118,14 @@ def _placed(
     deadline: int | None,
     newest_id: int | None,
     newest_deadline: int | None,
+    batch_stop: int | None,
 ) -> Place:
     """The newest entry knows where the log ends and when the life does."""
     end = born
     # Before the first entry of a session, the newest one below is another session's.
     if newest_id is not None and newest_id >= (number << POSITION_BITS | born):
-        end = (newest_id & POSITION_MASK) + 1
+        # Whoever lost its newest entries has no gap to show for it. But batches are whole.
+        end = max(newest_id + 1, batch_stop or 0) - (number << POSITION_BITS)
         deadline = newest_deadline
     standing = Standing(f"{number}.{life}", born, end, generation, deadline, bool(staged))
     return Place(number, life, standing)

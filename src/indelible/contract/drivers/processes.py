@@ -20,7 +20,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from indelible.contract.adapter import Adapter, Conflict, Flavour, NotFound, Refused
 from indelible.contract.calling import Log, Program
@@ -52,6 +52,16 @@ class CannotTravel(Exception):  # noqa: N818 -- names what happened
 KINDS: Final = {"conflict": Conflict, "not found": NotFound, "refused": Refused}
 
 
+class Equipment(Protocol):
+    """What a worker is given before it opens the store: a way to make its day a bad one.
+
+    It travels by pickle; `Worker.gear` calls its methods where it went.
+    """
+
+    def install(self) -> None:
+        """Take effect, in the worker."""
+
+
 class Worker:
     """A process that opens the store and does what it is told."""
 
@@ -77,6 +87,10 @@ class Worker:
         """Ask and wait."""
         self.tell(*message)
         return self.answer(wait_s)
+
+    def gear(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the equipment."""
+        return self.ask("gear", method, arguments)
 
     @property
     def ended(self) -> bool:

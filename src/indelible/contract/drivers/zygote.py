@@ -19,11 +19,13 @@ from typing import Any, Final
 
 from indelible.contract.adapter import Adapter, Conflict, Flavour
 from indelible.contract.calling import Log, Program, is_not_found, outcome_of, run, run_async, said
-from indelible.contract.drivers.processes import THREADED
+from indelible.contract.drivers.processes import THREADED, Equipment
 from indelible.contract.handles import Loop, close, open_handle
 
 # Ends a process when the one that forked it ends. Linux alone has it.
 PR_SET_PDEATHSIG: Final = 1
+# What many workers are given: imported once, it costs each of them nothing.
+EQUIPMENT: Final = "indelible.contract.faults.vfs.equipment"
 
 
 def main() -> None:
@@ -31,7 +33,7 @@ def main() -> None:
     control = Connection(int(sys.argv[1]))
     sys.path[:], folder, packages = control.recv()
     os.chdir(folder)
-    _preload(packages)
+    _preload([*packages, EQUIPMENT])
     packed = control.recv_bytes()
     if threading.active_count() > 1 or _threads() > 1:
         control.send(THREADED)
@@ -125,10 +127,18 @@ class _Worker:
         self._adapter = adapter
         self._handle: Any = None
         self._loop: Loop | None = None
+        self._equipment: Equipment | None = None
 
-    def open(self, workspace: Path, flavour: Flavour) -> None:
+    def equip(self, equipment: Equipment) -> None:
+        equipment.install()
+        self._equipment = equipment
+
+    def gear(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        return getattr(self._equipment, method)(*arguments)
+
+    def open(self, workspace: Path, flavour: Flavour, server: str | None = None) -> None:
         self._loop = Loop() if flavour == "async" else None
-        self._handle = open_handle(self._adapter, workspace, flavour, self._loop)
+        self._handle = open_handle(self._adapter, workspace, flavour, self._loop, server)
 
     def call(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         answer = getattr(self._handle, method)(*arguments, **options)

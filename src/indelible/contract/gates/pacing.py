@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sized
 from typing import Final, TypeVar
 
 from indelible.contract.room import Room
@@ -15,12 +15,22 @@ FEW_S: Final = 4.0
 
 
 def paced(
-    room: Room, items: Sequence[T], what: str, *, within_s: float = FEW_S, least: int = 1
+    room: Room,
+    items: Iterable[T],
+    what: str,
+    *,
+    count: int | None = None,
+    within_s: float = FEW_S,
+    least: int = 1,
 ) -> Iterator[T]:
-    """The items, one by one, until the time is over; then a note says how many were left out."""
+    """The items, one by one, until the time is over; then a note says how many were left out.
+
+    Where they are made as they are asked for, `count` says how many there would be.
+    """
     began = time.monotonic()
     for done, item in enumerate(items):
         if done >= least and time.monotonic() - began > within_s:
-            room.note(f"{what}: {done} of {len(items)} only, since the store is slow")
+            total = len(items) if isinstance(items, Sized) else count
+            room.note(f"{what}: {done} of {total} only, since the store is slow")
             return
         yield item

@@ -6,6 +6,7 @@ import re
 from typing import Final
 from xml.etree import ElementTree as ET
 
+from indelible.contract.cases import Gate
 from indelible.contract.report.badge import badge_of
 from indelible.contract.report.wording import (
     headline,
@@ -47,7 +48,9 @@ def to_junit(report: Report) -> str:
     return ET.tostring(suites, encoding="unicode", xml_declaration=False) + "\n"
 
 
-def _only_unclaimed(report: Report, gate: str) -> bool:
+def _only_unclaimed(report: Report, gate: Gate) -> bool:
+    if report.unclaimed(gate) and report.verdict != "NOT RUN":
+        return False
     return all(r.verdict == "NOT CLAIMED" for r in report.results if r.gate == gate)
 
 

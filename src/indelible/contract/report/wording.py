@@ -64,6 +64,8 @@ def verdict_of(report: Report, gate: Gate) -> CaseVerdict:
     for worst in _WORST:
         if found[worst]:
             return worst
+    if report.unclaimed(gate):
+        return "NOT CLAIMED"
     return "PASS" if report.ran(gate) else "NOT RUN"
 
 

@@ -50,7 +50,11 @@ def adapter_of_url(url: str) -> Adapter:
         raise Unreachable(f"the store cannot be opened: {said(error)}") from error
     simulated = ("simulated: this is no real server",) if claims.simulated else ()
     return Adapter(
-        **common, durability=claims.durability.value, discard=Forget(url), notes=simulated
+        **common,
+        durability=claims.durability.value,
+        server=url,
+        discard=Forget(url),
+        notes=simulated,
     )
 
 
@@ -69,9 +73,10 @@ class OpenUrl:
             return Path(rest.removeprefix("/"))
         return None if separator or self.url == "memory:" else Path(self.url)
 
-    def __call__(self, workspace: Path) -> Any:
-        """A handle, or something to await for it."""
+    def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
+        """A handle, or something to await for it; `server` stands in for the URL."""
         target, options = self._place(workspace)
+        target = server or target
         if self.awaited:
             return _opened(target, options)
         return StoreHandle(indelible.open(target, **options))

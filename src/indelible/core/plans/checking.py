@@ -9,13 +9,18 @@ from pydantic import JsonValue
 
 from indelible import view
 from indelible.core.codec import checksum, decode, outline_of
-from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, VIEW_ATTEMPTS_MAX
+from indelible.core.limits import (
+    JOURNAL_LINES_MAX,
+    MISSING_NAMED_MAX,
+    PAGE_ENTRIES_MAX,
+    VIEW_ATTEMPTS_MAX,
+)
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import add, values
 from indelible.core.plans.changing import UNDO, drop_positions
 from indelible.core.plans.sessions import info_of
 from indelible.core.plans.tools import joined
-from indelible.core.rules import reachable
+from indelible.core.rules import reachable, refuse_if_torn_apart
 from indelible.core.settings import Settings, checked_session_id
 from indelible.core.sources import moment
 from indelible.core.waist import (
@@ -131,10 +136,14 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
         found(severity, f"{where}: {broken.reason}", broken.position)
     undoable = [line for line in journal.lines if line.change != UNDO and line.undone_by is None]
     needed = reachable(journal.head, snapshots.records, undoable)
-    for position in view.positions(view.subtract(needed, log.there)):
-        put_away = position in kept and not view.holds(shown, *_at(position))
-        severity = Severity.WARNING if put_away else Severity.ERROR
-        found(severity, "is missing from the log", position)
+    for start, stop in view.subtract(needed, log.there):
+        if stop - start > MISSING_NAMED_MAX:
+            found(Severity.ERROR, f"{stop - start} entries are missing from the log", start)
+            continue
+        for position in range(start, stop):
+            put_away = position in kept and not view.holds(shown, *_at(position))
+            severity = Severity.WARNING if put_away else Severity.ERROR
+            found(severity, "is missing from the log", position)
     for record in joined(log.shown_links(journal.head)):
         if record.status is CallStatus.DANGLING:
             what = f"tool call {record.call_id} ({record.name}) has no result; repair closes it"
@@ -238,8 +247,10 @@ def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list
     log = yield from scan(session)
     shown = view.freeze(head.view, head.end)
     broken = dict(log.broken)
-    for position in view.positions(view.subtract(shown, log.there)):
-        broken[position] = CorruptEntry(position, "it is missing", b"")
+    for start, stop in view.subtract(shown, log.there):
+        refuse_if_torn_apart(session, stop - start, start, stop)
+        for position in range(start, stop):
+            broken[position] = CorruptEntry(position, "it is missing", b"")
     known = {position for position, _, _ in (yield from ask(ReadQuarantine(session)))}
     hidden = [position for position in broken if view.holds(shown, *_at(position))]
     if not hidden and not broken.keys() - known:

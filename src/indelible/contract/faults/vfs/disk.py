@@ -1,0 +1,193 @@
+"""One disk with bad days: counts the calls that reach it, fails them, remembers them, or kills.
+
+It knows nothing of SQLite but the numbers of its errors; `sqlite` and `python` bring the calls.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+Kind = Literal["open", "read", "write", "sync", "truncate", "delete"]
+# What a call that fails says: SQLite's numbers, for what its own file system would say.
+ERRORS: Final[dict[Kind, int]] = {
+    "open": 14,  # SQLITE_CANTOPEN
+    "read": 10 | 1 << 8,  # SQLITE_IOERR_READ
+    "write": 10 | 3 << 8,  # SQLITE_IOERR_WRITE
+    "sync": 10 | 4 << 8,  # SQLITE_IOERR_FSYNC
+    "truncate": 10 | 6 << 8,  # SQLITE_IOERR_TRUNCATE
+    "delete": 10 | 10 << 8,  # SQLITE_IOERR_DELETE
+}
+FULL: Final = 13  # SQLITE_FULL
+OK: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that was done to a file of the workspace, or to its folder.
+
+    `found` is a file that was there before; its `data` is what it held. Everything but `found` is
+    in the memory of the system alone until a `sync`; a `sync` whose `folder` is set makes names
+    safe as well, one whose `name` is empty only those.
+    """
+
+    what: Literal["found", "create", "write", "truncate", "delete", "sync"]
+    name: str
+    data: bytes = b""
+    # The offset of a write, the size after a truncation.
+    at: int = 0
+    folder: bool = False
+
+
+@dataclass(slots=True)
+class Order:
+    """Which call is to fail: the n-th of these kinds, once or from then on."""
+
+    kinds: frozenset[Kind]
+    nth: int
+    full: bool
+    once: bool
+    seen: int = 0
+    fired: list[int] = field(default_factory=list)
+
+    def code(self, kind: Kind) -> int:
+        """The error of the next call; `OK` for none."""
+        if kind not in self.kinds:
+            return OK
+        self.seen += 1
+        due = self.seen == self.nth if self.once else self.seen >= self.nth
+        if not due:
+            return OK
+        self.fired.append(time.monotonic_ns())
+        return FULL if self.full else ERRORS[kind]
+
+
+class Disk:
+    """What all the files of a workspace lie on, in one process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = os.path.realpath(folder)
+        # Held during each call that changes something: the record has the order in which it was.
+        self.lock = threading.RLock()
+        self.steps = 0
+        self.calls: Counter[Kind] = Counter()
+        self.changes: list[Change] | None = None
+        self._kill_at = 0
+        self._order: Order | None = None
+        self._known: set[str] = set()
+        self._unsynced_names: set[str] = set()
+
+    # Before a call
+
+    def step(self, kind: Kind) -> int:
+        """Count a call; the error that it is to fail with, or `OK`. It may be the last one."""
+        with self.lock:
+            if kind != "read":
+                # Before a read all is as it was after the step that came before.
+                self.walk()
+            self.calls[kind] += 1
+            return OK if self._order is None else self._order.code(kind)
+
+    def walk(self) -> None:
+        """Count a step that cannot fail, but can be the last one."""
+        with self.lock:
+            self.steps += 1
+            if self.steps == self._kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    # After it
+
+    def opened(self, path: str | None, *, created: bool, journal: bool) -> None:
+        """A file was opened; a new journal brings its folder along when it is first synced."""
+        name = self._name(path)
+        if name is None or self.changes is None:
+            return
+        if created:
+            self._known.add(name)
+            if journal:
+                self._unsynced_names.add(name)
+            self.changes.append(Change("create", name))
+        elif name not in self._known:
+            self._known.add(name)
+            self.changes.append(Change("found", name, Path(self.folder, name).read_bytes()))
+
+    def wrote(self, path: str | None, data: Callable[[], bytes], at: int) -> None:
+        """Bytes were written."""
+        self._note("write", path, data, at=at)
+
+    def truncated(self, path: str | None, size: int) -> None:
+        """A file was cut, or made longer."""
+        self._note("truncate", path, at=size)
+
+    def synced(self, path: str | None) -> None:
+        """What a file holds was made safe."""
+        name = self._name(path)
+        self._note("sync", path, folder=name in self._unsynced_names)
+        self._unsynced_names.discard(name or "")
+
+    def deleted(self, path: str | None, *, folder: bool) -> None:
+        """A file was deleted; with `folder`, in such a way that it stays so."""
+        self._known.discard(self._name(path) or "")
+        self._note("delete", path, folder=folder)
+
+    def synced_elsewhere(self, path: str) -> None:
+        """Somebody synced a file or a folder by other means than SQLite's."""
+        if os.path.isdir(path):  # noqa: PTH112 -- a name as the system gives it
+            if self.changes is not None and self._inside(path):
+                self._unsynced_names.clear()
+                self.changes.append(Change("sync", "", folder=True))
+        elif self._name(path) in self._known:
+            self._note("sync", path)
+
+    def _note(
+        self,
+        what: Literal["write", "truncate", "delete", "sync"],
+        path: str | None,
+        data: Callable[[], bytes] = bytes,
+        *,
+        at: int = 0,
+        folder: bool = False,
+    ) -> None:
+        name = self._name(path)
+        if name is not None and self.changes is not None:
+            self.changes.append(Change(what, name, data(), at, folder))
+
+    def _inside(self, path: str) -> bool:
+        return os.path.commonpath([self.folder, path]) == self.folder
+
+    def _name(self, path: str | None) -> str | None:
+        """The name of a file in the workspace; None for one that is elsewhere or has no name."""
+        if path is None:
+            return None
+        real = os.path.realpath(path)
+        return os.path.relpath(real, self.folder) if self._inside(real) else None
+
+    # What the kit asks for
+
+    def fail(self, order: Order) -> None:
+        """From now on, some calls fail."""
+        with self.lock:
+            self._order = order
+
+    def heal(self) -> list[int]:
+        """No call fails any more; when those that did failed."""
+        with self.lock:
+            order, self._order = self._order, None
+            return [] if order is None else order.fired
+
+    def kill_at(self, nth: int) -> None:
+        """The n-th step from now on is the last of this process."""
+        with self.lock:
+            self.steps, self._kill_at = 0, nth
+
+    def remember(self) -> None:
+        """From now on, keep what is done to each file."""
+        with self.lock:
+            self.changes = []

@@ -1,0 +1,21 @@
+"""Files that were damaged are loud, or do no harm."""
+
+import pytest
+from bad_disks import TIMES, expect_pass, ours, result_of
+
+from indelible.contract.gates.damaged_files import look_at_damage
+
+FLIPS = 250
+
+
+@pytest.mark.parametrize("seed", range(1, 1 + 2 * TIMES))
+def test_whatever_bit_is_turned_over_indelible_shows_nothing_wrong(tmp_path, seed):
+    looked_at = []
+    result = result_of(
+        ours(tmp_path),
+        "damaged_file_is_loud",
+        lambda room: looked_at.append(look_at_damage(room, FLIPS)),
+        seed=seed,
+    )
+    expect_pass(result)
+    assert looked_at[0] > FLIPS

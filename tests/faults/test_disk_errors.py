@@ -1,0 +1,60 @@
+"""A disk that fails, or is full: once and from then on, at every call there is."""
+
+import pytest
+from bad_disks import expect_pass, ours, result_of
+
+from indelible.contract.adapter import Refused
+from indelible.contract.faults.vfs.disk import ERRORS
+from indelible.contract.gates.disk_errors import fail_everywhere
+from indelible.contract.goldfish.files import WalFull
+from indelible.contract.goldfish.zoo import adapter_of
+
+ALL = 10**6
+LOOPS = {
+    "io_error_loop": (tuple(ERRORS), False, 250),
+    "disk_full_loop": (("write",), True, 60),
+}
+
+
+@pytest.mark.parametrize("case", LOOPS)
+def test_indelible_gets_over_every_failure_of_its_disk_with_the_same_handle(tmp_path, case):
+    kinds, full, least = LOOPS[case]
+    failures = []
+    result = result_of(
+        ours(tmp_path),
+        case,
+        lambda room: failures.append(fail_everywhere(room, kinds, full=full, most=ALL, both=True)),
+    )
+    expect_pass(result)
+    assert failures[0] > least, "the disk no longer fails where it should"
+    assert result.notes == (), "a handle was lost"
+
+
+@pytest.mark.parametrize("case", LOOPS)
+def test_so_does_the_async_store(tmp_path, case):
+    expect_pass(result_of(ours(tmp_path, open=None), case))
+
+
+class GivesUp(WalFull):
+    """Is of no use any more after its first error, and says so."""
+
+    _ill = False
+
+    def _alive(self, session):
+        if self._ill:
+            raise Refused("open me anew")
+        try:
+            return super()._alive(session)
+        except Exception:
+            self._ill = True
+            raise
+
+
+def test_a_handle_that_is_lost_and_says_so_is_reported_and_not_accused():
+    result = result_of(
+        adapter_of(GivesUp, "gives_up"),
+        "io_error_loop",
+        lambda room: fail_everywhere(room, ("read",), full=False, most=1),
+    )
+    assert result.verdict == "PASS", result.reason
+    assert any("the same handle could not be used" in note for note in result.notes)

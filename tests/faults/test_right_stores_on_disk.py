@@ -1,0 +1,35 @@
+"""Right stores on the standard library's SQLite get over every bad day of their disk."""
+
+import pytest
+from bad_disks import expect_pass, result_of
+
+from indelible.contract.cases import all_cases
+from indelible.contract.goldfish.files import RIGHT_ON_DISK
+from indelible.contract.goldfish.zoo import GOLDFISH
+
+CASES = [
+    "power_loss",
+    "kill_at_every_step",
+    "io_error_loop",
+    "disk_full_loop",
+    "damaged_file_is_loud",
+]
+
+
+# To a kill, logs are alike, and so are journals.
+ASKED = [
+    (name, case)
+    for name in RIGHT_ON_DISK
+    for case in CASES
+    if case != "kill_at_every_step" or name in ("wal_full", "journal_extra")
+]
+
+
+@pytest.mark.parametrize(("name", "case"), ASKED)
+def test_nobody_says_a_word_against_them(name, case):
+    expect_pass(result_of(RIGHT_ON_DISK[name], case))
+
+
+def test_every_case_of_the_disk_has_a_goldfish_that_it_must_catch():
+    assert set(CASES) <= {fish.caught_by for fish in GOLDFISH.values()}
+    assert set(CASES) <= {case.name for case in all_cases()}

@@ -1,0 +1,55 @@
+"""What docs/findings.md says of stores of other projects on bad days of their disk."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from indelible.contract.cases import all_cases
+from indelible.contract.gates.killed_steps import kill_everywhere
+from indelible.contract.gates.power_loss import cut_power
+from indelible.contract.running import Bench, run_case
+from indelible.contract.targets import resolve
+
+CASES = {case.name: case for case in all_cases()}
+
+
+def result_of(target, case, run=None):
+    bench = Bench(resolve(target))
+    chosen = CASES[case] if run is None else replace(CASES[case], run=run)
+    try:
+        return run_case(chosen, "processes", bench, seed=1)
+    finally:
+        bench.close()
+
+
+def test_a_kill_leaves_langchains_file_history_empty_and_unreadable():
+    result = result_of(
+        "langchain:framework_factories:in_files",
+        "kill_at_every_step",
+        lambda room: kill_everywhere(room, 10**6, 0, within_s=math.inf),
+    )
+    assert result.verdict == "FAIL"
+    assert result.failures[-1].name == "unusable after a kill"
+    assert "JSONDecodeError" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("target", "keeps_all"),
+    [
+        ("langchain:framework_factories:in_sql", False),
+        ("openai-agents:framework_factories:sqlite_session", True),
+    ],
+)
+def test_a_power_cut_takes_what_sqlites_defaults_do_not_sync(target, keeps_all):
+    result = result_of(target, "power_loss", lambda room: cut_power(room, 56, within_s=math.inf))
+    assert result.verdict == "NOT CLAIMED"
+    assert ("cuts, 0 took" in result.reason) is keeps_all, result.reason
+    assert "cannot be used" not in result.reason
+
+
+def test_an_item_of_the_agents_sdk_that_was_damaged_is_silently_wrong():
+    target = "openai-agents:framework_factories:sqlite_session"
+    result = result_of(target, "damaged_file_is_loud")
+    assert result.verdict == "FAIL"
+    assert result.failures[-1].name == "silently wrong"
