@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from indelible.contract.adapter import Adapter, Flavour, Refused
 from indelible.contract.calling import Log, Program
@@ -19,6 +20,8 @@ from indelible.contract.entries import EntryIds
 from indelible.contract.handles import Loop, LoopFactory, close, open_handle
 from indelible.contract.history import Fault, Ids, Operation
 from indelible.contract.results import CaseVerdict, Failure
+
+T = TypeVar("T")
 
 
 class Broken(Exception):  # noqa: N818 -- names what happened
@@ -93,6 +96,7 @@ class Room:
         self._loop: Loop | None = None
         self._clients: list[Client] = []
         self._counters: dict[str, int] = {}
+        self._kept = ExitStack()
 
     # Names
 
@@ -183,25 +187,36 @@ class Room:
         """Draws the ids of a worker."""
         return EntryIds(worker)
 
-    def race(self, programs: Sequence[Program], *, own_handles: bool = False) -> None:
+    def race(
+        self,
+        programs: Sequence[Program],
+        *,
+        own_handles: bool = False,
+        server: str | None = None,
+    ) -> None:
         """Run the programs at the same time, in the way that the mode says, and record them.
 
         Tasks share a handle, and so do threads if the store lets them and nobody asks for their
-        own. What programs meet is recorded and raises nothing; a handle that cannot be opened does.
+        own; new ones stand on `server`. What programs meet is recorded and raises nothing; a handle
+        that cannot be opened does.
         """
         self.racers |= {program.worker for program in programs}
         try:
-            logs = self._raced(programs, own_handles=own_handles)
+            logs = self._raced(programs, own_handles=own_handles, server=server)
         except (StoreRaised, Refused) as error:
             self.blame(error)
             raise
         for log in logs:
             self._keep(log)
 
-    def _raced(self, programs: Sequence[Program], *, own_handles: bool) -> list[Log]:
+    def _raced(
+        self, programs: Sequence[Program], *, own_handles: bool, server: str | None
+    ) -> list[Log]:
         if self.mode == "processes":
             assert self._crew is not None
-            return processes.race(self._crew, self.workspace, programs, self.names, self.flavours)
+            return processes.race(
+                self._crew, self.workspace, programs, self.names, self.flavours, server
+            )
         if self.mode == "tasks":
             handle = self._first_client().handle
             race = tasks.race(programs, self.names, handle, self.suspensions)
@@ -209,14 +224,14 @@ class Room:
             return logs
         if self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
             return threads.race(programs, self.names, handle=self._first_client().handle)
-        return threads.race(programs, self.names, open_own=self._open_bare)
+        return threads.race(programs, self.names, open_own=lambda: self._open_bare(server))
 
     def _first_client(self) -> Client:
         return self._clients[0] if self._clients else self.open()
 
-    def _open_bare(self) -> Any:
+    def _open_bare(self, server: str | None) -> Any:
         try:
-            return open_handle(self.adapter, self.workspace, self.flavour, None)
+            return open_handle(self.adapter, self.workspace, self.flavour, None, server)
         except BaseException as error:
             self.blame(error)
             raise
@@ -284,16 +299,21 @@ class Room:
         witness = tuple(op for op in self.history if op.session == session)[-5:]
         raise Broken(Failure(name=name, session=session, proof=proof, ids=ids, witness=witness))
 
+    def keep(self, needed: AbstractContextManager[T]) -> T:
+        """Enter something that handles stand on; it is left when all of them are closed."""
+        return self._kept.enter_context(needed)
+
     def close(self) -> None:
-        """Close every handle."""
-        for client in reversed(self._clients):
-            try:
-                client.close()
-            except BaseException as error:
-                self.blame(error)
-                raise
-        if self._loop is not None:
-            self._loop.close()
+        """Close every handle, and then what they stood on."""
+        with self._kept:
+            for client in reversed(self._clients):
+                try:
+                    client.close()
+                except BaseException as error:
+                    self.blame(error)
+                    raise
+            if self._loop is not None:
+                self._loop.close()
 
 
 def _itself(answer: Any) -> Any:

@@ -17,6 +17,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from indelible.backends.redis.calls import Context
 from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.errors import WaitedError
+from indelible.backends.redis.hurrying import hurried
 from indelible.backends.redis.lanes import (
     Lane,
     Lost,
@@ -338,7 +339,8 @@ class Lanes:
             if stale:
                 self._drop(lane)
         if lane.connection is None:
-            lane.connection = self._pool.get_connection()
+            with hurried(max(longest_s(group), TIMEOUT_S_MIN)):
+                lane.connection = self._pool.get_connection()
             lane.timeout_s = None
         connection = lane.connection
         left_s = max(longest_s(group), TIMEOUT_S_MIN)

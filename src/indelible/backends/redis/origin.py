@@ -13,6 +13,7 @@ from redis.connection import parse_url
 
 import redis
 from indelible.backends.redis.cluster import Address
+from indelible.backends.redis.hurrying import hurrying
 from indelible.backends.redis.options import RedisOptions
 from indelible.errors import UsageError
 
@@ -162,6 +163,7 @@ def _pool(given: dict[str, Any], kind: Any, options: RedisOptions, *, awaited: b
         "retry_on_error": [],
         "decode_responses": False,
     }
+    kind = kind if awaited else hurrying(kind)
     return module.ConnectionPool(
         connection_class=kind, max_connections=WRITE_LANES + READ_LANES, **settings
     )

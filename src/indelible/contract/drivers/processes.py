@@ -201,12 +201,13 @@ def race(
     programs: Sequence[Program],
     names: dict[str, Any],
     flavours: Sequence[Flavour],
+    server: str | None = None,
 ) -> list[Log]:
     """Run each program in a process of its own, all at once; flavours take turns."""
     workers = [crew.worker() for _ in programs]
     try:
         for place, worker in enumerate(workers):
-            worker.tell("open", workspace, flavours[place % len(flavours)])
+            worker.tell("open", workspace, flavours[place % len(flavours)], server)
         for worker in workers:
             worker.answer()
         start_ns = time.monotonic_ns() + START_NS

@@ -1,9 +1,11 @@
 """The gates: every case that a store must pass before it touches production."""
 
 from indelible.contract.gates import (
+    cancelling,
     capabilities,
     concurrency,
     damage,
+    deadlines,
     edges,
     expiry,
     keeping,
@@ -11,16 +13,20 @@ from indelible.contract.gates import (
     lifecycle,
     locking,
     names,
+    network,
     programs,
     scale,
     sequential,
+    servers,
     snapshots,
 )
 
 __all__ = [
+    "cancelling",
     "capabilities",
     "concurrency",
     "damage",
+    "deadlines",
     "edges",
     "expiry",
     "keeping",
@@ -28,8 +34,10 @@ __all__ = [
     "lifecycle",
     "locking",
     "names",
+    "network",
     "programs",
     "scale",
     "sequential",
+    "servers",
     "snapshots",
 ]

@@ -33,7 +33,10 @@ class _Round:
     # Whether the server was asked at all, and whether the connection ends with the reply.
     asked: bool = True
     closes: bool = False
+    # Which of the round's requests was struck, counted from 1.
+    place: int = 0
     held: bytes = b""
+    over: bool = False
 
 
 class Conversation:
@@ -52,8 +55,12 @@ class Conversation:
         self._flowing = flowing
         self._passed = passed
         self._rounds: dict[int, _Round] = {}
+        # The round that the client is in, and the one that the server answers; the named requests
+        # of the one, and those of the other that are done.
         self._asking = 0
+        self._asked = 0
         self._answering = 0
+        self._done = 0
         self._writers: list[asyncio.StreamWriter] = []
 
     async def run(
@@ -111,18 +118,20 @@ class Conversation:
     ) -> None:
         await self._flowing.wait()
         if request.answer:
-            client.write(request.answer)
+            _write(client, request.answer)
         raw: bytes | None = request.raw
         if request.hears:
             self._round().hears = request.hears
         if request.name:
+            self._asked += 1
             trouble = self._arms.match(request.name, chatter=request.chatter)
             raw = request.raw if trouble is None else await self._meet(trouble, request)
             self._passed()
         if raw is not None:
-            server.write(raw)
+            _write(server, raw)
         if request.ends:
             self._asking += 1
+            self._asked = 0
             await self._speak_for_the_server(client)
 
     def _round(self) -> _Round:
@@ -141,6 +150,7 @@ class Conversation:
             return request.raw
         here = self._round()
         here.trouble, here.name, here.began_ns = trouble, request.name, began_ns
+        here.place = self._asked
         if trouble.what != "answer":
             return request.raw
         refusal = self._wire.refusal(request, trouble.reply)
@@ -162,15 +172,22 @@ class Conversation:
 
     async def _tell(self, reply: Reply, client: asyncio.StreamWriter) -> None:
         here = self._rounds.get(self._answering)
-        if reply.aside or here is None:
-            client.write(reply.raw)
+        self._done += reply.completes
+        if reply.aside or here is None or here.over:
+            _write(client, reply.raw)
         else:
             here.held += self._wire.rewritten(reply, here.hears) if here.hears else reply.raw
-            if reply.ends:
+            # Who did not end the round waits for what is done so far. Who did hears only at its end
+            # that it is done for good.
+            waits = self._asking == self._answering
+            done = reply.fails or (self._done >= here.place and here.place > 0)
+            if reply.ends or (waits and done):
+                here.over = True
                 await self._finish(here, client)
         if reply.ends:
             self._rounds.pop(self._answering, None)
             self._answering += 1
+            self._done = 0
             await self._speak_for_the_server(client)
 
     async def _speak_for_the_server(self, client: asyncio.StreamWriter) -> None:
@@ -194,15 +211,21 @@ class Conversation:
             # Before the other side can know: whoever looks when its call is over finds it.
             self._arms.strike(here.trouble, here.name, here.began_ns)
         if what == "cut midway":
-            client.write(here.held[: len(here.held) // 2])
+            _write(client, here.held[: len(here.held) // 2])
         elif what == "slice":
             for at in range(0, len(here.held), SLICE_BYTES):
-                client.write(here.held[at : at + SLICE_BYTES])
+                _write(client, here.held[at : at + SLICE_BYTES])
                 await client.drain()
                 # The next piece is another packet, which the other side may read by itself.
                 await asyncio.sleep(0)
         elif what != "cut after":
-            client.write(here.held)
+            _write(client, here.held)
         if what in ("cut after", "cut midway") or here.closes:
             await client.drain()
             raise _Cut
+
+
+def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write to a side that is still there."""
+    if not writer.is_closing():
+        writer.write(data)

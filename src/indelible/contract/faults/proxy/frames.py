@@ -29,10 +29,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A part of a reply; one that `ends` is its last. What belongs to none is `aside`."""
+    """A part of the reply to a round; one that `ends` is its last. What belongs to none is `aside`.
+
+    One that `completes` says that a named request of the round was done, or that none will be.
+    """
 
     raw: bytes
     ends: bool = False
+    completes: bool = False
+    fails: bool = False
     aside: bool = False
 
 

@@ -32,6 +32,8 @@ REPLIES: Final = {
 }
 _COMMENT: Final = re.compile(rb"\s+|--[^\n]*\n?|/\*.*?\*/|\(", re.DOTALL)
 _WORD: Final = re.compile(rb"[A-Za-z]+")
+# What the server says when a statement is done: complete, empty, or suspended.
+_COMPLETE: Final = (b"C", b"I", b"s")
 # The longest message that is waited for; a length beyond it is no length.
 _BYTES_MAX: Final = 1 << 30
 
@@ -88,7 +90,8 @@ class PostgresWire:
         self._server += data
         while (raw := _message(self._server, 1)) is not None:
             self._server = self._server[len(raw) :]
-            yield Reply(raw=raw, ends=raw[:1] == b"Z")
+            kind = raw[:1]
+            yield Reply(raw=raw, ends=kind == b"Z", completes=kind in _COMPLETE, fails=kind == b"E")
 
     def refusal(self, request: Request, reply: str) -> Refusal:
         """An error with this SQLSTATE, in the place of one that the server really raises."""

@@ -1,0 +1,175 @@
+"""Servers of the kit's own that are killed, frozen and emptied under a store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from indelible.contract.calling import Call, said
+from indelible.contract.cases import MANY_WORKERS, case
+from indelible.contract.client import Client
+from indelible.contract.faults.proxy import Proxy
+from indelible.contract.faults.servers.ours import Missing, Ours, ours
+from indelible.contract.faults.servers.process import ServerError
+from indelible.contract.gates.between import appending, begun, between, insist
+from indelible.contract.gates.deadlines import in_time, patience_s
+from indelible.contract.gates.network import programs_of
+from indelible.contract.history import Operation
+from indelible.contract.room import NotClaimed, NotRun, Room
+
+# How often a server is killed under load, and after how many requests each time.
+KILLS: Final = 2
+REQUESTS_BETWEEN_KILLS: Final = 25
+
+
+@contextmanager
+def _own_server(room: Room) -> Iterator[tuple[Ours, str]]:
+    """A server of our own like the store's, and its URL; afterwards it is well again."""
+    if room.adapter.server is None:
+        raise NotClaimed("the adapter names no server that the kit could stand in for")
+    try:
+        server = ours(room.adapter.server)
+        url = server.fresh()
+    except Missing as error:
+        raise NotRun(str(error)) from error
+    except ServerError as error:
+        raise NotRun(f"a server of the kit's own did not start: {error}") from error
+    try:
+        yield server, url
+    finally:
+        server.thaw()
+
+
+def _first(room: Room, url: str) -> Client:
+    """The first handle on a fresh server; a store that wants more than that says so here."""
+    try:
+        return room.open(server=url)
+    except Exception as error:
+        raise NotClaimed(f"it cannot be opened on a server of the kit's: {said(error)}") from error
+
+
+@case(
+    "faults",
+    catches="what was acknowledged is gone, or there twice, after the server was killed",
+    reach="machine",
+    modes=MANY_WORKERS,
+    overlaps=False,
+    tier="server",
+)
+def server_restart(room: Room) -> None:
+    """Kill the server with -9 and start it again, twice, while four workers write."""
+    if room.adapter.durability == "none":
+        raise NotClaimed("the store does not claim to survive the end of its server")
+    with _own_server(room) as (server, url), between(room, url) as proxy:
+        store = _first(room, proxy.url)
+        sessions = [begun(room, store, proxy.url) for _ in range(2)]
+        with _Killing(room, server, proxy):
+            room.race(programs_of(room, sessions, 20), server=proxy.url)
+        insist(room, store, appending(room, store, sessions[0]), server=proxy.url)
+        _read_all(room, sessions, url)
+
+
+class _Killing:
+    """Kills the server and starts it again, whenever some requests passed."""
+
+    def __init__(self, room: Room, server: Ours, proxy: Proxy) -> None:
+        self._room = room
+        self._server = server
+        self._proxy = proxy
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._kill, daemon=True)
+        self._failed: list[BaseException] = []
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._failed:
+            raise NotRun(f"the server did not come back: {self._failed[0]}")
+
+    def _kill(self) -> None:
+        seen, kills = self._proxy.passed, 0
+        while kills < KILLS and not self._over.wait(0.002):
+            if self._proxy.passed < seen + REQUESTS_BETWEEN_KILLS:
+                continue
+            began_ns = time.monotonic_ns()
+            try:
+                self._server.kill()
+                self._server.start()
+            except ServerError as error:
+                self._failed.append(error)
+                return
+            self._room.struck("kill -9 of the server", began_ns, time.monotonic_ns())
+            seen, kills = self._proxy.passed, kills + 1
+
+
+@case(
+    "faults",
+    catches="a write that is sent again because its answer is late, and lands twice",
+    reach="machine",
+    tier="server",
+)
+def server_frozen(room: Room) -> None:
+    """Stop the server during an append and let it go on: the append landed once, or not."""
+    with _own_server(room) as (server, url):
+        session = begun(room, _first(room, url), url)
+        store = room.elsewhere(server=url, wait_s=patience_s(room))
+        store.attempt(Call(op="read", session=session))
+        in_time(room, store, session, "the server is stopped", server.freeze)
+        server.thaw()
+        insist(room, store, appending(room, store, session), server=url)
+        _read_all(room, [session], url)
+
+
+@case(
+    "faults",
+    catches="a store that goes on showing, or adding to, what its server lost",
+    reach="machine",
+    tier="server",
+)
+def server_emptied(room: Room) -> None:
+    """Empty the server under a store: it shows nothing of before, or raises; new handles work."""
+    with _own_server(room) as (server, url):
+        store = _first(room, url)
+        session = begun(room, store, url, 3)
+        store.attempt(Call(op="read", session=session))
+        began_ns = time.monotonic_ns()
+        server.empty(url)
+        _record_as_cleared(room, session, began_ns)
+        # What the open handle says now is judged: old entries are as wrong as lost new ones.
+        for _ in range(2):
+            store.attempt(Call(op="read", session=session))
+            store.attempt(appending(room, store, session)())
+        room.struck("the server was emptied", began_ns, time.monotonic_ns())
+        try:
+            fresh = room.open(server=url)
+        except Exception as error:  # noqa: BLE001 -- whatever a store raises
+            room.fail("does not recover", f"a new handle cannot be opened: {said(error)}")
+        insist(room, fresh, appending(room, fresh, session), server=url)
+        _read_all(room, [session], url)
+
+
+def _record_as_cleared(room: Room, session: str, began_ns: int) -> None:
+    """To the checker, somebody cleared the session; nobody may show what was there before."""
+    emptied = Operation(
+        worker="storm",
+        session=session,
+        op="clear",
+        invoke_ns=began_ns,
+        complete_ns=time.monotonic_ns(),
+        outcome="ok",
+    )
+    room.record(emptied)
+
+
+def _read_all(room: Room, sessions: list[str], url: str) -> None:
+    """What a fresh process sees, without anybody in between."""
+    reader = room.elsewhere(server=url)
+    for session in sessions:
+        insist(room, reader, partial(Call, op="read", session=session), server=url)
