@@ -2,11 +2,13 @@
 
 import gc
 import logging
+from contextlib import suppress
 
 import pytest
 
 import indelible
 from indelible.contract.faults.proxy import Proxy, Trouble
+from indelible.contract.gates.cancelling import Cancelled, Interrupting
 
 
 @pytest.fixture
@@ -47,4 +49,19 @@ async def test_an_async_store_goes_on_quietly(proxy, noise, cut):
         assert proxy.struck
         gc.collect()
         await store.session("s")
+    assert noise() == []
+
+
+async def test_a_cancelled_read_leaves_no_noise(url, noise):
+    async with indelible.open_async(url) as store:
+        await store.add_message("s", "user", "hi")
+        for nth in range(1, 30):
+            interrupting = Interrupting(nth)
+            with suppress(Cancelled):
+                await interrupting(store.session("s"))
+            gc.collect()
+            if not interrupting.reached:
+                break
+        assert nth > 2
+        assert len(await store.get_history("s")) == 1
     assert noise() == []

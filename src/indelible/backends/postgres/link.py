@@ -170,6 +170,7 @@ class Link:
         self.connection.pgconn.finish()
         if self._pipeline is not None:
             vars(self._pipeline)["_conn"] = Gone()
+            self._pipeline.result_queue.clear()
         self._stack.pop_all()
         vars(self.connection).pop("wait", None)
 

@@ -142,6 +142,7 @@ class AsyncLink:
         self.connection.pgconn.finish()
         if self._pipeline is not None:
             vars(self._pipeline)["_conn"] = Gone()
+            self._pipeline.result_queue.clear()
         self._stack.pop_all()
         vars(self.connection).pop("wait", None)
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from indelible.contract.calling import Call, said
-from indelible.contract.cases import MANY_WORKERS, case
+from indelible.contract.cases import case
 from indelible.contract.client import Client
 from indelible.contract.faults.proxy import Proxy
 from indelible.contract.faults.servers.ours import Missing, Ours, ours
@@ -56,7 +56,7 @@ def _first(room: Room, url: str) -> Client:
     "faults",
     catches="what was acknowledged is gone, or there twice, after the server was killed",
     reach="machine",
-    modes=MANY_WORKERS,
+    modes=("tasks", "processes"),
     overlaps=False,
     tier="server",
 )
