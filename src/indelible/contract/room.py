@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from random import Random
@@ -22,6 +22,10 @@ from indelible.contract.history import Fault, Ids, Operation
 from indelible.contract.results import CaseVerdict, Failure
 
 T = TypeVar("T")
+
+
+def _nothing() -> None:
+    """Nobody has to be told."""
 
 
 class Broken(Exception):  # noqa: N818 -- names what happened
@@ -193,16 +197,17 @@ class Room:
         *,
         own_handles: bool = False,
         server: str | None = None,
+        ready: Callable[[], None] = _nothing,
     ) -> None:
         """Run the programs at the same time, in the way that the mode says, and record them.
 
         Tasks share a handle, and so do threads if the store lets them and nobody asks for their
         own; new ones stand on `server`. What programs meet is recorded and raises nothing; a handle
-        that cannot be opened does.
+        that cannot be opened does. `ready` is called when all are open.
         """
         self.racers |= {program.worker for program in programs}
         try:
-            logs = self._raced(programs, own_handles=own_handles, server=server)
+            logs = self._raced(programs, own_handles=own_handles, server=server, ready=ready)
         except (StoreRaised, Refused) as error:
             self.blame(error)
             raise
@@ -210,21 +215,37 @@ class Room:
             self._keep(log)
 
     def _raced(
-        self, programs: Sequence[Program], *, own_handles: bool, server: str | None
+        self,
+        programs: Sequence[Program],
+        *,
+        own_handles: bool,
+        server: str | None,
+        ready: Callable[[], None],
     ) -> list[Log]:
         if self.mode == "processes":
             assert self._crew is not None
             return processes.race(
-                self._crew, self.workspace, programs, self.names, self.flavours, server
+                self._crew,
+                self.workspace,
+                programs,
+                self.names,
+                self.flavours,
+                server=server,
+                ready=ready,
             )
         if self.mode == "tasks":
             handle = self._first_client().handle
+            ready()
             race = tasks.race(programs, self.names, handle, self.suspensions)
             logs: list[Log] = self._our_loop().settle(race)
             return logs
         if self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
-            return threads.race(programs, self.names, handle=self._first_client().handle)
-        return threads.race(programs, self.names, open_own=lambda: self._open_bare(server))
+            return threads.race(
+                programs, self.names, handle=self._first_client().handle, ready=ready
+            )
+        return threads.race(
+            programs, self.names, open_own=lambda: self._open_bare(server), ready=ready
+        )
 
     def _first_client(self) -> Client:
         return self._clients[0] if self._clients else self.open()

@@ -12,7 +12,7 @@ from indelible.contract.calling import Call, Program
 from indelible.contract.cases import MANY_WORKERS, case
 from indelible.contract.client import Client
 from indelible.contract.faults.proxy import Proxy, Trouble
-from indelible.contract.faults.proxy.troubles import What
+from indelible.contract.faults.proxy.troubles import CONNECT, What
 from indelible.contract.gates.between import (
     REQUESTS_MAX,
     appending,
@@ -35,9 +35,9 @@ REFUSALS: Final = {
 # Of the requests of one change, those that are struck.
 SAMPLED: Final = 4
 # How often every connection is cut, and after how many requests each time.
-CUTS_MAX: Final = 8
+CUTS_MAX: Final = 5
 REQUESTS_BETWEEN_CUTS: Final = 12
-FLAPS: Final[tuple[What, ...]] = ("cut before", "cut after", "cut midway", "slice")
+FLAPS: Final[tuple[What, ...]] = ("cut before", "cut before", "cut after", "cut midway", "slice")
 
 
 @case("faults", catches="a retry after a lost reply that stores a message twice")
@@ -182,46 +182,53 @@ def connection_flap(room: Room) -> None:
     with between(room) as proxy:
         store = room.open(server=proxy.url)
         sessions = [begun(room, store, proxy.url) for _ in range(2)]
-        for _ in range(8):
-            what = room.random.choice(FLAPS)
-            proxy.arm(Trouble(what, nth=room.random.randrange(2, 80)))
-        began_ns = time.monotonic_ns()
-        with _Flapping(proxy) as flapping:
-            room.race(programs_of(room, sessions, 12), server=proxy.url)
+        chance = room.random
+        troubles = [
+            Trouble(chance.choice(FLAPS), nth=1 + 4 * place + chance.randrange(4))
+            for place in range(14)
+        ]
+        with _Flapping(room, proxy, troubles) as flapping:
+            room.race(programs_of(room, sessions, 12), server=proxy.url, ready=flapping.begin)
         proxy.heal()
         tell(room, proxy)
-        if flapping.cuts:
-            room.struck(f"every connection cut, {flapping.cuts} times", began_ns)
         room.read_afresh(sessions)
 
 
 class _Flapping:
-    """Cuts all connections and refuses new ones for a moment, whenever some requests passed."""
+    """Cuts all connections, and the next new ones, whenever some requests passed."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, room: Room, proxy: Proxy, troubles: Sequence[Trouble]) -> None:
+        self._room = room
         self._proxy = proxy
+        self._troubles = troubles
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._flap, daemon=True)
-        self.cuts = 0
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
+
+    def begin(self) -> None:
+        """All handles are open: now."""
+        self._proxy.arm(*self._troubles)
+        self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _flap(self) -> None:
-        seen = self._proxy.passed
-        while self.cuts < CUTS_MAX and not self._over.wait(0.002):
+        seen, cuts = self._proxy.passed, 0
+        while cuts < CUTS_MAX and not self._over.wait(0.002):
             if self._proxy.passed < seen + REQUESTS_BETWEEN_CUTS:
                 continue
-            self._proxy.down()
-            self.cuts += 1
-            self._over.wait(0.02)
-            self._proxy.up()
-            seen = self._proxy.passed
+            began_ns = time.monotonic_ns()
+            # Those who come back first are sent away again; a moment without any would be enough
+            # for a quick store to fail in all that it has to do.
+            self._proxy.arm(Trouble("cut before", CONNECT, times=2))
+            self._proxy.cut()
+            self._room.struck("cut all connections", began_ns, time.monotonic_ns())
+            seen, cuts = self._proxy.passed, cuts + 1
 
 
 def programs_of(room: Room, sessions: Sequence[str], appends: int) -> list[Program]:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 from indelible.contract.calling import Call, said
 from indelible.contract.cases import case
 from indelible.contract.client import Client
 from indelible.contract.faults.proxy import Proxy
-from indelible.contract.faults.servers.ours import Missing, Ours, ours
+from indelible.contract.faults.servers.ours import KINDS, Missing, Ours, ours
 from indelible.contract.faults.servers.process import ServerError
 from indelible.contract.gates.between import appending, begun, between, insist
 from indelible.contract.gates.deadlines import in_time, patience_s
@@ -29,8 +29,9 @@ REQUESTS_BETWEEN_KILLS: Final = 25
 @contextmanager
 def _own_server(room: Room) -> Iterator[tuple[Ours, str]]:
     """A server of our own like the store's, and its URL; afterwards it is well again."""
-    if room.adapter.server is None:
-        raise NotClaimed("the adapter names no server that the kit could stand in for")
+    if not (room.adapter.server or "").startswith(KINDS):
+        raise NotClaimed("the store names no server of a kind that the kit has one of")
+    assert room.adapter.server is not None
     try:
         server = ours(room.adapter.server)
         url = server.fresh()
@@ -67,8 +68,8 @@ def server_restart(room: Room) -> None:
     with _own_server(room) as (server, url), between(room, url) as proxy:
         store = _first(room, proxy.url)
         sessions = [begun(room, store, proxy.url) for _ in range(2)]
-        with _Killing(room, server, proxy):
-            room.race(programs_of(room, sessions, 20), server=proxy.url)
+        with _Killing(room, server, proxy) as killing:
+            room.race(programs_of(room, sessions, 20), server=proxy.url, ready=killing.begin)
         insist(room, store, appending(room, store, sessions[0]), server=proxy.url)
         _read_all(room, sessions, url)
 
@@ -84,12 +85,17 @@ class _Killing:
         self._thread = threading.Thread(target=self._kill, daemon=True)
         self._failed: list[BaseException] = []
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def begin(self) -> None:
+        """All handles are open: now."""
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         if self._failed:
             raise NotRun(f"the server did not come back: {self._failed[0]}")
 

@@ -89,6 +89,7 @@ class Proxy:
             self._thread.join(_ANSWER_S_MAX)
         self._held.close()
         if not self._loop.is_running():
+            self._loop.run_until_complete(_swept())
             self._loop.close()
 
     # What is done to conversations
@@ -166,7 +167,6 @@ class Proxy:
             with contextlib.suppress(asyncio.CancelledError):
                 await conversation.run((reader, writer), self._connect)
         finally:
-            writer.transport.abort()
             del self._conversations[task]
 
     def _count(self) -> None:
@@ -179,6 +179,17 @@ class Proxy:
         if self._upstream.scheme == "redis":
             return RespWire(f"{self.host}:{self.port}")
         return PostgresWire()
+
+
+async def _swept() -> None:
+    """End what came at the last moment, and let every socket be closed."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+    for _ in range(3):
+        # What was closed is let go of in the next rounds of the loop.
+        await asyncio.sleep(0)
 
 
 def _parts(server: str) -> SplitResult:

@@ -9,11 +9,13 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from indelible.contract.faults.servers.postgres import WHEEL, PostgresServer
 from indelible.contract.faults.servers.valkey import Valkey
 
+# What URLs begin with that the kit has a server for.
+KINDS: Final = ("redis://", "postgresql://", "postgres://")
 _numbers = itertools.count(1)
 
 
@@ -47,9 +49,8 @@ def ours(url: str) -> Ours:
     """A server of the kind that a URL names, running."""
     if url.startswith("redis://"):
         return _redis()
-    if url.startswith(("postgresql://", "postgres://")):
-        return _postgres()
-    raise Missing("the kit has a server of its own for redis:// and postgresql:// alone")
+    assert url.startswith(KINDS)
+    return _postgres()
 
 
 @cache
