@@ -7,6 +7,7 @@ it pays nothing for it. The kit is loaded when a target is named.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,20 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 
         ids = session.config.stash[_IDS]
         items.extend(collected(session, ids))
+
+
+@pytest.fixture
+def memory_faults() -> Iterator[Any]:
+    """Make the stores that this test opens fail on cue: `memory_faults.fail_next("add_message")`.
+
+    A fault that was asked for and never struck fails the test: it proved nothing.
+    """
+    from indelible.contract.faults.memory import watching  # noqa: PLC0415
+
+    with watching() as faults:
+        yield faults
+    if faults.unstruck:
+        pytest.fail(f"memory_faults never struck: {', '.join(faults.unstruck)}", pytrace=False)
 
 
 def _is_ours(argument: str, config: pytest.Config) -> bool:

@@ -100,7 +100,7 @@ class Room:
         self._loop: Loop | None = None
         self._clients: list[Client] = []
         self._counters: dict[str, int] = {}
-        self._kept = ExitStack()
+        self._held = ExitStack()
 
     # Names
 
@@ -320,13 +320,13 @@ class Room:
         witness = tuple(op for op in self.history if op.session == session)[-5:]
         raise Broken(Failure(name=name, session=session, proof=proof, ids=ids, witness=witness))
 
-    def keep(self, needed: AbstractContextManager[T]) -> T:
+    def hold(self, needed: AbstractContextManager[T]) -> T:
         """Enter something that handles stand on; it is left when all of them are closed."""
-        return self._kept.enter_context(needed)
+        return self._held.enter_context(needed)
 
     def close(self) -> None:
         """Close every handle, and then what they stood on."""
-        with self._kept:
+        with self._held:
             for client in reversed(self._clients):
                 try:
                     client.close()

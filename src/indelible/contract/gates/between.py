@@ -28,7 +28,7 @@ def between(room: Room, server: str | None = None) -> Iterator[Proxy]:
     if server is None:
         raise NotClaimed("the adapter names no server that the kit could stand before")
     try:
-        proxy = room.keep(Proxy(server))
+        proxy = room.hold(Proxy(server))
     except ProxyError as error:
         raise NotClaimed(str(error)) from error
     try:
