@@ -59,12 +59,14 @@ class Proxy:
     @property
     def url(self) -> str:
         """The server's URL, with the proxy's place in it."""
-        return self.led_by(self._upstream)
-
-    def led_by(self, parts: SplitResult) -> str:
-        """A URL that leads here."""
+        parts = self._upstream
         user, at, _ = parts.netloc.rpartition("@")
         return parts._replace(netloc=f"{user}{at}{self.host}:{self.port}").geturl()
+
+    @property
+    def leads_to(self) -> tuple[str, int]:
+        """Host and port of the server."""
+        return place_of(self._upstream)
 
     @property
     def passed(self) -> int:
@@ -173,7 +175,7 @@ class Proxy:
         self._passed += 1
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(*place_of(self._upstream))
+        return await asyncio.open_connection(*self.leads_to)
 
     def _wire(self) -> Wire:
         if self._upstream.scheme == "redis":
