@@ -145,9 +145,13 @@ def server_emptied(room: Room) -> None:
         store = _first(room, url)
         session = begun(room, store, url, 3)
         store.attempt(Call(op="read", session=session))
+        versioned = room.adapter.claims(["expected"])
+        version = store.ask("version", session) if versioned else None
         began_ns = time.monotonic_ns()
         server.empty(url)
         _record_as_cleared(room, session, began_ns)
+        if versioned:
+            _is_told(room, store, session, version)
         # What the open handle says now is judged: old entries are as wrong as lost new ones.
         for _ in range(2):
             store.attempt(Call(op="read", session=session))
@@ -159,6 +163,17 @@ def server_emptied(room: Room) -> None:
             room.fail("does not recover", f"a new handle cannot be opened: {said(error)}")
         insist(room, fresh, appending(room, fresh, session), server=url)
         _read_all(room, [session], url)
+
+
+def _is_told(room: Room, store: Client, session: str, version: object) -> None:
+    """Whoever answers a conversation that the server lost hears that it is not there any more."""
+    call = Call(op="append", session=session, ids=store.draw(), expected=version)
+    room.expect(
+        store.attempt(call).outcome != "ok",
+        "hidden loss",
+        f"an append to {session} expected what the server had lost, and was not refused",
+        session=session,
+    )
 
 
 def _record_as_cleared(room: Room, session: str, began_ns: int) -> None:
