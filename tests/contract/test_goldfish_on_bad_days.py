@@ -23,6 +23,9 @@ def _who_never_comes_back_is_not_waited_for(monkeypatch):
 
 def caught(fish):
     found = examine(fish, seed=5)
+    if any(result.verdict == "UNKNOWN" for result in found.results):
+        # The machine stood still: once more.
+        found = examine(fish, seed=6)
     assert found.caught, [(r.id, r.verdict, r.reason, r.failures) for r in found.results]
     return found.anomaly
 
@@ -38,6 +41,7 @@ ANOMALY = {
     "NeverLooksAgain": "does not recover",
     "LockKeptAfterCancel": "stuck after a cancel",
     "UnloggedTable": "lost append",
+    "StaysWithTheOldServer": "does not recover",
 }
 
 

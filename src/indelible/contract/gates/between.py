@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from indelible.contract.calling import Call
@@ -55,7 +56,9 @@ def tell(room: Room, proxy: Proxy, before: int = 0) -> bool:
     return bool(struck)
 
 
-def insist(room: Room, client: Client, call_of: Callable[[], Call], *, server: str) -> Operation:
+def insist(
+    room: Room, client: Client, call_of: Callable[[], Call], *, server: str | None
+) -> Operation:
     """Make a call until it succeeds, now that nothing is wrong any more."""
     began = time.monotonic()
     with Heartbeat() as heart:
@@ -68,7 +71,7 @@ def insist(room: Room, client: Client, call_of: Callable[[], Call], *, server: s
     return done
 
 
-def _accuse(room: Room, last: Operation, heart: Heartbeat, server: str) -> None:
+def _accuse(room: Room, last: Operation, heart: Heartbeat, server: str | None) -> None:
     """Say that a handle is lost, if a new one shows that the server is not to blame."""
     said = f"for {RECOVERS_S:g} s after the trouble was over, every {last.op} failed"
     if heart.late_s > RECOVERS_S / 4:
@@ -78,6 +81,14 @@ def _accuse(room: Room, last: Operation, heart: Heartbeat, server: str) -> None:
     except Exception as error:
         raise Unsure(f"{said}, and so it did on a new handle") from error
     room.fail("does not recover", f"{said}; on a new handle all was well", session=last.session)
+
+
+def read_all(room: Room, sessions: Sequence[str], server: str | None = None) -> None:
+    """What a fresh process sees at the end, with nobody in between; it may take a few attempts."""
+    reader = room.elsewhere(server=server)
+    for session in sessions:
+        call = partial(Call, op="read", session=session)
+        insist(room, reader, call, server=server)
 
 
 def appending(room: Room, client: Client, session: str, count: int = 2) -> Callable[[], Call]:

@@ -12,7 +12,7 @@ from indelible.contract.cases import case
 from indelible.contract.client import Client
 from indelible.contract.drivers.processes import StoreRaised, WorkerLost
 from indelible.contract.faults.proxy import Proxy
-from indelible.contract.gates.between import appending, begun, between, insist
+from indelible.contract.gates.between import appending, begun, between, insist, read_all
 from indelible.contract.gates.locking import UNDECLARED_S, Heartbeat
 from indelible.contract.room import NotClaimed, Room, Unsure
 
@@ -58,7 +58,7 @@ def slow_server_deadline(room: Room) -> None:
 def _goes_on(room: Room, store: Client, session: str, proxy: Proxy) -> None:
     insist(room, store, appending(room, store, session), server=proxy.url)
     store.attempt(Call(op="read", session=session))
-    room.read_afresh([session])
+    read_all(room, [session])
 
 
 def in_time(

@@ -19,6 +19,7 @@ from indelible.contract.gates.between import (
     begun,
     between,
     insist,
+    read_all,
     strike,
     tell,
 )
@@ -40,7 +41,7 @@ REQUESTS_BETWEEN_CUTS: Final = 12
 FLAPS: Final[tuple[What, ...]] = ("cut before", "cut before", "cut after", "cut midway", "slice")
 
 
-@case("faults", catches="a retry after a lost reply that stores a message twice")
+@case("faults", reach="machine", catches="a retry after a lost reply that stores a message twice")
 def reply_lost(room: Room) -> None:
     """Lose the reply to each request of an append; with a key it is asked again, and once there."""
     with between(room) as proxy:
@@ -59,7 +60,7 @@ def reply_lost(room: Room) -> None:
                 store.attempt(Call(op="read", session=session))
                 if not struck:
                     break
-        room.read_afresh(sessions)
+        read_all(room, sessions)
 
 
 def _combined(kinds: Sequence[What], appends: Sequence[int]) -> list[tuple[What, int]]:
@@ -70,7 +71,11 @@ def _keyed(call: Call, key: str) -> Call:
     return Call(op=call.op, session=call.session, ids=call.ids, key=key)
 
 
-@case("faults", catches="an error that says that nothing was written, although it was")
+@case(
+    "faults",
+    reach="machine",
+    catches="an error that says that nothing was written, although it was",
+)
 def error_but_applied_is_marked(room: Room) -> None:
     """Lose the reply to each request of every change; what failed by its words did not happen."""
     with between(room) as proxy:
@@ -83,7 +88,7 @@ def error_but_applied_is_marked(room: Room) -> None:
                 act = _attempting(store, call)
                 strike(room, proxy, Trouble("cut after", nth=nth), act)
                 store.attempt(Call(op="read", session=session))
-        room.read_afresh(sessions)
+        read_all(room, sessions)
 
 
 def _sampled(room: Room, proxy: Proxy, store: Client, op: OpName) -> list[int]:
@@ -139,7 +144,11 @@ def _prepared(room: Room, store: Client, op: OpName, session: str, server: str) 
     )
 
 
-@case("faults", catches="a server that is full, and a store that says that all went well")
+@case(
+    "faults",
+    reach="machine",
+    catches="a server that is full, and a store that says that all went well",
+)
 def oom_reply(room: Room) -> None:
     """Refuse each request of an append as a server without memory does, until there is some."""
     with between(room) as proxy:
@@ -148,7 +157,11 @@ def oom_reply(room: Room) -> None:
         _refused(room, proxy, ("OOM",), times=0)
 
 
-@case("faults", catches="a refusal of the server that is taken for success, or retried in part")
+@case(
+    "faults",
+    reach="machine",
+    catches="a refusal of the server that is taken for success, or retried in part",
+)
 def injected_replies(room: Room) -> None:
     """Refuse each request of an append once: as a replica, while starting, for a full disk, ..."""
     with between(room) as proxy:
@@ -167,7 +180,7 @@ def _refused(room: Room, proxy: Proxy, replies: Sequence[str], *, times: int) ->
                 break
             store.attempt(Call(op="read", session=session))
             insist(room, store, appending(room, store, session), server=proxy.url)
-    room.read_afresh(sessions)
+    read_all(room, sessions)
 
 
 @case(
@@ -191,7 +204,7 @@ def connection_flap(room: Room) -> None:
             room.race(programs_of(room, sessions, 12), server=proxy.url, ready=flapping.begin)
         proxy.heal()
         tell(room, proxy)
-        room.read_afresh(sessions)
+        read_all(room, sessions)
 
 
 class _Flapping:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from pathlib import Path
 from typing import Final, Self
 
 from indelible.contract.calling import Call, said
 from indelible.contract.cases import case
 from indelible.contract.client import Client
 from indelible.contract.faults.proxy import Proxy
-from indelible.contract.faults.servers.ours import KINDS, Missing, Ours, ours
+from indelible.contract.faults.servers.ours import KINDS, POSTGRES, Missing, Ours, ours
+from indelible.contract.faults.servers.postgres import PostgresServer, with_standby
 from indelible.contract.faults.servers.process import ServerError
-from indelible.contract.gates.between import appending, begun, between, insist
+from indelible.contract.gates.between import appending, begun, between, insist, read_all
 from indelible.contract.gates.deadlines import in_time, patience_s
 from indelible.contract.gates.network import programs_of
 from indelible.contract.history import Operation
@@ -23,7 +26,7 @@ from indelible.contract.room import NotClaimed, NotRun, Room
 
 # How often a server is killed under load, and after how many requests each time.
 KILLS: Final = 2
-REQUESTS_BETWEEN_KILLS: Final = 25
+REQUESTS_BETWEEN_STRIKES: Final = 25
 
 
 @contextmanager
@@ -63,26 +66,86 @@ def _first(room: Room, url: str) -> Client:
 )
 def server_restart(room: Room) -> None:
     """Kill the server with -9 and start it again, twice, while four workers write."""
-    if room.adapter.durability == "none":
-        raise NotClaimed("the store does not claim to survive the end of its server")
+    _claims_to_survive(room)
     with _own_server(room) as (server, url), between(room, url) as proxy:
         store = _first(room, proxy.url)
         sessions = [begun(room, store, proxy.url) for _ in range(2)]
-        with _Killing(room, server, proxy) as killing:
-            room.race(programs_of(room, sessions, 20), server=proxy.url, ready=killing.begin)
+
+        def restart() -> None:
+            server.kill()
+            server.start()
+
+        with _Striking(room, proxy, "kill -9 of the server", restart, times=KILLS) as striking:
+            room.race(programs_of(room, sessions, 20), server=proxy.url, ready=striking.begin)
         insist(room, store, appending(room, store, sessions[0]), server=proxy.url)
-        _read_all(room, sessions, url)
+        read_all(room, sessions, url)
 
 
-class _Killing:
-    """Kills the server and starts it again, whenever some requests passed."""
+@case(
+    "faults",
+    catches="a store that stays with a server which is gone, or loses what its standby has",
+    reach="machine",
+    modes=("processes",),
+    overlaps=False,
+    tier="server",
+)
+def server_failover(room: Room) -> None:
+    """Kill a PostgreSQL primary under load; its synchronous standby takes over in its place."""
+    _claims_to_survive(room)
+    if not (room.adapter.server or "").startswith(POSTGRES):
+        raise NotClaimed("the kit can start a standby of PostgreSQL alone")
+    with _with_standby() as (primary, standby), between(room, primary.url()) as proxy:
+        store = _first(room, proxy.url)
+        sessions = [begun(room, store, proxy.url) for _ in range(2)]
 
-    def __init__(self, room: Room, server: Ours, proxy: Proxy) -> None:
+        def take_over() -> None:
+            primary.kill()
+            standby.promote()
+            proxy.lead_to(standby.url())
+            proxy.cut()
+
+        with _Striking(room, proxy, "failover", take_over, times=1) as striking:
+            room.race(programs_of(room, sessions, 20), server=proxy.url, ready=striking.begin)
+        insist(room, store, appending(room, store, sessions[0]), server=proxy.url)
+        read_all(room, sessions, standby.url())
+
+
+def _claims_to_survive(room: Room) -> None:
+    if room.adapter.durability == "none":
+        raise NotClaimed("the store does not claim to survive the end of its server")
+
+
+@contextmanager
+def _with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    folder = Path(tempfile.mkdtemp(prefix="indelible-standby-"))
+    # PostgreSQL refuses to be root, and whoever it is then must get in.
+    folder.chmod(0o755)
+    try:
+        primary, standby = with_standby(folder)
+        try:
+            yield primary, standby
+        finally:
+            primary.kill()
+            standby.kill()
+    except ServerError as error:
+        raise NotRun(f"servers of the kit's own did not start: {error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Striking:
+    """Does something to the server, whenever some requests passed."""
+
+    def __init__(
+        self, room: Room, proxy: Proxy, name: str, act: Callable[[], None], *, times: int
+    ) -> None:
         self._room = room
-        self._server = server
         self._proxy = proxy
+        self._name = name
+        self._act = act
+        self._times = times
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._kill, daemon=True)
+        self._thread = threading.Thread(target=self._strike, daemon=True)
         self._failed: list[BaseException] = []
 
     def __enter__(self) -> Self:
@@ -99,20 +162,19 @@ class _Killing:
         if self._failed:
             raise NotRun(f"the server did not come back: {self._failed[0]}")
 
-    def _kill(self) -> None:
-        seen, kills = self._proxy.passed, 0
-        while kills < KILLS and not self._over.wait(0.002):
-            if self._proxy.passed < seen + REQUESTS_BETWEEN_KILLS:
+    def _strike(self) -> None:
+        seen, struck = self._proxy.passed, 0
+        while struck < self._times and not self._over.wait(0.002):
+            if self._proxy.passed < seen + REQUESTS_BETWEEN_STRIKES:
                 continue
             began_ns = time.monotonic_ns()
             try:
-                self._server.kill()
-                self._server.start()
+                self._act()
             except ServerError as error:
                 self._failed.append(error)
                 return
-            self._room.struck("kill -9 of the server", began_ns, time.monotonic_ns())
-            seen, kills = self._proxy.passed, kills + 1
+            self._room.struck(self._name, began_ns, time.monotonic_ns())
+            seen, struck = self._proxy.passed, struck + 1
 
 
 @case(
@@ -130,7 +192,7 @@ def server_frozen(room: Room) -> None:
         in_time(room, store, session, "the server is stopped", server.freeze)
         server.thaw()
         insist(room, store, appending(room, store, session), server=url)
-        _read_all(room, [session], url)
+        read_all(room, [session], url)
 
 
 @case(
@@ -162,7 +224,7 @@ def server_emptied(room: Room) -> None:
         except Exception as error:  # noqa: BLE001 -- whatever a store raises
             room.fail("does not recover", f"a new handle cannot be opened: {said(error)}")
         insist(room, fresh, appending(room, fresh, session), server=url)
-        _read_all(room, [session], url)
+        read_all(room, [session], url)
 
 
 def _is_told(room: Room, store: Client, session: str, version: object) -> None:
@@ -187,10 +249,3 @@ def _record_as_cleared(room: Room, session: str, began_ns: int) -> None:
         outcome="ok",
     )
     room.record(emptied)
-
-
-def _read_all(room: Room, sessions: list[str], url: str) -> None:
-    """What a fresh process sees, without anybody in between."""
-    reader = room.elsewhere(server=url)
-    for session in sessions:
-        insist(room, reader, partial(Call, op="read", session=session), server=url)

@@ -334,7 +334,7 @@ class PostgresLog:
 
     def _connected(self) -> Any:
         if self._connection is None or self._connection.closed:
-            self._connection = self._psycopg.connect(self._url, connect_timeout=2)
+            self._connection = self._psycopg.connect(self._url, connect_timeout=20)
         return self._connection
 
     def append(self, session: str, messages: list[Message]) -> None:
@@ -387,6 +387,19 @@ class RetriesTheStatementAlone(PostgresLog):
             super()._insert(connection, session, message)
 
 
+class StaysWithTheOldServer(PostgresLog):
+    """It remembers where its server really was, and looks for it there after a failover, too."""
+
+    def _connected(self) -> Any:
+        if self._connection is None:
+            connection = super()._connected()
+            port = connection.execute("SELECT inet_server_port()").fetchone()[0]
+            connection.commit()
+            place, database = self._url.rpartition(":")[0], self._url.rpartition("/")[2]
+            self._url = f"{place}:{port}/{database}"
+        return super()._connected()
+
+
 class UnloggedTable(PostgresLog):
     """It keeps messages in a table that the server does not log, and says that they are safe."""
 
@@ -409,6 +422,11 @@ _ON_REDIS: Final = (
 )
 _ON_POSTGRES: Final = (
     (RetriesTheStatementAlone, "injected_replies", "a class of its own: half a retry"),
+    (
+        StaysWithTheOldServer,
+        "server_failover",
+        "a class of its own: an address that was resolved once",
+    ),
     (UnloggedTable, "server_restart", "a class of its own: unlogged tables"),
 )
 RIGHT_ON_REDIS: Final = (RedisLog, AsyncRedisLog)

@@ -15,7 +15,8 @@ from indelible.contract.faults.servers.postgres import WHEEL, PostgresServer
 from indelible.contract.faults.servers.valkey import Valkey
 
 # What URLs begin with that the kit has a server for.
-KINDS: Final = ("redis://", "postgresql://", "postgres://")
+POSTGRES: Final = ("postgresql://", "postgres://")
+KINDS: Final = ("redis://", *POSTGRES)
 _numbers = itertools.count(1)
 
 
