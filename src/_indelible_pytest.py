@@ -160,6 +160,20 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         items.extend(collected(session, ids))
 
 
+@pytest.fixture
+def memory_faults() -> Iterator[Any]:
+    """Make the stores that this test opens fail on cue: `memory_faults.fail_next("add_message")`.
+
+    A fault that was asked for and never struck fails the test: it proved nothing.
+    """
+    from indelible.contract.faults.memory import watching  # noqa: PLC0415
+
+    with watching() as faults:
+        yield faults
+    if faults.unstruck:
+        pytest.fail(f"memory_faults never struck: {', '.join(faults.unstruck)}", pytrace=False)
+
+
 def _is_ours(argument: str, config: pytest.Config) -> bool:
     """Whether an argument is the id of a contract's item, or the beginning of one."""
     named = argument == "contract" or argument.startswith("contract/")

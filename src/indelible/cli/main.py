@@ -18,6 +18,7 @@ from indelible.cli import (
     golden,
     maintaining,
     moving,
+    proxying,
     reading,
     timeline,
 )
@@ -164,6 +165,12 @@ _offer(
 )
 _offer(checking.cases, PROVE, "cases --gate concurrency")
 _offer(checking.goldfish, PROVE, "goldfish --seed 7")
+_offer(
+    proxying.proxy,
+    PROVE,
+    "proxy redis://localhost:6379 --cut-after EVALSHA:3",
+    "proxy postgresql://localhost/agent --answer COMMIT:1=40001 --listen 127.0.0.1:6432",
+)
 
 goldens = typer.Typer(
     name="golden",

@@ -63,11 +63,15 @@ class Client:
         ttl_s: float | None = None,
     ) -> Ids:
         """Append a batch of new entries (of `count` turns, where a store takes only turns)."""
-        ids = ids or self._ids.draw(count, pairs=self._room.adapter.pairs)
+        ids = ids or self.draw(count)
         self.make(
             Call(op="append", session=session, ids=ids, key=key, expected=expected, ttl_s=ttl_s)
         )
         return ids
+
+    def draw(self, count: int = 1) -> Ids:
+        """Ids of new entries (of `count` turns, where a store takes only turns)."""
+        return self._ids.draw(count, pairs=self._room.adapter.pairs)
 
     def read(self, session: str, *, limit: int | None = None) -> Ids:
         """The ids that the session shows."""
@@ -119,11 +123,14 @@ class Client:
             raise
         return room.record(succeeded(self.name, call, began, answer, room.names))
 
-    def attempt(self, call: Call) -> Operation:
-        """Make one call of which an error is an answer as well: its record says what came of it."""
+    def attempt(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
+        """Make one call of which an error is an answer as well: its record says what came of it.
+
+        `around` is put around what is to be awaited.
+        """
         room, began = self._room, time.monotonic_ns()
         try:
-            answer = self._settle(ask(self.handle, call, room.names))
+            answer = self._settle(around(ask(self.handle, call, room.names)))
         except Exception as error:  # noqa: BLE001 -- whatever a store raises is an outcome
             return room.record(failed(self.name, call, began, error), error)
         return room.record(succeeded(self.name, call, began, answer, room.names))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from indelible.contract.adapter import Adapter, Flavour, Refused
 from indelible.contract.calling import Log, Program
@@ -25,6 +26,12 @@ from indelible.contract.entries import EntryIds
 from indelible.contract.handles import Loop, LoopFactory, close, open_handle
 from indelible.contract.history import Fault, Ids, Operation
 from indelible.contract.results import CaseVerdict, Failure
+
+T = TypeVar("T")
+
+
+def _nothing() -> None:
+    """Nobody has to be told."""
 
 
 class Broken(Exception):  # noqa: N818 -- names what happened
@@ -99,6 +106,7 @@ class Room:
         self._loop: Loop | None = None
         self._clients: list[Client] = []
         self._counters: dict[str, int] = {}
+        self._held = ExitStack()
 
     # Names
 
@@ -193,40 +201,68 @@ class Room:
         """Draws the ids of a worker."""
         return EntryIds(worker)
 
-    def race(self, programs: Sequence[Program], *, own_handles: bool = False) -> None:
+    def race(
+        self,
+        programs: Sequence[Program],
+        *,
+        own_handles: bool = False,
+        server: str | None = None,
+        ready: Callable[[], None] = _nothing,
+    ) -> None:
         """Run the programs at the same time, in the way that the mode says, and record them.
 
         Tasks share a handle, and so do threads if the store lets them and nobody asks for their
-        own. What programs meet is recorded and raises nothing; a handle that cannot be opened does.
+        own; new ones stand on `server`. What programs meet is recorded and raises nothing; a handle
+        that cannot be opened does. `ready` is called when all are open.
         """
         self.racers |= {program.worker for program in programs}
         try:
-            logs = self._raced(programs, own_handles=own_handles)
+            logs = self._raced(programs, own_handles=own_handles, server=server, ready=ready)
         except (StoreRaised, Refused) as error:
             self.blame(error)
             raise
         for log in logs:
             self._keep(log)
 
-    def _raced(self, programs: Sequence[Program], *, own_handles: bool) -> list[Log]:
+    def _raced(
+        self,
+        programs: Sequence[Program],
+        *,
+        own_handles: bool,
+        server: str | None,
+        ready: Callable[[], None],
+    ) -> list[Log]:
         if self.mode == "processes":
             assert self._crew is not None
-            return processes.race(self._crew, self.workspace, programs, self.names, self.flavours)
+            return processes.race(
+                self._crew,
+                self.workspace,
+                programs,
+                self.names,
+                self.flavours,
+                server=server,
+                ready=ready,
+            )
         if self.mode == "tasks":
             handle = self._first_client().handle
+            ready()
             race = tasks.race(programs, self.names, handle, self.suspensions)
             logs: list[Log] = self._our_loop().settle(race)
             return logs
         if self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
-            return threads.race(programs, self.names, handle=self._first_client().handle)
-        return threads.race(programs, self.names, open_own=self._open_bare)
+            return threads.race(
+                programs, self.names, handle=self._first_client().handle, ready=ready
+            )
+        return threads.race(
+            programs, self.names, open_own=lambda: self._open_bare(server), ready=ready
+        )
 
     def _first_client(self) -> Client:
         return self._clients[0] if self._clients else self.open()
 
-    def _open_bare(self) -> Any:
+    def _open_bare(self, server: str | None) -> Any:
         try:
-            return open_handle(self.adapter, self.workspace, self.flavour, None)
+            return open_handle(self.adapter, self.workspace, self.flavour, None, server)
         except BaseException as error:
             self.blame(error)
             raise
@@ -294,16 +330,21 @@ class Room:
         witness = tuple(op for op in self.history if op.session == session)[-5:]
         raise Broken(Failure(name=name, session=session, proof=proof, ids=ids, witness=witness))
 
+    def hold(self, needed: AbstractContextManager[T]) -> T:
+        """Enter something that handles stand on; it is left when all of them are closed."""
+        return self._held.enter_context(needed)
+
     def close(self) -> None:
-        """Close every handle."""
-        for client in reversed(self._clients):
-            try:
-                client.close()
-            except BaseException as error:
-                self.blame(error)
-                raise
-        if self._loop is not None:
-            self._loop.close()
+        """Close every handle, and then what they stood on."""
+        with self._held:
+            for client in reversed(self._clients):
+                try:
+                    client.close()
+                except BaseException as error:
+                    self.blame(error)
+                    raise
+            if self._loop is not None:
+                self._loop.close()
 
 
 def _itself(answer: Any) -> Any:

@@ -66,6 +66,7 @@ class Link:
         self._warned = False
         self._poll = select.poll()
         self._pipelined = False
+        self._pipeline: psycopg.Pipeline | None = None
         # For appends, whose answers are short and not worth a new one each.
         self._cursor = self._new_cursor()
         # What its owner had set, and gets back.
@@ -114,7 +115,7 @@ class Link:
         return None
 
     def _begin(self, how: str) -> None:
-        self._stack.enter_context(self.connection.pipeline())
+        self._pipeline = self._stack.enter_context(self.connection.pipeline())
         self._pipelined = True
         self._run(how)
 
@@ -167,6 +168,9 @@ class Link:
     def close(self) -> None:
         """Hang up. What the server is doing, it may still finish."""
         self.connection.pgconn.finish()
+        if self._pipeline is not None:
+            vars(self._pipeline)["_conn"] = Gone()
+            self._pipeline.result_queue.clear()
         self._stack.pop_all()
         vars(self.connection).pop("wait", None)
 
@@ -231,6 +235,17 @@ _TIMED_OUT: Final[tuple[type[Exception], ...]] = tuple(
     filter(None, (TimeLimitError, _DRIVERS_TIMEOUT))
 )
 wait_timed: Any = wait_until if _DRIVERS_TIMEOUT is None else psycopg.waiting.wait
+
+
+class Gone:
+    """Stands in for a connection that is gone, in a pipeline that nobody left.
+
+    The pipeline is swept up some time later. It would then wait for answers that cannot come, and
+    log that.
+    """
+
+    def wait(self, waits: object) -> None:
+        """Nothing comes any more."""
 
 
 def not_replicated(place: str) -> OutcomeUnknownError:

@@ -49,6 +49,7 @@ class AsyncLink:
         self._stack = AsyncExitStack()
         self._warned = False
         self._pipelined = False
+        self._pipeline: psycopg.AsyncPipeline | None = None
         # What its owner had set, and gets back.
         self.was_autocommit = connection.autocommit
         connection.add_notice_handler(self._on_notice)
@@ -93,7 +94,7 @@ class AsyncLink:
         return None
 
     async def _begin(self, how: str) -> None:
-        await self._stack.enter_async_context(self.connection.pipeline())
+        self._pipeline = await self._stack.enter_async_context(self.connection.pipeline())
         self._pipelined = True
         await self._run(how)
 
@@ -139,6 +140,9 @@ class AsyncLink:
     def close(self) -> None:
         """Hang up. What the server is doing, it may still finish."""
         self.connection.pgconn.finish()
+        if self._pipeline is not None:
+            vars(self._pipeline)["_conn"] = Gone()
+            self._pipeline.result_queue.clear()
         self._stack.pop_all()
         vars(self.connection).pop("wait", None)
 
@@ -159,3 +163,10 @@ class AsyncLink:
             # Else the driver would go on waiting for what is left of a pipeline.
             give_up(self.connection, waits)
             raise
+
+
+class Gone:
+    """Stands in for a connection that is gone, in a pipeline that nobody left: see its twin."""
+
+    async def wait(self, waits: object) -> None:
+        """Nothing comes any more."""

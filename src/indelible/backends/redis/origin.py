@@ -64,7 +64,7 @@ class _InTime:
             return super()._connect()  # type: ignore[misc]
         left_s = max(ends_at - time.monotonic(), TIMEOUT_S_MIN)
         self.socket_connect_timeout = min(given[0] or left_s, left_s)
-        self.socket_timeout = left_s
+        self.socket_timeout = min(given[1] or left_s, left_s)
         try:
             connected = super()._connect()  # type: ignore[misc]
         finally:

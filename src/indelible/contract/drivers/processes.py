@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
@@ -201,14 +201,22 @@ def race(
     programs: Sequence[Program],
     names: dict[str, Any],
     flavours: Sequence[Flavour],
+    *,
+    server: str | None = None,
+    ready: Callable[[], None] | None = None,
 ) -> list[Log]:
-    """Run each program in a process of its own, all at once; flavours take turns."""
+    """Run each program in a process of its own, all at once; flavours take turns.
+
+    `ready` is called when all are open.
+    """
     workers = [crew.worker() for _ in programs]
     try:
         for place, worker in enumerate(workers):
-            worker.tell("open", workspace, flavours[place % len(flavours)])
+            worker.tell("open", workspace, flavours[place % len(flavours)], server)
         for worker in workers:
             worker.answer()
+        if ready is not None:
+            ready()
         start_ns = time.monotonic_ns() + START_NS
         for worker, program in zip(workers, programs, strict=True):
             worker.tell("run", program, names, start_ns)

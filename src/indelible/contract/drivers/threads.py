@@ -22,9 +22,13 @@ def race(
     *,
     handle: Any = None,
     open_own: Callable[[], Any] | None = None,
+    ready: Callable[[], None] | None = None,
 ) -> list[Log]:
-    """Run each program in a thread, all at once: on one handle, or each on its own."""
-    gate = threading.Barrier(len(programs))
+    """Run each program in a thread, all at once: on one handle, or each on its own.
+
+    `ready` is called when all are open.
+    """
+    gate = threading.Barrier(len(programs), action=ready)
     logs = [Log() for _ in programs]
     mishaps: list[BaseException] = []
 

@@ -1,11 +1,13 @@
 """The gates: every case that a store must pass before it touches production."""
 
 from indelible.contract.gates import (
+    cancelling,
     capabilities,
     concurrency,
     damage,
     damaged_files,
     disk_errors,
+    deadlines,
     edges,
     expiry,
     keeping,
@@ -15,18 +17,22 @@ from indelible.contract.gates import (
     locking,
     names,
     power_loss,
+    network,
     programs,
     scale,
     sequential,
+    servers,
     snapshots,
 )
 
 __all__ = [
+    "cancelling",
     "capabilities",
     "concurrency",
     "damage",
     "damaged_files",
     "disk_errors",
+    "deadlines",
     "edges",
     "expiry",
     "keeping",
@@ -36,8 +42,10 @@ __all__ = [
     "locking",
     "names",
     "power_loss",
+    "network",
     "programs",
     "scale",
     "sequential",
+    "servers",
     "snapshots",
 ]

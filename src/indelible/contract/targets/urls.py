@@ -22,6 +22,10 @@ from indelible.store import BUSY_TIMEOUT_S
 
 # The one that it does not offer: what was said is not taken back by popping it.
 _OFFERED: Final = frozenset(CAPABILITIES) - {"pop"}
+# On a bad day calls wait until their deadline: the shorter that is, the sooner the day is over.
+BAD_DAY_TIMEOUT_S: Final = 2.0
+# On a busy machine, making the tables takes longer than such a call may: then again.
+OPENINGS_MAX: Final = 5
 
 
 def adapter_of_url(url: str) -> Adapter:
@@ -76,10 +80,11 @@ class OpenUrl:
     def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
         """A handle, or something to await for it; `server` stands in for the URL."""
         target, options = self._place(workspace)
-        target = server or target
+        if server is not None:
+            target, options = server, {**options, "timeout_s": BAD_DAY_TIMEOUT_S}
         if self.awaited:
             return _opened(target, options)
-        return StoreHandle(indelible.open(target, **options))
+        return StoreHandle(_open(target, options))
 
     def _place(self, workspace: Path) -> tuple[str, dict[str, Any]]:
         if self.url == "memory:":
@@ -89,7 +94,17 @@ class OpenUrl:
         return self.url, {"namespace": _namespace(workspace)}
 
 
+def _open(target: str, options: dict[str, Any]) -> indelible.MemoryStore:
+    for _ in range(OPENINGS_MAX - 1):
+        with contextlib.suppress(indelible.UnavailableError):
+            return indelible.open(target, **options)
+    return indelible.open(target, **options)
+
+
 async def _opened(target: str, options: dict[str, Any]) -> StoreHandle:
+    for _ in range(OPENINGS_MAX - 1):
+        with contextlib.suppress(indelible.UnavailableError):
+            return StoreHandle(await indelible.open_async(target, **options))
     return StoreHandle(await indelible.open_async(target, **options))
 
 

@@ -1,0 +1,197 @@
+"""Tasks that are cancelled, wherever they stand: nothing is half done, and nobody else suffers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import types
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final
+
+from indelible.contract.calling import Call
+from indelible.contract.cases import case
+from indelible.contract.client import Client
+from indelible.contract.gates.locking import Heartbeat
+from indelible.contract.gates.pacing import paced
+from indelible.contract.history import OpName
+from indelible.contract.room import NotClaimed, Room, Unsure
+
+# Of one operation, the awaits at which it is cancelled: all of them, up to so many.
+AWAITS_MAX: Final = 25
+# A call on a healthy store that takes longer is stuck. Who cancelled holds nothing any more.
+STUCK_S: Final = 20.0
+# How often an innocent call may fail after somebody else's was cancelled.
+TRIES: Final = 3
+
+
+class Cancelled(Exception):  # noqa: N818 -- names what happened
+    """The task was cancelled, and the store let go of it."""
+
+
+class _Stuck(Exception):  # noqa: N818 -- names what happened
+    """A call did not come back."""
+
+
+class Interrupting:
+    """Cancels the task that awaits something, at its n-th await."""
+
+    def __init__(self, nth: int) -> None:
+        self._nth = nth
+        self.reached = False
+
+    async def __call__(self, answer: Any) -> Any:
+        """Await it, and cancel."""
+        try:
+            return await _bounded(self._counted(answer))
+        except asyncio.CancelledError:
+            # Our own doing. The loop that runs us must not take it for its own.
+            task = asyncio.current_task()
+            assert task is not None
+            while task.uncancel():
+                continue
+            raise Cancelled from None
+
+    @types.coroutine
+    def _counted(self, answer: Awaitable[Any]) -> Generator[Any, Any, Any]:
+        inner, left = answer.__await__(), self._nth
+        thrown: BaseException | None = None
+        while True:
+            try:
+                step = next(inner) if thrown is None else inner.throw(thrown)
+            except StopIteration as finished:
+                return finished.value
+            left -= 1
+            if left == 0:
+                self.reached = True
+                task = asyncio.current_task()
+                assert task is not None
+                # Noticed as soon as the task would wait, as if another had cancelled it meanwhile.
+                task.cancel()
+            thrown = None
+            try:
+                yield step
+            except BaseException as error:  # noqa: BLE001 -- it goes where it belongs
+                thrown = error
+
+
+@case(
+    "faults",
+    catches="a cancelled task that leaves half a batch, a lock or an unread reply behind",
+    modes=("async",),
+)
+def cancel_everywhere(room: Room) -> None:
+    """Cancel every operation at each of its awaits; the next calls on the same handle are well."""
+    store, cancelled = room.open(), 0
+    for op in paced(room, _operations(room), "operations", within_s=10.0):
+        for nth in range(1, AWAITS_MAX + 1):
+            session = room.session()
+            if not _cancel(room, store, session, op, nth):
+                break
+            cancelled += 1
+            before = f"{op} was cancelled at its await {nth}"
+            if _complaint(room, store, session, before):
+                _try_again(room, op, nth)
+        if cancelled and room.adapter.reach != "handle":
+            # A lock that was left behind is not always in the way of the handle that took it.
+            other = room.open()
+            _complaint(room, other, session, f"{op} was cancelled on another handle")
+            other.close()
+    if not cancelled:
+        raise NotClaimed("no call ever gave way, so none could be cancelled")
+    room.read_afresh(sorted(room.sessions))
+
+
+def _cancel(room: Room, store: Client, session: str, op: OpName, nth: int) -> bool:
+    """Cancel an operation at its n-th await; False if it has none."""
+    call, interrupting = _prepared(room, store, op, session), Interrupting(nth)
+    began_ns = time.monotonic_ns()
+    done = store.attempt(call, interrupting)
+    if interrupting.reached:
+        room.struck(f"cancel {op} at await {nth}", began_ns, done.complete_ns)
+    return interrupting.reached
+
+
+def _try_again(room: Room, op: OpName, nth: int) -> None:
+    """An innocent call failed, and then succeeded: what happens twice is no accident."""
+    store, session = room.open(), room.session()
+    before = f"{op} was cancelled at its await {nth}"
+    if _cancel(room, store, session, op, nth) and (
+        said := _complaint(room, store, session, before)
+    ):
+        room.fail("broken by a cancel", said, session=session)
+    store.close()
+
+
+def _operations(room: Room) -> list[OpName]:
+    offered: tuple[OpName, ...] = ("pop", "clear", "trim", "snapshot", "rollback", "undo", "fork")
+    return ["append", "read", *(op for op in offered if room.adapter.claims([op]))]
+
+
+def _prepared(room: Room, store: Client, op: OpName, session: str) -> Call:
+    store.append(session, 1 if room.adapter.pairs else 2)
+    if op == "append":
+        return Call(op="append", session=session, ids=store.draw(1 if room.adapter.pairs else 3))
+    if op == "undo":
+        store.clear(session)
+    snapshot = None
+    if op == "rollback":
+        snapshot = store.snapshot(session)
+        store.append(session)
+    elif op == "snapshot":
+        snapshot = room.name("s")
+    return Call(
+        op=op,
+        session=session,
+        keep=1 if op == "trim" else None,
+        snapshot=snapshot,
+        target=room.session() if op == "fork" else None,
+    )
+
+
+def _complaint(room: Room, client: Client, session: str, before: str) -> str:
+    """What failed of the next calls on a handle, which nobody cancelled; empty if nothing did."""
+    makes = (_reading(session), _writing(client, session), _reading(session))
+    said = [_failing(room, client, make, before) for make in makes]
+    return next(filter(None, said), "")
+
+
+def _reading(session: str) -> Callable[[], Call]:
+    return lambda: Call(op="read", session=session)
+
+
+def _writing(client: Client, session: str) -> Callable[[], Call]:
+    return lambda: Call(op="append", session=session, ids=client.draw())
+
+
+def _failing(room: Room, client: Client, make: Callable[[], Call], before: str) -> str:
+    """Make a call until it succeeds; what was said the first time, if it did not at once."""
+    said, last = "", None
+    with Heartbeat() as heart:
+        for _ in range(TRIES):
+            last = client.attempt(make(), _bounded)
+            if last.outcome == "ok":
+                return said
+            if isinstance(room.raised[-1], _Stuck):
+                break
+            words = f"{type(room.raised[-1]).__name__}: {room.raised[-1]}"
+            said = said or f"after {before}, {last.op} on {last.session} raised {words}"
+    assert last is not None
+    if heart.late_s > STUCK_S / 4:
+        raise Unsure(f"the machine itself stood still for {heart.late_s:.1f} s")
+    stuck = isinstance(room.raised[-1], _Stuck)
+    if stuck:
+        said = f"after {before}, {last.op} did not come back within {STUCK_S:g} s"
+    name = "stuck after a cancel" if stuck else "broken by a cancel"
+    return room.fail(name, said, session=last.session)
+
+
+async def _bounded(answer: Any) -> Any:
+    limit = asyncio.timeout(STUCK_S)
+    try:
+        async with limit:
+            return await answer
+    except TimeoutError:
+        # A store has deadlines of its own.
+        if limit.expired():
+            raise _Stuck from None
+        raise

@@ -1,0 +1,94 @@
+"""Stores that do well until the network fails: each is caught by the case that names it."""
+
+import pytest
+
+import postgres_here
+import redis_here
+from indelible.contract.cases import all_cases
+from indelible.contract.gates import between, cancelling, deadlines
+from indelible.contract.goldfish import examine, network
+from indelible.contract.running import Bench, modes_of, run_case
+
+ON_REDIS = sorted(network.goldfish_on("redis://"))
+ON_POSTGRES = sorted(network.goldfish_on("postgresql://"))
+
+
+@pytest.fixture(autouse=True)
+def _who_never_comes_back_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(between, "RECOVERS_S", 4.0)
+    monkeypatch.setattr(cancelling, "STUCK_S", 4.0)
+    # Of who names no bound on waiting, nothing is learned by watching longer.
+    monkeypatch.setattr(deadlines, "UNDECLARED_S", 1.0)
+
+
+def caught(fish):
+    found = examine(fish, seed=5)
+    if any(result.verdict == "UNKNOWN" for result in found.results):
+        # The machine stood still: once more.
+        found = examine(fish, seed=6)
+    assert found.caught, [(r.id, r.verdict, r.reason, r.failures) for r in found.results]
+    return found.anomaly
+
+
+ANOMALY = {
+    "RetriesWithoutKey": "duplicate",
+    "SendsAgainWhenLate": "duplicate",
+    "SaysFailedAlthoughApplied": "aborted read",
+    "SwallowsOom": "lost append",
+    "SwallowsRefusals": "lost append",
+    "AcknowledgesUnheard": "lost append",
+    "WaitsForEver": "unbounded wait",
+    "NeverLooksAgain": "does not recover",
+    "LockKeptAfterCancel": "stuck after a cancel",
+    "UnloggedTable": "lost append",
+    "StaysWithTheOldServer": "does not recover",
+}
+
+
+@pytest.mark.parametrize("name", ON_REDIS)
+def test_a_goldfish_on_redis_is_caught(name):
+    anomaly = caught(network.goldfish_on(redis_here.emptied())[name])
+    assert anomaly == ANOMALY.get(name, anomaly)
+
+
+@pytest.mark.parametrize("name", ON_POSTGRES)
+def test_a_goldfish_on_postgres_is_caught(name):
+    anomaly = caught(network.goldfish_on(postgres_here.fresh_database())[name])
+    assert anomaly == ANOMALY.get(name, anomaly)
+
+
+def said_of(adapter):
+    bench = Bench(adapter)
+    try:
+        return [
+            known or run_case(case, mode, bench, seed=5)
+            for case in all_cases()
+            if case.gate == "faults"
+            for mode, known in modes_of(case, bench)
+        ]
+    finally:
+        bench.close()
+
+
+@pytest.mark.parametrize("kind", network.RIGHT_ON_REDIS, ids=lambda kind: kind.__name__)
+def test_a_right_store_on_redis_is_caught_by_no_case(kind):
+    results = said_of(network.adapter_on(kind, redis_here.emptied()))
+    broken = [r for r in results if r.verdict not in ("PASS", "NOT CLAIMED")]
+    assert [(r.id, r.verdict, r.reason) for r in broken] == []
+    assert sum(r.verdict == "PASS" for r in results) > 5
+
+
+@pytest.mark.parametrize("kind", network.RIGHT_ON_POSTGRES, ids=lambda kind: kind.__name__)
+def test_a_right_store_on_postgres_is_caught_by_no_case(kind):
+    results = said_of(network.adapter_on(kind, postgres_here.fresh_database()))
+    broken = [r for r in results if r.verdict not in ("PASS", "NOT CLAIMED")]
+    assert [(r.id, r.verdict, r.reason) for r in broken] == []
+    assert sum(r.verdict == "PASS" for r in results) > 5
+
+
+def test_every_case_between_a_store_and_its_server_has_a_goldfish():
+    fish = {**network.goldfish_on("redis://"), **network.goldfish_on("postgresql://")}
+    named = {each.caught_by for each in fish.values()}
+    rooms = {"network", "deadlines", "cancelling", "servers"}
+    ours = {case.name for case in all_cases() if case.run.__module__.rpartition(".")[2] in rooms}
+    assert ours <= named

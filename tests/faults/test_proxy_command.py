@@ -1,0 +1,62 @@
+"""`indelible proxy`: what a person sees of it."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import redis
+import redis_here
+from indelible.contract.faults.servers.process import free_port
+
+
+def begin(*arguments):
+    command = [sys.executable, "-m", "indelible", "proxy", *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def test_it_says_where_it_listens_and_what_struck():
+    server = redis_here.emptied()
+    running = begin(server, "--cut-after", "RPUSH:2", "--answer", "GET=OOM", "--delay", "TTL=9")
+    try:
+        first = running.stdout.readline()
+        url, _, rest = first.partition(" leads to ")
+        assert rest == f"{server}. Ctrl-C ends it.\n"
+        with redis.Redis.from_url(url) as client:
+            client.rpush("list", "one")
+            with pytest.raises(redis.ConnectionError):
+                client.rpush("list", "two")
+            assert client.lrange("list", 0, -1) == [b"one", b"two"]
+            with pytest.raises(redis.OutOfMemoryError):
+                client.get("a")
+        assert running.stdout.readline() == "cut after: RPUSH (number 2)\n"
+        assert running.stdout.readline() == "answer: GET (number 1)\n"
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.communicate()
+    assert running.returncode == 0
+    assert "2 troubles struck, 1 did not." in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["agent.db"], 2, "redis://host:port and postgresql://host:port"),
+        (["rediss://localhost"], 2, "without TLS"),
+        (["redis://localhost", "--cut-after", "GET:x"], 2, "NAME:N"),
+        (["redis://localhost", "--listen", "here"], 2, "HOST:PORT"),
+        ([f"redis://user:secret@127.0.0.1:{free_port()}"], 4, "cannot be reached"),
+    ],
+)
+def test_what_cannot_be_is_said_in_words(arguments, code, words):
+    done = begin(*arguments)
+    out, said = done.communicate(timeout=60)
+    assert done.returncode == code
+    assert words in said
+    assert "secret" not in said
+    assert out == ""
