@@ -63,11 +63,15 @@ class Client:
         ttl_s: float | None = None,
     ) -> Ids:
         """Append a batch of new entries (of `count` turns, where a store takes only turns)."""
-        ids = ids or self._ids.draw(count, pairs=self._room.adapter.pairs)
+        ids = ids or self.draw(count)
         self.make(
             Call(op="append", session=session, ids=ids, key=key, expected=expected, ttl_s=ttl_s)
         )
         return ids
+
+    def draw(self, count: int = 1) -> Ids:
+        """Ids of new entries (of `count` turns, where a store takes only turns)."""
+        return self._ids.draw(count, pairs=self._room.adapter.pairs)
 
     def read(self, session: str, *, limit: int | None = None) -> Ids:
         """The ids that the session shows."""

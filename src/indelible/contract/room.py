@@ -13,7 +13,13 @@ from indelible.contract.calling import Log, Program
 from indelible.contract.cases import Mode
 from indelible.contract.client import Client, RemoteHandle
 from indelible.contract.drivers import processes, tasks, threads
-from indelible.contract.drivers.processes import ANSWER_S_MAX, Crew, Equipment, StoreRaised
+from indelible.contract.drivers.processes import (
+    ANSWER_S_MAX,
+    Crew,
+    Equipment,
+    StoreRaised,
+    Worker,
+)
 from indelible.contract.drivers.tasks import Suspensions
 from indelible.contract.entries import EntryIds
 from indelible.contract.handles import Loop, LoopFactory, close, open_handle
@@ -134,24 +140,33 @@ class Room:
         wait_s: float = ANSWER_S_MAX,
         equipment: Equipment | None = None,
         server: str | None = None,
+        workspace: Path | None = None,
     ) -> Client:
         """A handle in a fresh process; one that takes longer than `wait_s` is `WorkerLost`.
 
         `equipment` is installed there before the store is opened.
         """
-        if self._crew is None:
-            raise Meaningless("there are no other processes to work in")
-        worker = self._crew.worker()
+        worker = self.worker()
         try:
             if equipment is not None:
                 worker.ask("equip", equipment)
-            worker.ask("open", self.workspace, self.flavour, server)
+            worker.ask("open", workspace or self.workspace, self.flavour, server)
         except BaseException as error:
             self.blame(error)
             worker.kill()
             raise
+        return self.caller_in(worker, wait_s=wait_s)
+
+    def caller_in(self, worker: Worker, *, wait_s: float = ANSWER_S_MAX) -> Client:
+        """Who calls the handle that a process has, or will have, open."""
         remote = RemoteHandle(worker, wait_s)
         return self._new_client(remote, _itself, remote.close)
+
+    def worker(self) -> Worker:
+        """A fresh process that has opened nothing. Whoever asks for it ends it."""
+        if self._crew is None:
+            raise Meaningless("there are no other processes to work in")
+        return self._crew.worker()
 
     def another(self) -> Client:
         """A caller as far away as the store allows: in another process, a new one, or the first."""
@@ -196,7 +211,7 @@ class Room:
             self.blame(error)
             raise
         for log in logs:
-            self._keep(log)
+            self.keep(log)
 
     def _raced(self, programs: Sequence[Program], *, own_handles: bool) -> list[Log]:
         if self.mode == "processes":
@@ -221,7 +236,8 @@ class Room:
             self.blame(error)
             raise
 
-    def _keep(self, log: Log) -> None:
+    def keep(self, log: Log) -> None:
+        """Take what a worker recorded into the record."""
         self.history += log.operations
         self.names |= log.names
         self.errors += [(log.operations[at], words, fair) for at, words, fair in log.errors]
