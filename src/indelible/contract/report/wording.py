@@ -59,12 +59,14 @@ def counts_of(report: Report, gate: Gate) -> Counter[CaseVerdict]:
 
 
 def verdict_of(report: Report, gate: Gate) -> CaseVerdict:
-    """The worst that was found at a gate; PASS only if a case of it ran."""
+    """What a gate came to: the worst that was found; PASS only if a case of it ran."""
     found = counts_of(report, gate)
     for worst in _WORST:
         if found[worst]:
             return worst
-    return "PASS" if report.ran(gate) else "NOT RUN"
+    if report.ran(gate):
+        return "PASS"
+    return "NOT CLAIMED" if report.unclaimed(gate) else "NOT RUN"
 
 
 def scope_of(result: CaseResult) -> Scope:
