@@ -22,7 +22,7 @@ def test_who_passes_everything_has_the_highest_gate_that_has_cases():
     assert badge.endpoint == {
         "schemaVersion": 1,
         "label": f"memory contract {badge.contract}",
-        "message": "concurrency",
+        "message": "crash",
         "color": "brightgreen",
     }
     assert badge.line.startswith(f"memory contract {badge.contract}: concurrency · ")

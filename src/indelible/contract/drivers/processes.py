@@ -133,13 +133,14 @@ class Worker:
 class Crew:
     """Fresh processes for one store under test."""
 
-    def __init__(self, adapter: Adapter) -> None:
+    def __init__(self, adapter: Adapter, preload: Sequence[str] = ()) -> None:
+        """`preload`: modules of the store that keep nothing for a process, and may be imported."""
         self._workers: list[Worker] = []
         try:
             packed = pickle.dumps(adapter)
         except Exception as error:
             raise CannotTravel(f"cannot be built in another process: {error}") from error
-        if self._start(packed, _packages(adapter)) == THREADED:
+        if self._start(packed, [*_packages(adapter), *preload]) == THREADED:
             # Forking a process with threads is not safe: then let each worker import everything.
             self.close()
             self._start(packed, [])
