@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 import indelible
 from indelible import ChatMessage
 from indelible.contract.handles import Loop
@@ -49,6 +51,31 @@ class Settled:
         return lambda *args, **options: self._loop.settle(method(*args, **options))
 
 
+def _forgotten_and_imported(store: Any, session: str, _: str, file: Path) -> None:
+    store.forget(session)
+    store.import_(file)
+
+
+# With a key where there is one: so it may be done again.
+DOES: dict[str, Callable[[Any, str, str, Path], Any]] = {
+    "append": lambda store, s, *_: store.add_message(s, "user", "new"),
+    "append with a key": lambda store, s, *_: store.add_message(s, "user", "new", key="new"),
+    "batch": lambda store, s, *_: store.add_messages(s, [_message(n) for n in range(5)], key="b"),
+    "first append": lambda store, s, *_: store.save_context(f"{s}-new", "hi", "hi", key="hi"),
+    "trim": lambda store, s, *_: store.trim(s, keep_last=2, key="trim"),
+    "clear": lambda store, s, *_: store.clear(s, key="clear"),
+    "snapshot": lambda store, s, *_: store.save_snapshot(s),
+    "rollback": lambda store, s, at, _: store.rollback_to_snapshot(s, at, key="back"),
+    "undo": lambda store, s, *_: store.undo(s, key="undo"),
+    "fork": lambda store, s, *_: store.fork(s, f"{s}-fork"),
+    "metadata": lambda store, s, *_: store.set_metadata(s, {"mood": "calm"}),
+    "vacuum": lambda store, s, *_: store.vacuum(session_id=s, undo_window=0),
+    "forget": lambda store, s, *_: store.forget(s),
+    "import": _forgotten_and_imported,
+    "repair": lambda store, s, *_: store.repair(s),
+}
+
+
 class Walked:
     """What the kit asks of the worker: prepare a session, do one thing, say what shows."""
 
@@ -57,6 +84,7 @@ class Walked:
         options = {"durability": "process"} if url.startswith("sqlite") else {}
         opened = Settled if awaited else indelible.open
         self._store: Any = opened(url, **options)
+        self._file = url.removeprefix("sqlite:///")
         self._workspace = workspace
 
     def read(self, _session: str) -> list[Any]:
@@ -72,41 +100,13 @@ class Walked:
         store.add_message(session, "user", "on")
         if verb == "import":
             store.export(self._workspace / f"{session}.jsonl", session)
+        if verb == "repair":
+            _damage(self._file, session)
         return snapshot
 
     def do(self, verb: str, session: str, snapshot: str) -> None:
-        """One verb, with a key where it takes one: so it may be done again."""
-        store = self._store
-        match verb:
-            case "append":
-                store.add_message(session, "user", "new")
-            case "append with a key":
-                store.add_message(session, "user", "new", key="new")
-            case "batch":
-                store.add_messages(session, [_message(n) for n in range(7, 12)], key="batch")
-            case "first append":
-                store.save_context(f"{session}-new", "hello", "hello", key="hello")
-            case "trim":
-                store.trim(session, keep_last=2, key="trim")
-            case "clear":
-                store.clear(session, key="clear")
-            case "snapshot":
-                store.save_snapshot(session)
-            case "rollback":
-                store.rollback_to_snapshot(session, snapshot, key="back")
-            case "undo":
-                store.undo(session, key="undo")
-            case "fork":
-                store.fork(session, f"{session}-fork")
-            case "metadata":
-                store.set_metadata(session, {"mood": "calm"})
-            case "vacuum":
-                store.vacuum(session_id=session, undo_window=0)
-            case "forget":
-                store.forget(session)
-            case "import":
-                store.forget(session)
-                store.import_(self._workspace / f"{session}.jsonl")
+        """One verb."""
+        DOES[verb](self._store, session, snapshot, self._workspace / f"{session}.jsonl")
 
     def shows(self, session: str) -> list[Any]:
         """All that a caller can see of a session, and of those that its verbs make."""
@@ -118,7 +118,7 @@ class Walked:
         info = store.session(session)
         return [
             str(info.status),
-            [message.content for message in store.get_history(session)],
+            [m.content for m in store.get_history(session, on_corrupt="quarantine")],
             [str(snapshot.label) for snapshot in store.list_snapshots(session)],
             dict(info.metadata),
             len(store.timeline(session).changes) if str(info.status) == "active" else 0,
@@ -137,7 +137,8 @@ class Walked:
 
     def findings(self) -> list[str]:
         """What is wrong in the whole store."""
-        return [finding.what for finding in self._store.verify().findings]
+        report = self._store.verify()
+        return [] if report.ok else [finding.what for finding in report.findings]
 
     def close(self) -> None:
         self._store.close()
@@ -145,3 +146,15 @@ class Walked:
 
 def _message(number: int) -> ChatMessage:
     return ChatMessage(role="user" if number % 2 == 0 else "assistant", content=f"message {number}")
+
+
+def _damage(file: str, session: str) -> None:
+    """Change the newest entry behind the store's back."""
+    with apsw.Connection(file) as connection:
+        connection.execute(
+            "UPDATE entry SET payload = CAST(substr(payload, 1, 4) || x'00' AS BLOB)"
+            " WHERE id = (SELECT number << 32 | 6 FROM session WHERE name = ?)",
+            (session,),
+        )
+        assert connection.changes() == 1
+    connection.close()
