@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # Two workers: what the smallest machine that we build for has cores.
 WORKERS ?= 2
 
-.PHONY: help demo test test-browser soak lint format bench lock clean
+.PHONY: help demo test test-browser soak soak-kit lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -30,8 +30,14 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
 	$(BIN)/pytest tests/browser
 
-soak: $(READY) ## The kit against every goldfish and every right store, with 50 seeds
-	INDELIBLE_SEEDS=50 $(BIN)/pytest --numprocesses $(WORKERS) tests/kit/test_goldfish.py
+MINUTES ?= 10
+soak: $(READY) ## Every engine under load and faults for MINUTES (10); go on with SEED and CHUNK
+	$(BIN)/python -m soak --minutes $(MINUTES) --record docs/soak.md \
+		$(if $(SEED),--seed $(SEED)) $(if $(CHUNK),--chunk $(CHUNK))
+
+soak-kit: $(READY) ## The kit against every goldfish with 50 seeds, and all of the fault loops
+	INDELIBLE_SEEDS=50 INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) \
+		tests/kit/test_goldfish.py tests/faults
 
 lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .
