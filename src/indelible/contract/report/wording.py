@@ -97,7 +97,7 @@ def proof_lines(result: CaseResult, failure: Failure) -> list[str]:
         return [f"  {visible(failure.proof).rstrip('.')}."]
     others = (other for other in result.failures if other is not failure)
     anomalies = (anomaly_of(failure), *map(anomaly_of, others))
-    text = explain(Violated(anomalies, scope_of(result)))
+    text = explain(Violated(anomalies, scope_of(result)), result.faults)
     return [visible(line) for line in text.splitlines()[1:]]
 
 
