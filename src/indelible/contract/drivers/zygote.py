@@ -168,13 +168,14 @@ class _Worker:
             finally:
                 os._exit(0)
         writer.close()
-        log = self.run(ours, names, 0)
+        log, childs_log = self.run(ours, names, 0), None
         with contextlib.suppress(EOFError, OSError):
             if reader.poll(CHILD_S_MAX):
-                return log, reader.recv()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        return log, None
+                childs_log = reader.recv()
+        # It has told all that it will.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return log, childs_log
 
     def close(self) -> None:
         handle, self._handle = self._handle, None
