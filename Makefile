@@ -10,7 +10,7 @@ WORKERS ?= 2
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-browser test-matrix soak lint format bench lock clean
+.PHONY: help demo test test-browser test-matrix soak soak-kit lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -42,8 +42,14 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
 	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) tests/golden/test_golden_matrix.py
 
-soak: $(READY) ## The kit against every goldfish and every right store, with 50 seeds
-	INDELIBLE_SEEDS=50 $(BIN)/pytest --numprocesses $(WORKERS) tests/kit/test_goldfish.py
+MINUTES ?= 10
+soak: $(READY) ## Every engine under load and faults for MINUTES (10); go on with SEED and CHUNK
+	$(BIN)/python -m soak --minutes $(MINUTES) --record docs/soak.md \
+		$(if $(SEED),--seed $(SEED)) $(if $(CHUNK),--chunk $(CHUNK))
+
+soak-kit: $(READY) ## The kit against every goldfish with 50 seeds, and all of the fault loops
+	INDELIBLE_SEEDS=50 INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) \
+		tests/kit/test_goldfish.py tests/faults
 
 lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ from report_samples import (
     every_verdict,
     explored,
     hostile,
+    killed,
     long_run,
     lossy,
     lost,
@@ -147,6 +148,19 @@ def test_any_case_can_be_looked_at(show):
     expect(page.locator(".band")).to_contain_text("c-1 expires")
     page.locator("a.mode[data-slug='concurrency-pop_race-threads']").click()
     expect(page.locator("#case")).to_contain_text("no two operations overlapped")
+
+
+def test_faults_lie_across_all_lanes_where_they_struck(show):
+    page = show(killed())
+    bands = page.locator(".band.fault")
+    # The first one was over before any of these operations began.
+    expect(bands).to_have_count(2)
+    expect(bands.first).to_contain_text("kill -9")
+    lanes, band = page.locator(".lanes .body").bounding_box(), bands.first.bounding_box()
+    assert band["width"] == pytest.approx(lanes["width"], abs=2)
+    assert bands.last.bounding_box()["height"] > band["height"]
+    page.locator("button[data-view='run']").click()
+    expect(page.locator(".band.fault")).to_have_count(3)
 
 
 def test_every_case_of_a_report_draws(show):

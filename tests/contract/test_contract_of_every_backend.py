@@ -4,7 +4,7 @@ import pytest
 
 import indelible
 from indelible.contract import check
-from indelible.contract.cases import BAD_DAYS, GATES, all_cases
+from indelible.contract.cases import GATES, all_cases
 
 WRITTEN = {case.gate for case in all_cases()}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from indelible.contract import Adapter, CaseResult, Failure, Operation, Report, Violated, check
 from indelible.contract.cases import Gate, all_cases
 from indelible.contract.checker import judge
+from indelible.contract.history import Fault
 from indelible.contract.results import failure_of
 
 SEED = 7
@@ -118,6 +119,22 @@ def explored() -> CaseResult:
     """A loss under a schedule that was sought for."""
     words = "seed 7, 1 switch: w1#7>w0\n  w1 stops in read\nexact: the seed brings it back"
     return replace(lost(), mode="tasks", schedule=words)
+
+
+def killed() -> Report:
+    """A loss between two kills, after a fault that has nothing to do with it."""
+    found = replace(
+        lost(),
+        gate="crash",
+        case="kill9_under_load",
+        mode="blocking",
+        faults=(
+            Fault(name="fork", began_ns=0, ended_ns=500_000),
+            Fault(name="kill -9", began_ns=20_000_000, ended_ns=21_000_000),
+            Fault(name="kill -9", began_ns=30_000_000, ended_ns=None),
+        ),
+    )
+    return Report(target="mod:killed", seed=SEED, gates=("crash",), results=(found,))
 
 
 def expiring() -> CaseResult:

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from indelible.contract import Adapter
-from indelible.contract.cases import all_cases
+from indelible.contract.cases import BAD_DAYS, all_cases
 from indelible.contract.goldfish import GOLDFISH, RIGHT, examine, run_goldfish, survey
 from indelible.contract.running import Bench, modes_of, run_case
 from indelible.contract.targets import resolve
@@ -17,11 +17,17 @@ from indelible.contract.targets import resolve
 SEEDS = range(1, 1 + int(os.environ.get("INDELIBLE_SEEDS", "2")))
 OURS = ("memory:", "sqlite:///x.db")
 # In which gates a goldfish must be caught, so that no gate goes untested.
-GATES = ("sequential", "edges", "lifecycle", "concurrency")
+GATES = ("sequential", "edges", "lifecycle", "concurrency", "faults", "crash")
+BAD = {case.name for case in all_cases() if case.gate in BAD_DAYS}
+# What a fault exposes, it exposes at once or not at all; and faults take their time.
+EXAMINED = [
+    (name, seed)
+    for name, fish in GOLDFISH.items()
+    for seed in (SEEDS if fish.caught_by not in BAD or len(SEEDS) > 2 else SEEDS[:1])
+]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", GOLDFISH)
+@pytest.mark.parametrize(("name", "seed"), EXAMINED)
 def test_a_goldfish_is_caught_by_the_case_that_names_it(name, seed):
     found = examine(GOLDFISH[name], seed)
     assert found.caught, [(r.id, r.verdict, r.reason) for r in found.results]
@@ -38,15 +44,17 @@ def adapter_of(name, folder) -> Adapter:
 # These differ from `list_store` in when a session's time begins anew, and in nothing else.
 RENEWED_OTHERWISE = {"list_renewed_by_reading", "list_that_ends_on_time"}
 ASKED = [
-    (name, gate)
+    (name, gate, seed)
     for name in (*RIGHT, *OURS)
     for gate in GATES
     if gate == "lifecycle" or name not in RENEWED_OTHERWISE
+    # Our own have their bad days where every engine has, in `tests/contract`.
+    if gate not in BAD_DAYS or name in RIGHT
+    for seed in (SEEDS if gate not in BAD_DAYS or len(SEEDS) > 2 else SEEDS[:1])
 ]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("name", "gate"), ASKED)
+@pytest.mark.parametrize(("name", "gate", "seed"), ASKED)
 def test_a_right_store_is_caught_by_no_case(name, gate, seed, tmp_path):
     bench = Bench(adapter_of(name, tmp_path))
     try:
@@ -61,7 +69,9 @@ def test_a_right_store_is_caught_by_no_case(name, gate, seed, tmp_path):
     # A race that did not come about says nothing: that is no accusation.
     said = {"PASS", "NOT CLAIMED", "VACUOUS"}
     assert [(r.id, r.verdict, r.reason) for r in results if r.verdict not in said] == []
-    assert any(result.verdict == "PASS" for result in results)
+    # What no other process sees has no bad days that a process could make.
+    if gate not in BAD_DAYS or bench.adapter.reach == "machine":
+        assert any(result.verdict == "PASS" for result in results)
 
 
 def test_every_case_of_these_gates_has_a_goldfish_that_it_must_catch():

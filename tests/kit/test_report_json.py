@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from report_samples import every_verdict, hostile, long_run, lossy, whole
+from report_samples import every_verdict, hostile, killed, long_run, lossy, whole
 
 from indelible.contract.cases import GATES, MANY_WORKERS, ONE_CALLER
 from indelible.contract.history import from_line
@@ -58,7 +58,9 @@ def problems_of_value(value, form, where):
         yield f"{where} is {value!r}"
 
 
-@pytest.mark.parametrize("make", [lossy, every_verdict, hostile, whole, lambda: long_run(100)])
+@pytest.mark.parametrize(
+    "make", [lossy, every_verdict, hostile, killed, whole, lambda: long_run(100)]
+)
 def test_a_report_fits_the_schema(make):
     report = json.loads(json.dumps(to_json(make())))
     assert list(problems(report, schema())) == []

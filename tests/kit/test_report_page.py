@@ -12,6 +12,7 @@ from report_samples import (
     HOSTILE,
     every_verdict,
     hostile,
+    killed,
     long_run,
     lossy,
     lost,
@@ -80,6 +81,16 @@ def test_every_operation_of_a_short_run_is_there():
 def test_expiry_lies_across_the_lanes():
     case = case_of(every_verdict(), "ttl_ends_everything")
     assert [(band["kind"], band["label"]) for band in case["bands"]] == [("expiry", "c-1 expires")]
+
+
+def test_faults_lie_across_the_lanes():
+    case = case_of(killed(), "kill9_under_load")
+    assert [(band["kind"], band["label"], band["to"]) for band in case["bands"]] == [
+        ("fault", "fork", 500_000),
+        ("fault", "kill -9", 21_000_000),
+        ("fault", "kill -9", None),
+    ]
+    assert "died with its process" in case["failures"][0]["likely"]
 
 
 def test_of_a_long_run_the_proof_and_its_session_are_kept(monkeypatch):

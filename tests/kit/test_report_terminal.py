@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from report_samples import HOSTILE, every_verdict, explored, hostile, lossy, result, whole
+from report_samples import HOSTILE, every_verdict, explored, hostile, killed, lossy, result, whole
 from rich.console import Console
 
 from indelible.contract import Report, check
@@ -46,6 +46,12 @@ def test_a_proof_comes_first_and_ends_with_commands(tmp_path):
         f"  Reproduce with:  {again}",
         f"  Timeline:        {page}#case-concurrency-append_storm-tasks",
     ]
+
+
+def test_a_proof_says_what_struck_meanwhile_and_what_does_that():
+    text = summary_text(killed())
+    assert "  Meanwhile: kill -9 at 0.019 s, kill -9 at 0.029 s.\n" in text
+    assert "  Likely: it was acknowledged before it was written, and died with its process." in text
 
 
 def test_an_explored_schedule_is_told_and_brought_back():

@@ -96,6 +96,7 @@ def test_forget_says_what_the_server_keeps_on_disk(start):
 
 INFO = {"redis_version": "7.0.15", "aof_enabled": "1", "role": "master"}
 CONFIG = {
+    "appendonly": "no",
     "appendfsync": "always",
     "save": "",
     "min-replicas-to-write": "0",

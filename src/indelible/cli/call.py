@@ -23,6 +23,8 @@ from indelible.store import BUSY_TIMEOUT_S
 P = ParamSpec("P")
 
 NAMED_STORE = "store_url"
+# An option with which a command asks for something that is not about a store.
+NO_STORE = "faults"
 
 
 class Call:
@@ -81,7 +83,8 @@ def on_store(
             place = Place(
                 url=url, namespace=namespace, busy_timeout_s=busy_timeout, timeout_s=timeout
             )
-            place.check(creates=creates)
+            if not given.get(NO_STORE):
+                place.check(creates=creates)
             with closing(Call(place, Output(as_json=as_json), creates=creates)) as call:
                 command(call, *args, **given)
 

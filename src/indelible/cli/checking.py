@@ -267,13 +267,14 @@ def cases(*, gate: GateNames = None, as_json: AsJson = False) -> None:
                 "catches": each.catches,
                 "needs": sorted(each.needs),
                 "modes": each.modes,
+                "tier": each.tier,
             }
             for each in found
         ]
     ):
         return
-    rows = [(each.gate, each.name, each.does, each.catches) for each in found]
-    out.table(("gate", "case", "does", "catches"), rows)
+    rows = [(each.gate, each.name, each.tier, each.does, each.catches) for each in found]
+    out.table(("gate", "case", "tier", "does", "catches"), rows)
 
 
 def goldfish(*, seed: Seed = None, as_json: AsJson = False) -> None:

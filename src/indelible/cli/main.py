@@ -138,7 +138,13 @@ _offer(
 )
 _offer(changing.clear, CHANGE, "clear user-42 --yes --url agent.db")
 _offer(changing.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d1e0b3846 --url agent.db")
-_offer(diagnosing.doctor, MAINTAIN, "doctor agent.db", "doctor --url agent.db --json")
+_offer(
+    diagnosing.doctor,
+    MAINTAIN,
+    "doctor agent.db",
+    "doctor --url agent.db --json",
+    "doctor --faults",
+)
 _offer(maintaining.verify, MAINTAIN, "verify --url agent.db")
 _offer(maintaining.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
 _offer(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from indelible.contract.adapter import CAPABILITIES
-from indelible.contract.cases import GATES, Case, Gate, all_cases
+from indelible.contract.cases import BAD_DAYS, GATES, TIERS, Case, Gate, all_cases
 from indelible.contract.results import CONTRACT_VERSION
 
 OPENING: Final = f"""\
@@ -24,6 +24,11 @@ between `threads`, `tasks` of one event loop, and `processes`. What a case needs
 `read`, the store must claim; if it does not, the case is NOT CLAIMED, which says nothing about the
 store. *Shared* means that what one handle writes is seen by others, of the same process or of every
 process of the machine.
+
+The cases of the gates `faults` and `crash` make bad days. There an error is an answer: a store is
+accused of what it then lost, doubled or tore, never of raising. A case in which no fault struck
+while a call was open is VACUOUS. The *tier* says what a case needs of the machine; where that is
+missing, the case is NOT RUN, and `indelible doctor --faults` says why.
 """
 
 
@@ -34,7 +39,7 @@ def catalogue() -> str:
     parts = [OPENING, *_counts(gates, everything)]
     for gate in gates:
         parts += ["", *_section(gate, [each for each in everything if each.gate == gate])]
-    parts += ["", *_claims()]
+    parts += ["", *_tiers(), "", *_claims()]
     return "\n".join(parts) + "\n"
 
 
@@ -48,7 +53,9 @@ def _counts(gates: list[Gate], everything: list[Case]) -> Iterator[str]:
 def _section(gate: Gate, cases: list[Case]) -> Iterator[str]:
     yield f"## {gate}\n"
     yield f"{GATES[gate][0].upper()}{GATES[gate][1:]}.\n"
-    yield "| case | does | catches | needs | modes |\n|---|---|---|---|---|"
+    tiers = gate in BAD_DAYS
+    more, rule = (" tier |", "---|") if tiers else ("", "")
+    yield f"| case | does | catches | needs | modes |{more}\n|---|---|---|---|---|{rule}"
     for each in cases:
         needs = [f"`{need}`" for need in sorted(each.needs)]
         if each.reach != "handle":
@@ -59,8 +66,15 @@ def _section(gate: Gate, cases: list[Case]) -> Iterator[str]:
             _cell(each.catches),
             ", ".join(needs),
             ", ".join(each.modes),
+            *([each.tier] if tiers else []),
         )
         yield f"| {' | '.join(cells)} |"
+
+
+def _tiers() -> Iterator[str]:
+    yield "## Tiers\n"
+    yield "| tier | |\n|---|---|"
+    yield from (f"| {tier} | {_cell(about)} |" for tier, about in TIERS.items())
 
 
 def _claims() -> Iterator[str]:

@@ -148,6 +148,7 @@ class Room:
         wait_s: float = ANSWER_S_MAX,
         equipment: Equipment | None = None,
         server: str | None = None,
+        workspace: Path | None = None,
     ) -> Client:
         """A handle in a fresh process; one that takes longer than `wait_s` is `WorkerLost`.
 
@@ -157,11 +158,15 @@ class Room:
         try:
             if equipment is not None:
                 worker.ask("equip", equipment)
-            worker.ask("open", self.workspace, self.flavour, server)
+            worker.ask("open", workspace or self.workspace, self.flavour, server)
         except BaseException as error:
             self.blame(error)
             worker.kill()
             raise
+        return self.caller_in(worker, wait_s=wait_s)
+
+    def caller_in(self, worker: Worker, *, wait_s: float = ANSWER_S_MAX) -> Client:
+        """Who calls the handle that a process has, or will have, open."""
         remote = RemoteHandle(worker, wait_s)
         return self._new_client(remote, _itself, remote.close)
 
@@ -222,7 +227,7 @@ class Room:
             self.blame(error)
             raise
         for log in logs:
-            self._keep(log)
+            self.keep(log)
 
     def _raced(
         self,
@@ -267,7 +272,8 @@ class Room:
             self.blame(error)
             raise
 
-    def _keep(self, log: Log) -> None:
+    def keep(self, log: Log) -> None:
+        """Take what a worker recorded into the record."""
         self.history += log.operations
         self.names |= log.names
         self.errors += [(log.operations[at], words, fair) for at, words, fair in log.errors]

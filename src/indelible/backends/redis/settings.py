@@ -11,6 +11,7 @@ from indelible.core.waist import Identify
 from indelible.model import Durability
 
 _CONFIGURED = (
+    "appendonly",
     "appendfsync",
     "save",
     "min-replicas-to-write",
@@ -102,7 +103,8 @@ def settings_from(fields: dict[str, str], values: dict[str, str | None]) -> Sett
         version=version or "",
         known=bool(fields),
         appendfsync=values["appendfsync"],
-        appendonly=fields.get("aof_enabled") == "1",
+        # While a server reads its file, at its start, INFO says that it keeps none.
+        appendonly=fields.get("aof_enabled") == "1" or values["appendonly"] == "yes",
         saves=None if save is None else bool(save.strip()),
         eviction=fields.get("maxmemory_policy", "noeviction"),
         maxmemory=int(fields.get("maxmemory", "0")),

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
+from indelible.contract.checker.causes import during, likely_cause
 from indelible.contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
 from indelible.contract.checker.wording import named
-from indelible.contract.history import Operation
+from indelible.contract.history import Fault, Operation
 
 SHOWN_MAX: Final = 5
 # Of a long list only the surroundings of what the anomaly is about are shown.
 IDS_MAX: Final = 8
+# Of the faults that struck meanwhile, those that are named.
+FAULTS_MAX: Final = 3
 
 
-def explain(verdict: Verdict) -> str:
-    """What was found, for a person at a terminal."""
+def explain(verdict: Verdict, faults: Sequence[Fault] = ()) -> str:
+    """What was found, for a person at a terminal; `faults` were made meanwhile."""
     size = _size(verdict.scope)
     if isinstance(verdict, Ok):
         return f"OK   nothing breaks the contract   {size}\n"
     if isinstance(verdict, Undecided):
         return f"UNKNOWN   {verdict.reason}   {size}\n"
-    return _violated(verdict)
+    return _violated(verdict, faults)
 
 
 def _size(scope: Scope) -> str:
@@ -33,7 +37,7 @@ def _grouped(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
 
-def _violated(verdict: Violated) -> str:
+def _violated(verdict: Violated, faults: Sequence[Fault]) -> str:
     first = verdict.anomalies[0]
     shown = _shown(first)
     rows = [_row(op, first, verdict.scope) for op in shown]
@@ -47,7 +51,9 @@ def _violated(verdict: Violated) -> str:
         lines.append("    " + "   ".join([*cells, *row[3:]]).rstrip())
     if why:
         lines.append(f"  {why[0].upper()}{why[1:]}")
-    if cause := likely_cause(first):
+    if struck := _struck(first, faults, verdict.scope):
+        lines.append(f"  Meanwhile: {struck}.")
+    if cause := likely_cause(first, faults):
         lines.append(f"  Likely: {cause}.")
     lines.append("  " + _rest(verdict, len(shown)))
     return "\n".join(lines) + "\n"
@@ -101,29 +107,15 @@ def _around(ids: tuple[str, ...], anomaly: Anomaly) -> str:
     return f"{before}{' '.join(ids[start : start + IDS_MAX])}{after}"
 
 
-def likely_cause(anomaly: Anomaly) -> str | None:
-    """A cause from the fixed table, or none: nothing else is guessed."""
-    witness = anomaly.witness
-    match anomaly.name:
-        case "lost append" if anomaly.beside:
-            other = anomaly.beside[0].worker
-            return f"{other} wrote back a list that it had read before (read-modify-write)"
-        case "torn batch" | "torn snapshot" | "interleaved batch":
-            return "a batch is not written atomically"
-        case "duplicate" | "duplicate after retry" if any(op.outcome == "info" for op in witness):
-            return "a write was tried again after its reply was lost"
-        case "real-time reorder" if _one_clock_tick(witness):
-            return "entries are ordered by a clock"
-        case "resurrected entry" if any(op.op == "clear" for op in witness):
-            return "a cache, or a delete that leaves a part behind"
-        case _:
-            return None
-
-
-def _one_clock_tick(witness: tuple[Operation, ...]) -> bool:
-    """Whether the two appends fell into one millisecond, as coarse clocks see it."""
-    times = sorted(op.invoke_ns for op in witness[:2])
-    return len(times) == 2 and times[1] - times[0] < 1_000_000
+def _struck(anomaly: Anomaly, faults: Sequence[Fault], scope: Scope) -> str:
+    """Which faults struck while it happened, the first ones by name."""
+    struck = during(anomaly.witness, faults)
+    told = [
+        f"{fault.name} at {(fault.began_ns - scope.began_ns) / 1e9:.3f} s"
+        for fault in struck[:FAULTS_MAX]
+    ]
+    more = f" and {len(struck) - FAULTS_MAX} more" if len(struck) > FAULTS_MAX else ""
+    return ", ".join(told) + more
 
 
 def _rest(verdict: Violated, shown: int) -> str:

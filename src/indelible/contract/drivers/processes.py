@@ -67,6 +67,7 @@ class Worker:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._struck = False
         self.pid: int = self.answer()
 
     def tell(self, *message: Any) -> None:
@@ -83,6 +84,10 @@ class Worker:
             return value
         raise KINDS.get(kind, StoreRaised)(value)
 
+    def has_answered(self, wait_s: float) -> bool:
+        """Whether there is an answer to read, or nobody left to give one, by then."""
+        return self._connection.poll(wait_s)
+
     def ask(self, *message: Any, wait_s: float = ANSWER_S_MAX) -> Any:
         """Ask and wait."""
         self.tell(*message)
@@ -97,10 +102,17 @@ class Worker:
         """Whether it was let go."""
         return self._connection.closed
 
+    def strike(self) -> None:
+        """Kill it, wherever it is; what it answered before can still be read."""
+        # Once: its number may be another's then.
+        struck, self._struck = self._struck, True
+        if not struck:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
     def kill(self) -> None:
-        """End it at once, wherever it is."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        """End it at once, and hear no more of it."""
+        self.strike()
         self._connection.close()
 
     def end(self) -> None:
@@ -121,13 +133,14 @@ class Worker:
 class Crew:
     """Fresh processes for one store under test."""
 
-    def __init__(self, adapter: Adapter) -> None:
+    def __init__(self, adapter: Adapter, preload: Sequence[str] = ()) -> None:
+        """`preload`: modules of the store that keep nothing for a process, and may be imported."""
         self._workers: list[Worker] = []
         try:
             packed = pickle.dumps(adapter)
         except Exception as error:
             raise CannotTravel(f"cannot be built in another process: {error}") from error
-        if self._start(packed, _packages(adapter)) == THREADED:
+        if self._start(packed, [*_packages(adapter), *preload]) == THREADED:
             # Forking a process with threads is not safe: then let each worker import everything.
             self.close()
             self._start(packed, [])

@@ -22,6 +22,8 @@ from indelible.contract.calling import Log, Program, is_not_found, outcome_of, r
 from indelible.contract.drivers.processes import THREADED, Equipment
 from indelible.contract.handles import Loop, close, open_handle
 
+# How long a forked child may take: long enough for stores that wait for a lock before they refuse.
+CHILD_S_MAX: Final = 15.0
 # Ends a process when the one that forked it ends. Linux alone has it.
 PR_SET_PDEATHSIG: Final = 1
 # What many workers are given: imported once, it costs each of them nothing.
@@ -152,6 +154,30 @@ class _Worker:
         else:
             self._loop.settle(run_async(self._handle, program, names, log))
         return log
+
+    def fork(self, ours: Program, childs: Program, names: dict[str, Any]) -> tuple[Log, Log | None]:
+        """Fork, and run a program here and another in the child, through the same open handle.
+
+        Of a child that ended early, or did not end in time, there is nothing to tell.
+        """
+        reader, writer = Pipe(duplex=False)
+        pid = os.fork()
+        if pid == 0:
+            # Nothing of the parent's may run here, not even after an error.
+            try:
+                self._loop = Loop() if self._loop is not None else None
+                writer.send(self.run(childs, names, 0))
+            finally:
+                os._exit(0)
+        writer.close()
+        log, childs_log = self.run(ours, names, 0), None
+        with contextlib.suppress(EOFError, OSError):
+            if reader.poll(CHILD_S_MAX):
+                childs_log = reader.recv()
+        # It has told all that it will.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return log, childs_log
 
     def close(self) -> None:
         handle, self._handle = self._handle, None

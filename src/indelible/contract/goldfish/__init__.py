@@ -4,7 +4,7 @@ The kit is tested with them: every goldfish must be caught by the case that name
 store by none.
 """
 
-from indelible.contract.goldfish import changes, contents, files, order, races, stores
+from indelible.contract.goldfish import changes, contents, crashes, files, order, races, stores
 from indelible.contract.goldfish.surveying import Caught, examine, run_goldfish, survey
 from indelible.contract.goldfish.zoo import GOLDFISH, RIGHT, Goldfish
 
@@ -15,6 +15,7 @@ __all__ = [
     "Goldfish",
     "changes",
     "contents",
+    "crashes",
     "examine",
     "files",
     "order",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
+import os
 import sqlite3
 import threading
 import time
@@ -251,14 +252,18 @@ class SqliteStore(Store):
     patience_s: ClassVar[float | None] = 5 * LOCK_S_MAX
 
     def __init__(self, workspace: Path) -> None:
-        self._db = sqlite3.connect(
-            workspace / "store.db",
-            timeout=LOCK_S_MAX,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        self._db.execute("PRAGMA synchronous = OFF")
+        self._file = workspace / "store.db"
+        self._inherited: list[sqlite3.Connection] = []
+        self._db = self._connected()
         self._create()
+
+    def _connected(self) -> sqlite3.Connection:
+        self._owner = os.getpid()
+        db = sqlite3.connect(
+            self._file, timeout=LOCK_S_MAX, isolation_level=None, check_same_thread=False
+        )
+        db.execute("PRAGMA synchronous = OFF")
+        return db
 
     def _create(self) -> None:
         with self._locked():
@@ -266,6 +271,10 @@ class SqliteStore(Store):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        if os.getpid() != self._owner:
+            # A connection must not be used, nor closed, on both sides of a fork.
+            self._inherited.append(self._db)
+            self._db = self._connected()
         try:
             self._db.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:

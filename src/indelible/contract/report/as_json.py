@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
@@ -36,6 +37,7 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "verdict": result.verdict,
         "reason": result.reason,
         "anomalies": [_anomaly(failure) for failure in result.failures],
+        "faults": [asdict(fault) for fault in result.faults],
         "notes": list(result.notes),
         "schedule": result.schedule,
         "seed": result.seed,

@@ -50,7 +50,8 @@ function lanes(found, places) {
     rank(a)[0] === rank(b)[0] ? a.localeCompare(b, "en", { numeric: true }) : rank(a)[0] < rank(b)[0] ? 1 : -1);
   const begins = (at) => at === 0 || group(found, workers[at - 1]) !== group(found, workers[at]);
   const step = places.length <= 12 ? 32 : 23;
-  const bands = found.bands.filter((band) => state.view === "run" || ops.some((op) => op.session === band.session));
+  const bands = found.bands.filter((band) => state.view === "run" || (band.kind === "fault" ? near(band, ops)
+    : ops.some((op) => op.session === band.session)));
   const times = [...new Set([...ops, ...bands].flatMap((each) => [each.from, each.to]).filter((at) => at !== null))].sort((a, b) => a - b);
   const top = new Map(times.map((at, row) => [at, row * step]));
   const height = (times.length + 1) * step;
@@ -67,6 +68,12 @@ function lanes(found, places) {
   const drawing = el("div", { class: "lanes" }, heads, body);
   drawing.style.minWidth = `calc(var(--gutter) + ${workers.length} * var(--lane))`;
   return drawing;
+}
+
+// Whether a fault struck between the first of these operations and the last.
+function near(fault, ops) {
+  const ends = ops.map((op) => op.to ?? Infinity);
+  return fault.from <= Math.max(...ends) && (fault.to ?? Infinity) >= Math.min(...ops.map((op) => op.from));
 }
 
 function place(made, top, height) {

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from indelible.contract.checker.explain import likely_cause
+from indelible.contract.checker.causes import likely_cause
 from indelible.contract.checker.shrink import minimal
-from indelible.contract.history import Operation
+from indelible.contract.history import Fault, Operation
 from indelible.contract.report.program import program_of
 from indelible.contract.report.wording import anomaly_of, scope_of
 from indelible.contract.results import CaseResult, Failure, Report
@@ -19,6 +19,8 @@ OPERATIONS_MAX: Final = 10_000
 IDS_MAX: Final = 500_000
 # Failures of one case that can be looked at; the page says how many there are.
 FAILURES_MAX: Final = 12
+# Faults of one case that are drawn.
+FAULTS_MAX: Final = 500
 # For finding small histories, in all. What there is no time for is shown by its witness.
 SHRINKING_S_MAX: Final = 15.0
 # A smaller history is sought only in what the checker judges within milliseconds.
@@ -47,7 +49,7 @@ class Keeper:
             "began_ns": scope.began_ns,
             "recorded": len(result.history),
             "failed": len(result.failures),
-            "bands": _bands(operations),
+            "bands": [*_bands(operations), *_faults(result.faults)],
             "failures": [
                 self._failure(result, failure, history, places)
                 for failure, history in zip(chosen, small, strict=True)
@@ -95,7 +97,7 @@ class Keeper:
             "ids": list(failure.ids),
             "happened": happened.rstrip("."),
             "why": why[:1].upper() + why[1:],
-            "likely": _likely(failure),
+            "likely": _likely(failure, result.faults),
             "proved": failure.anomaly is not None,
             "witness": [places[op] for op in failure.witness],
             "beside": [places[op] for op in failure.beside],
@@ -111,9 +113,11 @@ def _chosen(failures: tuple[Failure, ...]) -> list[Failure]:
     return [failures[place] for place in sorted(places[:FAILURES_MAX])]
 
 
-def _likely(failure: Failure) -> str:
+def _likely(failure: Failure, faults: tuple[Fault, ...]) -> str:
     # The table of causes is about what was proved.
-    return (likely_cause(anomaly_of(failure)) or "") if failure.anomaly is not None else ""
+    if failure.anomaly is None:
+        return ""
+    return likely_cause(anomaly_of(failure), faults) or ""
 
 
 def _weight(op: Operation) -> int:
@@ -141,7 +145,7 @@ def _plain(op: Operation) -> dict[str, Any]:
 
 
 def _bands(operations: Iterable[Operation]) -> list[dict[str, Any]]:
-    """What lies across all workers: the moments in which a session may expire; faults, later."""
+    """What lies across all workers: the moments in which a session may expire."""
     return [
         {
             "label": f"{op.session} expires",
@@ -152,4 +156,18 @@ def _bands(operations: Iterable[Operation]) -> list[dict[str, Any]]:
         }
         for op in operations
         if op.op == "expire"
+    ]
+
+
+def _faults(faults: tuple[Fault, ...]) -> list[dict[str, Any]]:
+    """And the bad moments that were made, which are everybody's."""
+    return [
+        {
+            "label": fault.name,
+            "kind": "fault",
+            "from": fault.began_ns,
+            "to": fault.ended_ns,
+            "session": None,
+        }
+        for fault in faults[:FAULTS_MAX]
     ]

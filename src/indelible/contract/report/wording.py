@@ -59,14 +59,14 @@ def counts_of(report: Report, gate: Gate) -> Counter[CaseVerdict]:
 
 
 def verdict_of(report: Report, gate: Gate) -> CaseVerdict:
-    """The worst that was found at a gate; PASS only if a case of it ran."""
+    """What a gate came to: the worst that was found; PASS only if a case of it ran."""
     found = counts_of(report, gate)
     for worst in _WORST:
         if found[worst]:
             return worst
-    if report.unclaimed(gate):
-        return "NOT CLAIMED"
-    return "PASS" if report.ran(gate) else "NOT RUN"
+    if report.ran(gate):
+        return "PASS"
+    return "NOT CLAIMED" if report.unclaimed(gate) else "NOT RUN"
 
 
 def scope_of(result: CaseResult) -> Scope:
@@ -97,7 +97,7 @@ def proof_lines(result: CaseResult, failure: Failure) -> list[str]:
         return [f"  {visible(failure.proof).rstrip('.')}."]
     others = (other for other in result.failures if other is not failure)
     anomalies = (anomaly_of(failure), *map(anomaly_of, others))
-    text = explain(Violated(anomalies, scope_of(result)))
+    text = explain(Violated(anomalies, scope_of(result)), result.faults)
     return [visible(line) for line in text.splitlines()[1:]]
 
 

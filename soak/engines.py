@@ -1,0 +1,205 @@
+"""The engines of a soak: servers of our own, and what can be done to them."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final, Protocol
+
+from indelible.contract.faults.servers.cluster import PRIMARIES, ValkeyCluster
+from indelible.contract.faults.servers.postgres import PostgresServer
+from indelible.contract.faults.servers.valkey import Valkey
+
+FREEZE_S_MAX: Final = 0.8
+
+
+class Server(Protocol):
+    """What all servers of our own can do."""
+
+    def start(self) -> None:
+        """Begin to serve."""
+
+    def kill(self) -> None:
+        """End at once."""
+
+    def freeze(self) -> None:
+        """Answer nobody."""
+
+    def thaw(self) -> None:
+        """Go on."""
+
+
+class Engine:
+    """Where writers of one kind write, and how many there are."""
+
+    name = ""
+    writers = 1
+    # Whether a process that is killed leaves what it wrote.
+    shared = True
+    # How long a task rests after each call.
+    rest_s = 0.0
+
+    def open(self, chunk: int) -> str:
+        """The URL of an empty store."""
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """Forget the chunk."""
+
+    def servers(self) -> list[Server]:
+        """What can be frozen and killed."""
+        return []
+
+    def end(self) -> None:
+        """End the servers."""
+
+
+class Memory(Engine):
+    """A dict in the writer's own process."""
+
+    name = "memory"
+    shared = False
+    rest_s = 0.02
+
+    def open(self, chunk: int) -> str:  # noqa: ARG002 -- always the same
+        """Nowhere."""
+        return "memory:"
+
+
+class Sqlite(Engine):
+    """One file for each chunk, synced at each commit."""
+
+    name = "sqlite"
+    writers = 2
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self, chunk: int) -> str:
+        """A fresh file."""
+        self._files = self._folder / f"chunk-{chunk}"
+        self._files.mkdir(parents=True)
+        return f"sqlite:///{self._files}/agent.db"
+
+    def discard(self) -> None:
+        """Remove the file."""
+        shutil.rmtree(self._files)
+
+
+class Redis(Engine):
+    """One Valkey that syncs every write."""
+
+    name = "redis"
+    writers = 2
+
+    def __init__(self, folder: Path) -> None:
+        self._server = Valkey(folder)
+        self._server.start()
+
+    def open(self, chunk: int) -> str:  # noqa: ARG002 -- emptied after each
+        """The server."""
+        return self._server.url
+
+    def discard(self) -> None:
+        """Empty it."""
+        _empty(self._server)
+
+    def servers(self) -> list[Server]:
+        """The one."""
+        return [self._server]
+
+    def end(self) -> None:
+        """End it."""
+        self._server.kill()
+
+
+class Cluster(Engine):
+    """Three primaries with a replica each, which do not take over.
+
+    A failover may lose what was acknowledged, by design of the engine; a primary that comes back
+    with its file may not.
+    """
+
+    name = "cluster"
+
+    def __init__(self, folder: Path) -> None:
+        self._cluster = ValkeyCluster(folder, {"cluster-replica-no-failover": "yes"})
+        self._cluster.start()
+
+    def open(self, chunk: int) -> str:  # noqa: ARG002 -- emptied after each
+        """All of its servers."""
+        self._cluster.until_whole()
+        return self._cluster.url
+
+    def discard(self) -> None:
+        """Empty it."""
+        for node in self._cluster.nodes[:PRIMARIES]:
+            _empty(node)
+
+    def servers(self) -> list[Server]:
+        """The primaries."""
+        return [*self._cluster.nodes[:PRIMARIES]]
+
+    def end(self) -> None:
+        """End all of it."""
+        self._cluster.stop()
+
+
+class Postgres(Engine):
+    """One server, and a database for each chunk."""
+
+    name = "postgres"
+    writers = 2
+
+    def __init__(self, folder: Path) -> None:
+        self._server = PostgresServer(folder / "postgres")
+        self._server.create()
+        self._server.start()
+
+    def open(self, chunk: int) -> str:
+        """A fresh database."""
+        self._database = f"chunk_{chunk}"
+        self._server.sql(f"CREATE DATABASE {self._database}")
+        return self._server.url(self._database)
+
+    def discard(self) -> None:
+        """Drop it."""
+        self._server.sql(f"DROP DATABASE {self._database} WITH (FORCE)")
+
+    def servers(self) -> list[Server]:
+        """The one."""
+        return [self._server]
+
+    def end(self) -> None:
+        """End it, and remove what it wrote."""
+        self._server.remove()
+
+
+def _empty(server: Valkey) -> None:
+    with server.client() as client:
+        client.flushall()
+
+
+ENGINES: Final[dict[str, Callable[[Path], Engine]]] = {
+    "memory": lambda _: Memory(),
+    "sqlite": Sqlite,
+    "redis": Redis,
+    "cluster": Cluster,
+    "postgres": Postgres,
+}
+
+
+def restart(server: Server, _: Random) -> None:
+    """Kill a server and start it again on what it wrote."""
+    server.kill()
+    server.start()
+
+
+def freeze(server: Server, chance: Random) -> None:
+    """Let a server stand still for a moment."""
+    server.freeze()
+    time.sleep(chance.uniform(0.05, FREEZE_S_MAX))
+    server.thaw()
