@@ -30,10 +30,16 @@ MARK: Final = "indelible_trace"
 EVERY_SESSION: Final = "*"
 # The op of a call that the contract has no word for.
 CALL: Final = "call"
+# Stands before the hash of an entry that has an id of its own.
+BY_ID: Final = "i"
+# Stands between the hash of an entry and those of its other fields.
+FIELD: Final = "+"
 
 Contents = Literal["hashed", "cut", "kept"]
 # How the operations of a trace ran side by side, where that is known.
 Workers = Literal["threads", "tasks", "processes"]
+# What begins the time to live of a session anew.
+Refreshed = Literal["append", "read", "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,7 @@ class Header:
     # How long a session lives after an append that names no time, as the store promises.
     ttl_s: float | None = None
     ttl_late_s: float = 1.0
+    ttl_refreshed_by: Refreshed = "append"
     workers: Workers | None = None
     # Whether lines that were written before this one were removed to make room.
     continued: bool = False
@@ -198,6 +205,11 @@ def to_text(line: Line) -> str:
         if not getattr(line, name):
             found.pop(name, None)
     return json.dumps(found, separators=(",", ":"))
+
+
+def base(token: str) -> str:
+    """Who an entry is, without its other fields."""
+    return token.partition(FIELD)[0]
 
 
 def write_trace(path: str | Path, header: Header, lines: Iterable[Recorded]) -> None:

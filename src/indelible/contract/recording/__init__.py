@@ -28,7 +28,7 @@ from indelible.contract.recording.writing import (
     journal_at,
     log,
 )
-from indelible.contract.traces import Workers
+from indelible.contract.traces import Refreshed, Workers
 
 __all__ = ["Journal", "Policy", "journal_of", "record", "recorded"]
 
@@ -44,6 +44,7 @@ def record(
     session: str | None = None,
     fresh: bool = False,
     ttl_s: float | None = None,
+    ttl_refreshed_by: Refreshed = "append",
     part_bytes_max: int = PART_BYTES_MAX,
     parts_max: int = PARTS_MAX,
     buffered_max: int = BUFFERED_MAX,
@@ -53,8 +54,8 @@ def record(
     `path` is a file (`trace.jsonl`) or a folder, to which many processes may write. Contents are
     hashed unless the `policy` says otherwise. `session` names the session of an object that is one
     session and does not say which. `fresh` says that the store is empty now, and `ttl_s` how long
-    it promises to keep a session: both let an explanation say more. Files rotate at
-    `part_bytes_max`; the oldest go when there are more than `parts_max`.
+    it promises to keep a session after what `ttl_refreshed_by` says: both let an explanation say
+    more. Files rotate at `part_bytes_max`; the oldest go when there are more than `parts_max`.
 
     Calls never fail because of the trace. Where it cannot be begun, that is logged, and the store
     comes back as it is.
@@ -63,6 +64,7 @@ def record(
         policy=policy or Policy(),
         fresh=fresh,
         ttl_s=ttl_s,
+        ttl_refreshed_by=ttl_refreshed_by,
         part_bytes_max=part_bytes_max,
         parts_max=parts_max,
         buffered_max=buffered_max,
@@ -150,7 +152,11 @@ def recorded(
 ) -> Adapter:
     """An adapter whose handles are recorded, in whatever process they are opened."""
     how = Journaling(
-        policy=policy or Policy(), fresh=fresh, workers=workers, ttl_late_s=adapter.ttl_s_late
+        policy=policy or Policy(),
+        fresh=fresh,
+        workers=workers,
+        ttl_late_s=adapter.ttl_s_late,
+        ttl_refreshed_by=adapter.ttl_refreshed_by,
     )
     place = Path(path).absolute()
     sides = {

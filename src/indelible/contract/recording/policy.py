@@ -14,17 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from indelible.contract.traces import Contents
+from indelible.contract.traces import BY_ID, FIELD, Contents
 
 # Twelve digits: that two things that were said share them is a matter of once in a trillion, and
 # then they count as said twice, which accuses nobody.
 DIGEST_BYTES: Final = 6
 # Of a text that is cut, what is kept.
 CUT_CHARACTERS: Final = 80
-# Stands before the hash of an entry that has an id of its own.
-BY_ID: Final = "i"
-# Stands between the hash of an entry and those of its other fields.
-FIELD: Final = "+"
 HIDDEN: Final = "[secret]"
 # What looks like a credential, whoever said it: keys of providers, tokens, passwords in a URL or
 # behind their name, private keys, and digits that a card may have.

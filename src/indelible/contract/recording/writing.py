@@ -21,7 +21,15 @@ from typing import Final
 
 from indelible.contract.recording.notes import Note, text_of
 from indelible.contract.recording.policy import Hand, Policy
-from indelible.contract.traces import SUFFIX, Closed, Dropped, Header, Workers, to_text
+from indelible.contract.traces import (
+    SUFFIX,
+    Closed,
+    Dropped,
+    Header,
+    Refreshed,
+    Workers,
+    to_text,
+)
 from indelible.version import __version__
 
 log: Final = logging.getLogger("indelible.recording")
@@ -50,6 +58,7 @@ class Journaling:
     fresh: bool = False
     ttl_s: float | None = None
     ttl_late_s: float = 1.0
+    ttl_refreshed_by: Refreshed = "append"
     workers: Workers | None = None
     part_bytes_max: int = PART_BYTES_MAX
     parts_max: int = PARTS_MAX
@@ -252,6 +261,7 @@ class Journal:
             fresh=self.how.fresh,
             ttl_s=self.how.ttl_s,
             ttl_late_s=self.how.ttl_late_s,
+            ttl_refreshed_by=self.how.ttl_refreshed_by,
             workers=self.how.workers,
             continued=self._removed,
         )
