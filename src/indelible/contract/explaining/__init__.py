@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from indelible.contract.checker.shrink import minimal
 from indelible.contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
 from indelible.contract.explaining.knowing import CLOCKS_APART_NS, Known
 from indelible.contract.explaining.resolving import Resolved, resolve
-from indelible.contract.explaining.sorting import Progress, Sorted
+from indelible.contract.explaining.sorting import Progress, Sorted, connected, first_appends
 from indelible.contract.history import Operation
 from indelible.contract.results import TOLD_MAX
 from indelible.contract.traces import EVERY_SESSION, Other, Recorded
@@ -71,7 +71,7 @@ def explain_trace(
             gathered.add(ours)
     if ordered.clocks_disagree(CLOCKS_APART_NS):
         return gathered.explanation(Path(path), unsure=_CLOCKS)
-    gathered.look_elsewhere(ordered)
+    gathered.look_elsewhere(ordered.appends_of)
     return gathered.explanation(Path(path))
 
 
@@ -91,9 +91,12 @@ def _only(group: list[Recorded | Other], session: str) -> list[Recorded | Other]
 
 
 def judge_lines(lines: Iterable[Recorded | Other], known: Known) -> Explanation:
-    """Judge lines that are at hand, all of them together."""
+    """Judge lines that are at hand, as those of a file are judged."""
     gathered = _Gathered(known)
-    gathered.add(list(lines))
+    everything = list(lines)
+    for group in connected(everything):
+        gathered.add(group)
+    gathered.look_elsewhere(lambda tokens: first_appends(everything, tokens))
     return gathered.explanation(Path())
 
 
@@ -135,10 +138,10 @@ class _Gathered:
                 else:
                     self._tell(anomaly, resolved)
 
-    def look_elsewhere(self, ordered: Sorted) -> None:
+    def look_elsewhere(self, appends_of: Callable[[set[str]], dict[str, Recorded]]) -> None:
         """Ask of what nobody appended here whether somebody did in another session."""
         tokens = {anomaly.ids[0] for anomaly, _ in self._strange}
-        origins = ordered.appends_of(tokens) if tokens else {}
+        origins = appends_of(tokens) if tokens else {}
         for anomaly, resolved in self._strange:
             origin = origins.get(anomaly.ids[0])
             if origin is not None and origin.session != anomaly.session:

@@ -37,7 +37,7 @@ class Resolved:
 
 def resolve(lines: Iterable[Recorded | Other], known: Known) -> Resolved:
     """The history of some sessions: all that are connected by forks, and whatever touches all."""
-    operations, others = _settled(lines)
+    operations, others = settled(lines)
     resolved = Resolved()
     if known.own_ids:
         for op in operations:
@@ -53,7 +53,7 @@ def resolve(lines: Iterable[Recorded | Other], known: Known) -> Resolved:
     return resolved
 
 
-def _settled(lines: Iterable[Recorded | Other]) -> tuple[list[Recorded], list[Other]]:
+def settled(lines: Iterable[Recorded | Other]) -> tuple[list[Recorded], list[Other]]:
     """What was announced and then done is one operation; in the order of invocation."""
     done: dict[tuple[str, int], Recorded] = {}
     others: list[Other] = []

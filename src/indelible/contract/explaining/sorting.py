@@ -11,11 +11,11 @@ import json
 import re
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from indelible.contract.explaining.knowing import Known
 from indelible.contract.explaining.resolving import shifted
@@ -56,7 +56,7 @@ class Sorted:
         self._progress = progress or _silently
         self._bytes = sum(part.stat().st_size for part in self.parts)
         self._every: list[bytes] = []
-        self._roots: dict[str, str] = {}
+        self._forks = Forks()
         self._ranges: dict[str, tuple[int, int]] = {}
         self._look()
 
@@ -79,16 +79,9 @@ class Sorted:
                     self._connect(read_line(part, number, line))
         self.known.begin_file()
 
-    def _connect(self, line: Any) -> None:
+    def _connect(self, line: Line) -> None:
         if isinstance(line, Recorded) and line.target is not None:
-            one, two = self._root(line.session), self._root(line.target)
-            if one != two:
-                self._roots[two] = one
-
-    def _root(self, session: str) -> str:
-        while session in self._roots:
-            session = self._roots[session]
-        return session
+            self._forks.connect(line.session, line.target)
 
     def _lines(self, doing: str) -> Iterator[tuple[Path, int, bytes]]:
         done = lines = 0
@@ -132,7 +125,7 @@ class Sorted:
                     line += b"\n"  # noqa: PLW2901 -- a whole line, and the file's last
                 if len(self.known.boots) > 1:
                     line = self._at_one_time(part, number, line, boot)  # noqa: PLW2901
-                root = self._root(_name(found[1]))
+                root = self._forks.root(_name(found[1]))
                 files[zlib.crc32(root.encode("utf-8", "surrogatepass")) % len(files)].write(line)
 
     def _at_one_time(self, part: Path, number: int, line: bytes, boot: str) -> bytes:
@@ -151,7 +144,7 @@ class Sorted:
         for _, raw in lines_of(place):
             found = _SESSION.search(raw)
             assert found is not None
-            groups.setdefault(self._root(_name(found[1])), []).extend(self._read(raw))
+            groups.setdefault(self._forks.root(_name(found[1])), []).extend(self._read(raw))
         yield from groups.values()
 
     def _read(self, raw: bytes) -> list[Recorded | Other]:
@@ -167,26 +160,62 @@ class Sorted:
     def clocks_disagree(self, apart_ns: int) -> bool:
         """Whether two machines ran at the same time: then no order of their lines is known."""
         ranges = sorted(self._ranges.values())
-        return any(
-            later[0] - earlier[1] < apart_ns
-            for earlier, later in pairwise(ranges)
-        )
+        return any(later[0] - earlier[1] < apart_ns for earlier, later in pairwise(ranges))
 
     # Once more, for some
 
     def appends_of(self, tokens: set[str]) -> dict[str, Recorded]:
         """The first append of each of some hashes, in any session."""
         wanted = re.compile(b"|".join(re.escape(token.encode()) for token in sorted(tokens)))
-        found: dict[str, Recorded] = {}
-        for part, number, line in self._lines("looking where it came from"):
-            if b'"append"' in line and wanted.search(line):
-                op = read_line(part, number, line)
-                if isinstance(op, Recorded) and op.op == "append":
-                    for token in op.ids:
-                        one = base(token)
-                        if one in tokens:
-                            found.setdefault(one, op)
-        return found
+        likely = (
+            read_line(part, number, line)
+            for part, number, line in self._lines("looking where it came from")
+            if b'"append"' in line and wanted.search(line)
+        )
+        return first_appends(likely, tokens)
+
+
+def first_appends(lines: Iterable[Line], tokens: set[str]) -> dict[str, Recorded]:
+    """The first append of each of some hashes."""
+    found: dict[str, Recorded] = {}
+    for op in lines:
+        if isinstance(op, Recorded) and op.op == "append":
+            for one in tokens.intersection(map(base, op.ids)):
+                found.setdefault(one, op)
+    return found
+
+
+def connected(lines: Sequence[Recorded | Other]) -> list[list[Recorded | Other]]:
+    """Lines at hand, sorted as those of a file are."""
+    forks = Forks()
+    for line in lines:
+        if isinstance(line, Recorded) and line.target is not None:
+            forks.connect(line.session, line.target)
+    groups: dict[str, list[Recorded | Other]] = {}
+    every = [line for line in lines if line.session == EVERY_SESSION]
+    for line in lines:
+        if line.session != EVERY_SESSION:
+            groups.setdefault(forks.root(line.session), []).append(line)
+    return [[*group, *every] for group in groups.values()]
+
+
+class Forks:
+    """Which sessions a fork connects: those have one root."""
+
+    def __init__(self) -> None:
+        self._roots: dict[str, str] = {}
+
+    def connect(self, session: str, target: str) -> None:
+        """A fork copied from one session to the other."""
+        one, two = self.root(session), self.root(target)
+        if one != two:
+            self._roots[two] = one
+
+    def root(self, session: str) -> str:
+        """The same for all sessions that are connected."""
+        while session in self._roots:
+            session = self._roots[session]
+        return session
 
 
 def _name(raw: bytes) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final, Self
 
+from indelible.contract.calling import is_not_found, outcome_of
+from indelible.contract.history import NOT_FOUND
 from indelible.contract.recording.policy import Hand, Noted
 from indelible.contract.traces import CALL
 
@@ -54,6 +57,15 @@ class Note:
         """What it takes away is not known: the contract's word for it says more than is true."""
         self.unsure = really
         return self
+
+    def raised(self, error: BaseException) -> None:
+        """The call raised, just now: what that says of the data."""
+        self.ended = time.monotonic_ns()
+        # A read changes nothing: whatever it raised, it is over.
+        self.outcome = "fail" if self.op == "read" else outcome_of(error)
+        self.error = type(error).__name__
+        if self.op == "rollback" and self.outcome == "fail" and is_not_found(error):
+            self.seen = NOT_FOUND
 
     @property
     def weight(self) -> int:

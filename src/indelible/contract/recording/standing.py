@@ -14,8 +14,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from indelible.contract.calling import is_not_found, outcome_of
-from indelible.contract.history import NOT_FOUND
 from indelible.contract.recording.notes import Note
 from indelible.contract.recording.verbs import REMOVERS, Verb, Verbs
 from indelible.contract.recording.writing import Journal
@@ -71,12 +69,8 @@ class Recorder:
         """The call raised."""
         if note is None:
             return
-        note.ended = time.monotonic_ns()
         try:
-            note.outcome = "fail" if note.op == "read" else outcome_of(error)
-            note.error = type(error).__name__
-            if note.op == "rollback" and note.outcome == "fail" and is_not_found(error):
-                note.seen = NOT_FOUND
+            note.raised(error)
             self.journal.put(note)
         except Exception:  # noqa: BLE001 -- an error that nobody expected
             self.journal.miss()
