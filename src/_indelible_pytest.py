@@ -14,6 +14,8 @@ import pytest
 
 _IDS = pytest.StashKey[list[str]]()
 _SEED = "indelible_contract_seed"
+# How the file of a recorder begins.
+_TRACE = b'{"indelible_trace"'
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,6 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         metavar="N",
         help="Runs with the same seed do the same things. Without it: a new one.",
+    )
+
+    parser.addini(
+        "contract_store",
+        "The store that the traces in folders called `incidents` are held against, where neither"
+        " --contract nor the trace names one.",
+        default="",
     )
 
 
@@ -82,6 +91,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     else:
         # Nobody named a path: whoever says `pytest --contract TARGET` wants that and no more.
         config.args = []
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A trace in a folder called `incidents` is a test, unless a test file of its name runs it."""
+    if file_path.suffix != ".jsonl" or file_path.parent.name != "incidents":
+        return None
+    with file_path.open("rb") as file:
+        if file.read(len(_TRACE)) != _TRACE:
+            return None
+    if file_path.with_suffix(".py").exists():
+        return None
+    from indelible.contract.plugin.incidents import IncidentFile  # noqa: PLC0415
+
+    found: pytest.Collector = IncidentFile.from_parent(parent, path=file_path)
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,7 @@ from indelible.cli import (
     checking,
     copying,
     diagnosing,
+    incidents,
     maintaining,
     moving,
     reading,
@@ -28,6 +29,7 @@ LOOK = "Look"
 CHANGE = "Change what a session shows; nothing is deleted"
 MAINTAIN = "Look after a store"
 PROVE = "Hold any store to the contract"
+LEARN = "Learn from what went wrong"
 
 # Names that people try because other tools have them, and what the command is called here.
 MEANT = {
@@ -156,6 +158,19 @@ _offer(
 )
 _offer(checking.cases, PROVE, "cases --gate concurrency")
 _offer(checking.goldfish, PROVE, "goldfish --seed 7")
+_offer(
+    incidents.explain,
+    LEARN,
+    "explain trace.jsonl",
+    "explain /var/log/agent/trace --session user-42 --report timeline.html",
+)
+_offer(
+    incidents.replay,
+    LEARN,
+    "replay trace.jsonl --store mystore.contract:adapter --times 20",
+    "replay trace.jsonl --store agent.db --write-test tests/incidents/test_2026_05_amnesia.py",
+)
+_offer(incidents.shrink, LEARN, "shrink trace.jsonl --store mystore.contract:adapter")
 
 
 def run() -> None:

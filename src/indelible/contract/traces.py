@@ -38,6 +38,8 @@ FIELD: Final = "+"
 Contents = Literal["hashed", "cut", "kept"]
 # How the operations of a trace ran side by side, where that is known.
 Workers = Literal["threads", "tasks", "processes"]
+# How closely a trace is replayed: one call at a time, with its overlaps, or with its faults too.
+Level = Literal["sequential", "concurrent", "faults"]
 # What begins the time to live of a session anew.
 Refreshed = Literal["append", "read", "nothing"]
 
@@ -61,6 +63,9 @@ class Header:
     ttl_late_s: float = 1.0
     ttl_refreshed_by: Refreshed = "append"
     workers: Workers | None = None
+    # The store that the trace is to be held against, where somebody said so.
+    store: str = ""
+    level: Level = "concurrent"
     # Whether lines that were written before this one were removed to make room.
     continued: bool = False
 

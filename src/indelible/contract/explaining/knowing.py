@@ -10,6 +10,7 @@ from indelible.contract.traces import (
     Contents,
     Dropped,
     Header,
+    Level,
     Line,
     Refreshed,
     Workers,
@@ -36,6 +37,8 @@ class Known:
     ttl_refreshed_by: Refreshed = "append"
     contents: Contents | None = None
     workers: Workers | None = None
+    store: str = ""
+    level: Level = "concurrent"
     boots: dict[str, list[int]] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)
     _open: bool = False
@@ -65,6 +68,8 @@ class Known:
         self.ttl_refreshed_by = header.ttl_refreshed_by
         self.contents = self.contents or header.contents
         self.workers = self.workers or header.workers
+        self.store = self.store or header.store
+        self.level = header.level
         self.boots.setdefault(header.boot, []).append(header.wall_ns - header.monotonic_ns)
 
     @property

@@ -23,7 +23,7 @@ from indelible.contract.explaining.knowing import Known
 from indelible.contract.explaining.sorting import Sorted
 from indelible.contract.history import HistoryError
 from indelible.contract.leaving import LeftBehind, within
-from indelible.contract.replaying.conducting import Conductor, Level, Run
+from indelible.contract.replaying.conducting import Conductor, Run
 from indelible.contract.replaying.crews import Hosts, Way, way_of
 from indelible.contract.replaying.hosts import Hung
 from indelible.contract.replaying.overlaps import Overlaps, overlaps_of
@@ -31,7 +31,7 @@ from indelible.contract.replaying.steps import Plan, planned
 from indelible.contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED, Unreachable
 from indelible.contract.running import Bench
 from indelible.contract.targets import resolve
-from indelible.contract.traces import EVERY_SESSION, Other, Recorded
+from indelible.contract.traces import EVERY_SESSION, Level, Other, Recorded
 
 __all__ = [
     "Level",
@@ -88,6 +88,15 @@ class Replay:
     overlaps: Overlaps = field(default_factory=Overlaps)
     operations: int = 0
     notes: tuple[str, ...] = ()
+    # What the trace uses and the store does not offer.
+    lacking: frozenset[str] = frozenset()
+
+    @property
+    def told(self) -> str:
+        """What came of it, in words; what a failing test shows."""
+        from indelible.contract.replaying.telling import told  # noqa: PLC0415
+
+        return told(self)
 
     @property
     def exit_code(self) -> int:
@@ -116,7 +125,7 @@ def load_trace(path: str | Path, *, session: str | None = None) -> Trace:
 
 
 def replay_trace(
-    path: str | Path,
+    path: str | Path | Trace,
     store: str | Adapter | type,
     *,
     level: Level = "concurrent",
@@ -126,7 +135,7 @@ def replay_trace(
     progress: Progress | None = None,
 ) -> Replay:
     """Do to a store what a trace says was done to another one, at most `times` times."""
-    trace = load_trace(path, session=session)
+    trace = path if isinstance(path, Trace) else load_trace(path, session=session)
     try:
         bench = Bench(resolve(store))
     except Unreachable as error:
@@ -180,7 +189,7 @@ def _one(trace: Trace, bench: Bench, level: Level, seed: int, number: int) -> Re
         notes=tuple(plan.notes),
     )
     if obstacle := _obstacle(plan):
-        return replace(blank, reason=obstacle)
+        return replace(blank, reason=obstacle, lacking=frozenset(plan.lacking))
     # As it was first; then calls of one moment are moved apart a little, each time otherwise.
     jitter = Random(f"{seed} {number}") if number else None  # noqa: S311 -- runs must repeat
     try:

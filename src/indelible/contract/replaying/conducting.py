@@ -16,9 +16,8 @@ from typing import Any, Final, Literal
 from indelible.contract.replaying.crews import Hosts
 from indelible.contract.replaying.hosts import Answer, Ask
 from indelible.contract.replaying.steps import Plan, Step
-from indelible.contract.traces import Other, Recorded, line_of
+from indelible.contract.traces import Level, Other, Recorded, line_of
 
-Level = Literal["sequential", "concurrent", "faults"]
 # The caller ended and never heard of it; its task was cancelled; or it was told of an error that
 # leaves open whether anything happened.
 Fault = Literal["kill", "cancel", "lost reply"]
