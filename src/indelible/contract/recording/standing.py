@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import threading
 import time
 from collections.abc import Awaitable, Callable
+from threading import get_ident
 from typing import Any, Final
 
 from indelible.contract.recording.notes import Note
@@ -28,7 +28,7 @@ class Recorder:
 
     def __init__(self, journal: Journal, *, alone: bool) -> None:
         self.journal = journal
-        self._number = journal.enter(alone=alone)
+        self.number = journal.enter(alone=alone)
         self._left = False
 
     def begin(self, verb: Verb, name: str, arguments: Any, options: Any) -> Note | None:
@@ -45,12 +45,28 @@ class Recorder:
         """The call is made now."""
         if note is None:
             return
-        current = asyncio.current_task() if task else None
-        ident = threading.get_ident() if current is None else id(current)
-        note.worker = self.journal.worker(self._number, ident, "t" if current is None else "a")
+        note.worker = self._worker(task=task)
         note.began = time.monotonic_ns()
         if note.op in REMOVERS:
             self.journal.announce(note)
+
+    def _worker(self, *, task: bool) -> str:
+        current = asyncio.current_task() if task else None
+        ident = get_ident() if current is None else id(current)
+        return self.journal.worker(self.number, ident, "t" if current is None else "a")
+
+    def failed_append(
+        self, session: str, role: str, content: str, began: int, error: BaseException
+    ) -> None:
+        """An append of one text raised."""
+        note = Note("append", session, messages=((role, content),))
+        note.verb, note.began = "add_message", began
+        try:
+            current = asyncio.current_task()
+        except RuntimeError:
+            current = None
+        note.worker = self._worker(task=current is not None)
+        self.fail(note, error)
 
     def complete(self, note: Note | None, verb: Verb, answer: Any) -> None:
         """The call came back."""
@@ -108,7 +124,8 @@ class Standing:
             return _looked_up(recorder, verb, store, name)
         found = getattr(store, name)
         if verb is not None:
-            found = _noted(recorder, verb, name, found)
+            noted = _noted(recorder, verb, name, found)
+            found = _quick(recorder, found, noted) if verb.quick else noted
         elif name in _ENDS:
             found = _ended(recorder, found)
         else:
@@ -199,6 +216,49 @@ def _noted(
         if hasattr(answer, "__await__"):
             return _settled(recorder, verb, note, lambda: answer)
         recorder.complete(note, verb, answer)
+        return answer
+
+    return called
+
+
+def _quick(
+    recorder: Recorder, method: Callable[..., Any], usual: Callable[..., Any]
+) -> Callable[..., Any]:
+    """`add_message` of indelible with nothing but a text: the call that must cost next to nothing.
+
+    Whatever else it is given, or raises, goes the usual way.
+    """
+    put, number, now = recorder.journal.put, recorder.number, time.monotonic_ns
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def awaited(session_id: str, role: str, content: Any, **options: Any) -> Any:
+            if options or type(content) is not str or type(role) is not str:
+                return await usual(session_id, role, content, **options)
+            began = now()
+            try:
+                answer = await method(session_id, role, content)
+            except BaseException as error:
+                recorder.failed_append(session_id, role, content, began, error)
+                raise
+            task, ended, at = id(asyncio.current_task()), now(), answer.positions.start
+            put((number, task, "a", session_id, began, ended, role, content, at))
+            return answer
+
+        return awaited
+
+    @functools.wraps(method)
+    def called(session_id: str, role: str, content: Any, **options: Any) -> Any:
+        if options or type(content) is not str or type(role) is not str:
+            return usual(session_id, role, content, **options)
+        began = now()
+        try:
+            answer = method(session_id, role, content)
+        except BaseException as error:
+            recorder.failed_append(session_id, role, content, began, error)
+            raise
+        ended, at = now(), answer.positions.start
+        put((number, get_ident(), "t", session_id, began, ended, role, content, at))
         return answer
 
     return called

@@ -31,6 +31,8 @@ class Verb:
     answers: Answers | None = None
     # The place and the name of the parameter that holds messages, which may be given only once.
     batch: tuple[int, str] | None = None
+    # Whether it is the append that must cost next to nothing.
+    quick: bool = False
 
 
 Verbs = Mapping[str, Verb]
@@ -165,7 +167,8 @@ def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         return Note("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
 
     appends = {
-        "add_message": Verb(add_message, _placed),
+        # A default time to live would have to be noted with each of them.
+        "add_message": Verb(add_message, _placed, quick=hand.plain and ttl_s(None) is None),
         "add_messages": Verb(add_messages, _placed, (1, "messages")),
         "save_context": Verb(save_context, _placed),
     }

@@ -15,11 +15,12 @@ import secrets
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from indelible.contract.recording.notes import Note, text_of
+from indelible.contract.recording.notes import Note, Quick, quick_text, text_of
 from indelible.contract.recording.policy import Hand, Policy
 from indelible.contract.traces import (
     SUFFIX,
@@ -80,7 +81,7 @@ class Journal:
 
     def _begin(self) -> None:
         """As in a new process: nothing noted, no file, no thread."""
-        self._notes: deque[Note] = deque()
+        self._notes: deque[Note | Quick] = deque()
         self._weight = 0
         self._lock = threading.Lock()
         self._file_lock = threading.RLock()
@@ -98,14 +99,19 @@ class Journal:
 
     # In the application's thread
 
-    def put(self, note: Note) -> None:
+    def put(self, note: Note | Quick) -> None:
         """Take a note; where there is no room for it, it is dropped and counted."""
-        with self._lock:
-            if self._weight >= self.how.buffered_max:
-                self._untold += 1
-                return
-            self._notes.append(note)
-            self._weight += note.weight
+        if type(note) is Note and (weight := note.weight) > 1:
+            with self._lock:
+                if self._weight + weight > self.how.buffered_max:
+                    self._untold += 1
+                    return
+                self._weight += weight
+        if len(self._notes) >= self.how.buffered_max:
+            self.miss()
+            return
+        # Added here and taken away in one thread alone, one by one: that needs no lock.
+        self._notes.append(note)
         if not self._awake.is_set():
             self._wake()
 
@@ -123,13 +129,15 @@ class Journal:
     def worker(self, recorder: int, ident: int, kind: str) -> str:
         """Who calls: the process, the recorded store in it, and a thread or task."""
         known = self._names.get((recorder, ident))
-        if known is None:
+        return known if known is not None else self._named_anew(recorder, ident, kind)
+
+    def _named_anew(self, recorder: int, ident: int, kind: str) -> str:
+        with self._lock:
             if len(self._names) >= NAMES_MAX:
                 self._names.clear()
             self._named += 1
-            known = f"{os.getpid()}.{recorder}-{kind}{self._named}"
-            self._names[recorder, ident] = known
-        return known
+            made = f"{os.getpid()}.{recorder}-{kind}{self._named}"
+            return self._names.setdefault((recorder, ident), made)
 
     def _wake(self) -> None:
         self._awake.set()
@@ -153,8 +161,10 @@ class Journal:
     def flush(self) -> None:
         """Write what is noted so far."""
         with self._file_lock:
+            notes = [self._notes.popleft() for _ in range(len(self._notes))]
+            heavy = sum(note.weight for note in notes if type(note) is Note and note.weight > 1)
             with self._lock:
-                notes, self._notes, self._weight = list(self._notes), deque(), 0
+                self._weight -= heavy
             self._write(notes)
 
     def enter(self, *, alone: bool) -> int:
@@ -197,14 +207,14 @@ class Journal:
             os.close(self._file)
         self._begin()
 
-    def _write(self, notes: list[Note]) -> None:
+    def _write(self, notes: Sequence[Note | Quick]) -> None:
         """Write notes; whatever goes wrong is counted, and never raised."""
         lines: list[str] = []
         try:
             self._open()
             for note in notes:
                 try:
-                    lines.append(text_of(note, self.hand))
+                    lines.append(self._text(note))
                 except Exception:  # noqa: BLE001 -- one strange call must not cost the others
                     self._untold += 1
             with self._lock:
@@ -221,6 +231,12 @@ class Journal:
         except Exception as error:  # noqa: BLE001 -- the application goes on without its trace
             self._untold += len(notes)
             self._complain(len(notes), str(error))
+
+    def _text(self, note: Note | Quick) -> str:
+        if isinstance(note, Note):
+            return text_of(note, self.hand)
+        recorder, ident, kind = note[:3]
+        return quick_text(note, self.worker(recorder, ident, kind), self.hand)
 
     def _append(self, text: str) -> None:
         assert self._file is not None
