@@ -26,8 +26,6 @@ FORMAT: Final = 1
 SUFFIX: Final = ".jsonl"
 # The first field of a header, by which it is known.
 MARK: Final = "indelible_trace"
-# The session of a call that touches all of them.
-EVERY_SESSION: Final = "*"
 # The op of a call that the contract has no word for.
 CALL: Final = "call"
 # Stands before the hash of an entry that has an id of its own.
@@ -100,6 +98,8 @@ class Recorded(Operation):
     # Where the store says that the first entry stands.
     position: int | None = None
     ttl_s: float | None = None
+    # Whether it is about every session: then it names none.
+    every: bool = False
     # Whether it may have taken away more or less than its arguments say.
     unsure: bool = False
     # Whether a read gave turns, which leave out who is neither the user nor the assistant.
@@ -118,6 +118,7 @@ class Other:
     outcome: str
     error: str = ""
     snapshot: str | None = None
+    every: bool = False
 
 
 Line = Header | Recorded | Other | Dropped | Closed
@@ -134,6 +135,7 @@ _TYPES: Final[dict[str, type | tuple[type, ...]]] = {
     "position": int,
     "ttl_s": (int, float),
     "turns": bool,
+    "every": bool,
     "unsure": bool,
 }
 
@@ -206,7 +208,7 @@ def to_text(line: Line) -> str:
             found[name] = value
     if line.value == ():
         found["value"] = ()
-    for name in ("structured", "turns", "unsure"):
+    for name in ("structured", "turns", "unsure", "every"):
         if not getattr(line, name):
             found.pop(name, None)
     return json.dumps(found, separators=(",", ":"))

@@ -17,7 +17,7 @@ from indelible.contract.explaining.resolving import Resolved, resolve
 from indelible.contract.explaining.sorting import Progress, Sorted, connected, first_appends
 from indelible.contract.history import Operation
 from indelible.contract.results import TOLD_MAX
-from indelible.contract.traces import EVERY_SESSION, Other, Recorded
+from indelible.contract.traces import Other, Recorded
 
 __all__ = ["Explanation", "Story", "explain_trace", "judge_lines"]
 
@@ -87,7 +87,7 @@ def _only(group: list[Recorded | Other], session: str) -> list[Recorded | Other]
         if isinstance(line, Recorded) and line.op == "fork" and line.target == session:
             names.add(line.session)
     asked = any(line.session == session for line in group)
-    return [line for line in group if line.session in {*names, EVERY_SESSION}] if asked else []
+    return [line for line in group if line.every or line.session in names] if asked else []
 
 
 def judge_lines(lines: Iterable[Recorded | Other], known: Known) -> Explanation:

@@ -17,7 +17,7 @@ from indelible.contract.explaining.knowing import Known
 from indelible.contract.explaining.lives import expiries
 from indelible.contract.explaining.tallies import Tally
 from indelible.contract.history import CORRUPTED, NOT_FOUND, Operation
-from indelible.contract.traces import BY_ID, EVERY_SESSION, FIELD, Other, Recorded, base
+from indelible.contract.traces import BY_ID, FIELD, Other, Recorded, base
 
 _PLAIN: Final = tuple(each.name for each in fields(Operation))
 # Two changes of one name with another argument are two changes.
@@ -84,7 +84,7 @@ class _Sessions:
         self._known = known
         self.by_name: dict[str, list[Recorded]] = {}
         for op in operations:
-            if op.session != EVERY_SESSION:
+            if not op.every:
                 self.by_name.setdefault(op.session, []).append(op)
         self.targets = {op.target for op in operations if op.op == "fork"}
         self.tally = Tally(operations, complete=known.complete)
@@ -147,7 +147,7 @@ class _Sessions:
 
     def take(self, op: Recorded, resolved: Resolved) -> None:
         """Put an operation into the history, as far as it can be told what it was about."""
-        if op.session == EVERY_SESSION:
+        if op.every:
             for name in self.by_name:
                 _keep(resolved, _plain(op, session=name, worker=f"{op.worker}*{name}"), op)
             return

@@ -21,7 +21,6 @@ from indelible.contract.explaining.knowing import Known
 from indelible.contract.explaining.resolving import shifted
 from indelible.contract.history import HistoryError
 from indelible.contract.traces import (
-    EVERY_SESSION,
     Header,
     Line,
     Other,
@@ -43,7 +42,8 @@ TELLING_LINES: Final = 20_000
 Progress = Callable[[str, float], None]
 _SESSION: Final = re.compile(rb'"session":\s*"((?:[^"\\]|\\.)*)"')
 _FORK: Final = re.compile(rb'"op":\s*"fork"')
-_EVERY: Final = EVERY_SESSION.encode()
+# No name can hold this: within a string of JSON its quotes would be escaped.
+_EVERY: Final = re.compile(rb'"every":\s*true')
 
 
 class Sorted:
@@ -69,7 +69,7 @@ class Sorted:
             found = _SESSION.search(line)
             if found is None:
                 self.known.note(read_line(part, number, line))
-            elif found[1] == _EVERY:
+            elif _EVERY.search(line):
                 self._every.append(line)
             else:
                 self.operations += 1
@@ -117,7 +117,7 @@ class Sorted:
                     header = read_line(part, number, line)
                     boot = header.boot if isinstance(header, Header) else boot
                     continue
-                if found[1] == _EVERY:
+                if _EVERY.search(line):
                     continue
                 if not line.endswith(b"\n"):
                     if not _operations(read_line(part, number, line)):
@@ -192,9 +192,9 @@ def connected(lines: Sequence[Recorded | Other]) -> list[list[Recorded | Other]]
         if isinstance(line, Recorded) and line.target is not None:
             forks.connect(line.session, line.target)
     groups: dict[str, list[Recorded | Other]] = {}
-    every = [line for line in lines if line.session == EVERY_SESSION]
+    every = [line for line in lines if line.every]
     for line in lines:
-        if line.session != EVERY_SESSION:
+        if not line.every:
             groups.setdefault(forks.root(line.session), []).append(line)
     return [[*group, *every] for group in groups.values()]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from indelible.contract.recording.notes import Note
 from indelible.contract.recording.policy import Hand, Noted
 from indelible.contract.targets.duck_messages import messages_of_list, messages_of_turns
-from indelible.contract.traces import CALL, EVERY_SESSION
+from indelible.contract.traces import CALL
 from indelible.model import ChatMessage, Never
 
 Noter = Callable[..., Note]
@@ -179,7 +179,7 @@ def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
     changes = {
         "trim": Verb(trim),
         "clear": Verb(_change("clear")),
-        "clear_all": Verb(lambda: Note("clear", EVERY_SESSION)),
+        "clear_all": Verb(lambda: Note("clear", "", every=True)),
         "undo": Verb(_change("undo")),
         "forget": Verb(_change("clear")),
         "repair": Verb(_repair),
@@ -217,7 +217,7 @@ def _change(op: str) -> Noter:
 def _repair(session_id: str | None = None, *, dry_run: bool = False) -> Note:
     if dry_run:
         return Note(CALL, session_id or "")
-    return Note("trim", session_id or EVERY_SESSION, keep=0).doubtful()
+    return Note("trim", session_id or "", keep=0, every=session_id is None).doubtful()
 
 
 def _rollback(session_id: str, snapshot_id: Any, *, key: str | None = None, **_: Any) -> Note:

@@ -31,7 +31,7 @@ from indelible.contract.replaying.steps import Plan, planned
 from indelible.contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED, Unreachable
 from indelible.contract.running import Bench
 from indelible.contract.targets import resolve
-from indelible.contract.traces import EVERY_SESSION, Level, Other, Recorded
+from indelible.contract.traces import Level, Other, Recorded
 
 __all__ = [
     "Level",
@@ -115,7 +115,7 @@ def load_trace(path: str | Path, *, session: str | None = None) -> Trace:
     lines: dict[int, Recorded | Other] = {}
     for group in ordered.groups():
         for line in group:
-            if session is None or line.session in (session, EVERY_SESSION):
+            if session is None or line.every or line.session == session:
                 lines[id(line)] = line
     if not lines:
         where = f" of session {session!r}" if session is not None else ""

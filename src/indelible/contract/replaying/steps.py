@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from indelible.contract.adapter import Adapter, Message
 from indelible.contract.explaining.knowing import Known
-from indelible.contract.traces import EVERY_SESSION, FIELD, Other, Recorded, base
+from indelible.contract.traces import FIELD, Other, Recorded, base
 
 # What the kit calls a worker that a recorder named: process, store, and thread or task.
 _WORKER: Final = re.compile(r"(?P<group>(?P<pid>\d+)\.\d+)-(?P<kind>[ta])\d+(?:\*.*)?")
@@ -82,10 +82,9 @@ def planned(
     writer = _Writer(adapter, seed)
     skipped = 0
     for op in operations:
-        if op.session == EVERY_SESSION:
-            names = list(dict.fromkeys(o.session for o in operations if o.session != EVERY_SESSION))
-        else:
-            names = [op.session]
+        names = [op.session]
+        if op.every:
+            names = list(dict.fromkeys(each.session for each in operations if not each.every))
         if op.op == "expire":
             continue
         if op.op in _NEEDED and op.op not in adapter.capabilities:
