@@ -30,8 +30,8 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
 	$(BIN)/pytest tests/browser
 
-soak: $(READY) ## The kit against every goldfish and every right store, with 50 seeds
-	INDELIBLE_SEEDS=50 $(BIN)/pytest --numprocesses $(WORKERS) tests/kit/test_goldfish.py
+soak: $(READY) ## The kit against every goldfish and every right store, with 50 seeds; each as a test
+	INDELIBLE_SEEDS=50 $(BIN)/pytest --numprocesses $(WORKERS) tests/kit/test_goldfish.py tests/kit/test_incidents.py
 
 lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .

@@ -301,6 +301,39 @@ def test_expiry_is_no_loss_and_too_early_is_one(tape):
 SAID = ("yes", "no", "ok", "where is it?", "thanks")
 
 
+def change(rng, store, session, snapshots):
+    """Take something away, or bring it back."""
+    match rng.randrange(5):
+        case 0:
+            store.clear(session)
+        case 1:
+            store.trim(session, keep_last=rng.randrange(4))
+        case 2:
+            snapshots[session].append(store.save_snapshot(session).id)
+        case 3 if snapshots[session]:
+            store.rollback_to_snapshot(session, rng.choice(snapshots[session]))
+        case 4 if store.timeline(session).undo is not None:
+            store.undo(session)
+
+
+def talk(rng, store, session):
+    """Say something, or look."""
+    match rng.randrange(7):
+        case 0:
+            store.save_context(session, rng.choice(SAID), rng.choice(SAID))
+        case 1:
+            role = rng.choice(("system", "user"))
+            store.add_message(session, role, rng.choice(SAID), pinned=rng.random() < 0.3)
+        case 2:
+            store.get_history(session, last=rng.randrange(5))
+        case 3:
+            store.load_memory(session)
+        case 4:
+            store.get_history(session)
+        case _:
+            store.add_message(session, "user", rng.choice((*SAID, f"{rng.random()}")))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_right_store_is_never_accused_whatever_it_is_told(tmp_path, seed):
     """Few different words, so that most are said twice; a trace that begins late; lines lost."""
@@ -316,31 +349,10 @@ def test_a_right_store_is_never_accused_whatever_it_is_told(tmp_path, seed):
     store = record(inner, tmp_path / "t", fresh=fresh, buffered_max=size)
     for _ in range(120):
         session = rng.choice(("s0", "s1"))
-        match rng.randrange(12):
-            case 0:
-                store.clear(session)
-            case 1:
-                store.trim(session, keep_last=rng.randrange(4))
-            case 2:
-                snapshots[session].append(store.save_snapshot(session).id)
-            case 3 if snapshots[session]:
-                store.rollback_to_snapshot(session, rng.choice(snapshots[session]))
-            case 4:
-                if store.timeline(session).undo is not None:
-                    store.undo(session)
-            case 5:
-                store.save_context(session, rng.choice(SAID), rng.choice(SAID))
-            case 6:
-                role = rng.choice(("system", "user"))
-                store.add_message(session, role, rng.choice(SAID), pinned=rng.random() < 0.3)
-            case 7:
-                store.get_history(session, last=rng.randrange(5))
-            case 8:
-                store.load_memory(session)
-            case 9:
-                store.get_history(session)
-            case _:
-                store.add_message(session, "user", rng.choice((*SAID, f"{rng.random()}")))
+        if rng.random() < 0.4:
+            change(rng, store, session, snapshots)
+        else:
+            talk(rng, store, session)
     store.get_history("s0")
     store.close()
     found = explain_trace(tmp_path / "t")

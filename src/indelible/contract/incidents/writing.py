@@ -93,7 +93,7 @@ def _story(found: Explanation) -> list[str]:
         return ["What happened is in the trace; it breaks no rule that the checker knows."]
     story = found.stories[0]
     happened = story.anomaly.proof.partition("; ")[0].rstrip(".")
-    lines = [f"{happened[:1].upper()}{happened[1:]}."]
+    lines = [f"{happened}."]
     lines += timeline(story.small)[1:]
     return [_safe(line)[:_WIDTH].rstrip() for line in lines]
 

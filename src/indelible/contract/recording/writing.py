@@ -91,6 +91,7 @@ class Journal:
         self._file: int | None = None
         self._size = 0
         self._parts: list[Path] = []
+        self._opened = 0
         self._removed = False
         self._names: dict[tuple[int, int], str] = {}
         self._named = 0
@@ -261,7 +262,8 @@ class Journal:
     def _open(self) -> None:
         if self._file is not None:
             return
-        part, self._file = _new_part(self.path, len(self._parts))
+        self._opened += 1
+        part, self._file = _new_part(self.path, self._opened)
         self._parts.append(part)
         self._size = 0
         self._append(to_text(self._header()) + "\n")
