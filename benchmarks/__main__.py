@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import indelible
-from benchmarks import goldens, on_postgres, on_redis, store, transfer
+from benchmarks import goldens, on_postgres, on_redis, store, traces, transfer
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, console.status("measuring …") as status:
         for result in chain.from_iterable(
             room.all_results(Path(folder))
-            for room in (store, transfer, on_redis, on_postgres, goldens)
+            for room in (store, transfer, on_redis, on_postgres, traces, goldens)
         ):
             status.update(f"measured: {result.name}")
             missed += not result.met

@@ -34,6 +34,8 @@ _END: pytest.StashKey[End] = pytest.StashKey()
 _PASSED = pytest.StashKey[dict[Path, set[str]]]()
 _PARTLY = pytest.StashKey[set[Path]]()
 _TEST_PASSED = pytest.StashKey[bool]()
+# How the file of a recorder begins.
+_TRACE = b'{"indelible_trace"'
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,6 +84,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " sqlite: for a new file, or any URL of indelible.",
     )
     parser.addini("memory_store", "The same as --memory-store.", default="memory:")
+    parser.addini(
+        "contract_store",
+        "The store that the traces in folders called `incidents` are held against, where neither"
+        " --contract nor the trace names one.",
+        default="",
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -148,6 +156,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     else:
         # Nobody named a path: whoever says `pytest --contract TARGET` wants that and no more.
         config.args = []
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A trace in a folder called `incidents` is a test, unless a test file of its name runs it."""
+    if file_path.suffix != ".jsonl" or file_path.parent.name != "incidents":
+        return None
+    with file_path.open("rb") as file:
+        if file.read(len(_TRACE)) != _TRACE:
+            return None
+    if file_path.with_suffix(".py").exists():
+        return None
+    from indelible.contract.plugin.incidents import IncidentFile  # noqa: PLC0415
+
+    found: pytest.Collector = IncidentFile.from_parent(parent, path=file_path)
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)

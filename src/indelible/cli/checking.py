@@ -110,7 +110,7 @@ def check(
     Exits with 0 (kept), 1 (broken), 2 (wrong usage), 3 (undecided) or 4 (store not reached).
     """
     budget_s = seconds(budget)
-    with _refusing():
+    with refusing():
         known = _known(deviations)
         _make_folder(report)
         found = _run(
@@ -143,7 +143,7 @@ def seconds(text: str) -> float:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def refusing() -> Iterator[None]:
     """What the kit refuses, in the words and codes of every command."""
     from indelible.contract.checking import SelectionError  # noqa: PLC0415
     from indelible.contract.deviations import DeviationsError  # noqa: PLC0415
@@ -255,7 +255,7 @@ def cases(*, gate: GateNames = None, as_json: AsJson = False) -> None:
     """List the cases of the contract: what each does, and the failure that it catches."""
     from indelible.contract.checking import select  # noqa: PLC0415
 
-    with _refusing():
+    with refusing():
         found = select(gate or ())
     out = Output(as_json=as_json)
     if out.json(

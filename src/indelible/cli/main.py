@@ -16,6 +16,7 @@ from indelible.cli import (
     copying,
     diagnosing,
     golden,
+    incidents,
     maintaining,
     moving,
     proxying,
@@ -31,6 +32,7 @@ CHANGE = "Change what a session shows; nothing is deleted"
 MAINTAIN = "Look after a store"
 PROVE = "Hold any store to the contract"
 GOLDENS = "SQLite files as goldens, for any project"
+LEARN = "Learn from what went wrong"
 
 # Names that people try because other tools have them, and what the command is called here.
 MEANT = {
@@ -177,6 +179,19 @@ _offer(
     "proxy redis://localhost:6379 --cut-after EVALSHA:3",
     "proxy postgresql://localhost/agent --answer COMMIT:1=40001 --listen 127.0.0.1:6432",
 )
+_offer(
+    incidents.explain,
+    LEARN,
+    "explain trace.jsonl",
+    "explain /var/log/agent/trace --session user-42 --report timeline.html",
+)
+_offer(
+    incidents.replay,
+    LEARN,
+    "replay trace.jsonl --store mystore.contract:adapter --times 20",
+    "replay trace.jsonl --store agent.db --write-test tests/incidents/test_2026_05_amnesia.py",
+)
+_offer(incidents.shrink, LEARN, "shrink trace.jsonl --store mystore.contract:adapter")
 
 goldens = typer.Typer(
     name="golden",

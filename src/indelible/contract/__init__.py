@@ -9,6 +9,7 @@ from indelible.contract.checker.shrink import minimal
 from indelible.contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
 from indelible.contract.checking import check
 from indelible.contract.deviations import Deviations, read_deviations
+from indelible.contract.explaining import Explanation, explain_trace
 from indelible.contract.explorer import explore
 from indelible.contract.history import (
     CORRUPTED,
@@ -18,7 +19,11 @@ from indelible.contract.history import (
     read_history,
     write_history,
 )
+from indelible.contract.incidents.writing import write_test
+from indelible.contract.recording import Policy, record, recorded
+from indelible.contract.replaying import Replay, load_trace, replay_trace
 from indelible.contract.results import CONTRACT_VERSION, CaseResult, Failure, Report, Unreachable
+from indelible.contract.shrinking import shrink_trace
 
 if TYPE_CHECKING:
     from indelible.contract.plugin.suite import MemoryContract as MemoryContract
@@ -33,13 +38,16 @@ __all__ = [
     "CaseResult",
     "Conflict",
     "Deviations",
+    "Explanation",
     "Failure",
     "Handle",
     "HistoryError",
     "NotFound",
     "Ok",
     "Operation",
+    "Policy",
     "Refused",
+    "Replay",
     "Report",
     "Undecided",
     "Unreachable",
@@ -48,12 +56,19 @@ __all__ = [
     "check",
     "check_history",
     "explain",
+    "explain_trace",
     "explore",
     "judge",
+    "load_trace",
     "minimal",
     "read_deviations",
     "read_history",
+    "record",
+    "recorded",
+    "replay_trace",
+    "shrink_trace",
     "write_history",
+    "write_test",
 ]
 
 

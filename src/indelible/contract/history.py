@@ -105,22 +105,28 @@ def to_line(operation: Operation) -> str:
 
 def from_line(line: str | bytes) -> Operation:
     """The operation that `to_line` wrote, or a `HistoryError` that says what is wrong."""
-    try:
-        found = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise HistoryError(f"no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise HistoryError("an operation is a JSON object")
+    found = parsed(line)
     if unknown := sorted(found.keys() - set(_FIELDS)):
         raise HistoryError(f"unknown field {unknown[0]!r}")
-    for name in ("ids", "value"):
-        if isinstance(found.get(name), list):
-            found[name] = tuple(found[name])
-    _require_types(found)
+    require_types(found)
     operation = Operation(**found)
     if problem := problem_of(operation):
         raise HistoryError(problem)
     return operation
+
+
+def parsed(line: str | bytes) -> dict[str, Any]:
+    """The fields of a line, lists of ids as tuples."""
+    try:
+        found = json.loads(line)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise HistoryError(f"no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise HistoryError("an operation is a JSON object")
+    for name in ("ids", "value"):
+        if isinstance(found.get(name), list):
+            found[name] = tuple(found[name])
+    return found
 
 
 def _is_text(value: object) -> bool:
@@ -155,7 +161,8 @@ _OPTIONAL: Final = {
 }
 
 
-def _require_types(found: dict[str, Any]) -> None:
+def require_types(found: dict[str, Any]) -> None:
+    """Raise a `HistoryError` unless every field of an operation has its type."""
     for name in (*_REQUIRED, "complete_ns"):
         if name not in found:
             raise HistoryError(f"{name!r} is missing")

@@ -88,6 +88,8 @@ class CaseResult:
     notes: tuple[str, ...] = ()
     # The explored schedule that failed, and whether its seed alone brings it back.
     schedule: str = ""
+    # What shows this again, where that is not `indelible check`.
+    command: str = ""
 
     @property
     def id(self) -> str:

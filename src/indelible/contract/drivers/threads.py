@@ -49,7 +49,7 @@ def race(
         threading.Thread(target=work, args=pair, daemon=True)
         for pair in zip(programs, logs, strict=True)
     ]
-    with _many_switches():
+    with many_switches():
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -61,7 +61,8 @@ def race(
 
 
 @contextmanager
-def _many_switches() -> Iterator[None]:
+def many_switches() -> Iterator[None]:
+    """Let threads take turns as often as they can, for a while."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:

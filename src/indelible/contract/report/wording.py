@@ -37,6 +37,8 @@ def target_of(report: Report) -> str:
 
 def reproduce(report: Report, result: CaseResult) -> str:
     """The command that runs this case again as it was run."""
+    if result.command:
+        return result.command
     target = shlex.quote(visible(target_of(report))) if report.target else "TARGET"
     # Of the schedules that a seed stands for, the first is the one that failed.
     explored = " --explore 1" if result.schedule else ""

@@ -1,0 +1,1 @@
+"""From a trace to a test: what is written, and what is run."""

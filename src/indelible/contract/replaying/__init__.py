@@ -1,0 +1,281 @@
+"""Replay a trace: the same sessions, workers and overlaps against any store, and what comes of it.
+
+FIXED: the store does not do it. FAILED: it does the same again. CHANGED: it does something else
+that breaks the contract. UNKNOWN: nothing was proved. ERROR: the store could not be asked.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Final, Literal
+
+from indelible.contract.adapter import Adapter, Refused
+from indelible.contract.calling import said
+from indelible.contract.checker.verdict import Undecided, Violated
+from indelible.contract.drivers.processes import StoreRaised, WorkerLost
+from indelible.contract.drivers.threads import many_switches
+from indelible.contract.explaining import Explanation, explain_trace, judge_lines
+from indelible.contract.explaining.knowing import Known
+from indelible.contract.explaining.sorting import Sorted
+from indelible.contract.history import HistoryError
+from indelible.contract.leaving import LeftBehind, within
+from indelible.contract.replaying.conducting import Conductor, Run
+from indelible.contract.replaying.crews import Hosts, Way, way_of
+from indelible.contract.replaying.hosts import Hung
+from indelible.contract.replaying.overlaps import Overlaps, overlaps_of
+from indelible.contract.replaying.steps import Plan, planned
+from indelible.contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED, Unreachable
+from indelible.contract.running import Bench
+from indelible.contract.targets import resolve
+from indelible.contract.traces import Level, Other, Recorded
+
+__all__ = [
+    "Level",
+    "Replay",
+    "ReplayVerdict",
+    "Trace",
+    "load_trace",
+    "replay_lines",
+    "replay_trace",
+]
+
+ReplayVerdict = Literal["FIXED", "FAILED", "CHANGED", "UNKNOWN", "ERROR"]
+EXIT_ERROR: Final = 4
+_EXITS: Final[dict[ReplayVerdict, int]] = {
+    "FIXED": EXIT_PASS,
+    "FAILED": EXIT_FAIL,
+    "CHANGED": EXIT_FAIL,
+    "UNKNOWN": EXIT_UNDECIDED,
+    "ERROR": EXIT_ERROR,
+}
+# A replay holds its operations in memory and makes them one by one: this takes some minutes.
+OPERATIONS_MAX: Final = 100_000
+# How often a pattern is tried again in which nothing overlapped: calls of a quick store are short.
+VACUOUS_MAX: Final = 60
+# A bound on what hangs, not on what is slow.
+RUN_S_MAX: Final = 600.0
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A trace in memory, with what it proves."""
+
+    lines: tuple[Recorded | Other, ...]
+    known: Known
+    # The names of the anomalies that it shows.
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What came of a replay."""
+
+    verdict: ReplayVerdict
+    reason: str = ""
+    level: Level = "concurrent"
+    way: Way | None = None
+    seed: int = 0
+    times: int = 0
+    # What the trace shows, and what the deciding run does.
+    recorded: frozenset[str] = frozenset()
+    found: frozenset[str] = frozenset()
+    explanation: Explanation | None = None
+    lines: tuple[Recorded | Other, ...] = ()
+    overlaps: Overlaps = field(default_factory=Overlaps)
+    operations: int = 0
+    notes: tuple[str, ...] = ()
+    # Whether it is UNKNOWN for want of an overlap alone.
+    vacuous: bool = False
+    # What the trace uses and the store does not offer.
+    lacking: frozenset[str] = frozenset()
+
+    @property
+    def told(self) -> str:
+        """What came of it, in words; what a failing test shows."""
+        from indelible.contract.replaying.telling import told  # noqa: PLC0415
+
+        return told(self)
+
+    @property
+    def exit_code(self) -> int:
+        """What a command that shows this ends with."""
+        return _EXITS[self.verdict]
+
+
+def load_trace(path: str | Path, *, session: str | None = None) -> Trace:
+    """A trace that is small enough to be replayed, and what it proves."""
+    ordered = Sorted(path)
+    if session is None and ordered.operations > OPERATIONS_MAX:
+        raise HistoryError(
+            f"{ordered.operations} operations are too many to replay (at most {OPERATIONS_MAX}):"
+            " name one session, or have `indelible explain` write the smallest part that fails"
+        )
+    lines: dict[int, Recorded | Other] = {}
+    for group in ordered.groups():
+        for line in group:
+            if session is None or line.every or line.session == session:
+                lines[id(line)] = line
+    if not lines:
+        where = f" of session {session!r}" if session is not None else ""
+        raise HistoryError(f"{path} holds no operation{where}")
+    explanation = explain_trace(path, session=session)
+    return Trace(lines=tuple(lines.values()), known=ordered.known, names=explanation.names)
+
+
+def replay_trace(
+    path: str | Path | Trace,
+    store: str | Adapter | type,
+    *,
+    level: Level = "concurrent",
+    seed: int | None = None,
+    times: int = 1,
+    session: str | None = None,
+    progress: Progress | None = None,
+) -> Replay:
+    """Do to a store what a trace says was done to another one, at most `times` times."""
+    trace = path if isinstance(path, Trace) else load_trace(path, session=session)
+    try:
+        bench = Bench(resolve(store))
+    except Unreachable as error:
+        return Replay(verdict="ERROR", reason=str(error), level=level, recorded=trace.names)
+    try:
+        return replay_lines(trace, bench, level=level, seed=seed, times=times, progress=progress)
+    finally:
+        bench.close()
+
+
+def replay_lines(
+    trace: Trace,
+    bench: Bench,
+    *,
+    level: Level = "concurrent",
+    seed: int | None = None,
+    times: int = 1,
+    progress: Progress | None = None,
+) -> Replay:
+    """The same, for lines at hand and a store that is open; the first run that fails decides."""
+    ours = secrets.randbits(32) if seed is None else seed
+    best: Replay | None = None
+    ways: list[Way | None] = [None]
+    for number in range(max(1, times) + VACUOUS_MAX):
+        if number >= times and not (best is not None and best.vacuous):
+            break
+        if progress is not None:
+            progress(min(number, times), times)
+        found = _one(trace, bench, level, ours, number, ways[number % len(ways)])
+        if found.vacuous and len(ways) == 1:
+            # Tasks that never give way cannot overlap; threads may.
+            ways += [Way("threads", "blocking")] if "blocking" in bench.flavours else []
+        # What was proved once is proved; of the rest, the least sure one is told.
+        if (
+            best is None
+            or found.verdict in ("FAILED", "CHANGED", "ERROR")
+            or (found.verdict == "FIXED" and best.verdict == "UNKNOWN")
+        ):
+            best = replace(found, times=number + 1)
+        best = replace(best, times=number + 1)
+        if found.verdict in ("FAILED", "CHANGED", "ERROR"):
+            break
+    assert best is not None
+    return best
+
+
+def _one(
+    trace: Trace, bench: Bench, level: Level, seed: int, number: int, asked: Way | None
+) -> Replay:
+    plan = planned(trace.lines, trace.known, bench.adapter, seed=seed + number)
+    way = asked or way_of(bench, plan.steps, trace.known.workers)
+    blank = Replay(
+        verdict="UNKNOWN",
+        level=level,
+        way=way,
+        seed=seed,
+        recorded=trace.names,
+        operations=len(plan.steps),
+        notes=tuple(plan.notes),
+    )
+    if obstacle := _obstacle(plan):
+        return replace(blank, reason=obstacle, lacking=frozenset(plan.lacking))
+    # As it was first; then calls of one moment are moved apart a little, each time otherwise.
+    jitter = Random(f"{seed} {number}") if number else None  # noqa: S311 -- runs must repeat
+    try:
+        run = within(RUN_S_MAX, lambda: _conducted(plan, bench, way, level, jitter))
+    except LeftBehind as error:
+        return replace(blank, reason=f"it hangs, or is too slow to be judged: {error}")
+    except (Hung, WorkerLost) as error:
+        return replace(blank, reason=str(error))
+    except (StoreRaised, Refused) as error:
+        return replace(blank, verdict="ERROR", reason=f"the store raised {error}")
+    except Exception as error:  # noqa: BLE001 -- a defect of the kit is no verdict on a store
+        return replace(blank, reason=f"the kit itself failed: {said(error)}")
+    return _judged(blank, plan, run, bench.adapter)
+
+
+def _obstacle(plan: Plan) -> str:
+    if plan.lacking:
+        return f"the store does not offer {', '.join(sorted(plan.lacking))}, which the trace uses"
+    return "" if plan.steps else "the trace holds nothing that can be done again"
+
+
+def _conducted(plan: Plan, bench: Bench, way: Way, level: Level, jitter: Random | None) -> Run:
+    with bench.workspace(plan.sessions) as workspace, many_switches():
+        hosts = Hosts(bench, workspace, way, secrets.token_bytes(32))
+        try:
+            return Conductor(plan, hosts, level=level, jitter=jitter).conduct()
+        finally:
+            hosts.end()
+
+
+def known_of(adapter: Adapter) -> Known:
+    """What is known of the lines of a replay: all of it was seen."""
+    return Known(
+        headers=1,
+        own_ids=False,
+        ttl_late_s=adapter.ttl_s_late,
+        ttl_refreshed_by=adapter.ttl_refreshed_by,
+        contents="hashed",
+    )
+
+
+def _judged(blank: Replay, plan: Plan, run: Run, adapter: Adapter) -> Replay:
+    explanation = judge_lines(run.lines, known_of(adapter))
+    notes = [*plan.notes, *_notes(run)]
+    result = replace(
+        blank,
+        explanation=explanation,
+        found=explanation.names,
+        lines=tuple(run.lines),
+        overlaps=overlaps_of(plan.steps, run.by_step),
+        notes=tuple(notes),
+    )
+    verdict = explanation.verdict
+    if isinstance(verdict, Violated):
+        same = explanation.names & blank.recorded
+        first = verdict.anomalies[0]
+        return replace(result, verdict="FAILED" if same else "CHANGED", reason=first.proof)
+    if run.surprises:
+        more = f" (and {len(run.surprises) - 1} more)" if len(run.surprises) > 1 else ""
+        return replace(result, verdict="ERROR", reason=run.surprises[0] + more)
+    if isinstance(verdict, Undecided):
+        return replace(result, reason=verdict.reason)
+    # Nothing is fixed by not happening.
+    if result.level == "faults" and not run.struck:
+        why = "could be made here" if run.unmade else "stands in the trace"
+        return replace(result, reason=f"no fault {why}")
+    if result.level != "sequential" and result.overlaps.recorded and not result.overlaps.kept:
+        why = "no two operations overlapped that had overlapped in the trace"
+        return replace(result, reason=why, vacuous=True)
+    return replace(result, verdict="FIXED")
+
+
+def _notes(run: Run) -> Iterable[str]:
+    if run.skipped:
+        yield f"{run.skipped} calls were left out: what they are about is older than the trace"
+    if run.unmade:
+        yield f"{run.unmade} faults of the trace could not be made here"

@@ -1,0 +1,267 @@
+"""Where the workers of a replay live: threads or tasks of this process, or of another one.
+
+A host keeps handles open and makes calls when it is told to. It answers in lines of a trace: what
+a replay sees is taken down exactly as a recorder takes it down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent import futures
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from indelible.contract.adapter import Adapter, Flavour
+from indelible.contract.calling import said
+from indelible.contract.drivers.processes import StoreRaised
+from indelible.contract.handles import close, open_handle
+from indelible.contract.recording.notes import Note, text_of
+from indelible.contract.recording.policy import Hand, Policy
+from indelible.contract.recording.verbs import of_handle
+
+# A bound on what hangs, not on what is slow.
+ANSWER_S_MAX: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One call to make: a method of a handle, when, and in whose name."""
+
+    lane: str
+    method: str
+    session: str
+    arguments: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    start_ns: int = 0
+    # By when it was asked for: a call that is never heard of again began no earlier.
+    asked_ns: int = field(default_factory=time.monotonic_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came of it: a line of a trace, what was raised, and the store's id of a snapshot."""
+
+    line: str
+    raised: str = ""
+    snapshot: Any = None
+
+
+class Hung(Exception):  # noqa: N818 -- names what happened
+    """A call did not come back."""
+
+
+class Host:
+    """Handles, and the lanes that call them. It travels by pickle before it is used."""
+
+    def __init__(
+        self, adapter: Adapter, workspace: Path, flavour: Flavour, *, key: bytes, shared: bool
+    ) -> None:
+        self._adapter = adapter
+        self._workspace = workspace
+        self._flavour = flavour
+        self._key = key
+        # Whether the lanes of a group call one handle.
+        self._shared = shared
+
+    def install(self) -> None:
+        """Begin, in the process where the calls are to be made."""
+        self._hand = Hand(Policy(), self._key)
+        self._verbs = of_handle(self._hand)
+        self._handles: dict[str, Any] = {}
+        self._lanes: dict[str, _Lane] = {}
+        self._loop = _LoopThread() if self._flavour == "async" else None
+
+    def open(self, lane: str, group: str) -> None:
+        """Open the handle of a lane, unless its group has one already."""
+        owner = group if self._shared else lane
+        if owner not in self._handles:
+            try:
+                self._handles[owner] = self._opened()
+            except Exception as error:
+                raise StoreRaised(said(error)) from error
+        self._lanes[lane] = _Lane(owner, None if self._loop is not None else _Thread())
+
+    def _opened(self) -> Any:
+        if self._loop is None:
+            return open_handle(self._adapter, self._workspace, "blocking", None)
+        return self._loop.run(self._opened_there())
+
+    async def _opened_there(self) -> Any:
+        handle = self._adapter.factory("async")(self._workspace)
+        return await handle if inspect.isawaitable(handle) else handle
+
+    def start(self, ask: Ask) -> None:
+        """Have a call made; `finish` waits for it."""
+        lane = self._lanes[ask.lane]
+        handle = self._handles[lane.owner]
+        if self._loop is not None:
+            lane.answer = self._loop.submit(self._awaited(handle, ask))
+        else:
+            assert lane.thread is not None
+            lane.answer = lane.thread.submit(lambda: self._called(handle, ask))
+
+    def finish(self, lane: str, wait_s: float = ANSWER_S_MAX) -> Answer:
+        """What came of the call of a lane."""
+        answer = self._lanes[lane].answer
+        assert answer is not None
+        try:
+            return answer.result(wait_s)
+        except futures.TimeoutError as error:
+            raise Hung(f"a call did not come back within {wait_s:.0f} s") from error
+
+    def cancel(self, lane: str) -> None:
+        """Cancel the call of a lane, where it is a task."""
+        answer = self._lanes[lane].answer
+        if answer is not None and self._loop is not None:
+            answer.cancel()
+
+    def leave(self, lane: str) -> None:
+        """A lane has no more to do; the last one of a handle closes it."""
+        gone = self._lanes.pop(lane)
+        if gone.thread is not None:
+            gone.thread.end()
+        if all(each.owner != gone.owner for each in self._lanes.values()):
+            self._close(self._handles.pop(gone.owner))
+
+    def _close(self, handle: Any) -> None:
+        # How a store ends is for the cases to judge.
+        with contextlib.suppress(Exception):
+            if self._loop is None:
+                close(handle)
+            else:
+                self._loop.run(_closed(handle))
+
+    def end(self) -> None:
+        """Close what is open."""
+        for lane in list(self._lanes):
+            self.leave(lane)
+        if self._loop is not None:
+            self._loop.end()
+
+    # One call
+
+    def _called(self, handle: Any, ask: Ask) -> Answer:
+        time.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
+        note = self._note(ask)
+        note.began = time.monotonic_ns()
+        try:
+            answer = getattr(handle, ask.method)(ask.session, *ask.arguments, **ask.options)
+        except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
+            note.raised(error)
+            return Answer(line=text_of(note, self._hand), raised=said(error))
+        return self._came_back(note, answer)
+
+    async def _awaited(self, handle: Any, ask: Ask) -> Answer:
+        await asyncio.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
+        note = self._note(ask)
+        note.began = time.monotonic_ns()
+        try:
+            answer = getattr(handle, ask.method)(ask.session, *ask.arguments, **ask.options)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
+            note.raised(error)
+            return Answer(line=text_of(note, self._hand), raised=said(error))
+        return self._came_back(note, answer)
+
+    def _note(self, ask: Ask) -> Note:
+        note = self._verbs[ask.method].noter(ask.session, *ask.arguments, **ask.options)
+        note.worker, note.verb = ask.lane, ask.method
+        return note
+
+    def _came_back(self, note: Note, answer: Any) -> Answer:
+        note.ended = time.monotonic_ns()
+        note.outcome = "ok"
+        look = self._verbs[note.verb].answers
+        if look is not None:
+            look(note, answer, self._hand)
+        frozen = answer if note.verb == "snapshot" else None
+        return Answer(line=text_of(note, self._hand), snapshot=frozen)
+
+
+def lost_line(ask: Ask, key: bytes) -> str:
+    """The line of a call that never came back."""
+    hand = Hand(Policy(), key)
+    note = of_handle(hand)[ask.method].noter(ask.session, *ask.arguments, **ask.options)
+    note.worker, note.verb, note.began = ask.lane, ask.method, ask.asked_ns
+    if note.op == "snapshot":
+        note.snapshot = f"lost-{ask.asked_ns}"
+    return text_of(note, hand)
+
+
+async def _closed(handle: Any) -> None:
+    method = getattr(handle, "close", None)
+    answer = method() if callable(method) else None
+    if inspect.isawaitable(answer):
+        await answer
+
+
+@dataclass(slots=True)
+class _Lane:
+    owner: str
+    thread: _Thread | None
+    answer: futures.Future[Answer] | None = None
+
+
+class _Thread:
+    """A thread that makes one call after the other."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="indelible-replay", daemon=True).start()
+
+    def submit(self, job: Callable[[], Answer]) -> futures.Future[Answer]:
+        done: futures.Future[Answer] = futures.Future()
+        self._jobs.put((job, done))
+        return done
+
+    def end(self) -> None:
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            try:
+                done.set_result(job())
+            except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
+                done.set_exception(error)
+
+
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="indelible-replay", daemon=True
+        )
+        self._thread.start()
+
+    def submit(self, coroutine: Any) -> futures.Future[Any]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def run(self, coroutine: Any) -> Any:
+        return self.submit(coroutine).result(ANSWER_S_MAX)
+
+    def end(self) -> None:
+        with contextlib.suppress(Exception):
+            self.run(_cancelled_rest())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(ANSWER_S_MAX)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+async def _cancelled_rest() -> None:
+    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -1,0 +1,277 @@
+"""The file that a recorder writes: a header for each process, then one line for each operation.
+
+A line has the fields of an `Operation`, and what only a recorder knows beside them. Its ids are
+not made by the kit: they are keyed hashes of what was said, so two entries may share one. What
+that means for a verdict is decided in `explaining`. A history that the kit wrote is a trace too,
+without a header.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from indelible.contract.history import (
+    HistoryError,
+    Operation,
+    parsed,
+    problem_of,
+    require_types,
+)
+
+FORMAT: Final = 1
+SUFFIX: Final = ".jsonl"
+# The first field of a header, by which it is known.
+MARK: Final = "indelible_trace"
+# The op of a call that the contract has no word for.
+CALL: Final = "call"
+# Stands before the hash of an entry that has an id of its own.
+BY_ID: Final = "i"
+# Stands between the hash of an entry and those of its other fields.
+FIELD: Final = "+"
+
+Contents = Literal["hashed", "cut", "kept"]
+# How the operations of a trace ran side by side, where that is known.
+Workers = Literal["threads", "tasks", "processes"]
+# How closely a trace is replayed: one call at a time, with its overlaps, or with its faults too.
+Level = Literal["sequential", "concurrent", "faults"]
+# What begins the time to live of a session anew.
+Refreshed = Literal["append", "read", "nothing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a recorder says before its first line."""
+
+    format: int = FORMAT
+    version: str = ""
+    # Times of one boot of one machine can be compared, and no others.
+    boot: str = ""
+    pid: int = 0
+    wall_ns: int = 0
+    monotonic_ns: int = 0
+    contents: Contents = "hashed"
+    # Whether the store was empty when the recording began.
+    fresh: bool = False
+    # How long a session lives after an append that names no time, as the store promises.
+    ttl_s: float | None = None
+    ttl_late_s: float = 1.0
+    ttl_refreshed_by: Refreshed = "append"
+    workers: Workers | None = None
+    # The store that the trace is to be held against, where somebody said so.
+    store: str = ""
+    level: Level = "concurrent"
+    # Whether lines that were written before this one were removed to make room.
+    continued: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """The recorder could not keep up, or a line is torn: so many lines are missing here."""
+
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """The recorder ended in order: nothing that it saw is missing after this."""
+
+    closed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded(Operation):
+    """An operation, and what the recorder knew of it."""
+
+    # The store's own name for the call, and the class of what it raised.
+    verb: str = ""
+    error: str = ""
+    # Of each appended entry: how long its text was, who spoke, and, where it was kept, all of it.
+    sizes: tuple[int, ...] = ()
+    roles: tuple[str, ...] = ()
+    contents: tuple[Any, ...] = ()
+    # Whether a trim treats one of the entries in a way of its own: tool calls, pins, the system's.
+    structured: bool = False
+    # Where the store says that the first entry stands.
+    position: int | None = None
+    ttl_s: float | None = None
+    # Whether it is about every session: then it names none.
+    every: bool = False
+    # Whether it may have taken away more or less than its arguments say.
+    unsure: bool = False
+    # Whether a read gave turns, which leave out who is neither the user nor the assistant.
+    turns: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Other:
+    """A call that the contract has no word for: kept and counted, and not judged."""
+
+    session: str
+    worker: str
+    verb: str
+    invoke_ns: int
+    complete_ns: int | None
+    outcome: str
+    error: str = ""
+    snapshot: str | None = None
+    every: bool = False
+
+
+Line = Header | Recorded | Other | Dropped | Closed
+_OPERATION: Final = frozenset(field.name for field in fields(Operation))
+_ALL: Final = tuple(field.name for field in fields(Recorded))
+_TUPLES: Final = ("sizes", "roles", "contents")
+_TYPES: Final[dict[str, type | tuple[type, ...]]] = {
+    "verb": str,
+    "error": str,
+    "sizes": tuple,
+    "roles": tuple,
+    "contents": tuple,
+    "structured": bool,
+    "position": int,
+    "ttl_s": (int, float),
+    "turns": bool,
+    "every": bool,
+    "unsure": bool,
+}
+
+
+def line_of(text: str | bytes) -> Line:
+    """What one line says, or a `HistoryError`."""
+    found = parsed(text)
+    if MARK in found:
+        return _header(found)
+    if "dropped" in found or "closed" in found:
+        return _note(found)
+    if found.get("op") == CALL:
+        return _other(found)
+    for name in _TUPLES:
+        if isinstance(found.get(name), list):
+            found[name] = tuple(found[name])
+    if unknown := sorted(found.keys() - set(_ALL)):
+        raise HistoryError(f"unknown field {unknown[0]!r}")
+    require_types(found)
+    for name in found.keys() - _OPERATION:
+        if not isinstance(found[name], _TYPES[name]):
+            raise HistoryError(f"{name!r} is of another type than it can be")
+    recorded = Recorded(**found)
+    if problem := problem_of(recorded):
+        raise HistoryError(problem)
+    return recorded
+
+
+def _header(found: dict[str, Any]) -> Header:
+    format_ = found.pop(MARK)
+    if format_ != FORMAT:
+        raise HistoryError(f"a trace of format {format_!r}; this version reads {FORMAT}")
+    # What a later version adds to a header changes nothing about the lines.
+    known = {field.name for field in fields(Header)}
+    return Header(**{name: value for name, value in found.items() if name in known})
+
+
+def _other(found: dict[str, Any]) -> Other:
+    del found["op"]
+    try:
+        return Other(**found)
+    except TypeError as error:
+        raise HistoryError(f"a call that lacks a field: {error}") from error
+
+
+def _note(found: dict[str, Any]) -> Line:
+    name = "dropped" if "dropped" in found else "closed"
+    if not isinstance(found[name], int):
+        raise HistoryError(f"{name!r} must be a whole number")
+    return Dropped(dropped=found[name]) if name == "dropped" else Closed(closed=found[name])
+
+
+def to_text(line: Line) -> str:
+    """One line as JSON, without what says nothing. The session comes first: readers sort by it."""
+    if isinstance(line, Header):
+        rest = {f.name: getattr(line, f.name) for f in fields(Header) if f.name != "format"}
+        return json.dumps({MARK: line.format, **rest})
+    if isinstance(line, Dropped):
+        return json.dumps({"dropped": line.dropped})
+    if isinstance(line, Closed):
+        return json.dumps({"closed": line.closed})
+    found: dict[str, Any] = {"session": line.session}
+    if isinstance(line, Other):
+        return json.dumps(
+            {**found, "op": CALL, **{f.name: getattr(line, f.name) for f in fields(Other)}}
+        )
+    for name in _ALL:
+        value = getattr(line, name)
+        if name == "complete_ns" or value not in (None, (), "", False) or value == 0:
+            found[name] = value
+    if line.value == ():
+        found["value"] = ()
+    for name in ("structured", "turns", "unsure", "every"):
+        if not getattr(line, name):
+            found.pop(name, None)
+    return json.dumps(found, separators=(",", ":"))
+
+
+def base(token: str) -> str:
+    """Who an entry is, without its other fields."""
+    return token.partition(FIELD)[0]
+
+
+def write_trace(path: str | Path, header: Header, lines: Iterable[Recorded]) -> None:
+    """Write a whole trace, closed in order."""
+    written = 0
+    with Path(path).open("w", encoding="ascii") as file:
+        file.write(to_text(header) + "\n")
+        for line in lines:
+            file.write(to_text(line) + "\n")
+            written += 1
+        file.write(to_text(Closed(closed=written)) + "\n")
+
+
+def parts_of(path: str | Path) -> list[Path]:
+    """The files that a trace is made of: all of a folder, or a file and what was written beside it.
+
+    Beside `trace.jsonl` stand `trace.<...>.jsonl`: of other processes, and what came later.
+    """
+    place = Path(path)
+    if place.is_dir():
+        found = sorted(place.glob(f"*{SUFFIX}"))
+        if not found:
+            raise HistoryError(f"{path} holds no trace: no file in it ends in {SUFFIX}")
+        return found
+    if not place.is_file():
+        raise HistoryError(f"there is no trace {path}")
+    beside = place.parent.glob(f"{place.name.removesuffix(SUFFIX)}.*{SUFFIX}")
+    return [place, *sorted(beside)]
+
+
+def lines_of(part: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of one file with their numbers; the last one of a killed process may be torn."""
+    with part.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield number, line
+
+
+def read_part(part: Path) -> Iterator[Line]:
+    """What one file says. A torn last line counts as dropped; any other one is an error."""
+    for number, text in lines_of(part):
+        yield read_line(part, number, text)
+
+
+def read_line(part: Path, number: int, text: bytes) -> Line:
+    """What one line of a file says."""
+    try:
+        return line_of(text)
+    except HistoryError as error:
+        if not text.endswith(b"\n"):
+            return Dropped(dropped=1)
+        raise HistoryError(f"{part}, line {number}: {error}") from error
+
+
+def read_trace(path: str | Path) -> Iterator[Line]:
+    """What all files of a trace say, one file after the other."""
+    for part in parts_of(path):
+        yield from read_part(part)
