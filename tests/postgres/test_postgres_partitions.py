@@ -6,9 +6,9 @@ import psycopg
 import pytest
 from ledger import check
 from pg_workers import write_batches
-from verbs import every_verb
 
 import indelible
+from verbs import every_verb
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
 

@@ -5,7 +5,6 @@ from collections import deque
 
 import psycopg
 import psycopg_pool
-from verbs import every_verb
 
 import indelible
 import postgres_here
@@ -13,6 +12,7 @@ from indelible import BusyError
 from indelible.backends.postgres import AsyncPostgresBackend, PostgresBackend, PostgresOptions
 from indelible.backends.postgres.pools import CONNECTIONS_MAX
 from indelible.core.settings import Settings
+from verbs import every_verb
 
 TASKS = 300
 # What a transaction may have set, and what a session must not keep.
