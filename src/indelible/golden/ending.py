@@ -42,10 +42,8 @@ def _touched(said: list[dict[str, Any]], root: Path) -> Iterator[str]:
         why = _trouble(path)
         if why is None:
             continue
-        by = [note for note in said if note["kind"] == "seen" and note["golden"] == str(path)]
-        tests = [note["test"] for note in by]
-        if not tests:
-            tests = sorted({n["test"] for n in said if n["golden"] == str(path)} if by else ())
+        seen = (note for note in said if note["kind"] == "seen")
+        tests = [note["test"] for note in seen if note["golden"] == str(path)]
         shown = _shown(path, root)
         yield f"TOUCHED {shown}: {why}"
         if len(tests) == 1:

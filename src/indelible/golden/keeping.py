@@ -69,6 +69,8 @@ class Golden:
 
 def golden_of(module: Path, name: str) -> Golden:
     """The golden that a test module calls by this name."""
+    if not isinstance(name, str):
+        raise GoldenError(f"the name of a golden comes first, and is a text, not {name!r}")
     if not NAME.fullmatch(name) or len(name) > NAME_CHARS_MAX or name.endswith(OBTAINED):
         raise GoldenError(
             f"{name!r} cannot be the name of a golden: letters, digits and - _ [ ] = , + . alone,"
