@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -145,7 +146,7 @@ def _why(golden: Golden) -> str:
         return "it is a pointer of Git LFS. Fetch the file itself: git lfs pull"
     return (
         "somebody has changed it since. Bring it back from version control, or make it again:\n"
-        f"  git checkout -- {golden.path}\n"
+        f"  git checkout -- {shlex.quote(str(golden.path))}\n"
         "  pytest --snapshot-db-update-only=changed"
     )
 
