@@ -259,9 +259,9 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
         item.config.stash[_PARTLY].add(item.path)
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A golden that was touched fails the run."""
+    """A golden that was touched fails the run. Last of all: xdist ends its workers here."""
     config = session.config
     if not _folder_of(config).exists():
         return

@@ -15,9 +15,11 @@ def make(path, script, *rows, name="t"):
     """A file made by a script, with rows in one of its tables."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.executescript(script)
-        for row in rows:
-            marks = ", ".join("?" * len(row))
-            db.execute(f"INSERT INTO {name} VALUES ({marks})", row)
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            db.execute("BEGIN")
+            db.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+            db.execute("COMMIT")
     return path
 
 

@@ -325,6 +325,25 @@ def test_two_tests_do_not_overwrite_one_anothers_golden_in_one_run(project):
     ran.stdout.fnmatch_lines(["E*test_it.py::test_one wrote another 'same' in this run*"])
 
 
+def test_builders_that_look_the_same_are_told_apart(project):
+    project.tests(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("body", ["one", "two"])
+        def test_each(snapshot_db, body):
+            def built(path):
+                build(path)
+                add(path, body)
+
+            snapshot_db("base", build=built)
+        """
+    )
+    ran = project.run("--snapshot-db-update")
+    ran.assert_outcomes(passed=1, failed=1)
+    ran.stdout.fnmatch_lines(["E*test_each[[]one] wrote another 'base' in this run*"])
+
+
 def test_a_file_that_was_put_there_is_taken_as_it_is(project):
     adopt = "def test_it(snapshot_db):\n    add(snapshot_db('incident'), 'more')"
     project.tests(adopt)

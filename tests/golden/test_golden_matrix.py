@@ -83,6 +83,8 @@ def run(python, folder, other, *arguments):
     )
 
 
+# All ways on one version are many runs of pytest; each has a bound of its own.
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_lives_beside_other_plugins(version, tmp_path):
     python = environment(version, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,18 +43,17 @@ def _touched(said: list[dict[str, Any]], root: Path) -> Iterator[str]:
         why = _trouble(path)
         if why is None:
             continue
-        by = [note for note in said if note["kind"] == "seen" and note["golden"] == str(path)]
-        tests = [note["test"] for note in by]
-        if not tests:
-            tests = sorted({n["test"] for n in said if n["golden"] == str(path)} if by else ())
+        seen = (note for note in said if note["kind"] == "seen")
+        tests = [note["test"] for note in seen if note["golden"] == str(path)]
         shown = _shown(path, root)
+        quoted = shlex.quote(shown)
         yield f"TOUCHED {shown}: {why}"
         if len(tests) == 1:
             yield f"  by {tests[0]}"
         elif tests:
             yield "  by one of these, which ran at the time:"
             yield from (f"    {test}" for test in tests)
-        yield f"  A golden is never written by a test. Bring it back: git checkout -- {shown}"
+        yield f"  A golden is never written by a test. Bring it back: git checkout -- {quoted}"
 
 
 def _trouble(path: Path) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -69,6 +70,8 @@ class Golden:
 
 def golden_of(module: Path, name: str) -> Golden:
     """The golden that a test module calls by this name."""
+    if not isinstance(name, str):
+        raise GoldenError(f"the name of a golden comes first, and is a text, not {name!r}")
     if not NAME.fullmatch(name) or len(name) > NAME_CHARS_MAX or name.endswith(OBTAINED):
         raise GoldenError(
             f"{name!r} cannot be the name of a golden: letters, digits and - _ [ ] = , + . alone,"
@@ -143,7 +146,7 @@ def _why(golden: Golden) -> str:
         return "it is a pointer of Git LFS. Fetch the file itself: git lfs pull"
     return (
         "somebody has changed it since. Bring it back from version control, or make it again:\n"
-        f"  git checkout -- {golden.path}\n"
+        f"  git checkout -- {shlex.quote(str(golden.path))}\n"
         "  pytest --snapshot-db-update-only=changed"
     )
 

@@ -10,7 +10,7 @@ import enum
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ class Run:
     worker: str
     root: Path
     colour: bool = False
-    confirmed: dict[Path, str | None] = field(default_factory=dict)
-    """Goldens that were built anew in this process, with the builder's digest."""
+    confirmed: dict[Path, Callable[..., Any]] = field(default_factory=dict)
+    """Goldens that were built anew in this process, and by what."""
     _seen: dict[Path, tuple[int, ...]] = field(default_factory=dict)
 
     def note(self, kind: str, **said: Any) -> None:

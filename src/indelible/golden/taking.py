@@ -59,7 +59,7 @@ def copy(path: Path, into: Path) -> None:
         except (apsw.ReadOnlyError, apsw.CantOpenError):
             _backup_of_what_a_dead_writer_left(path, into)
     except apsw.BusyError:
-        raise TakingError(f"{path} is locked by a writer that does not let go") from None
+        raise TakingError(f"{path} is locked by a writer that does not commit or close") from None
     except apsw.NotADBError:
         raise TakingError(f"{path} is not a SQLite database") from None
     except apsw.Error as error:
