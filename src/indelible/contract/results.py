@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from indelible.contract.cases import Gate, Mode
+from indelible.contract.cases import BAD_DAYS, Gate, Mode
 from indelible.contract.checker.verdict import Anomaly
 from indelible.contract.history import Fault, Ids, Operation
 
@@ -110,12 +110,17 @@ class Report:
 
     @property
     def verdict(self) -> CaseVerdict:
-        """The worst that was found; PASS only if every requested gate ran a case."""
+        """The worst that was found; PASS only if every requested gate ran a case.
+
+        But for those of bad days, beside others, where the store claims nothing that they ask for.
+        """
         found = {result.verdict for result in self.results}
         for worst in ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN"):
             if worst in found:
                 return worst
-        return "PASS" if all(map(self.ran, self.gates)) else "NOT RUN"
+        ran = [gate for gate in self.gates if self.ran(gate)]
+        silent = [gate for gate in self.gates if gate not in ran and not self.unclaimed(gate)]
+        return "PASS" if ran and not silent else "NOT RUN"
 
     def ran(self, gate: Gate) -> bool:
         """Whether a case of the gate ran and passed, or deviates as written down."""
@@ -123,6 +128,11 @@ class Report:
             result.gate == gate and result.verdict in ("PASS", "DEVIATION")
             for result in self.results
         )
+
+    def unclaimed(self, gate: Gate) -> bool:
+        """Whether the gate makes bad days that this store, as a whole, claims nothing about."""
+        verdicts = {result.verdict for result in self.results if result.gate == gate}
+        return gate in BAD_DAYS and verdicts == {"NOT CLAIMED"}
 
     @property
     def exit_code(self) -> int:
