@@ -4,12 +4,13 @@ import json
 import re
 
 import pytest
-from report_samples import every_verdict, hostile, killed, long_run, lossy, whole
+from report_samples import every_verdict, hostile, killed, long_run, lossy, result, whole
 
+from indelible.contract import Report
 from indelible.contract.cases import GATES, MANY_WORKERS, ONE_CALLER
 from indelible.contract.history import from_line
 from indelible.contract.report import schema, to_json
-from indelible.contract.report.wording import VERDICTS
+from indelible.contract.report.wording import VERDICTS, verdict_of
 
 KINDS = {
     "object": dict,
@@ -102,3 +103,22 @@ def test_a_password_is_left_out():
     text = json.dumps(to_json(every_verdict()))
     assert "secret" not in text
     assert "postgresql://user:***@db/memory" in text
+
+
+def of(*results):
+    gates = tuple(dict.fromkeys(each.gate for each in results))
+    return Report(target="m:x", seed=1, gates=gates, results=results)
+
+
+def test_a_store_without_bad_days_passes_by_its_others_alone():
+    passed = result("sequential", "append_then_read", "PASS")
+    unclaimed = result("crash", "fork_safety", "NOT CLAIMED", "it ends with its process")
+    missing = result("crash", "paused_writer", "NOT RUN", "there is nothing to do it with")
+    assert of(passed, unclaimed).verdict == "PASS"
+    assert verdict_of(of(passed, unclaimed), "crash") == "NOT CLAIMED"
+    # Nothing passes by not running.
+    assert of(unclaimed).verdict == "NOT RUN"
+    assert of(passed, missing).verdict == "NOT RUN"
+    assert of(passed, unclaimed, missing).verdict == "NOT RUN"
+    other = result("lifecycle", "ttl_is_never_early", "NOT CLAIMED", "no ttl")
+    assert of(passed, other).verdict == "NOT RUN"

@@ -8,7 +8,7 @@ from typing import Final
 from indelible.contract.calling import Call
 from indelible.contract.cases import case
 from indelible.contract.client import Client
-from indelible.contract.faults.striking import Paused, Pending, usual_s, worker_of
+from indelible.contract.faults.striking import Paused, Pending, quickest_s, worker_of
 from indelible.contract.room import Room
 
 PAUSES: Final = 5
@@ -29,9 +29,10 @@ def paused_writer(room: Room) -> None:
     for _ in range(3):
         sleeper.append(session)
         other.append(session)
+    took_s = quickest_s(room.history)
     for _ in range(PAUSES):
         asleep = _append(room, sleeper, session)
-        time.sleep(room.random.uniform(0.1, 0.9) * usual_s(room.history[:6]))
+        time.sleep(room.random.uniform(0.2, 0.8) * took_s)
         with Paused(room, worker_of(sleeper)):
             meanwhile = _takes_over(room, other, session)
         # Who waits for what the sleeper holds has it now.

@@ -154,7 +154,7 @@ class LeaseThatRunsOut(FileStore):
         return False
 
     def _save(self, session: str, life: Life) -> None:
-        yielded(20)
+        yielded(120)
         super()._save(session, life)
 
 
