@@ -256,6 +256,20 @@ def test_a_session_may_have_any_name(tmp_path):
     assert found.verdict.scope.sessions == 4
 
 
+def test_what_came_in_by_another_way_than_an_append_is_no_garbage(tmp_path):
+    with record(indelible.open("memory:"), tmp_path / "t", fresh=True) as store:
+        store.add_entries("s", [indelible.ChatMessage(role="user", content="a")])
+        store.get_history("s")
+        store.add_message("s", "user", "b")
+        store.get_history("s")
+        store.export(tmp_path / "all.jsonl")
+        store.forget("s")
+        store.import_(tmp_path / "all.jsonl")
+        store.get_history("s")
+    found = explain_trace(tmp_path / "t")
+    assert not isinstance(found.verdict, Violated), told(found)
+
+
 def test_an_append_that_failed_and_was_made_again_is_one(tape):
     tape.append("a", outcome="fail")
     tape.append("a")

@@ -89,6 +89,8 @@ class _Sessions:
         self.targets = {op.target for op in operations if op.op == "fork"}
         self.tally = Tally(operations, complete=known.complete)
         self._deleted = {(each.session, each.snapshot) for each in others if each.snapshot}
+        # What came in by another way than an append is in no line: any session may hold it.
+        self._filled = {"" if each.every else each.session for each in others if _fills(each)}
         self._forgotten = {op.session for op in operations if op.verb == "forget"}
         self._whole = {name for name, ops in self.by_name.items() if self._begins_empty(name, ops)}
         self._trusted = self._unmistakable()
@@ -99,6 +101,8 @@ class _Sessions:
         return name in self._whole and self._known.complete
 
     def _begins_empty(self, name: str, ops: list[Recorded]) -> bool:
+        if self._filled & {"", name}:
+            return False
         if self._known.fresh:
             return True
         taken = {op.snapshot for op in ops if op.op == "snapshot"}
@@ -120,6 +124,8 @@ class _Sessions:
         found: dict[str, str] = {}
         for name, ops in self.by_name.items():
             whole = self.is_whole(name)
+            if self._filled & {"", name}:
+                continue
             looked = [
                 (op.complete_ns or 0, frozenset(map(base, op.value)))
                 for op in ops
@@ -222,6 +228,10 @@ class _Sessions:
             if gone or self._known.ttl_s is not None:
                 changes["value"] = None
         return changes
+
+
+def _fills(call: Other) -> bool:
+    return call.verb in ("add_entries", "import_")
 
 
 def _kept_fields(stored: str, seen: str) -> bool:

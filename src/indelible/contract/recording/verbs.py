@@ -100,6 +100,27 @@ def _placed(note: Note, answer: Any, _: Hand) -> None:
 # indelible's own stores
 
 
+def _get_history(
+    session_id: str,
+    *,
+    last: int | None = None,
+    max_tokens: int | None = None,
+    on_corrupt: str = "raise",
+    **_: Any,
+) -> Note:
+    # What is left out on purpose is no loss: such a read is not judged.
+    if max_tokens is not None or on_corrupt != "raise":
+        return Note(CALL, session_id)
+    return Note("read", session_id, limit=last)
+
+
+def _trim_last(
+    session_id: str, *, keep_last: int | None = None, key: str | None = None, **_: Any
+) -> Note:
+    # A trim by tokens or by position drops what it drops: any of it may go.
+    return Note("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
+
+
 def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
     """The verbs of `MemoryStore` and its twin. Their default time to live is known."""
 
@@ -114,15 +135,8 @@ def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         **fields: Any,
     ) -> Note:
         del expected
-        plain = not fields and type(content) is str and hand.plain
-        one = (role, content) if plain else hand.noted(dict(fields, role=role, content=content))
-        note = Note("append", session_id)
-        note.messages = (one,)
-        if key is not None:
-            note.key = key
-        if (lives_s := ttl_s(ttl)) is not None:
-            note.ttl_s = lives_s
-        return note
+        one = hand.noted({"role": role, "content": content, **fields})
+        return Note("append", session_id, messages=(one,), key=key, ttl_s=ttl_s(ttl))
 
     def add_messages(
         session_id: str, messages: Any, *, key: str | None = None, ttl: Any = None, **_: Any
@@ -147,25 +161,6 @@ def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         ]
         return Note("append", session_id, messages=turn, key=key, ttl_s=ttl_s(ttl))
 
-    def get_history(
-        session_id: str,
-        *,
-        last: int | None = None,
-        max_tokens: int | None = None,
-        on_corrupt: str = "raise",
-        **_: Any,
-    ) -> Note:
-        # What is left out on purpose is no loss: such a read is not judged.
-        if max_tokens is not None or on_corrupt != "raise":
-            return Note(CALL, session_id)
-        return Note("read", session_id, limit=last)
-
-    def trim(
-        session_id: str, *, keep_last: int | None = None, key: str | None = None, **_: Any
-    ) -> Note:
-        # A trim by tokens or by position drops what it drops: any of it may go.
-        return Note("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
-
     appends = {
         # A default time to live would have to be noted with each of them.
         "add_message": Verb(add_message, _placed, quick=hand.plain and ttl_s(None) is None),
@@ -173,11 +168,11 @@ def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         "save_context": Verb(save_context, _placed),
     }
     reads = {
-        "get_history": Verb(get_history, _showed),
+        "get_history": Verb(_get_history, _showed),
         "load_memory": Verb(lambda session_id: Note("read", session_id, turns=True), _showed_turns),
     }
     changes = {
-        "trim": Verb(trim),
+        "trim": Verb(_trim_last),
         "clear": Verb(_change("clear")),
         "clear_all": Verb(lambda: Note("clear", "", every=True)),
         "undo": Verb(_change("undo")),
@@ -187,6 +182,7 @@ def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         "rollback_to_snapshot": Verb(_rollback),
         "fork": Verb(_fork_at),
         "delete_snapshot": Verb(_delete_snapshot),
+        "import_": Verb(lambda *_, **__: Note(CALL, "", every=True)),
     }
     others = {name: Verb(_other) for name in _OTHERS}
     return {**appends, **reads, **changes, **others}
@@ -195,7 +191,7 @@ def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
 _OTHERS: Final = (
     *("add_entries", "add_tool_call", "add_tool_result", "add_summary", "get_entries"),
     *("get_tool_calls", "get_summaries", "search_summaries", "list_snapshots", "diff_snapshots"),
-    *("session", "set_metadata", "timeline", "verify", "import_", "vacuum"),
+    *("session", "set_metadata", "timeline", "verify", "vacuum"),
 )
 
 

@@ -22,8 +22,9 @@ from indelible.contract.traces import Level, Other, Recorded, line_of
 # leaves open whether anything happened.
 Fault = Literal["kill", "cancel", "lost reply"]
 
-# How far calls of one moment are moved apart, when a pattern is tried again.
-JITTER_NS: Final = 1_500_000
+# How far calls of one moment are moved apart, when a pattern is tried again: one of these, at most.
+# Calls on a quick store are over in microseconds.
+JITTERS_NS: Final = (1, 1, 50_000, 300_000, 1_500_000)
 # Of the time that passed between two calls on a session that expires, what is too short to matter.
 PAUSE_S_MIN: Final = 0.01
 # How long after a call was begun its process is killed, at most, when a pattern is tried again.
@@ -55,6 +56,7 @@ class Conductor:
         self._hosts = hosts
         self._level = level
         self._jitter = jitter
+        self._apart_ns = jitter.choice(JITTERS_NS) if jitter is not None else 1
         self._names: dict[str, Any] = {}
         self._open: dict[str, Step] = {}
         self._asks: dict[str, Ask] = {}
@@ -109,8 +111,8 @@ class Conductor:
                 asks.append((step, ask))
         moment = self._hosts.moment(len(asks))
         for step, ask in asks:
-            late = self._jitter.randrange(JITTER_NS) if self._jitter and len(asks) > 1 else 0
-            self._asks[step.lane] = at = replace(ask, start_ns=moment + late)
+            late = self._jitter.randrange(self._apart_ns) if self._jitter is not None else 0
+            self._asks[step.lane] = at = replace(ask, start_ns=moment + late if moment else 0)
             self._hosts.at(step.lane, step.group).start(at)
             self._open[step.lane] = step
         for step, _ in asks:

@@ -1,0 +1,118 @@
+"""`indelible explain`, `replay` and `shrink`, as a person calls them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from indelible.cli.main import app
+
+INCIDENTS = Path(__file__).parents[2] / "examples" / "incidents"
+OVERWRITTEN = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
+FISH = "from indelible.contract.goldfish import GOLDFISH\n"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a command in a folder of its own, in which `fish:adapter` forgets."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "fish.py").write_text(f"{FISH}adapter = GOLDFISH['trim_of_an_old_list'].adapter\n")
+
+    def call(*arguments):
+        return CliRunner().invoke(app, [str(each) for each in arguments])
+
+    return call
+
+
+def test_explain_names_the_entry_and_draws_who_did_what(run):
+    said = run("explain", OVERWRITTEN)
+    assert said.exit_code == 1
+    assert "LOST APPEND" in said.output
+    assert "was acknowledged to" in said.output
+    assert "Timeline:" in said.output
+    assert "├" in said.output
+
+
+def test_explain_writes_a_page_and_speaks_json(run, tmp_path):
+    said = run("explain", OVERWRITTEN, "--report", tmp_path / "pages" / "page.html", "--json")
+    found = json.loads(said.output)
+    assert found["verdict"] == "VIOLATED"
+    assert found["anomalies"] == {"lost append": 1}
+    assert len(found["stories"][0]["operations"]) <= 4
+    assert "<html" in (tmp_path / "pages" / "page.html").read_text("utf-8")
+
+
+def test_explain_of_a_right_store_ends_with_0(run, tmp_path):
+    import indelible
+    from indelible.contract import record
+
+    with record(indelible.open("memory:"), tmp_path / "trace.jsonl") as store:
+        store.add_message("s", "user", "hello")
+        store.get_history("s")
+    said = run("explain", "trace.jsonl")
+    assert (said.exit_code, said.output.split()[0]) == (0, "OK")
+
+
+def test_replay_says_what_the_store_does_and_ends_with_its_code(run):
+    again = run("replay", OVERWRITTEN, "--store", "fish:adapter", "--seed", "1", "--times", "30")
+    assert again.exit_code == 1
+    assert again.output.startswith("FAILED   the store does the same again")
+    fixed = run("replay", OVERWRITTEN, "--store", "memory:", "--seed", "1", "--json")
+    assert fixed.exit_code == 0
+    found = json.loads(fixed.output)
+    assert (found["verdict"], found["seed"], found["found"]) == ("FIXED", 1, [])
+
+
+def test_replay_writes_a_test(run, tmp_path):
+    place = tmp_path / "incidents" / "test_2026_05_amnesia.py"
+    said = run("replay", OVERWRITTEN, "--store", "memory:", "--write-test", place)
+    assert said.exit_code == 0
+    assert "Wrote" in said.output
+    assert "def test_2026_05_amnesia():" in place.read_text("utf-8")
+    assert place.with_suffix(".jsonl").exists()
+
+
+def test_shrink_writes_the_small_trace(run, tmp_path):
+    trace = INCIDENTS / "window_of_one" / "trace.jsonl"
+    (tmp_path / "narrow.py").write_text(f"{FISH}adapter = GOLDFISH['window_of_one'].adapter\n")
+    said = run("shrink", trace, "--store", "narrow:adapter", "--output", "small.jsonl", "--json")
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.output)
+    assert found["operations"] < found["operations_before"]
+    assert Path(found["trace"]).exists()
+    again = run("shrink", trace, "--store", "narrow:adapter", "--output", "small.jsonl")
+    assert isinstance(again.exception, Exception)
+    assert "is there already" in str(again.exception)
+
+
+def test_shrink_has_nothing_to_do_where_the_store_does_not_fail(run, tmp_path):
+    trace = INCIDENTS / "window_of_one" / "test_window_of_one.jsonl"
+    said = run("shrink", trace, "--store", "memory:", "--output", tmp_path / "small.jsonl")
+    assert said.exit_code == 3
+    assert "nothing to shrink" in said.output
+    assert not (tmp_path / "small.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("explain", "nowhere.jsonl"), "there is no trace nowhere.jsonl"),
+        (("replay", OVERWRITTEN, "--store", "nothing:here"), "cannot import"),
+        (
+            ("replay", OVERWRITTEN, "--store", "memory:", "--session", "x"),
+            "no operation of session",
+        ),
+        (
+            ("replay", OVERWRITTEN, "--store", "memory:", "--write-test", "x.txt"),
+            "no name of a test",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_is_run(run, arguments, words):
+    from indelible.errors import UsageError
+
+    said = run(*arguments)
+    assert isinstance(said.exception, UsageError)
+    assert words in str(said.exception)
