@@ -21,6 +21,7 @@ def build(path):
     db.execute("CREATE TABLE note (id INTEGER PRIMARY KEY, body)")
     db.execute("INSERT INTO note VALUES (1, 'milk')")
     db.commit()
+    db.close()
 
 
 def add(path, body):

@@ -15,6 +15,7 @@ from indelible.golden.comparing import compare
 from indelible.golden.errors import GoldenError
 from indelible.golden.keeping import canonical
 from indelible.golden.reading import Database
+from indelible.golden.telling import made_up_keys
 
 
 @pytest.fixture
@@ -283,6 +284,14 @@ def test_replaced_keys_without_a_rowid_are_numbered_by_what_else_is_there(tmp_pa
     before = snapshots(tmp_path / "a.db", ["x9", "b2"], table=table)
     after = snapshots(tmp_path / "b.db", ["a1", "z7"], table=table)
     assert not difference(before, after, replace={"SNAPSHOT.Id": "<id>", "note.loose": "<id>"})
+
+
+def test_keys_that_may_be_random_are_recognised(tmp_path):
+    before = snapshots(tmp_path / "a.db", ["x9", "b2"])
+    after = snapshots(tmp_path / "b.db", ["a1", "z7"])
+    assert made_up_keys(difference(before, after)) == ["snapshot.id"]
+    other = make(tmp_path / "c.db", SNAPSHOTS, ("a1", "label 0"), ("z7", "other"), name="snapshot")
+    assert made_up_keys(difference(before, other)) == []
 
 
 def test_a_function_can_replace(tmp_path):

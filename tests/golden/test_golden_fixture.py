@@ -223,7 +223,7 @@ def test_copies_are_private_kept_after_a_failure_and_removed_after_a_pass(projec
             one, two = snapshot_db("base", build=build), snapshot_db("base", build=build)
             assert one != two
             add(one, "bread")
-            assert len(list(sqlite3.connect(two).execute("SELECT * FROM note"))) == 1
+            assert len(list(snapshot_db.connect(two).execute("SELECT * FROM note"))) == 1
 
         def test_fails(snapshot_db):
             add(snapshot_db("base", build=build), "bread")
@@ -261,17 +261,21 @@ def test_the_plain_case_is_one_file_for_each_test(project):
 def test_a_copy_has_the_journal_mode_of_the_original(project):
     project.tests(
         """
+        still_open = []
+
         def in_wal(path):
             db = sqlite3.connect(path)
             db.execute("PRAGMA journal_mode = wal")
             build(path)
             db.execute("INSERT INTO note VALUES (2, 'only in the log')")
             db.commit()
-            globals()["still_open"] = db
+            still_open.append(db)
 
         def test_copy(snapshot_db):
             path = snapshot_db("base", build=in_wal)
-            db = sqlite3.connect(path)
+            while still_open:
+                still_open.pop().close()
+            db = snapshot_db.connect()
             assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert len(list(db.execute("SELECT * FROM note"))) == 2
             db.execute("INSERT INTO note VALUES (3, 'in the log of the copy')")

@@ -34,12 +34,14 @@ def build(path):
     db = sqlite3.connect(path)
     db.execute("CREATE TABLE note (id INTEGER PRIMARY KEY, body)")
     db.commit()
+    db.close()
 
 
 def roll_forward(path):
     db = sqlite3.connect(path)
     db.execute("INSERT INTO note (body) VALUES ('milk')")
     db.commit()
+    db.close()
 
 
 def test_ours(snapshot_db, run_in_process):

@@ -31,7 +31,7 @@ from indelible.golden.keeping import (
 from indelible.golden.manifest import digest_of, name_of
 from indelible.golden.rules import Replacement, Rules, rules_of
 from indelible.golden.run import Run
-from indelible.golden.telling import Line, lines_of, suspects, text_of, visible
+from indelible.golden.telling import Line, lines_of, made_up_keys, suspects, text_of, visible
 from indelible.golden.updating import adopt, difference, rebuild, write
 
 VARIABLE: Final = "INDELIBLE_SNAPSHOT_DB"
@@ -225,6 +225,9 @@ class SnapshotDb:
         if names := suspects(found):
             said = ", ".join(f'"{visible(name)}"' for name in names)
             yield Line(f"if it differs in every run: ignore={{{said}}}")
+        if keys := made_up_keys(found):
+            said = ", ".join(f'"{visible(name)}": "<id>"' for name in keys)
+            yield Line(f"if ids differ in every run: replace={{{said}}}")
         for connection in self._opened:
             with suppress(sqlite3.Error):
                 if connection.in_transaction:

@@ -74,6 +74,22 @@ def suspects(found: Difference) -> list[str]:
     return sorted(names)
 
 
+def made_up_keys(found: Difference) -> list[str]:
+    """Primary keys under which the same rows stand in both files: perhaps they are random."""
+    names = []
+    for rows in found.tables:
+        whole = 0 < rows.gone == rows.added and len(rows.shown) == 2 * rows.gone
+        if len(rows.key) == 1 and whole:
+            at = rows.columns.index(rows.key[0])
+            gone = [pair.before for pair in rows.shown if pair.before is not None]
+            added = [pair.after for pair in rows.shown if pair.after is not None]
+            if [row[:at] + row[at + 1 :] for row in gone] == [
+                row[:at] + row[at + 1 :] for row in added
+            ]:
+                names.append(f"{rows.table}.{rows.key[0]}")
+    return names
+
+
 def first_cell(found: Difference) -> str:
     """Names one thing that differs, as exactly as can be."""
     for rows in found.tables:
