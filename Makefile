@@ -30,8 +30,10 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
 	$(BIN)/pytest tests/browser
 
-soak: $(READY) ## The kit against every goldfish and every right store, with 50 seeds
+soak: $(READY) ## The kit against every goldfish and right store, with 50 seeds; 20,000 power cuts
 	INDELIBLE_SEEDS=50 $(BIN)/pytest --numprocesses $(WORKERS) tests/kit/test_goldfish.py
+	INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/faults/test_power_loss.py \
+		tests/faults/test_damaged_files.py
 
 lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .

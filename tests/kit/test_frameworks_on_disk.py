@@ -27,7 +27,7 @@ def test_a_kill_leaves_langchains_file_history_empty_and_unreadable():
     result = result_of(
         "langchain:framework_factories:in_files",
         "kill_at_every_step",
-        lambda room: kill_everywhere(room, 10**6, 0, within_s=math.inf),
+        lambda room: kill_everywhere(room, ["append"], 10**6, 0, within_s=math.inf),
     )
     assert result.verdict == "FAIL"
     assert result.failures[-1].name == "unusable after a kill"

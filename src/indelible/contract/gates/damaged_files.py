@@ -16,7 +16,7 @@ from indelible.contract.cases import case
 from indelible.contract.drivers.processes import StoreRaised, WorkerLost
 from indelible.contract.entries import message_of
 from indelible.contract.faults.vfs.images import Files, files_of, lay_down
-from indelible.contract.gates.disk_errors import SQLITE
+from indelible.contract.gates.locking import SQLITE
 from indelible.contract.gates.verbs import append
 from indelible.contract.history import Ids, Operation
 from indelible.contract.room import NotClaimed, Room, Unsure

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -266,11 +266,8 @@ class NothingHappenedItSays(WalFull):
         with self._alone():
             return super().read(session, **options)
 
-    def _alone(self) -> AbstractContextManager[Any]:
-        return self._file_locked()
-
     @contextmanager
-    def _file_locked(self) -> Iterator[None]:
+    def _alone(self) -> Iterator[None]:
         with (self._workspace / "batch.lock").open("wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
