@@ -2,28 +2,46 @@
 
 import math
 
+import pytest
 from bad_disks import expect_pass, ours, result_of
 
 from indelible.contract.gates.killed_steps import kill_everywhere
+from indelible.contract.gates.verbs import NEEDS
 from indelible.contract.goldfish import RIGHT
 
 ALL = 10**6
-# Fewer would say that the steps are no longer seen.
-STEPS_MIN = 100
+# In parts, which can be done side by side; each with the steps that there are at least. Fewer
+# would say that steps are no longer seen.
+PARTS = [(["append", "batch", "trim", "clear"], 25), (["undo", "snapshot", "rollback", "fork"], 25)]
 
 
-def test_indelible_survives_a_kill_at_every_step_of_every_operation(tmp_path):
+@pytest.mark.parametrize(("verbs", "least"), PARTS)
+def test_indelible_survives_a_kill_at_every_step_of_every_operation(tmp_path, verbs, least):
     kills = []
     result = result_of(
         ours(tmp_path),
         "kill_at_every_step",
-        lambda room: kills.append(kill_everywhere(room, ALL, ALL, within_s=math.inf)),
+        lambda room: kills.append(kill_everywhere(room, verbs, ALL, 0, within_s=math.inf)),
     )
     expect_pass(result)
-    assert kills[0] == len(result.faults) > STEPS_MIN
-    struck = {fault.name for fault in result.faults}
-    assert {f"kill -9 in {verb}" for verb in ("append", "batch", "rollback", "fork")} <= struck
-    assert "kill -9 while it opens" in struck
+    assert kills[0] == len(result.faults) > least
+    assert {fault.name for fault in result.faults} == {f"kill -9 in {verb}" for verb in verbs}
+
+
+def test_indelible_survives_a_kill_at_every_step_of_its_first_opening(tmp_path):
+    result = result_of(
+        ours(tmp_path),
+        "kill_at_every_step",
+        lambda room: kill_everywhere(room, ["append"], 1, ALL, within_s=math.inf),
+    )
+    expect_pass(result)
+    at_first = [fault for fault in result.faults if fault.name == "kill -9 while it opens"]
+    assert len(at_first) > 50
+
+
+def test_no_operation_is_left_out():
+    named = {verb for verbs, _ in PARTS for verb in verbs}
+    assert named == set(NEEDS) - {"pop", "read"}, "pop is not offered, and a read changes nothing"
 
 
 def test_the_async_store_survives_kills_too(tmp_path):

@@ -10,6 +10,7 @@ from indelible.contract.cases import all_cases
 from indelible.contract.report import badge_of
 
 GATES_WITH_CASES = list(dict.fromkeys(found.gate for found in all_cases()))
+HIGHEST = GATES_WITH_CASES[-1]
 
 HIGHEST = GATES_WITH_CASES[-1]
 

@@ -29,6 +29,7 @@ Capability = Literal[
     "limit",
     "fields",
     "structure",
+    "checksum",
 ]
 CAPABILITIES: Final[dict[Capability, str]] = {
     "pop": "take the newest entry away and return it, None if there is none",
@@ -45,6 +46,7 @@ CAPABILITIES: Final[dict[Capability, str]] = {
     "limit": "read the newest n entries",
     "fields": "every field of a message comes back, known or not",
     "structure": "trim never splits a tool call from its result nor drops a system message",
+    "checksum": "stored bytes that changed are noticed when they are read",
 }
 # Who sees what was written through one handle: only that handle, every handle of the process on
 # the same workspace, or every process of the machine.

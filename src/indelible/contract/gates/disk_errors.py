@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from indelible.contract.adapter import Refused
@@ -17,6 +16,7 @@ from indelible.contract.client import Client
 from indelible.contract.drivers.processes import StoreRaised, WorkerLost
 from indelible.contract.faults.vfs.disk import ERRORS, Kind
 from indelible.contract.faults.vfs.equipment import BadDisk
+from indelible.contract.gates.locking import is_sqlite
 from indelible.contract.gates.verbs import Verb, append, calls_of, claimed
 from indelible.contract.room import NotClaimed, NotRun, Room
 
@@ -24,7 +24,6 @@ from indelible.contract.room import NotClaimed, NotRun, Room
 FAILURES: Final = 2
 # How long a healthy process may take for what another's failure could have blocked.
 WAIT_S: Final = 30.0
-SQLITE: Final = b"SQLite format 3\0"
 
 
 @case(
@@ -123,7 +122,8 @@ class _Failing:
         after: dict[Kind, int] = worker.gear("calls")
         if not after:
             missing = worker.gear("missing")
-            if missing and any(map(is_sqlite, self._room.workspace.rglob("*"))):
+            files = [path for path in self._room.workspace.rglob("*") if path.is_file()]
+            if missing and any(map(is_sqlite, files)):
                 raise NotRun(f"faults below the standard library's SQLite: {missing}")
             raise NotClaimed("the store keeps no SQLite file")
         made |= {kind: count - before.get(kind, 0) for kind, count in after.items()}
@@ -227,11 +227,3 @@ class _Failing:
     def _replace_writer(self) -> None:
         self._writer.handle.worker.kill()
         self._writer = self._new_writer()
-
-
-def is_sqlite(path: Path) -> bool:
-    """Whether a file is a database of SQLite's."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(SQLITE)) == SQLITE

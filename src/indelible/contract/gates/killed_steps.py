@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,8 @@ WITHIN_S: Final = 6.0
 LEAST: Final = 45
 # After so many, whether they have proved something already.
 CHECKED: Final = 10
+# How many kills are followed by another one in the process that opens the store next.
+AGAIN: Final = 0.25
 
 
 @case(
@@ -38,21 +40,19 @@ CHECKED: Final = 10
 )
 def kill_at_every_step(room: Room) -> None:
     """Kill a writer at each step to its files: acknowledged entries stay, batches are whole."""
-    kill_everywhere(room, KILLS, KILLS_AT_FIRST, within_s=WITHIN_S)
+    kill_everywhere(room, changing(room), KILLS, KILLS_AT_FIRST, within_s=WITHIN_S)
 
 
-def kill_everywhere(room: Room, most: int, most_at_first: int, *, within_s: float) -> int:
+def kill_everywhere(
+    room: Room, verbs: Sequence[Verb], most: int, most_at_first: int, *, within_s: float
+) -> int:
     """Kill at up to so many steps of each operation; how many kills there were."""
     killer = _Killer(room)
     if not killer.steps_of("append"):
         raise NotClaimed("no step of an append touches a file")
     kills: list[tuple[Verb | None, int]] = [
         *((None, nth) for nth in _drawn(room, killer.steps_at_first(), most_at_first)),
-        *(
-            (verb, nth)
-            for verb in changing(room)
-            for nth in _drawn(room, killer.steps_of(verb) + 1, most)
-        ),
+        *((verb, nth) for verb in verbs for nth in _drawn(room, killer.steps_of(verb) + 1, most)),
     ]
     room.random.shuffle(kills)
     for verb, nth in paced(room, kills, "kills", within_s=within_s, least=LEAST):
@@ -78,17 +78,21 @@ class _Killer:
         self._witness = room.elsewhere()
         self._witness.handle.worker.ask("close")
         self.kills = 0
+        # How many steps it takes to open a store that is there.
+        self._reopening = 1
 
     def steps_of(self, verb: Verb) -> int:
         """How many steps an operation takes, when nothing is wrong."""
         writer = self._writer()
+        worker = writer.handle.worker
+        self._reopening = max(1, worker.gear("steps"))
         *before, call = calls_of(self._room, verb)
         for each in before:
             writer.make(each)
-        writer.handle.worker.gear("kill_at_step", 0)
+        worker.gear("kill_at_step", 0)
         writer.make(call)
-        steps: int = writer.handle.worker.gear("steps")
-        writer.handle.worker.kill()
+        steps: int = worker.gear("steps")
+        worker.kill()
         return steps
 
     def kill(self, verb: Verb, nth: int) -> None:
@@ -104,6 +108,9 @@ class _Killer:
         self._room.struck(f"kill -9 in {verb}", began, time.monotonic_ns())
         self.kills += 1
         where = f"a kill at step {nth} of {verb}"
+        if self._room.random.random() < AGAIN:
+            self._kill_recovery()
+            where += ", and another one while the store was opened again"
         with self._look(self._room.workspace, call.session, where) as witness:
             witness.make(Call(op="read", session=call.session))
             if call.op == "fork" and call.target is not None:
@@ -142,6 +149,15 @@ class _Killer:
             witness.make(append(self._room, session))
             witness.make(Call(op="read", session=session))
         self._room.struck("kill -9 while it opens", began, time.monotonic_ns())
+
+    def _kill_recovery(self) -> None:
+        """End whoever opens the store next, while it finds its way."""
+        nth = self._room.random.randint(1, self._reopening)
+        worker = self._room.worker()
+        with contextlib.suppress(WorkerLost):
+            worker.ask("equip", BadDisk(self._room.workspace, python=True, kill_at=nth))
+            worker.ask("open", self._room.workspace, self._room.flavour)
+        worker.kill()
 
     def _writer(self) -> Client:
         return self._room.elsewhere(equipment=BadDisk(self._room.workspace, python=True))

@@ -18,7 +18,7 @@ from indelible.contract.client import Client
 from indelible.contract.drivers.processes import StoreRaised, WorkerLost
 from indelible.contract.room import NotClaimed, Room, Unsure
 
-_SQLITE: Final = b"SQLite format 3\0"
+SQLITE: Final = b"SQLite format 3\0"
 # Who names no bound is watched for so long; whether it ends later is not known then.
 UNDECLARED_S: Final = 8.0
 # The beat of a thread that only looks whether the machine lets it run.
@@ -73,7 +73,7 @@ def _ends(waiting: Client, session: str) -> bool:
 def _held(workspace: Path) -> Iterator[None]:
     """Hold every lock that a store keeps in its workspace and that the kit knows."""
     files = [path for path in workspace.rglob("*") if path.is_file()]
-    databases = [path for path in files if _is_sqlite(path)]
+    databases = [path for path in files if is_sqlite(path)]
     locks = [path for path in files if path.name.endswith((".lock", ".lck"))]
     if not databases and not locks:
         raise NotClaimed("the store keeps no lock that the kit could hold")
@@ -86,9 +86,10 @@ def _held(workspace: Path) -> Iterator[None]:
         yield
 
 
-def _is_sqlite(path: Path) -> bool:
+def is_sqlite(path: Path) -> bool:
+    """Whether a file is a database of SQLite."""
     with path.open("rb") as file:
-        return file.read(len(_SQLITE)) == _SQLITE
+        return file.read(len(SQLITE)) == SQLITE
 
 
 @contextmanager

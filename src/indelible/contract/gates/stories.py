@@ -13,11 +13,11 @@ from indelible.contract.client import Client
 from indelible.contract.faults.vfs.disk import Change
 from indelible.contract.faults.vfs.equipment import BadDisk
 from indelible.contract.faults.vfs.images import Files, Image, files_of, images, in_the_end
+from indelible.contract.gates.locking import SQLITE
 from indelible.contract.gates.verbs import append, calls_of, changing
 from indelible.contract.history import Operation
 from indelible.contract.room import NotClaimed, NotRun, Room
 
-SQLITE: Final = b"SQLite format 3\0"
 # Appends before and after everything else: a log that grows, and is moved into its file.
 APPENDS: Final = 6
 

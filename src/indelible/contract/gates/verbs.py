@@ -67,6 +67,7 @@ def calls_of(room: Room, verb: Verb) -> tuple[Call, ...]:
 
 
 def append(room: Room, session: str, count: int = 1) -> Call:
-    """An append of new entries, of as many turns where a store takes only turns."""
-    ids = room.ids(room.name("v")).draw(count, pairs=room.adapter.pairs)
+    """An append of new entries; of one turn, where a store takes a turn at a time."""
+    pairs = room.adapter.pairs
+    ids = room.ids(room.name("v")).draw(1 if pairs else count, pairs=pairs)
     return Call(op="append", session=session, ids=ids)

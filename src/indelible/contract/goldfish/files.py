@@ -8,12 +8,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
 from indelible.contract.adapter import Adapter, Refused
-from indelible.contract.goldfish.lives import Life, Messages, copied
+from indelible.contract.goldfish.lives import EVERYTHING, Life, Messages, copied
 from indelible.contract.goldfish.stores import LOCK_S_MAX, FileStore, SqliteStore
 from indelible.contract.goldfish.zoo import adapter_of, goldfish
 
@@ -37,6 +37,7 @@ def right_on_disk(name: str, durability: str) -> Any:
 class WalFull(SqliteStore):
     """A write-ahead log that is synced at every commit."""
 
+    capabilities = EVERYTHING | {"checksum"}
     settings: ClassVar[tuple[str, str]] = ("WAL", "FULL")
 
     def __init__(self, workspace: Path) -> None:
@@ -266,11 +267,8 @@ class NothingHappenedItSays(WalFull):
         with self._alone():
             return super().read(session, **options)
 
-    def _alone(self) -> AbstractContextManager[Any]:
-        return self._file_locked()
-
     @contextmanager
-    def _file_locked(self) -> Iterator[None]:
+    def _alone(self) -> Iterator[None]:
         with (self._workspace / "batch.lock").open("wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -295,7 +293,7 @@ class BegunAnew(WalFull):
 
 @goldfish("rows without a checksum", caught_by="damaged_file_is_loud")
 class UncheckedText(WalFull):
-    """Keeps text as it is, and takes whatever the disk gives back for what was said."""
+    """Says that it notices changed bytes, and gives back whatever the disk gives."""
 
     def _load(self, session: str) -> Life | None:
         query = "SELECT life FROM session WHERE id = ?"
