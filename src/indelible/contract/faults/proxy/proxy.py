@@ -148,15 +148,18 @@ class Proxy:
             listening.close()
 
     async def _cut(self) -> None:
-        for task, conversation in list(self._conversations.items()):
+        # Those of this moment: others come meanwhile, and are left alone.
+        cut = dict(self._conversations)
+        for task, conversation in cut.items():
             conversation.cut()
             task.cancel()
-        while self._conversations:
-            await asyncio.wait(list(self._conversations))
+        if cut:
+            await asyncio.wait(cut)
 
     async def _end(self) -> None:
         await self._refuse()
-        await self._cut()
+        while self._conversations:
+            await self._cut()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
