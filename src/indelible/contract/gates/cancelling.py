@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 import types
 from collections.abc import Awaitable, Callable, Generator
@@ -41,6 +42,8 @@ class Interrupting:
 
     async def __call__(self, answer: Any) -> Any:
         """Await it, and cancel."""
+        if not inspect.isawaitable(answer):
+            return answer
         try:
             return await _bounded(self._counted(answer))
         except asyncio.CancelledError:
@@ -186,6 +189,9 @@ def _failing(room: Room, client: Client, make: Callable[[], Call], before: str) 
 
 
 async def _bounded(answer: Any) -> Any:
+    if not inspect.isawaitable(answer):
+        # A store may await some of its methods only.
+        return answer
     limit = asyncio.timeout(STUCK_S)
     try:
         async with limit:

@@ -14,7 +14,7 @@ from typing import Final, Self
 from indelible.contract.calling import Call, said
 from indelible.contract.cases import case
 from indelible.contract.client import Client
-from indelible.contract.faults.proxy import Proxy
+from indelible.contract.faults.proxy import Proxy, Trouble
 from indelible.contract.faults.servers.ours import KINDS, POSTGRES, Missing, Ours, ours
 from indelible.contract.faults.servers.postgres import PostgresServer, with_standby
 from indelible.contract.faults.servers.process import ServerError
@@ -24,9 +24,8 @@ from indelible.contract.gates.network import programs_of
 from indelible.contract.history import Operation
 from indelible.contract.room import NotClaimed, NotRun, Room
 
-# How often a server is killed under load, and after how many requests each time.
-KILLS: Final = 2
-REQUESTS_BETWEEN_STRIKES: Final = 25
+# After how many requests a server is struck.
+REQUESTS_BEFORE_A_STRIKE: Final = 25
 
 
 @contextmanager
@@ -65,7 +64,7 @@ def _first(room: Room, url: str) -> Client:
     tier="server",
 )
 def server_restart(room: Room) -> None:
-    """Kill the server with -9 and start it again, twice, while four workers write."""
+    """Kill the server with -9 and start it again while four workers write."""
     _claims_to_survive(room)
     with _own_server(room) as (server, url), between(room, url) as proxy:
         store = _first(room, proxy.url)
@@ -75,8 +74,8 @@ def server_restart(room: Room) -> None:
             server.kill()
             server.start()
 
-        with _Striking(room, proxy, "kill -9 of the server", restart, times=KILLS) as striking:
-            room.race(programs_of(room, sessions, 20), server=proxy.url, ready=striking.begin)
+        with _Striking(room, proxy, "kill -9 of the server", restart) as striking:
+            room.race(programs_of(room, sessions, 14), server=proxy.url, ready=striking.begin)
         insist(room, store, appending(room, store, sessions[0]), server=proxy.url)
         read_all(room, sessions, url)
 
@@ -104,8 +103,8 @@ def server_failover(room: Room) -> None:
             proxy.lead_to(standby.url())
             proxy.cut()
 
-        with _Striking(room, proxy, "failover", take_over, times=1) as striking:
-            room.race(programs_of(room, sessions, 20), server=proxy.url, ready=striking.begin)
+        with _Striking(room, proxy, "failover", take_over) as striking:
+            room.race(programs_of(room, sessions, 14), server=proxy.url, ready=striking.begin)
         insist(room, store, appending(room, store, sessions[0]), server=proxy.url)
         read_all(room, sessions, standby.url())
 
@@ -134,16 +133,13 @@ def _with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 
 
 class _Striking:
-    """Does something to the server, whenever some requests passed."""
+    """Does something to the server, once, when some requests passed."""
 
-    def __init__(
-        self, room: Room, proxy: Proxy, name: str, act: Callable[[], None], *, times: int
-    ) -> None:
+    def __init__(self, room: Room, proxy: Proxy, name: str, act: Callable[[], None]) -> None:
         self._room = room
         self._proxy = proxy
         self._name = name
         self._act = act
-        self._times = times
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._strike, daemon=True)
         self._failed: list[BaseException] = []
@@ -152,7 +148,9 @@ class _Striking:
         return self
 
     def begin(self) -> None:
-        """All handles are open: now."""
+        """All handles are open: from now on, requests count."""
+        # Held back, the requests of that moment are surely open when the server is struck.
+        self._proxy.arm(Trouble("freeze", nth=REQUESTS_BEFORE_A_STRIKE))
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -163,18 +161,18 @@ class _Striking:
             raise NotRun(f"the server did not come back: {self._failed[0]}")
 
     def _strike(self) -> None:
-        seen, struck = self._proxy.passed, 0
-        while struck < self._times and not self._over.wait(0.002):
-            if self._proxy.passed < seen + REQUESTS_BETWEEN_STRIKES:
-                continue
-            began_ns = time.monotonic_ns()
-            try:
-                self._act()
-            except ServerError as error:
-                self._failed.append(error)
+        while not self._proxy.struck:
+            if self._over.wait(0.002):
                 return
+        began_ns = time.monotonic_ns()
+        try:
+            self._act()
+        except ServerError as error:
+            self._failed.append(error)
+        else:
             self._room.struck(self._name, began_ns, time.monotonic_ns())
-            seen, struck = self._proxy.passed, struck + 1
+        finally:
+            self._proxy.heal()
 
 
 @case(

@@ -148,15 +148,18 @@ class Proxy:
             listening.close()
 
     async def _cut(self) -> None:
-        for task, conversation in list(self._conversations.items()):
+        # Those of this moment: others come meanwhile, and are left alone.
+        cut = dict(self._conversations)
+        for task, conversation in cut.items():
             conversation.cut()
             task.cancel()
-        while self._conversations:
-            await asyncio.wait(list(self._conversations))
+        if cut:
+            await asyncio.wait(cut)
 
     async def _end(self) -> None:
         await self._refuse()
-        await self._cut()
+        while self._conversations:
+            await self._cut()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -195,17 +198,21 @@ async def _swept() -> None:
 
 
 def _parts(server: str) -> SplitResult:
-    try:
-        parts = urlsplit(server)
-        place_of(parts)
-    except ValueError as error:
-        raise ProxyError(f"the server's URL cannot be read: {error}") from error
-    if parts.scheme not in _PORTS:
+    if server.partition("://")[0] not in _PORTS:
         raise ProxyError(
             "there can be a proxy before redis://host:port and postgresql://host:port alone: one"
             " server, without TLS"
         )
-    if "," in parts.netloc:
+    try:
+        parts = urlsplit(server)
+        several = "," in parts.netloc
+        if not several:
+            place_of(parts)
+    except ValueError as error:
+        # Its words may quote what stands around the port, and with it a password.
+        form = "the server's URL is redis://host:port or postgresql://host:port"
+        raise ProxyError(form) from error.__cause__
+    if several:
         raise ProxyError("there can be a proxy before one server, not before several")
     return parts
 
