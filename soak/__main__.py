@@ -158,7 +158,8 @@ def main() -> int:
         for engine in engines:
             engine.end()
     minutes = (time.monotonic() - began) / 60
-    row = page.Row.of(total, seed=asked.seed, chunks=(asked.chunk, number), minutes=minutes)
+    last = number if wrong else number - 1
+    row = page.Row.of(total, seed=asked.seed, chunks=(asked.chunk, last), minutes=minutes)
     _say(page.summary(row, total))
     if asked.record and total:
         page.add(asked.record, row)

@@ -73,7 +73,7 @@ class Row:
                 for kind, count in sorted(total.items())
                 if kind.startswith(prefix)
             ),
-            unknown=f"{total['unknown']}, of which {total['unknown, landed']} landed",
+            unknown=f"{total['unknown']}, of which {total['unknown, landed']} surely landed",
             undecided=total["undecided"],
             lost=total["lost"],
             doubled=total["doubled"],

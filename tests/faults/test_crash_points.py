@@ -63,6 +63,8 @@ class Walk:
     """Processes on one engine that are told to die."""
 
     def __init__(self, engine, flavour, url, folder):
+        # The flavours of an engine may share a server.
+        self.name = flavour
         self._engine = engine
         self._url = url
         self._folder = folder
@@ -106,7 +108,7 @@ def call(worker, method, *arguments):
 
 def reference(walk, verb):
     """What shows before the verb and after it, and how many calls to the engine it makes."""
-    worker, session = walk.process(), f"{verb}-ref"
+    worker, session = walk.process(), f"{walk.name}-{verb}-ref"
     snapshot = call(worker, "prepare", verb, session)
     before = call(worker, "shows", session)
     worker.gear("arm", 0, "before")
@@ -155,7 +157,7 @@ def test_who_dies_in_a_verb_leaves_all_of_it_or_nothing(walks, engine, flavour, 
         worker = walk.process()
         if left is not None:
             look(worker, left, before, after, verb)
-        session = f"{verb}-{at}-{when}"
+        session = f"{walk.name}-{verb}-{at}-{when}"
         snapshot = call(worker, "prepare", verb, session)
         worker.gear("arm", at, when)
         if not dies(worker, verb, session, snapshot):

@@ -12,7 +12,7 @@ from indelible.contract.calling import Call, said
 from indelible.contract.cases import case
 from indelible.contract.client import Client
 from indelible.contract.drivers.processes import StoreRaised, Worker, WorkerLost
-from indelible.contract.faults.striking import Pending, kill_9, usual_s, worker_of
+from indelible.contract.faults.striking import Pending, kill_9, quickest_s, usual_s, worker_of
 from indelible.contract.room import Room, Unsure
 
 WRITERS: Final = 3
@@ -50,7 +50,8 @@ def _round(
 
     Gives whether anyone can still write, as far as is known.
     """
-    chance, took_s = room.random, usual_s(room.history[-len(writers) :])
+    chance, alone = room.random, len(writers) == 1
+    took_s = quickest_s(room.history) if alone else 1.4 * usual_s(room.history[-len(writers) :])
     pending = []
     for writer in writers:
         ids = writer.draw(1 if room.adapter.pairs else chance.choice((1, 2, 3)))
@@ -58,10 +59,10 @@ def _round(
         pending.append(Pending(room, writer, call))
     if victim is not None:
         # Before it begins, in the middle of it, or when it has just been answered.
-        time.sleep(chance.uniform(0.0, 1.4 if len(writers) > 1 else 1.0) * took_s)
+        time.sleep(chance.uniform(0.0, 1.0) * took_s)
         kill_9(room, worker_of(victim))
     done = [begun.finish() for begun in pending]
-    return len(writers) == 1 or any(op.outcome == "ok" for op in done)
+    return alone or any(op.outcome == "ok" for op in done)
 
 
 @case(

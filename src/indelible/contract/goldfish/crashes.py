@@ -29,7 +29,7 @@ class WrittenInPlace(FileStore):
 
     def _save(self, session: str, life: Life) -> None:
         self._path(session).write_text("", "ascii")
-        yielded(40)
+        yielded(120)
         super()._save(session, life)
 
 
@@ -75,7 +75,7 @@ class LockFileThatStays(FileStore):
                     raise Refused("another writer holds the store") from None
                 time.sleep(0.001)
         try:
-            yielded(40)
+            yielded(120)
             yield
         finally:
             mine.unlink()
