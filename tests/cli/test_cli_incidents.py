@@ -56,7 +56,7 @@ def test_explain_of_a_right_store_ends_with_0(run, tmp_path):
 
 
 def test_replay_says_what_the_store_does_and_ends_with_its_code(run):
-    again = run("replay", OVERWRITTEN, "--store", "fish:adapter", "--seed", "1", "--times", "30")
+    again = run("replay", OVERWRITTEN, "--store", "fish:adapter", "--seed", "1", "--times", "100")
     assert again.exit_code == 1
     assert again.output.startswith("FAILED   the store does the same again")
     fixed = run("replay", OVERWRITTEN, "--store", "memory:", "--seed", "1", "--json")

@@ -264,7 +264,7 @@ def test_a_call_never_fails_because_of_its_trace(path, caplog, monkeypatch):
         monkeypatch.undo()
         store.add_message("s", "user", "c")
         assert [m.content for m in store.get_history("s")] == ["b", "c"]
-    assert [line.dropped for line in lines(path, Dropped)] == [7]
+    assert [line.dropped for line in lines(path, Dropped)] == [8]
     assert [record_.levelno for record_ in caplog.records] == [logging.WARNING]
     assert "not in the trace" in caplog.text
     # What was there before the disk was full is whole, and what came later too.
@@ -345,6 +345,19 @@ def test_an_old_trace_is_not_overwritten(path):
     assert len(operations(path)) == 2
 
 
+def in_a_child(work):
+    """Do it in a fork, which never comes back here, whatever happens."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
 def _write(path, name, count):
     with record(indelible.open("memory:"), path) as store:
         for n in range(count):
@@ -353,13 +366,7 @@ def _write(path, name, count):
 
 def test_many_processes_write_one_folder(tmp_path):
     folder = tmp_path / "trace"
-    pids = []
-    for n in range(3):
-        pid = os.fork()
-        if pid == 0:
-            _write(folder, f"s{n}", 20)
-            os._exit(0)
-        pids.append(pid)
+    pids = [in_a_child(lambda n=n: _write(folder, f"s{n}", 20)) for n in range(3)]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]
     found = operations(folder)
     assert len(found) == 60
@@ -372,11 +379,12 @@ def test_a_child_writes_its_own_part_and_no_line_of_its_parents(tmp_path):
     folder = tmp_path / "trace"
     with record(indelible.open("memory:"), folder) as store:
         store.add_message("s", "user", "in the parent")
-        pid = os.fork()
-        if pid == 0:
+
+        def child():
             store.add_message("s", "user", "in the child")
             journal_of(store).close()
-            os._exit(0)
+
+        pid = in_a_child(child)
         assert os.waitpid(pid, 0)[1] == 0
     found = operations(folder)
     assert len(found) == 2
@@ -385,12 +393,13 @@ def test_a_child_writes_its_own_part_and_no_line_of_its_parents(tmp_path):
 
 def test_what_takes_entries_away_is_known_even_of_a_process_that_is_killed(tmp_path):
     folder = tmp_path / "trace"
-    pid = os.fork()
-    if pid == 0:
+
+    def child():
         store = record(indelible.open("memory:"), folder)
         store.clear("s")
         os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(pid, 0)
+
+    os.waitpid(in_a_child(child), 0)
     (announced,) = lines(folder)
     assert (announced.op, announced.outcome, announced.complete_ns) == ("clear", "info", None)
     assert lines(folder, Closed) == []

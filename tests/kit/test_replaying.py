@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from test_explaining import Tape
+from test_recording import in_a_child
 
 import indelible
 from indelible.contract import (
@@ -27,24 +28,39 @@ from indelible.contract.shrinking import write_shrunk
 from indelible.contract.targets import resolve
 from indelible.contract.traces import Header
 
-RACE = GOLDFISH["read_modify_write_in_memory"].adapter
+
+class Racing(ListStore):
+    """Reads, gives way for long, and writes back what it read."""
+
+    capabilities = frozenset({"list"})
+
+    def append(self, session, messages):
+        life = self._alive(session)
+        shown = [*life.shown, *messages]
+        yielded(40)
+        life.shown = shown
+        self._save(session, life)
 
 
 class Slow(ListStore):
     """Right, and slow enough for calls to overlap."""
 
     def append(self, session, messages, **options):
-        yielded(10)
+        yielded(40)
         super().append(session, messages, **options)
 
 
-RIGHT = Adapter(
-    open=Slow,
-    capabilities=Slow.capabilities,
-    reach="process",
-    thread_safe=True,
-    discard=Slow.discard,
-)
+def adapter_of(store):
+    return Adapter(
+        open=store,
+        capabilities=store.capabilities,
+        reach="process",
+        thread_safe=True,
+        discard=store.discard,
+    )
+
+
+RACE, RIGHT = adapter_of(Racing), adapter_of(Slow)
 
 
 class Broken(ListStore):
@@ -73,10 +89,6 @@ class Unopened(ListStore):
         super().__init__(workspace)
 
 
-def adapter_of(store):
-    return Adapter(open=store, capabilities=store.capabilities, reach="process", thread_safe=True)
-
-
 @pytest.fixture
 def tape(tmp_path):
     """Two appends that overlapped; one is gone."""
@@ -92,7 +104,7 @@ def tape(tmp_path):
 
 
 def test_a_store_that_does_it_again_failed(tape):
-    found = replay_trace(tape.path, RACE, seed=1, times=20)
+    found = replay_trace(tape.path, RACE, seed=1, times=60)
     assert (found.verdict, found.exit_code) == ("FAILED", 1)
     assert "lost append" in found.recorded & found.found
     assert "the store does the same again" in found.told
@@ -244,13 +256,8 @@ def _storm(path, db, number):
 def test_the_overlaps_of_eight_processes_are_kept(tmp_path, capsys):
     folder = tmp_path / "trace"
     indelible.open(str(tmp_path / "agent.db")).close()
-    pids = []
-    for number in range(8):
-        pid = os.fork()
-        if pid == 0:
-            _storm(folder, tmp_path / "agent.db", number)
-            os._exit(0)
-        pids.append(pid)
+    database = tmp_path / "agent.db"
+    pids = [in_a_child(lambda n=n: _storm(folder, database, n)) for n in range(8)]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 8
     found = replay_trace(folder, f"sqlite:///{tmp_path}/again.db", seed=1)
     assert found.verdict == "FIXED", found.told
@@ -311,7 +318,7 @@ def test_a_trace_is_reduced_to_the_race(tape, tmp_path):
     write_shrunk(small, found.trace)
     explained = explain_trace(small)
     assert "lost append" in explained.names, told(explained)
-    assert replay_trace(small, RACE, seed=1, times=30).verdict == "FAILED"
+    assert replay_trace(small, RACE, seed=1, times=60).verdict == "FAILED"
     assert replay_trace(small, RIGHT, seed=1, times=3).verdict == "FIXED"
 
 

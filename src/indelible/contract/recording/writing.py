@@ -211,6 +211,7 @@ class Journal:
     def _write(self, notes: Sequence[Note | Quick]) -> None:
         """Write notes; whatever goes wrong is counted, and never raised."""
         lines: list[str] = []
+        untold = 0
         try:
             self._open()
             for note in notes:
@@ -230,7 +231,8 @@ class Journal:
             if self._size >= self.how.part_bytes_max:
                 self._rotate()
         except Exception as error:  # noqa: BLE001 -- the application goes on without its trace
-            self._untold += len(notes)
+            with self._lock:
+                self._untold += untold + len(notes)
             self._complain(len(notes), str(error))
 
     def _text(self, note: Note | Quick) -> str:

@@ -144,7 +144,14 @@ class Hosts:
     def _made(self, *, remote: bool, flavour: Flavour | None = None) -> Reached:
         ours = flavour or self.way.flavour
         shared = ours == "async" or self._adapter.thread_safe or self._adapter.reach == "handle"
-        host = Host(self._adapter, self._workspace, ours, key=self._key, shared=shared)
+        host = Host(
+            self._adapter,
+            self._workspace,
+            ours,
+            key=self._key,
+            shared=shared,
+            preempted=self.way.workers == "threads",
+        )
         if remote:
             assert self._crew is not None
             return Remote(self._crew.worker(), host)

@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import inspect
 import queue
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 from indelible.contract.adapter import Adapter, Flavour
@@ -28,6 +30,9 @@ from indelible.contract.recording.verbs import of_handle
 
 # A bound on what hangs, not on what is slow.
 ANSWER_S_MAX: Final = 60.0
+# How long a thread is made to give way, and after how many calls within the store's code at most.
+PAUSE_S: Final = 0.001
+CALLS_IN_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,14 @@ class Host:
     """Handles, and the lanes that call them. It travels by pickle before it is used."""
 
     def __init__(
-        self, adapter: Adapter, workspace: Path, flavour: Flavour, *, key: bytes, shared: bool
+        self,
+        adapter: Adapter,
+        workspace: Path,
+        flavour: Flavour,
+        *,
+        key: bytes,
+        shared: bool,
+        preempted: bool = False,
     ) -> None:
         self._adapter = adapter
         self._workspace = workspace
@@ -69,6 +81,9 @@ class Host:
         self._key = key
         # Whether the lanes of a group call one handle.
         self._shared = shared
+        # Whether threads are made to give way in the middle of a call. They may at any time, but
+        # calls of a store in memory are over before they do.
+        self._preempted = preempted
 
     def install(self) -> None:
         """Begin, in the process where the calls are to be made."""
@@ -150,9 +165,12 @@ class Host:
     def _called(self, handle: Any, ask: Ask) -> Answer:
         time.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
         note = self._note(ask)
+        method = getattr(handle, ask.method)
+        pause = _Pause(ask) if self._preempted and ask.start_ns else None
         note.began = time.monotonic_ns()
         try:
-            answer = getattr(handle, ask.method)(ask.session, *ask.arguments, **ask.options)
+            with _profiled(pause):
+                answer = method(ask.session, *ask.arguments, **ask.options)
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
             note.raised(error)
             return Answer(line=text_of(note, self._hand), raised=said(error))
@@ -184,6 +202,32 @@ class Host:
             look(note, answer, self._hand)
         frozen = answer if note.verb == "snapshot" else None
         return Answer(line=text_of(note, self._hand), snapshot=frozen)
+
+
+class _Pause:
+    """Lets others run once in a call, somewhere in the store's own code."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._left = Random(f"{ask.lane} {ask.start_ns}").randrange(1, CALLS_IN_MAX)  # noqa: S311
+
+    def __call__(self, _: object, event: str, __: object) -> None:
+        if event in ("call", "c_call"):
+            self._left -= 1
+            if self._left == 0:
+                time.sleep(PAUSE_S)
+
+
+@contextlib.contextmanager
+def _profiled(pause: _Pause | None) -> Iterator[None]:
+    if pause is None:
+        yield
+        return
+    before = sys.getprofile()
+    sys.setprofile(pause)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 def lost_line(ask: Ask, key: bytes) -> str:
