@@ -12,7 +12,7 @@ from indelible.core.codec import checksum, decode, outline_of
 from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, VIEW_ATTEMPTS_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import add, values
-from indelible.core.plans.changing import UNDO, drop_positions
+from indelible.core.plans.changing import UNDO, hide
 from indelible.core.plans.sessions import info_of
 from indelible.core.plans.tools import joined
 from indelible.core.rules import reachable
@@ -249,7 +249,7 @@ def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list
         entries = tuple((p, broken[p].reason, broken[p].raw) for p in positions)
         yield from ask(Quarantine(session, entries))
         if hidden:
-            yield from drop_positions(settings, session, "repair", hidden)
+            yield from hide(settings, session, hidden, change="repair")
     what = "put into quarantine, bytes kept; undo shows it in place again"
     return [RepairAction(session_id=session, what=what, positions=positions)]
 
