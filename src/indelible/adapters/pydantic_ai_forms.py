@@ -34,7 +34,8 @@ def _request(parts: list[dict[str, Any]]) -> dict[str, Any]:
             "type": "tool_result",
             "tool_use_id": part["tool_call_id"],
             "content": part.get("content"),
-            "is_error": part.get("part_kind") == "retry-prompt",
+            "is_error": part.get("part_kind") == "retry-prompt"
+            or part.get("outcome", "success") != "success",
         }
         for part in parts
         if part.get("part_kind") in ("tool-return", "retry-prompt")
