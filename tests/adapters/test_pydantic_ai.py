@@ -1,5 +1,6 @@
 """indelible as the message history of pydantic-ai agents."""
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -70,10 +71,10 @@ def test_every_kind_of_message_reads_back_as_the_framework_reads_it(history):
 
 def test_a_conversation_goes_on_where_it_was(history, agent):
     past = history.load()
-    first = agent.run_sync("Book Lisbon", message_history=past)
+    first = asyncio.run(agent.run("Book Lisbon", message_history=past))
     history.save(first.new_messages(), expected=past.version)
     past = history.load()
-    second = agent.run_sync("And now?", message_history=past)
+    second = asyncio.run(agent.run("And now?", message_history=past))
     history.save(second.new_messages(), expected=past.version)
     assert history.load() == as_loaded(second.all_messages())
 
@@ -88,7 +89,7 @@ async def test_a_conversation_goes_on_when_awaited(any_store, agent):
 
 def test_a_stale_save_is_refused(history, agent):
     past = history.load()
-    mine = agent.run_sync("Book Lisbon", message_history=past)
+    mine = asyncio.run(agent.run("Book Lisbon", message_history=past))
     history.save([ModelRequest([UserPromptPart("from another tab")])])
     with pytest.raises(indelible.ConflictError):
         history.save(mine.new_messages(), expected=past.version)

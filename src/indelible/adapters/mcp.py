@@ -5,9 +5,11 @@ indelible mcp agent.db
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
-from indelible import AsyncMemoryStore, ChatMessage, UsageError
+from indelible import AsyncMemoryStore, ChatMessage, MemoryStoreError, UsageError
 from indelible.adapters.conversations import all_shown, message_of
 from indelible.adapters.forms import text_of
 from indelible.adapters.missing import framework_missing
@@ -15,9 +17,11 @@ from indelible.adapters.missing import framework_missing
 try:
     try:
         from mcp.server import MCPServer
+        from mcp.server.mcpserver.exceptions import ToolError
     except ImportError:
         # Its name until 2.0.
         from mcp.server.fastmcp import FastMCP as MCPServer  # type: ignore[attr-defined, no-redef]
+        from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[import-not-found, no-redef]
 except ImportError as error:
     raise framework_missing(error, package="mcp", extra="mcp") from error
 
@@ -28,15 +32,30 @@ Memory that is not lost. Remember what matters of a conversation, and read it ba
 search. Take a snapshot before something risky; rollback shows that state again, and undo takes a \
 rollback back. Nothing is ever deleted by these tools."""
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Role = Literal["user", "assistant", "system"]
 
 
 def server_of(store: AsyncMemoryStore, *, session: str) -> MCPServer[Any]:
     """A server whose tools work on a store; `session` is used where a call names none."""
-    server = MCPServer("indelible", instructions=INSTRUCTIONS)
+    server = MCPServer("indelible", instructions=INSTRUCTIONS, log_level="ERROR")
     for tool in Tools(store, session).all():
-        server.tool()(tool)
+        server.tool()(_telling(tool))
     return server
+
+
+def _telling(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """The tool, with errors of the store told to the model: they say what became of the data."""
+
+    @functools.wraps(tool)
+    async def told(*given: P.args, **named: P.kwargs) -> T:
+        try:
+            return await tool(*given, **named)
+        except MemoryStoreError as error:
+            raise ToolError(str(error)) from error
+
+    return told
 
 
 class Tools:
