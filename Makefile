@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+OLDEST := .venv-oldest
 # Two workers: what the smallest machine that we build for has cores.
 WORKERS ?= 2
 
-.PHONY: help demo test test-browser soak lint format bench lock clean
+.PHONY: help demo test test-oldest test-browser soak lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -23,6 +24,17 @@ demo: $(READY) ## Watch a naive store forget and indelible remember
 
 test: $(READY) lint ## Everything that must hold, on real engines and processes
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+
+# Warnings of frameworks as old as these are not ours to mend.
+test-oldest: $(OLDEST)/.ready ## The adapters with the oldest framework versions that they work with
+	$(OLDEST)/bin/pytest --numprocesses $(WORKERS) -W default $(addprefix tests/adapters/test_, \
+		langchain.py openai_agents.py claude_agent.py llama_index.py pydantic_ai.py mcp.py)
+
+$(OLDEST)/.ready: requirements/oldest.txt pyproject.toml
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --require-hashes --requirement requirements/oldest.txt
+	$(OLDEST)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
 
 test-browser: $(READY) ## The page of a report in Debian's Chromium; installs that, which needs root
 	command -v chromium >/dev/null || (apt-get update --quiet && \
@@ -52,6 +64,7 @@ lock: $(READY) ## Renew requirements/*.txt, with hashes and without any host
 	$(BIN)/pip install --quiet uv
 	$(BIN)/$(LOCK) --output-file requirements/dev.txt requirements/dev.in
 	$(BIN)/$(LOCK) --output-file requirements/browser.txt requirements/browser.in
+	$(BIN)/$(LOCK) --output-file requirements/oldest.txt requirements/oldest.in
 
 clean: ## Remove what was made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

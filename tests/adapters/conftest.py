@@ -33,7 +33,7 @@ async def any_store(request, url):
 @pytest.fixture
 def redis_url(monkeypatch):
     """A server with nothing on it, which other processes find too."""
-    from factories import REDIS
+    from engines import REDIS
 
     monkeypatch.setitem(os.environ, REDIS, redis_here.emptied())
     return os.environ[REDIS]

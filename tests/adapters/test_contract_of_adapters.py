@@ -1,38 +1,36 @@
 """Every adapter through every gate of the kit."""
 
-import factories
+import engines
 import handles
 import pytest
 
 from indelible.contract import check
 
 NAMED = [
-    "langchain:factories:langchain_on_memory",
-    "langchain:factories:langchain_on_sqlite",
-    "openai-agents:factories:openai_on_memory",
-    "openai-agents:factories:openai_on_sqlite",
+    "langchain:langchain_factories:on_memory",
+    "langchain:langchain_factories:on_sqlite",
+    "openai-agents:openai_factories:on_memory",
+    "openai-agents:openai_factories:on_sqlite",
 ]
-GATES = ["sequential", "edges", "lifecycle", "concurrency"]
 
 
-def assert_kept(report):
+def assert_kept(target):
+    report = check(target, seed=3, budget_s=0)
     broken = [r for r in report.results if r.verdict not in ("PASS", "NOT CLAIMED")]
     assert [(r.id, r.verdict, r.reason, r.seed) for r in broken] == []
     assert report.verdict == "PASS"
 
 
-@pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("target", NAMED)
-def test_what_the_kit_has_a_target_for_keeps_the_contract(target, gate):
-    assert_kept(check(target, gates=[gate], seed=3, budget_s=0))
+def test_what_the_kit_has_a_target_for_keeps_the_contract(target):
+    assert_kept(target)
 
 
-@pytest.mark.parametrize("gate", GATES)
-def test_a_session_on_redis_keeps_the_contract(redis_url, gate):
-    assert_kept(check("openai-agents:factories:openai_on_redis", gates=[gate], seed=3, budget_s=0))
+def test_a_session_on_redis_keeps_the_contract(redis_url):
+    assert_kept("openai-agents:openai_factories:on_redis")
 
 
-@pytest.mark.parametrize("engine", [factories.memory, factories.sqlite])
+@pytest.mark.parametrize("engine", [engines.memory, engines.sqlite])
 @pytest.mark.parametrize("framework", [handles.llama, handles.pydantic_ai, handles.claude])
 def test_what_speaks_in_its_own_words_keeps_the_contract(framework, engine):
-    assert_kept(check(framework(engine), seed=3, budget_s=0))
+    assert_kept(framework(engine))

@@ -24,11 +24,11 @@ processes shows it. `indelible COMMAND --help` says what is here, and
 `indelible --install-completion` teaches the shell to complete commands and ids. `check`, `cases`
 and `goldfish` are the contract kit, for any store: [Check your store](how-to/check-your-store.md).
 
-A store that is not there is an error and is never made in passing; only `append`, `import` and
-`copy` begin one. `append` and `snapshot` only add and do not ask, and neither does an `export` to a
-new file. Every other command that changes something says what it will do and asks; `--yes` answers,
-and without a terminal and without `--yes` nothing is changed. Long work shows its progress on a
-terminal.
+A store that is not there is an error and is never made in passing; only `append`, `import`, `copy`,
+`import-langchain` and `mcp` begin one. `append` and `snapshot` only add and do not ask, and neither
+does an `export` to a new file. Every other command that changes something says what it will do and
+asks; `--yes` answers, and without a terminal and without `--yes` nothing is changed. Long work
+shows its progress on a terminal.
 
 ## Exit codes
 

@@ -1,12 +1,10 @@
-"""Adapters on a workspace of the kit: what `indelible check` is pointed at, importable by name."""
+"""Stores on a workspace of the kit, for factories that other processes import."""
 
 import os
 import threading
 from pathlib import Path
 
 import indelible
-from indelible.adapters.langchain import IndelibleChatMessageHistory
-from indelible.adapters.openai_agents import IndelibleSession
 
 # Where the server of this test run is; other processes have it from the environment.
 REDIS = "INDELIBLE_TEST_REDIS"
@@ -37,23 +35,3 @@ def memory(workspace):
 
 def redis(workspace):
     return opened(os.environ[REDIS], namespace=Path(workspace).name)
-
-
-def langchain_on_sqlite(session_id, workspace):
-    return IndelibleChatMessageHistory(session_id, sqlite(workspace))
-
-
-def langchain_on_memory(session_id, workspace):
-    return IndelibleChatMessageHistory(session_id, memory(workspace))
-
-
-def openai_on_sqlite(session_id, workspace):
-    return IndelibleSession(session_id, sqlite(workspace))
-
-
-def openai_on_memory(session_id, workspace):
-    return IndelibleSession(session_id, memory(workspace))
-
-
-def openai_on_redis(session_id, workspace):
-    return IndelibleSession(session_id, redis(workspace))
