@@ -42,7 +42,7 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
 	$(BIN)/pytest tests/browser
 
-soak: $(READY) ## The kit against every goldfish and every right store, with 50 seeds
+soak: $(READY) test-oldest ## The kit against every goldfish and every right store, with 50 seeds; oldest frameworks
 	INDELIBLE_SEEDS=50 $(BIN)/pytest --numprocesses $(WORKERS) tests/kit/test_goldfish.py
 
 lint: $(READY) ## Style, types and layout

@@ -4,7 +4,6 @@ import asyncio
 import threading
 
 import pytest
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -16,6 +15,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 import indelible
@@ -151,7 +151,8 @@ async def test_snapshot_rollback_and_fork_when_awaited(any_store):
 
 def chain_with(history_of, replies):
     prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("past"), ("human", "{said}")])
-    chain = prompt | GenericFakeChatModel(messages=iter(map(AIMessage, replies)))
+    left = iter(replies)
+    chain = prompt | RunnableLambda(lambda _: AIMessage(next(left)))
     return RunnableWithMessageHistory(
         chain, history_of, input_messages_key="said", history_messages_key="past"
     )
