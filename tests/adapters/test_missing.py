@@ -1,9 +1,14 @@
 """Adapters without their framework, and indelible without any."""
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 # The adapter, the module that it stands on, and what brings that.
 ADAPTERS = [
@@ -52,3 +57,24 @@ def test_importing_the_package_imports_no_framework():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "set()\n"
+
+
+def test_the_oldest_versions_that_are_tested_are_those_that_the_extras_allow():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    lowest = dict(
+        requirement.split(">=")
+        for name in (
+            "langchain",
+            "openai-agents",
+            "claude-agent",
+            "llama-index",
+            "pydantic-ai",
+            "mcp",
+        )
+        for requirement in extras["optional-dependencies"][name]
+    )
+    text = (ROOT / "requirements" / "oldest.in").read_text("utf-8")
+    tested = dict(re.findall(r"(?m)^([\w-]+)==(\S+)$", text))
+    assert {name: tested[name].startswith(version) for name, version in lowest.items()} == (
+        dict.fromkeys(lowest, True)
+    )
