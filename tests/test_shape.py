@@ -39,6 +39,7 @@ LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # The last rooms do not look into one another, but for these.
 SIDEWAYS = {
     ("cli", "contract"),
+    ("cli", "adapters"),
     ("cli", "golden"),
     ("__main__", "cli"),
     ("_indelible_pytest", "contract"),

@@ -349,6 +349,7 @@ class AsyncMemoryStore:
         session_id: str,
         *,
         kinds: Iterable[Kind | str] | None = None,
+        last: int | None = None,
         limit: int | None = None,
         cursor: str | None = None,
         on_corrupt: OnCorrupt = "raise",
@@ -356,11 +357,17 @@ class AsyncMemoryStore:
         """A page of everything that a session shows, in order, with positions and times.
 
         `.cursor` opens the next page of the very state that the first page saw, whatever was
-        appended, trimmed or rolled back since; it is None on the last page.
+        appended, trimmed or rolled back since; it is None on the last page. `last` gives the newest
+        entries instead, up to a page.
         """
         return await self._run(
             reading.entries(
-                session_id, kinds=kinds, limit=limit, cursor=cursor, on_corrupt=on_corrupt
+                session_id,
+                kinds=kinds,
+                last=last,
+                limit=limit,
+                cursor=cursor,
+                on_corrupt=on_corrupt,
             )
         )
 
@@ -425,6 +432,22 @@ class AsyncMemoryStore:
             )
         )
 
+    async def hide(
+        self,
+        session_id: str,
+        positions: Iterable[int],
+        *,
+        key: str | None = None,
+        expected: str | None = None,
+    ) -> ViewChange:
+        """Let go of certain entries, by position. Nothing is deleted, and `undo` shows them again.
+
+        What a session does not show is passed over. A tool call may lose its result by this: it is
+        for whoever took an entry back, while `trim` keeps a conversation valid.
+        """
+        plan = changing.hide(self._settings, session_id, positions, key=key, expected=expected)
+        return await self._run(plan)
+
     async def clear(
         self, session_id: str, *, key: str | None = None, expected: str | None = None
     ) -> ViewChange:
@@ -440,7 +463,7 @@ class AsyncMemoryStore:
     async def undo(
         self, session_id: str, *, key: str | None = None, expected: str | None = None
     ) -> ViewChange:
-        """Take back the newest trim, clear or rollback that is not yet undone.
+        """Take back the newest trim, hide, clear or rollback that is not yet undone.
 
         Appends that came later stay visible. Again goes one further back; there is no redo.
         """

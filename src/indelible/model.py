@@ -207,7 +207,7 @@ class Receipt(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViewChange:
-    """What a trim, clear, rollback or undo did: which positions no longer show, and which do."""
+    """What a change of the view did: which positions no longer show, and which do again."""
 
     session_id: str
     change: str
@@ -307,7 +307,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A trim, clear, rollback or undo in a session's past."""
+    """A trim, hide, clear, rollback or undo in a session's past."""
 
     change: str
     at: datetime

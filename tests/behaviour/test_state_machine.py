@@ -176,6 +176,18 @@ class Machine(RuleBasedStateMachine):
         if dropped:
             life.change([p for p in life.shown if p not in dropped], len(session.log))
 
+    @rule(name=NAMES, positions=st.lists(st.integers(0, 20), max_size=3))
+    def hide(self, name, positions):
+        change = self.store.hide(name, positions)
+        if not self.is_active(name):
+            assert change.dropped == ()
+            return
+        session, life = self.living(name)
+        dropped = [position for position in life.shown if position in positions]
+        assert list(change.dropped) == dropped
+        if dropped:
+            life.change([p for p in life.shown if p not in dropped], len(session.log))
+
     @rule(name=NAMES)
     def clear(self, name):
         change = self.store.clear(name)

@@ -22,7 +22,14 @@ RUN = sorted(
         *ROOT.glob("src/indelible/backends/*/DESIGN.md"),
     ]
 )
-READ = sorted([*RUN, ROOT / "CHANGELOG.md", ROOT / "tests" / "README.md"])
+READ = sorted(
+    [
+        *RUN,
+        ROOT / "CHANGELOG.md",
+        ROOT / "tests" / "README.md",
+        ROOT / "examples" / "README.md",
+    ]
+)
 # A fence names one of these. Whatever is fenced as python runs; there is no way around it.
 FENCES = {"python", "console", "text"}
 

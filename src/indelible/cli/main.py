@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 import indelible
 from indelible.cli import (
+    adapting,
     changing,
     checking,
     copying,
@@ -164,6 +165,14 @@ _offer(
 )
 _offer(maintaining.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db")
 _offer(maintaining.forget, MAINTAIN, "forget user-42 --url agent.db")
+_offer(
+    adapting.import_langchain,
+    MAINTAIN,
+    "import-langchain chats/ --url agent.db",
+    "import-langchain redis://localhost:6379/0 --dry-run --url agent.db",
+    name="import-langchain",
+)
+_offer(adapting.mcp, MAINTAIN, "mcp agent.db", "mcp redis://localhost --session user-42")
 _offer(demo, MAINTAIN, "demo")
 _offer(
     checking.check,

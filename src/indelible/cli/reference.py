@@ -27,11 +27,11 @@ store](how-to/check-your-store.md).
 `golden diff`, `golden list` and `golden prune` work on SQLite files of any program:
 [Test with a golden SQLite file](how-to/golden-sqlite-files.md).
 
-A store that is not there is an error and is never made in passing; only `append`, `import` and
-`copy` begin one. `append` and `snapshot` only add and do not ask, and neither does an `export` to a
-new file. Every other command that changes something says what it will do and asks; `--yes` answers,
-and without a terminal and without `--yes` nothing is changed. Long work shows its progress on a
-terminal.
+A store that is not there is an error and is never made in passing; only `append`, `import`, `copy`,
+`import-langchain` and `mcp` begin one. `append` and `snapshot` only add and do not ask, and neither
+does an `export` to a new file. Every other command that changes something says what it will do and
+asks; `--yes` answers, and without a terminal and without `--yes` nothing is changed. Long work
+shows its progress on a terminal.
 
 ## Exit codes
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, Final
 
 import pydantic
+from pydantic import JsonValue  # noqa: F401 (until 2.12 it looks here for our fields' types)
 
 import indelible
 from indelible.contract.adapter import Message

@@ -6,7 +6,7 @@ one it looked at. Appends do not count as a change of the view, so none of these
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from indelible import view
 from indelible.core import trimming
@@ -20,7 +20,7 @@ from indelible.core.limits import (
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import checked_key
 from indelible.core.plans.reading import CountTokens, checked_count, estimated_tokens
-from indelible.core.rules import refuse_if_moved
+from indelible.core.rules import refuse_if_moved, refuse_if_torn
 from indelible.core.settings import Settings, checked_session_id
 from indelible.core.waist import (
     ChangeView,
@@ -52,6 +52,7 @@ from indelible.model import ChatMessage, Snapshot, Status, ViewChange
 Proposal = Callable[[str], Plan[ChangeView | Head]]
 
 UNDO = "undo"
+HIDE = "hide"
 
 
 def trim(
@@ -99,19 +100,36 @@ def trim(
     return (yield from _changed(settings, session, "trim", propose, key, expected))
 
 
-def drop_positions(
-    settings: Settings, session: str, change: str, positions: list[int]
+def hide(
+    settings: Settings,
+    session_id: str,
+    positions: Iterable[int],
+    *,
+    key: str | None = None,
+    expected: str | None = None,
+    change: str = HIDE,
 ) -> Plan[ViewChange]:
     """Let go of certain positions."""
+    session = checked_session_id(session_id)
+    unwanted = view.from_positions(checked_positions(positions))
 
     def propose(operation: str) -> Plan[ChangeView | Head]:
         head = yield from ask(ReadHead(session))
-        after = view.without(head.view, head.end, view.from_positions(positions))
+        refuse_if_moved(session, expected, head.version)
+        after = view.without(head.view, head.end, unwanted)
         if after == head.view:
             return head
-        return _change(change, session, head, operation, after, None)
+        if change == HIDE:
+            # What cannot be read must go whatever it tears; what is hidden at will need not.
+            refuse_if_torn(session, view.freeze(after, head.end))
+        return _change(change, session, head, operation, after, expected)
 
-    return (yield from _changed(settings, session, change, propose, None, None))
+    return (yield from _changed(settings, session, change, propose, key, expected))
+
+
+def checked_positions(positions: Iterable[int]) -> list[int]:
+    """Positions, each a number from 0 up."""
+    return [checked_count(position, "a position") or 0 for position in positions]
 
 
 def clear(

@@ -17,7 +17,7 @@ from indelible.core.limits import (
 )
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import add, values
-from indelible.core.plans.changing import UNDO, drop_positions
+from indelible.core.plans.changing import UNDO, hide
 from indelible.core.plans.sessions import info_of
 from indelible.core.plans.tools import joined
 from indelible.core.rules import reachable, refuse_if_torn_apart
@@ -260,7 +260,7 @@ def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list
         entries = tuple((p, broken[p].reason, broken[p].raw) for p in positions)
         yield from ask(Quarantine(session, entries))
         if hidden:
-            yield from drop_positions(settings, session, "repair", hidden)
+            yield from hide(settings, session, hidden, change="repair")
     what = "put into quarantine, bytes kept; undo shows it in place again"
     return [RepairAction(session_id=session, what=what, positions=positions)]
 

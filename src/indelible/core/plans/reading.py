@@ -188,29 +188,34 @@ def entries(
     session_id: str,
     *,
     kinds: Iterable[Kind | str] | None,
+    last: int | None,
     limit: int | None,
     cursor: str | None,
     on_corrupt: OnCorrupt,
 ) -> Plan[Entries]:
-    """A page of everything that a session shows."""
+    """A page of everything that a session shows, or the newest of it."""
     session = checked_session_id(session_id)
     decoding = Decoding(session, on_corrupt)
+    if last is not None and (limit is not None or cursor is not None):
+        raise UsageError("last= is one page by itself: it goes with neither limit= nor cursor=")
     frozen, start = (None, None) if cursor is None else _opened(cursor)
     found = yield from ask(
         Read(
             session,
             frozen=frozen,
             kinds=checked_kinds(kinds),
-            limit=checked_limit(limit),
+            limit=checked_limit(limit if last is None else last),
+            newest=last is not None,
             start=start,
         )
     )
+    resume = found.resume if last is None else None
     return Entries(
         decoding.entries(found.rows),
         version=found.frozen.version,
         status=found.head.status,
         corrupt=tuple(decoding.corrupt),
-        cursor=None if found.resume is None else _cursor(found.frozen, found.resume),
+        cursor=None if resume is None else _cursor(found.frozen, resume),
     )
 
 

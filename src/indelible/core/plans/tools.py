@@ -31,7 +31,7 @@ def tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
 
 def joined(entries: list[Entry]) -> list[ToolCallRecord]:
     """Calls and answers of some entries, put together."""
-    calls = [{call[0]: call for call in _calls(entry.value)} for entry in entries]
+    calls = [{call[0]: call for call in calls_made(entry.value)} for entry in entries]
     answers = [{answer[0]: answer for answer in _answers(entry.value)} for entry in entries]
     records = []
     for call_id, call, answer in paired(zip(calls, answers, strict=True)):
@@ -57,7 +57,7 @@ def joined(entries: list[Entry]) -> list[ToolCallRecord]:
     return records
 
 
-def _calls(value: Any) -> list[tuple[str, Any, Any]]:
+def calls_made(value: Any) -> list[tuple[str, Any, Any]]:
     """Id, name and arguments of each call in a value; models spell them in three ways."""
     if isinstance(value, ToolCall):
         return [(value.call_id, value.name, value.arguments)]

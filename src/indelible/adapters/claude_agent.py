@@ -1,0 +1,242 @@
+"""indelible as a session store of the Claude Agent SDK.
+
+store = IndelibleSessionStore(await indelible.open_async("agent.db"))
+ClaudeAgentOptions(session_store=store)
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from indelible import ChatMessage, ConflictError, Entry, Snapshot, ViewChange
+from indelible.adapters.conversations import ATTEMPTS_MAX, is_race, kept_moving, message_of
+from indelible.adapters.flavours import Store, checked_store, for_async
+from indelible.adapters.forms import beside, form_of, kept, understood_content, understood_role
+from indelible.adapters.missing import framework_missing
+
+try:
+    from claude_agent_sdk import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStore,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+        fold_session_summary,
+    )
+except ImportError as error:
+    raise framework_missing(error, package="claude-agent-sdk", extra="claude-agent") from error
+
+FRAMEWORK: Final = "claude_agent"
+# Transcripts whose state is remembered between appends; one that is not is read once more.
+_REMEMBERED_MAX: Final = 64
+
+
+@dataclass(slots=True)
+class _Known:
+    """A transcript as it was when it was last read or written."""
+
+    version: str
+    uuids: set[str]
+    summary: dict[str, Any] | None
+
+
+class IndelibleSessionStore(SessionStore):
+    """Transcripts, each a session named `project/session` or `project/session/subpath`.
+
+    An entry whose uuid is there already is not added again, whoever wrote it; what is left of a
+    batch is one append. The SDK's summary of a transcript is stored in the same append, so that
+    neither can be there without the other. `delete` erases for good.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = for_async(checked_store(store))
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """Add the entries of a batch that are not there yet, as one append."""
+        if not entries:
+            return
+        session = session_of(key)
+        for _ in range(ATTEMPTS_MAX):
+            known = self._known.pop(session, None) or await self._read(session)
+            fresh = _unknown(entries, known.uuids)
+            if not fresh:
+                self._remember(session, known)
+                return
+            summary = _folded(key, known.summary, fresh)
+            batch = [_stored(entry, None) for entry in fresh[:-1]]
+            batch.append(_stored(fresh[-1], summary))
+            try:
+                receipt = await self._store.add_messages(session, batch, expected=known.version)
+            except ConflictError as conflict:
+                if not is_race(conflict):
+                    raise
+                continue
+            uuids = known.uuids.union(_uuids(fresh))
+            self._remember(session, _Known(receipt.version, uuids, summary))
+            return
+        raise kept_moving(session)
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """All entries of a transcript, in order; None if it has none.
+
+        Messages that something else than the SDK put into the session are left out.
+        """
+        found = await self._store.get_history(session_of(key))
+        entries = [entry for entry in map(_entry, found) if entry is not None]
+        return entries or None
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """The transcripts of a project, without those of subagents."""
+        return [
+            {"session_id": session_id, "mtime": _mtime(newest)}
+            async for session_id, newest in self._transcripts(project_key)
+        ]
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """The SDK's summaries of the transcripts of a project."""
+        return [
+            {"session_id": session_id, "mtime": _mtime(newest), "data": summary}
+            async for session_id, newest in self._transcripts(project_key)
+            if (summary := _summary(message_of(newest))) is not None
+        ]
+
+    async def delete(self, key: SessionKey) -> None:
+        """Erase a transcript for good; without a subpath, with those of its subagents."""
+        session = session_of(key)
+        if key.get("subpath") is None:
+            # Its own last: a deletion that is broken off can be asked for again.
+            async for name in self._named(session + "/"):
+                await self._forget(name)
+        await self._forget(session)
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """The subpaths under a session."""
+        prefix = session_of({"project_key": key["project_key"], "session_id": key["session_id"]})
+        return [
+            _decoded(name.removeprefix(prefix + "/"))
+            async for name in self._named(prefix + "/")
+            if await self._newest(name) is not None
+        ]
+
+    async def snapshot(self, key: SessionKey, label: str | None = None) -> Snapshot:
+        """Write down what a transcript holds now."""
+        return await self._store.save_snapshot(session_of(key), label=label)
+
+    async def rollback(self, key: SessionKey, snapshot_id: str) -> ViewChange:
+        """Give a transcript exactly what a snapshot froze; the next resume begins there."""
+        return await self._store.rollback_to_snapshot(session_of(key), snapshot_id)
+
+    async def _read(self, session: str) -> _Known:
+        found = await self._store.get_history(session)
+        entries = [entry for entry in map(_entry, found) if entry is not None]
+        summaries = filter(None, map(_summary, reversed(found)))
+        return _Known(found.version, set(_uuids(entries)), next(summaries, None))
+
+    def _remember(self, session: str, known: _Known) -> None:
+        self._known[session] = known
+        while len(self._known) > _REMEMBERED_MAX:
+            self._known.popitem(last=False)
+
+    async def _forget(self, session: str) -> None:
+        self._known.pop(session, None)
+        await self._store.forget(session)
+
+    async def _transcripts(self, project_key: str) -> AsyncIterator[tuple[str, Entry]]:
+        prefix = _encoded(project_key) + "/"
+        async for name in self._named(prefix):
+            rest = name.removeprefix(prefix)
+            if "/" not in rest and (newest := await self._newest(name)) is not None:
+                yield _decoded(rest), newest
+
+    async def _newest(self, session: str) -> Entry | None:
+        found = await self._store.get_entries(session, kinds=["message"], last=1)
+        return found[0] if found else None
+
+    async def _named(self, prefix: str) -> AsyncIterator[str]:
+        page = await self._store.list_sessions(prefix=prefix)
+        while True:
+            for name in page:
+                yield name
+            if page.cursor is None:
+                return
+            page = await self._store.list_sessions(prefix=prefix, cursor=page.cursor)
+
+
+def session_of(key: SessionKey) -> str:
+    """The id of the session that holds a transcript."""
+    name = f"{_encoded(key['project_key'])}/{_encoded(key['session_id'])}"
+    subpath = key.get("subpath")
+    return name if subpath is None else f"{name}/{_encoded(subpath)}"
+
+
+def _encoded(part: str) -> str:
+    """A part in which no slash is left, so that the slashes of a session's id part it."""
+    return part.replace("%", "%25").replace("/", "%2F")
+
+
+def _decoded(part: str) -> str:
+    return part.replace("%2F", "/").replace("%25", "%")
+
+
+def _unknown(entries: list[SessionStoreEntry], known: set[str]) -> list[SessionStoreEntry]:
+    """Entries that are not there yet; those without a uuid are always new."""
+    seen = set(known)
+    fresh = []
+    for entry in entries:
+        uuid = entry.get("uuid")
+        if uuid is None or uuid not in seen:
+            fresh.append(entry)
+            seen.update(_uuids([entry]))
+    return fresh
+
+
+def _uuids(entries: list[SessionStoreEntry]) -> list[str]:
+    return [uuid for entry in entries if (uuid := entry.get("uuid")) is not None]
+
+
+def _folded(
+    key: SessionKey, before: dict[str, Any] | None, fresh: list[SessionStoreEntry]
+) -> dict[str, Any] | None:
+    """The SDK's summary with these entries; transcripts of subagents have none."""
+    if key.get("subpath") is not None:
+        return None
+    previous: SessionSummaryEntry | None = None
+    if before is not None:
+        previous = {"session_id": key["session_id"], "mtime": 0, "data": before}
+    return fold_session_summary(previous, key, fresh)["data"]
+
+
+def _stored(entry: SessionStoreEntry, summary: dict[str, Any] | None) -> ChatMessage:
+    """An entry: its `message`, if it has one, is what we understand of it."""
+    rest: dict[str, Any] = dict(entry)
+    message = rest.pop("message", None)
+    if not isinstance(message, dict):
+        return kept(FRAMEWORK, {}, {"role": "transcript"}, entry=dict(entry), summary=summary)
+    understood = {
+        "role": understood_role(message.get("role"), "transcript"),
+        "content": understood_content(message.get("content")),
+    }
+    return kept(FRAMEWORK, message, understood, entry=rest, message=True, summary=summary)
+
+
+def _entry(message: ChatMessage) -> SessionStoreEntry | None:
+    stored = beside(FRAMEWORK, message)
+    if stored is None:
+        return None
+    entry: dict[str, Any] = stored["entry"]
+    if stored.get("message"):
+        entry = entry | {"message": form_of(FRAMEWORK, message)}
+    return cast("SessionStoreEntry", entry)
+
+
+def _summary(message: ChatMessage) -> dict[str, Any] | None:
+    return (beside(FRAMEWORK, message) or {}).get("summary")
+
+
+def _mtime(newest: Entry) -> int:
+    return round(newest.written_at.timestamp() * 1000)

@@ -1,0 +1,98 @@
+"""indelible as a chat message history of LangChain.
+
+store = indelible.open("agent.db")
+history = IndelibleChatMessageHistory("user-42", store)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from indelible import AsyncMemoryStore, Snapshot, ViewChange
+from indelible.adapters import conversations
+from indelible.adapters.flavours import Store, checked_store, for_async, for_blocking, settled
+from indelible.adapters.langchain_forms import from_dict, to_dict
+from indelible.adapters.missing import framework_missing
+
+try:
+    from langchain_core.chat_history import BaseChatMessageHistory
+    from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+except ImportError as error:
+    raise framework_missing(error, package="langchain-core", extra="langchain") from error
+
+
+class IndelibleChatMessageHistory(BaseChatMessageHistory):
+    """The messages of one session. `clear` lets go of them; `undo` of the store brings them back.
+
+    With a store of `indelible.open` it serves blocking and async code; with one of
+    `indelible.open_async`, async code alone. Messages that are added together are one batch. A
+    batch with an id in it that is added again, unchanged, is there once.
+    """
+
+    def __init__(self, session_id: str, store: Store) -> None:
+        super().__init__()
+        self.session_id = session_id
+        self._store = checked_store(store)
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]
+        """The messages that the session shows, in order."""
+        found = settled(for_blocking(self._store).get_history(self.session_id))
+        return messages_from_dict(list(map(to_dict, found)))
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """The messages that the session shows, in order."""
+        found = await for_async(self._store).get_history(self.session_id)
+        return messages_from_dict(list(map(to_dict, found)))
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Append messages as one batch."""
+        store = for_blocking(self._store)
+        settled(_append(store, self.session_id, messages))
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Append messages as one batch."""
+        await _append(for_async(self._store), self.session_id, messages)
+
+    def clear(self) -> None:
+        """Let go of all messages; nothing is deleted."""
+        settled(for_blocking(self._store).clear(self.session_id))
+
+    async def aclear(self) -> None:
+        """Let go of all messages; nothing is deleted."""
+        await for_async(self._store).clear(self.session_id)
+
+    def snapshot(self, label: str | None = None) -> Snapshot:
+        """Write down what the session shows now."""
+        return settled(for_blocking(self._store).save_snapshot(self.session_id, label=label))
+
+    async def asnapshot(self, label: str | None = None) -> Snapshot:
+        """Write down what the session shows now."""
+        return await for_async(self._store).save_snapshot(self.session_id, label=label)
+
+    def rollback(self, snapshot_id: str) -> ViewChange:
+        """Show exactly what a snapshot froze."""
+        store = for_blocking(self._store)
+        return settled(store.rollback_to_snapshot(self.session_id, snapshot_id))
+
+    async def arollback(self, snapshot_id: str) -> ViewChange:
+        """Show exactly what a snapshot froze."""
+        return await for_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
+
+    def fork(self, session_id: str, *, at: str | None = None) -> IndelibleChatMessageHistory:
+        """A new session that begins with what this one shows, or with what a snapshot froze."""
+        settled(for_blocking(self._store).fork(self.session_id, session_id, at=at))
+        return type(self)(session_id, self._store)
+
+    async def afork(self, session_id: str, *, at: str | None = None) -> IndelibleChatMessageHistory:
+        """A new session that begins with what this one shows, or with what a snapshot froze."""
+        await for_async(self._store).fork(self.session_id, session_id, at=at)
+        return type(self)(session_id, self._store)
+
+
+async def _append(
+    store: AsyncMemoryStore, session_id: str, messages: Sequence[BaseMessage]
+) -> None:
+    stored = [from_dict(message_to_dict(message)) for message in messages]
+    identified = any(message.id for message in messages)
+    await conversations.append(store, session_id, stored, identified=identified)

@@ -1,0 +1,148 @@
+"""indelible as a session of the OpenAI Agents SDK.
+
+session = IndelibleSession("user-42", indelible.open("agent.db"))
+await Runner.run(agent, "Hello", session=session)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from indelible import ChatMessage, Snapshot, ViewChange
+from indelible.adapters import conversations
+from indelible.adapters.flavours import Store, checked_store, for_async
+from indelible.adapters.forms import (
+    calls_of,
+    form_of,
+    kept,
+    text_or_none,
+    understood_content,
+    understood_role,
+)
+from indelible.adapters.missing import framework_missing
+
+try:
+    from agents.items import TResponseInputItem
+    from agents.memory import Session
+    from agents.models.fake_id import FAKE_RESPONSES_ID
+except ImportError as error:
+    raise framework_missing(error, package="openai-agents", extra="openai-agents") from error
+
+FRAMEWORK: Final = "openai_agents"
+
+
+class IndelibleSession:
+    """The items of one session, for `Runner.run(…, session=…)`.
+
+    Items that are added together are one batch. A batch with an id in it that is added again,
+    unchanged, is there once. What is popped or cleared is hidden, not deleted.
+    """
+
+    def __init__(self, session_id: str, store: Store, *, session_settings: Any = None) -> None:
+        self.session_id = session_id
+        #: The SDK's own settings, of which `limit` bounds what `get_items` gives by default.
+        self.session_settings = session_settings
+        self._store = checked_store(store)
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """The items that the session shows, in order; with `limit`, the newest of them."""
+        limit = _limit_of(self.session_settings) if limit is None else limit
+        # Below zero the SDK's own sessions know no limit.
+        last = limit if limit is not None and limit >= 0 else None
+        found = await for_async(self._store).get_history(self.session_id, last=last)
+        items = [item for message in found for item in _items(message)]
+        return items if last is None else items[max(0, len(items) - last) :]
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Append items as one batch."""
+        stored = [_stored(cast("dict[str, Any]", item)) for item in items]
+        identified = any(_is_identified(cast("dict[str, Any]", item)) for item in items)
+        store = for_async(self._store)
+        await conversations.append(store, self.session_id, stored, identified=identified)
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Take the newest item away and return it; None if there is none."""
+        message = await conversations.pop(for_async(self._store), self.session_id)
+        return None if message is None else _items(message)[-1]
+
+    async def clear_session(self) -> None:
+        """Let go of all items; nothing is deleted."""
+        await for_async(self._store).clear(self.session_id)
+
+    async def snapshot(self, label: str | None = None) -> Snapshot:
+        """Write down what the session shows now."""
+        return await for_async(self._store).save_snapshot(self.session_id, label=label)
+
+    async def rollback(self, snapshot_id: str) -> ViewChange:
+        """Show exactly what a snapshot froze."""
+        return await for_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
+
+    async def branch(self, session_id: str, *, at: str | None = None) -> IndelibleSession:
+        """A new session that begins with what this one shows, or with what a snapshot froze."""
+        await for_async(self._store).fork(self.session_id, session_id, at=at)
+        return type(self)(session_id, self._store, session_settings=self.session_settings)
+
+
+def _limit_of(settings: Any) -> int | None:
+    limit = (
+        settings.get("limit") if isinstance(settings, dict) else getattr(settings, "limit", None)
+    )
+    return cast("int | None", limit)
+
+
+def _is_identified(item: dict[str, Any]) -> bool:
+    # Models that give no ids all get the same one.
+    return isinstance(item.get("id"), str) and item["id"] != FAKE_RESPONSES_ID
+
+
+def _stored(item: dict[str, Any]) -> ChatMessage:
+    return kept(FRAMEWORK, item, _understood(item))
+
+
+def _understood(item: dict[str, Any]) -> dict[str, Any]:
+    kind, call_id = item.get("type"), text_or_none(item.get("call_id"))
+    if "role" in item:
+        calls = item.get("tool_calls")
+        return {
+            "role": understood_role(item["role"], "user"),
+            "content": understood_content(item.get("content")),
+            "name": text_or_none(item.get("name")),
+            "tool_calls": calls if _are_dicts(calls) else None,
+            "tool_call_id": text_or_none(item.get("tool_call_id")),
+        }
+    if call_id is not None and str(kind).endswith("_output"):
+        output = understood_content(item.get("output"))
+        return {"role": "tool", "content": output, "tool_call_id": call_id}
+    if call_id is not None:
+        arguments = item.get("arguments", item.get("input", item.get("action")))
+        call = {"id": call_id, "name": item.get("name", kind), "arguments": arguments}
+        return {"role": "assistant", "tool_calls": [call]}
+    return {"role": "assistant", "content": understood_content(item.get("content"))}
+
+
+def _are_dicts(calls: Any) -> bool:
+    return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+
+
+def _items(message: ChatMessage) -> list[TResponseInputItem]:
+    """The items of a message: one, unless it was written by somebody else."""
+    form = form_of(FRAMEWORK, message)
+    if form is not None:
+        return [cast("TResponseInputItem", form)]
+    items: list[Any] = []
+    if message.role == "tool" and message.tool_call_id is not None:
+        output = message.content or ""
+        items.append(
+            {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
+        )
+    elif message.content is not None or not calls_of(message):
+        items.append({"role": message.role, "content": message.content or ""})
+    for call_id, tool, arguments in calls_of(message):
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        items.append({"type": "function_call", "call_id": call_id, "name": tool, "arguments": text})
+    return items
+
+
+if TYPE_CHECKING:
+    _: Session = IndelibleSession("", cast("Store", None))

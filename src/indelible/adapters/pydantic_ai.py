@@ -1,0 +1,120 @@
+"""indelible as the message history of pydantic-ai agents.
+
+history = IndelibleMessageHistory("user-42", indelible.open("agent.db"))
+past = history.load()
+result = agent.run_sync("Hello", message_history=past)
+history.save(result.new_messages(), expected=past.version)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pydantic_core
+
+from indelible import AsyncMemoryStore, History, Receipt, Snapshot, ViewChange
+from indelible.adapters import conversations
+from indelible.adapters.flavours import Store, checked_store, for_async, for_blocking, settled
+from indelible.adapters.missing import framework_missing
+from indelible.adapters.pydantic_ai_forms import from_dict, to_dict
+
+try:
+    from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+except ImportError as error:
+    raise framework_missing(error, package="pydantic-ai-slim", extra="pydantic-ai") from error
+
+
+class Messages(list[ModelMessage]):
+    """Messages for `message_history=`, and the version of the session that they are."""
+
+    def __init__(self, messages: Sequence[ModelMessage], *, version: str) -> None:
+        super().__init__(messages)
+        #: Hand it to `expected=` to save only if nobody moved the session since.
+        self.version = version
+
+
+class IndelibleMessageHistory:
+    """The model messages of one session: load them, run the agent, save the new ones.
+
+    What is saved together is one batch, and what a run left is there once, however often it is
+    saved. `expected=` refuses to add an answer to a conversation that went on meanwhile.
+    """
+
+    def __init__(self, session_id: str, store: Store) -> None:
+        self.session_id = session_id
+        self._store = checked_store(store)
+
+    def load(self) -> Messages:
+        """The messages that the session shows, in order."""
+        return _loaded(settled(for_blocking(self._store).get_history(self.session_id)))
+
+    async def aload(self) -> Messages:
+        """The messages that the session shows, in order."""
+        return _loaded(await for_async(self._store).get_history(self.session_id))
+
+    def save(
+        self, messages: Sequence[ModelMessage], *, expected: str | None = None
+    ) -> Receipt | None:
+        """Append messages, such as `result.new_messages()`, as one batch; None if there are none.
+
+        With `expected`, a session that moved since that version is a `ConflictError`, and nothing
+        is written.
+        """
+        return settled(_saved(for_blocking(self._store), self.session_id, messages, expected))
+
+    async def asave(
+        self, messages: Sequence[ModelMessage], *, expected: str | None = None
+    ) -> Receipt | None:
+        """Append messages, such as `result.new_messages()`, as one batch; None if there are none.
+
+        With `expected`, a session that moved since that version is a `ConflictError`, and nothing
+        is written.
+        """
+        return await _saved(for_async(self._store), self.session_id, messages, expected)
+
+    def snapshot(self, label: str | None = None) -> Snapshot:
+        """Write down what the session shows now."""
+        return settled(for_blocking(self._store).save_snapshot(self.session_id, label=label))
+
+    async def asnapshot(self, label: str | None = None) -> Snapshot:
+        """Write down what the session shows now."""
+        return await for_async(self._store).save_snapshot(self.session_id, label=label)
+
+    def rollback(self, snapshot_id: str) -> ViewChange:
+        """Show exactly what a snapshot froze."""
+        store = for_blocking(self._store)
+        return settled(store.rollback_to_snapshot(self.session_id, snapshot_id))
+
+    async def arollback(self, snapshot_id: str) -> ViewChange:
+        """Show exactly what a snapshot froze."""
+        return await for_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
+
+    def branch(self, session_id: str, *, at: str | None = None) -> IndelibleMessageHistory:
+        """A new session that begins with what this one shows, or with what a snapshot froze."""
+        settled(for_blocking(self._store).fork(self.session_id, session_id, at=at))
+        return type(self)(session_id, self._store)
+
+    async def abranch(self, session_id: str, *, at: str | None = None) -> IndelibleMessageHistory:
+        """A new session that begins with what this one shows, or with what a snapshot froze."""
+        await for_async(self._store).fork(self.session_id, session_id, at=at)
+        return type(self)(session_id, self._store)
+
+
+def _loaded(history: History) -> Messages:
+    # As JSON, since in it bytes are base64, which they are stored as.
+    text = pydantic_core.to_json([to_dict(message) for message in history])
+    return Messages(ModelMessagesTypeAdapter.validate_json(text), version=history.version)
+
+
+async def _saved(
+    store: AsyncMemoryStore,
+    session_id: str,
+    messages: Sequence[ModelMessage],
+    expected: str | None,
+) -> Receipt | None:
+    dicts = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    identified = any(form.get("run_id") for form in dicts)
+    batch = [from_dict(form) for form in dicts]
+    return await conversations.append(
+        store, session_id, batch, identified=identified, expected=expected
+    )

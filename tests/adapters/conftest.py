@@ -1,0 +1,39 @@
+"""Stores that adapters are tried on: both kinds, in memory and on a file."""
+
+import os
+
+import pytest
+
+import indelible
+import redis_here
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request, tmp_path):
+    return "memory:" if request.param == "memory" else str(tmp_path / "agent.db")
+
+
+@pytest.fixture
+def store(url):
+    with indelible.open(url) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["blocking store", "async store"])
+async def any_store(request, url):
+    """What async code may hand in: either kind of store."""
+    if request.param == "blocking store":
+        with indelible.open(url) as opened:
+            yield opened
+    else:
+        async with indelible.open_async(url) as opened:
+            yield opened
+
+
+@pytest.fixture
+def redis_url(monkeypatch):
+    """A server with nothing on it, which other processes find too."""
+    from engines import REDIS
+
+    monkeypatch.setitem(os.environ, REDIS, redis_here.emptied())
+    return os.environ[REDIS]

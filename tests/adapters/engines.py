@@ -1,0 +1,37 @@
+"""Stores on a workspace of the kit, for factories that other processes import."""
+
+import os
+import threading
+from pathlib import Path
+
+import indelible
+
+# Where the server of this test run is; other processes have it from the environment.
+REDIS = "INDELIBLE_TEST_REDIS"
+
+
+_stores = {}
+_lock = threading.Lock()
+
+
+def opened(url, namespace=""):
+    """One store for each place and process, as an application has it."""
+    with _lock:
+        place = (os.getpid(), url, namespace)
+        if place not in _stores:
+            durable = {} if "://" in url or url == "memory:" else {"durability": "process"}
+            _stores[place] = indelible.open(url, namespace=namespace, **durable)
+        return _stores[place]
+
+
+def sqlite(workspace):
+    return opened(str(Path(workspace) / "agent.db"))
+
+
+def memory(workspace):
+    # Its own for each workspace: a store in memory is shared by those who hold it.
+    return opened("memory:", namespace=str(workspace))
+
+
+def redis(workspace):
+    return opened(os.environ[REDIS], namespace=Path(workspace).name)
