@@ -1,7 +1,6 @@
 """What `indelible check langchain:…` is pointed at."""
 
 import engines
-
 from indelible.adapters.langchain import IndelibleChatMessageHistory
 
 

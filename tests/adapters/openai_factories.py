@@ -1,7 +1,6 @@
 """What `indelible check openai-agents:…` is pointed at."""
 
 import engines
-
 from indelible.adapters.openai_agents import IndelibleSession
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-import engines
 import handles
 import pytest
 
+import engines
 from indelible.contract import check
 from indelible.contract.targets import resolve
 
