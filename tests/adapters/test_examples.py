@@ -13,8 +13,6 @@ import indelible
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHATS = sorted(path.name for path in EXAMPLES.glob("*_chat.py"))
-# A bound on what hangs.
-pytestmark = pytest.mark.timeout(180)
 
 
 class Chat:
@@ -51,7 +49,7 @@ class Chat:
     def end(self):
         """As a person ends it, and with all that it started."""
         self.process.stdin.close()
-        code = self.process.wait(timeout=60)
+        code = self.process.wait(timeout=300)
         self.process.stdout.close()
         return code
 

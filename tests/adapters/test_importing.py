@@ -135,7 +135,7 @@ def command(folder, *arguments):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
         input="",
     )
 
