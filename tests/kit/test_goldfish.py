@@ -9,25 +9,19 @@ import pytest
 
 from indelible.contract import Adapter
 from indelible.contract.cases import BAD_DAYS, all_cases
-from indelible.contract.goldfish import GOLDFISH, RIGHT, examine, run_goldfish, survey
+from indelible.contract.goldfish import GOLDFISH, RIGHT, examine, network, run_goldfish, survey
 from indelible.contract.running import Bench, modes_of, run_case
 from indelible.contract.targets import resolve
 
-# Two in the everyday run; a soak asks for more.
-SEEDS = range(1, 1 + int(os.environ.get("INDELIBLE_SEEDS", "2")))
+# One in the everyday run; a soak asks for more.
+SEEDS = range(1, 1 + int(os.environ.get("INDELIBLE_SEEDS", "1")))
 OURS = ("memory:", "sqlite:///x.db")
 # In which gates a goldfish must be caught, so that no gate goes untested.
 GATES = ("sequential", "edges", "lifecycle", "concurrency", "faults", "crash")
-BAD = {case.name for case in all_cases() if case.gate in BAD_DAYS}
-# What a fault exposes, it exposes at once or not at all; and faults take their time.
-EXAMINED = [
-    (name, seed)
-    for name, fish in GOLDFISH.items()
-    for seed in (SEEDS if fish.caught_by not in BAD or len(SEEDS) > 2 else SEEDS[:1])
-]
 
 
-@pytest.mark.parametrize(("name", "seed"), EXAMINED)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", GOLDFISH)
 def test_a_goldfish_is_caught_by_the_case_that_names_it(name, seed):
     found = examine(GOLDFISH[name], seed)
     assert found.caught, [(r.id, r.verdict, r.reason) for r in found.results]
@@ -44,17 +38,17 @@ def adapter_of(name, folder) -> Adapter:
 # These differ from `list_store` in when a session's time begins anew, and in nothing else.
 RENEWED_OTHERWISE = {"list_renewed_by_reading", "list_that_ends_on_time"}
 ASKED = [
-    (name, gate, seed)
+    (name, gate)
     for name in (*RIGHT, *OURS)
     for gate in GATES
     if gate == "lifecycle" or name not in RENEWED_OTHERWISE
     # Our own have their bad days where every engine has, in `tests/contract`.
     if gate not in BAD_DAYS or name in RIGHT
-    for seed in (SEEDS if gate not in BAD_DAYS or len(SEEDS) > 2 else SEEDS[:1])
 ]
 
 
-@pytest.mark.parametrize(("name", "gate", "seed"), ASKED)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("name", "gate"), ASKED)
 def test_a_right_store_is_caught_by_no_case(name, gate, seed, tmp_path):
     bench = Bench(adapter_of(name, tmp_path))
     try:
@@ -75,7 +69,9 @@ def test_a_right_store_is_caught_by_no_case(name, gate, seed, tmp_path):
 
 
 def test_every_case_of_these_gates_has_a_goldfish_that_it_must_catch():
-    named = {fish.caught_by for fish in GOLDFISH.values()}
+    # Those that need a server are examined in `tests/contract`.
+    on_servers = network.goldfish_on("redis://") | network.goldfish_on("postgresql://")
+    named = {fish.caught_by for fish in (GOLDFISH | on_servers).values()}
     assert {case.name for case in all_cases() if case.gate in GATES} <= named
 
 

@@ -67,7 +67,7 @@ def test_reasons_are_told():
 def test_the_properties_say_what_was_run():
     found = {p.get("name"): p.get("value") for p in suite_of(every_verdict()).iter("property")}
     assert found == {
-        "contract": "1.0",
+        "contract": "1.1",
         "target": "postgresql://user:***@db/memory",
         "seed": "7",
         "verdict": "FAIL",

@@ -98,8 +98,8 @@ def test_the_end_says_what_was_run():
     lines = after(summary_text(every_verdict()), "note: simulated: this is no real server")
     assert lines[1:] == [
         "note: it expired early in its window",
-        "FAIL   postgresql://user:***@db/memory   contract 1.0   seed 7   12 cases   12.3 s",
-        "memory contract 1.0: failing",
+        "FAIL   postgresql://user:***@db/memory   contract 1.1   seed 7   12 cases   12.3 s",
+        "memory contract 1.1: failing",
     ]
 
 
