@@ -24,7 +24,7 @@ SOON_S: Final = 1.0
 
 
 @goldfish("class: a file written in place", caught_by="kill9_under_load", patience_s=SOON_S)
-class WrittenInPlace(FileStore):
+class EmptiedBeforeWritten(FileStore):
     """Empties a session's file and writes it anew, so that who dies between leaves nothing."""
 
     def _save(self, session: str, life: Life) -> None:
