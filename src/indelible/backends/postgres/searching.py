@@ -32,8 +32,8 @@ _EXTENSION: Final = """
 _COUNT: Final = "SELECT count(*) " + IN_MANY
 # A summary, or what may have been one before it was damaged.
 _MAY_BE_SUMMARY: Final = f"""
-    (kind = {KIND_NUMBER[Kind.SUMMARY]} OR embedder IS NOT NULL OR
-        (substr(payload, {KIND_FROM + 1}, octet_length(($9::bytea[])[kind]))
+    (kind = {KIND_NUMBER[Kind.SUMMARY]}
+        OR (substr(payload, {KIND_FROM + 1}, octet_length(($9::bytea[])[kind]))
             = ($9::bytea[])[kind]) IS NOT TRUE)"""
 # By the order of CASE, none is cast that is of another length. A vector of zeros has no direction,
 # so its distance is NaN; that, and what nobody knows, only core can compare.
