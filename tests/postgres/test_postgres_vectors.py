@@ -16,7 +16,9 @@ import postgres_here
 from indelible import CorruptEntryError, Summary, UsageError
 from indelible.backends.postgres import searching
 from indelible.backends.postgres.searching import DIMENSIONS_MAX
+from indelible.backends.postgres.vectors import packed
 from indelible.core.settings import Settings
+from indelible.core.similarity import cosine
 
 # Beyond single precision on either side, and where that has few bits left.
 EXTREMES = (0.0, 5e-324, 1e-200, 1e-45, 2.0**-149, 1e-38, 1e38, 3.5e38, 1e200, 1.7e308)
@@ -124,6 +126,20 @@ def test_what_the_server_cannot_tell_apart_is_compared_exactly(store, plain, ses
     # It is the margin that does it.
     monkeypatch.setattr(searching, "margin", lambda _: 0.0)
     assert search(store, session, query, 1) != search(plain, session, query, 1)
+
+
+@pytest.mark.parametrize("dimension", [3, 384, DIMENSIONS_MAX])
+@pytest.mark.parametrize("least", [-1, 0], ids=["any", "positive"])
+def test_the_server_rounds_less_than_the_margin_allows(url, dimension, least):
+    draw = random.Random(dimension)
+    a, b = ([draw.uniform(least, 1) for _ in range(dimension)] for _ in range(2))
+    ask = """
+        SELECT %s::real[]::"odd ""place".vector OPERATOR("odd ""place".<=>)
+            %s::real[]::"odd ""place".vector"""
+    with psycopg.connect(url) as connection:
+        for one, two in ((a, b), (a, a), (b, [-part for part in a])):
+            (distance,) = connection.execute(ask, (packed(one), packed(two))).fetchone()
+            assert 2 * abs(1 - distance - cosine(one, two)) < searching.margin(dimension)
 
 
 @pytest.mark.parametrize("query", [[1.0, 0.0], [0.0, 0.0]])
@@ -263,6 +279,18 @@ def test_a_vacuum_in_between_is_not_fewer_matches(store, watch, url, session):
 
     watch.before = vacuum
     assert [match.summary.text for match in search(store, session, [1.0, 0.0])] == ["after"]
+
+
+def test_a_search_that_lost_its_connection_is_made_again(store, watch, session):
+    store.add_summary(session, "text", [1.0, 0.0], embedder="e")
+
+    def cut():
+        raise psycopg.OperationalError("the connection was cut")
+
+    watch.before = cut
+    asked = watch.compared
+    assert [match.position for match in search(store, session, [1.0, 0.0])] == [0]
+    assert watch.compared == asked + 2
 
 
 class Odd:
