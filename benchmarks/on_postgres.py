@@ -1,9 +1,11 @@
-"""What an append, a read, a snapshot and a rollback cost on PostgreSQL, beside the bare server."""
+"""What an append, a read, a search, a snapshot and a rollback cost on PostgreSQL."""
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -24,6 +26,7 @@ def all_results(_folder: Path) -> Iterator[Result]:
         server.start()
         try:
             yield append_beside_a_bare_insert(server.url())
+            yield search_with_pgvector_beside_one_without(server)
             tasks = indelible.open_async(server.url(), namespace="tasks")
             yield many_tasks_beside_one(tasks, where="on PostgreSQL", at_least=4)
             stores = [indelible.open(server.url(), namespace=name) for name in ("long", "short")]
@@ -55,5 +58,34 @@ def append_beside_a_bare_insert(url: str) -> Result:
         baseline=shown(theirs),
         figure=ratio,
         target=1.4,
+        bound="at most",
+    )
+
+
+def search_with_pgvector_beside_one_without(server: PostgresServer) -> Result:
+    """The same search over 400 summaries of 384 dimensions, in two databases."""
+    draw = random.Random(384)
+    query, *vectors = ([draw.gauss(0, 1) for _ in range(384)] for _ in range(401))
+    with ExitStack() as stack:
+        stores = []
+        for name in ("with_pgvector", "without"):
+            server.sql(f"CREATE DATABASE {name}")
+            stores.append(stack.enter_context(indelible.open(server.url(name))))
+            for number, vector in enumerate(vectors):
+                stores[-1].add_summary("s", str(number), vector)
+        with psycopg.connect(server.url("with_pgvector")) as connection:
+            connection.execute("CREATE EXTENSION vector")
+        mine, theirs, ratio = interleaved(
+            lambda: stores[0].search_summaries("s", query),
+            lambda: stores[1].search_summaries("s", query),
+            calls=1,
+            rounds=21,
+        )
+    return Result(
+        name="search on PostgreSQL with pgvector, against one without",
+        subject=shown(mine),
+        baseline=shown(theirs),
+        figure=ratio,
+        target=0.5,
         bound="at most",
     )

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from indelible.core.backend import AsyncBackend, Backend
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
 from indelible.core.settings import checked_text
 from indelible.core.sources import Clock, system_clock
-from indelible.core.waist import AsyncBackend, Backend, Diagnose
+from indelible.core.waist import Diagnose
 from indelible.errors import UnsupportedError, UsageError
 from indelible.model import Durability, Gravity, Risk
 

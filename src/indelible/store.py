@@ -9,6 +9,7 @@ from typing import Any, Self, TextIO, TypeVar
 
 from pydantic import JsonValue
 
+from indelible.core.backend import Backend
 from indelible.core.limits import TIMEOUT_S, UNDO_WINDOW_S
 from indelible.core.plan import Plan, drive
 from indelible.core.plans import (
@@ -28,7 +29,7 @@ from indelible.core.plans.checking import Progress
 from indelible.core.plans.reading import CountTokens, OnCorrupt
 from indelible.core.settings import Settings, checked_ttl_s
 from indelible.core.sources import Clock, Ids, random_ids, system_clock
-from indelible.core.waist import Backend, Draft
+from indelible.core.waist import Draft
 from indelible.model import (
     NEVER,
     ChatMessage,

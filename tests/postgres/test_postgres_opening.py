@@ -17,6 +17,7 @@ from indelible import (
     UnsupportedError,
     UsageError,
 )
+from indelible.backends.postgres.schema import FORMAT
 
 PASSWORD = "s3cret-pass"
 
@@ -47,7 +48,7 @@ def test_an_empty_schema_is_used(fresh_url):
         store.add_message("s", "user", "hi")
 
 
-@pytest.mark.parametrize(("oldest", "usable"), [(2, False), (1, True)])
+@pytest.mark.parametrize(("oldest", "usable"), [(FORMAT + 1, False), (FORMAT, True)])
 def test_tables_of_a_newer_version_are_refused_unless_they_say_otherwise(fresh_url, oldest, usable):
     indelible.open(fresh_url).close()
     with psycopg.connect(fresh_url, autocommit=True) as connection:

@@ -7,15 +7,13 @@ contract is a backend; nothing else in the project knows its name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 from indelible.core.plan import Step
-from indelible.model import Claims, Kind, Risk, Status
+from indelible.model import Kind, Risk, Status
 from indelible.view import Extents, View
-
-R = TypeVar("R")
 
 
 class Draft(NamedTuple):
@@ -186,6 +184,21 @@ class Read(Step[Slice]):
     limit: int | None = None
     newest: bool = False
     start: int | None = None
+
+
+@dataclass(slots=True)
+class Nearest(Step[tuple[Stored, ...] | None]):
+    """Narrow a search down to some summaries of one state, the session's current one.
+
+    The `k` that show and are nearest to the vector, of those with its embedder and its dimension,
+    are among them for certain, and so is every entry that cannot be read. None says that the engine
+    cannot tell, and that whoever asks must read and compare them all.
+    """
+
+    session: str
+    vector: Sequence[float]
+    embedder: str
+    k: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,51 +461,3 @@ class ReadQuarantine(Step[tuple[tuple[int, str, bytes], ...]]):
     """Read what was put into quarantine, by position."""
 
     session: str
-
-
-class Backend(Protocol):
-    """Performs the steps of the waist, blocking. Making one reaches no server."""
-
-    def prepare(self) -> None:
-        """Reach the engine, and refuse one that cannot keep what was demanded."""
-        ...
-
-    def perform(self, step: Step[R]) -> R:
-        """Do one step, atomically."""
-        ...
-
-    def claims(self) -> Claims:
-        """What is promised on the engine as it is configured right now."""
-        ...
-
-    def owns(self, path: Path) -> bool:
-        """Whether a file is part of the store itself, and must not be written by anyone else."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the engine. Again is fine."""
-        ...
-
-
-class AsyncBackend(Protocol):
-    """Performs the steps of the waist, awaited. Making one reaches no server."""
-
-    async def prepare(self) -> None:
-        """Reach the engine, and refuse one that cannot keep what was demanded."""
-        ...
-
-    async def perform(self, step: Step[R]) -> R:
-        """Do one step, atomically."""
-        ...
-
-    async def claims(self) -> Claims:
-        """What is promised on the engine as it is configured right now."""
-        ...
-
-    def owns(self, path: Path) -> bool:
-        """Whether a file is part of the store itself, and must not be written by anyone else."""
-        ...
-
-    async def close(self) -> None:
-        """Let go of the engine. Again is fine."""
-        ...

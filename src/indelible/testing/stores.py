@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeVar
 
 import indelible
 from indelible import AsyncMemoryStore, MemoryStore
+from indelible.core.backend import AsyncBackend
 from indelible.core.plan import Step
 from indelible.core.settings import Settings
-from indelible.core.waist import AsyncBackend
 from indelible.model import Claims
 
 T = TypeVar("T")

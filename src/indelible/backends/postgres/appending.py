@@ -15,10 +15,11 @@ from indelible.backends.postgres.sessions import (
     ttl_ms,
 )
 from indelible.backends.postgres.statements import Do, DoAlone, Row, Sql, milliseconds_of
+from indelible.backends.postgres.vectors import vector_of
 from indelible.core import rules
 from indelible.core.codec import CHECKSUM_BYTES, checksum_of
 from indelible.core.plan import Plan
-from indelible.core.waist import Append, Appended, Draft
+from indelible.core.waist import Append, Appended, Draft, LogRow
 from indelible.model import Kind, Status
 
 KIND_NUMBER: Final = {
@@ -30,16 +31,17 @@ KIND_NUMBER: Final = {
 
 ENTRY_COLUMNS: Final = """
     session, position, written_at, deadline, generation, life, batch, kind, keep, key, opens,
-    answers, payload"""
+    answers, payload, embedder, vector"""
 # Rows as one array for each column: one statement for any number of them.
 INSERT: Final = f"""
     INSERT INTO indelible.entry ({ENTRY_COLUMNS})
     SELECT $1, position, written_at, deadline, generation, $2, batch, kind, keep, key, opens,
-        answers, payload
+        answers, payload, embedder, vector::real[]
     FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[],
-        $8::smallint[], $9::boolean[], $10::bytea[], $11::text[], $12::text[], $13::bytea[])
+        $8::smallint[], $9::boolean[], $10::bytea[], $11::text[], $12::text[], $13::bytea[],
+        $14::bytea[], $15::text[])
         AS row (position, written_at, deadline, generation, batch, kind, keep, key, opens, answers,
-            payload)"""
+            payload, embedder, vector)"""
 _EARLIER: Final = (
     """
     SELECT part.position, part.batch, part.generation,
@@ -87,9 +89,19 @@ def _call(context: Context, step: Append, wait: str, params: list[Any]) -> str:
         f" {put(envelope)}"
     )
     if len(step.drafts) == 1:
-        return f"indelible.append({arguments}, 1)"
-    more = ", ".join(map(put, _columns(step.drafts[1:])))
-    return f"indelible.append_batch({arguments}, {more})"
+        call = f"indelible.append({arguments}, 1)"
+    else:
+        more = ", ".join(map(put, _columns(step.drafts[1:])))
+        call = f"indelible.append_batch({arguments}, {more})"
+    said = [
+        (len(step.drafts) - nth, *vector_of(draft.kind, draft.envelope))
+        for nth, draft in enumerate(step.drafts)
+        if draft.kind is Kind.SUMMARY
+    ]
+    if not said:
+        return call
+    vectors = ", ".join(put(list(column)) for column in zip(*said, strict=True))
+    return f"indelible.with_vectors({call}, {vectors})"
 
 
 def _columns(drafts: Sequence[Draft]) -> tuple[list[Any], ...]:
@@ -100,6 +112,12 @@ def _columns(drafts: Sequence[Draft]) -> tuple[list[Any], ...]:
         [links(draft.answers) for draft in drafts],
         [draft.envelope for draft in drafts],
     )
+
+
+def vector_columns(entries: Sequence[Draft] | Sequence[LogRow]) -> tuple[list[Any], list[Any]]:
+    """Embedders and vectors, as a column each."""
+    both = [vector_of(entry.kind, entry.envelope) for entry in entries]
+    return [embedder for embedder, _ in both], [vector for _, vector in both]
 
 
 def landed(step: Append, version: str) -> Appended:
@@ -150,6 +168,7 @@ def append(context: Context, step: Append) -> Plan[Appended]:
             *_columns(step.drafts)[:2],
             [key] + [None] * (count - 1),
             *_columns(step.drafts)[2:],
+            *vector_columns(step.drafts),
         ),
     )
     version = rules.version_token(standing.life, end, standing.generation)

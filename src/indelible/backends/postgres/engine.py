@@ -16,6 +16,7 @@ from indelible.backends.postgres import (
     maintaining,
     reading,
     schema,
+    searching,
     sessions,
     staging,
     views,
@@ -51,6 +52,7 @@ _WRITES: Final[dict[type, Handler]] = {
 _READS: Final[dict[type, Handler]] = {
     waist.ReadHead: sessions.head,
     waist.Read: reading.read,
+    waist.Nearest: searching.nearest,
     waist.ReadOutline: reading.outline,
     waist.ReadSnapshots: views.read_snapshots,
     waist.ReadJournal: views.read_journal,

@@ -32,7 +32,7 @@ _KIND: Final = {number: kind for kind, number in KIND_NUMBER.items()}
 # Any number of extents in one statement; for one, a range that the planner can see through. The
 # order of rows is made here: a sort in the server would go to its disk for a long session.
 _IN_ONE: Final = "FROM indelible.entry WHERE session = $1 AND position >= $2 AND position < $3"
-_IN_MANY: Final = """
+IN_MANY: Final = """
     FROM unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)
     JOIN indelible.entry ON session = $1 AND position >= start AND position < stop"""
 # Entries of other kinds come without their bodies, but they come: a position that is missing, or
@@ -141,9 +141,18 @@ def _within(select: str, place: Place, extents: view.Extents, *more: Any) -> Pla
     if len(extents) == 1:
         query = Sql(select + _IN_ONE, (place.number, *extents[0], *more))
     else:
-        bounds = [start for start, _ in extents], [stop for _, stop in extents]
-        query = Sql(select + _IN_MANY, (place.number, *bounds, *more))
+        query = Sql(select + IN_MANY, (place.number, *bounds_of(extents), *more))
     return sorted((yield from ask(query)), key=itemgetter(0))
+
+
+def bounds_of(extents: view.Extents) -> tuple[list[int], list[int]]:
+    """Extents as `IN_MANY` takes them."""
+    return [start for start, _ in extents], [stop for _, stop in extents]
+
+
+def stored(position: int, number: int, written_at_ms: int, payload: bytes) -> Stored:
+    """A row as the waist has it."""
+    return Stored(position, _KIND.get(number), written_at_ms, payload)
 
 
 def _wanted(step: Read, place: Place, found: Any) -> Plan[list[Stored]]:

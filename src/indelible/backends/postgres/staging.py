@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indelible import view
-from indelible.backends.postgres.appending import INSERT, KIND_NUMBER, links
+from indelible.backends.postgres.appending import INSERT, KIND_NUMBER, links, vector_columns
 from indelible.backends.postgres.maintaining import remove_life
 from indelible.backends.postgres.sessions import Context, Place, begin_life, locked
 from indelible.backends.postgres.statements import Do
@@ -61,6 +61,7 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
             [links(row.opens) for row in rows],
             [links(row.answers) for row in rows],
             [row.envelope for row in rows],
+            *vector_columns(rows),
         ),
     )
     yield Do(

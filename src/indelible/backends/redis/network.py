@@ -51,6 +51,7 @@ PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.SetMetadata: sessions.set_metadata,
     waist.ListSessions: sessions.list_sessions,
     waist.Read: reading.read,
+    waist.Nearest: reading.nearest,
     waist.ReadOutline: reading.outline,
     waist.ReadLog: reading.read_log,
     waist.BeginStage: staging.begin_stage,

@@ -17,6 +17,7 @@ from indelible.core.waist import (
     Head,
     LogPage,
     LogRow,
+    Nearest,
     Outline,
     Outlined,
     Read,
@@ -102,6 +103,11 @@ def _portion(
 
 def _stored(position: bytes, meta: bytes, written: bytes, envelope: bytes) -> Stored:
     return Stored(int(position), Meta(meta).kind, int(written), envelope)
+
+
+def nearest(_context: Context, _step: Nearest) -> Plan[None]:
+    """Nothing on these servers compares vectors that every one of them has."""
+    yield from ()
 
 
 def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:

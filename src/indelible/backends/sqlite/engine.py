@@ -104,6 +104,9 @@ class Engine:
             return self.writer.run_outside(maintaining.scrub(self.context, step))
         if isinstance(step, waist.Diagnose):
             return diagnosing.risks(self.options.path, self.options.durability)
+        if isinstance(step, waist.Nearest):
+            # SQLite has nothing that compares vectors.
+            return None
         if isinstance(step, waist.Identify):
             file = self.options.path.stat()
             return f"file {file.st_dev} {file.st_ino} {self.options.namespace}"

@@ -26,6 +26,7 @@ from indelible import (
     UsageError,
 )
 from indelible.core import waist
+from indelible.core.backend import AsyncBackend, Backend
 from indelible.core.plan import Step
 
 What = Literal["fail", "time out", "lose the reply", "be slow"]
@@ -274,7 +275,7 @@ class MemoryFaults:
 class _Faulty:
     """A backend around a blocking backend."""
 
-    def __init__(self, inner: waist.Backend) -> None:
+    def __init__(self, inner: Backend) -> None:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
@@ -293,7 +294,7 @@ class _Faulty:
 class _AsyncFaulty:
     """A backend around an async backend."""
 
-    def __init__(self, inner: waist.AsyncBackend) -> None:
+    def __init__(self, inner: AsyncBackend) -> None:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:

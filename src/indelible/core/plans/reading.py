@@ -223,10 +223,15 @@ def summaries(session_id: str) -> Plan[list[StoredSummary]]:
     """The summaries that a session shows."""
     session = checked_session_id(session_id)
     found = yield from ask(Read(session, kinds=_SUMMARIES))
+    return read_summaries(session, found.rows)
+
+
+def read_summaries(session: str, rows: Iterable[Stored]) -> list[StoredSummary]:
+    """Rows as summaries; one that cannot be read is an error."""
     decoding = Decoding(session)
     return [
         StoredSummary(position=row.position, summary=summary)
-        for row in found.rows
+        for row in rows
         if isinstance(summary := decoding.value(row), Summary)
     ]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from operator import mul
 
-from indelible.core.plan import Plan
+from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import numbers
-from indelible.core.plans.reading import summaries
+from indelible.core.plans.reading import read_summaries, summaries
 from indelible.core.settings import Settings, checked_session_id
+from indelible.core.similarity import cosine
+from indelible.core.waist import Nearest
 from indelible.errors import UsageError
 from indelible.model import StoredSummary, SummaryMatch
 
@@ -27,40 +28,32 @@ def search_summaries(
     if not isinstance(k, int) or k < 1:
         raise UsageError(f"k is a number from 1 up, not {k!r}", value=k)
     vector, name = _query(settings, query, embedder)
+    near = yield from ask(Nearest(session, vector, name, k))
+    if near is not None and (found := _ranked(read_summaries(session, near), vector, name)):
+        return found[:k]
     shown = yield from summaries(session)
     if not shown:
         return []
-    comparable = [
-        stored
+    found = _ranked(shown, vector, name)
+    if not found:
+        raise _nothing_to_compare(session, name, len(vector), shown)
+    return found[:k]
+
+
+def _ranked(shown: list[StoredSummary], vector: Sequence[float], name: str) -> list[SummaryMatch]:
+    """Those that can be compared, the nearest first; equally near ones in the order of the log."""
+    matches = [
+        SummaryMatch(
+            position=stored.position,
+            score=cosine(vector, stored.summary.vector),
+            summary=stored.summary,
+        )
         for stored in shown
         if stored.summary.vector is not None
         and stored.summary.embedder == name
         and len(stored.summary.vector) == len(vector)
     ]
-    if not comparable:
-        raise _nothing_to_compare(session, name, len(vector), shown)
-    matches = [
-        SummaryMatch(
-            position=stored.position,
-            score=cosine(vector, stored.summary.vector or ()),
-            summary=stored.summary,
-        )
-        for stored in comparable
-    ]
-    return sorted(matches, key=lambda match: (-match.score, match.position))[:k]
-
-
-def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """Cosine similarity; a vector of zeros is similar to nothing."""
-    return math.fsum(map(mul, _unit(a), _unit(b)))
-
-
-def _unit(vector: Sequence[float]) -> list[float]:
-    """The vector at length one, by way of its largest part: no square may over- or underflow."""
-    largest = max(map(abs, vector), default=0.0)
-    scaled = [number / largest for number in vector] if largest else list(vector)
-    length = math.sqrt(sum(map(mul, scaled, scaled)))
-    return [number / length for number in scaled] if length else scaled
+    return sorted(matches, key=lambda match: (-match.score, match.position))
 
 
 def _query(

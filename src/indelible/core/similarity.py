@@ -1,0 +1,20 @@
+"""How alike two vectors are: pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import mul
+
+
+def cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    """Cosine similarity; a vector of zeros is similar to nothing."""
+    return math.fsum(map(mul, unit(a), unit(b)))
+
+
+def unit(vector: Sequence[float]) -> list[float]:
+    """The vector at length one, by way of its largest part: no square may over- or underflow."""
+    largest = max(map(abs, vector), default=0.0)
+    scaled = [number / largest for number in vector] if largest else list(vector)
+    length = math.sqrt(sum(map(mul, scaled, scaled)))
+    return [number / length for number in scaled] if length else scaled
