@@ -4,8 +4,15 @@ import os
 
 import pytest
 
+import engines
 import indelible
 import redis_here
+
+
+@pytest.fixture(autouse=True)
+def _no_store_is_left_open():
+    yield
+    engines.close_all()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -33,7 +40,5 @@ async def any_store(request, url):
 @pytest.fixture
 def redis_url(monkeypatch):
     """A server with nothing on it, which other processes find too."""
-    from engines import REDIS
-
-    monkeypatch.setitem(os.environ, REDIS, redis_here.emptied())
-    return os.environ[REDIS]
+    monkeypatch.setitem(os.environ, engines.REDIS, redis_here.emptied())
+    return os.environ[engines.REDIS]

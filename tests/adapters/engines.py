@@ -35,3 +35,11 @@ def memory(workspace):
 
 def redis(workspace):
     return opened(os.environ[REDIS], namespace=Path(workspace).name)
+
+
+def close_all():
+    """Close what this process opened: whoever forks later would have to let go of all of it."""
+    with _lock:
+        for store in _stores.values():
+            store.close()
+        _stores.clear()
