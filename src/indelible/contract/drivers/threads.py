@@ -14,6 +14,7 @@ from indelible.contract.handles import close
 # How often the interpreter looks whether another thread wants to run: the more often, the more
 # of the ways in which two calls can interleave are seen. The default is 5 ms.
 SWITCH_S: Final = 1e-5
+_USUAL_S: Final = sys.getswitchinterval()
 
 
 def race(
@@ -63,9 +64,9 @@ def race(
 @contextmanager
 def many_switches() -> Iterator[None]:
     """Let threads take turns as often as they can, for a while."""
-    before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        # Not what it was before: that may be the doing of a race that hangs and was left behind.
+        sys.setswitchinterval(_USUAL_S)
