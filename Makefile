@@ -6,8 +6,8 @@ READY  := $(VENV)/.ready
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
 ENGINES := $(VENV)/engines
 OLDEST := .venv-oldest
-# Two workers: what the smallest machine that we build for has cores.
-WORKERS ?= 2
+# One more than the smallest machine that we build for has cores: tests wait for disks and servers.
+WORKERS ?= 3
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
