@@ -10,8 +10,6 @@ import _indelible_pytest
 import indelible.golden.plugin
 import indelible.testing.stores  # noqa: F401
 
-pytest_plugins = ["pytester"]
-
 TESTS = """
 import sqlite3
 

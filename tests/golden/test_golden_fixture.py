@@ -8,6 +8,8 @@ from contextlib import closing
 import pytest
 from files import make
 
+pytest_plugins = ["pytester"]
+
 COPY = """
     def test_copy(snapshot_db):
         path = snapshot_db("base", build=build)

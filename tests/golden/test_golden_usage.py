@@ -4,6 +4,8 @@ import pytest
 
 from indelible.golden.usage import find_record, listed
 
+pytest_plugins = ["pytester"]
+
 TWO = """
     import pytest
 

@@ -2,6 +2,8 @@
 
 import json
 
+pytest_plugins = ["pytester"]
+
 MANY = """
     import pytest
 
