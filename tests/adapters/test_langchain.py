@@ -129,21 +129,21 @@ def test_a_batch_is_one_append(history, store):
     assert store.session("ana").logged == 2
 
 
-def test_snapshot_rollback_and_fork(history):
+def test_snapshot_rollback_and_branch(history):
     history.add_user_message("Lisbon")
     before = history.snapshot("before booking")
     history.add_ai_message("Booked: London.")
-    branch = history.fork("ana-2", at=before.id)
+    branch = history.branch("ana-2", at=before.id)
     history.rollback(before.id)
     assert history.messages == branch.messages == [HumanMessage("Lisbon")]
 
 
-async def test_snapshot_rollback_and_fork_when_awaited(any_store):
+async def test_snapshot_rollback_and_branch_when_awaited(any_store):
     history = IndelibleChatMessageHistory("ana", any_store)
     await history.aadd_messages([HumanMessage("Lisbon")])
     before = await history.asnapshot()
     await history.aadd_messages([AIMessage("Booked: London.")])
-    branch = await history.afork("ana-2")
+    branch = await history.abranch("ana-2")
     await history.arollback(before.id)
     assert await history.aget_messages() == [HumanMessage("Lisbon")]
     assert len(await branch.aget_messages()) == 2

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from indelible import AsyncMemoryStore, Snapshot, ViewChange
+from indelible import AsyncMemoryStore
 from indelible.adapters import conversations
-from indelible.adapters.flavours import Store, checked_store, for_async, for_blocking, settled
+from indelible.adapters.branching import Branching
+from indelible.adapters.flavours import for_async, for_blocking, settled
 from indelible.adapters.langchain_forms import from_dict, to_dict
 from indelible.adapters.missing import framework_missing
 
@@ -21,18 +22,13 @@ except ImportError as error:
     raise framework_missing(error, package="langchain-core", extra="langchain") from error
 
 
-class IndelibleChatMessageHistory(BaseChatMessageHistory):
+class IndelibleChatMessageHistory(Branching, BaseChatMessageHistory):
     """The messages of one session. `clear` lets go of them; `undo` of the store brings them back.
 
     With a store of `indelible.open` it serves blocking and async code; with one of
     `indelible.open_async`, async code alone. Messages that are added together are one batch. A
     batch with an id in it that is added again, unchanged, is there once.
     """
-
-    def __init__(self, session_id: str, store: Store) -> None:
-        super().__init__()
-        self.session_id = session_id
-        self._store = checked_store(store)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
@@ -61,33 +57,6 @@ class IndelibleChatMessageHistory(BaseChatMessageHistory):
     async def aclear(self) -> None:
         """Let go of all messages; nothing is deleted."""
         await for_async(self._store).clear(self.session_id)
-
-    def snapshot(self, label: str | None = None) -> Snapshot:
-        """Write down what the session shows now."""
-        return settled(for_blocking(self._store).save_snapshot(self.session_id, label=label))
-
-    async def asnapshot(self, label: str | None = None) -> Snapshot:
-        """Write down what the session shows now."""
-        return await for_async(self._store).save_snapshot(self.session_id, label=label)
-
-    def rollback(self, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
-        store = for_blocking(self._store)
-        return settled(store.rollback_to_snapshot(self.session_id, snapshot_id))
-
-    async def arollback(self, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
-        return await for_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
-
-    def fork(self, session_id: str, *, at: str | None = None) -> IndelibleChatMessageHistory:
-        """A new session that begins with what this one shows, or with what a snapshot froze."""
-        settled(for_blocking(self._store).fork(self.session_id, session_id, at=at))
-        return type(self)(session_id, self._store)
-
-    async def afork(self, session_id: str, *, at: str | None = None) -> IndelibleChatMessageHistory:
-        """A new session that begins with what this one shows, or with what a snapshot froze."""
-        await for_async(self._store).fork(self.session_id, session_id, at=at)
-        return type(self)(session_id, self._store)
 
 
 async def _append(

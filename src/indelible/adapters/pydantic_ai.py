@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 import pydantic_core
 
-from indelible import AsyncMemoryStore, History, Receipt, Snapshot, ViewChange
+from indelible import AsyncMemoryStore, History, Receipt
 from indelible.adapters import conversations
-from indelible.adapters.flavours import Store, checked_store, for_async, for_blocking, settled
+from indelible.adapters.branching import Branching
+from indelible.adapters.flavours import for_async, for_blocking, settled
 from indelible.adapters.missing import framework_missing
 from indelible.adapters.pydantic_ai_forms import from_dict, to_dict
 
@@ -33,16 +34,12 @@ class Messages(list[ModelMessage]):
         self.version = version
 
 
-class IndelibleMessageHistory:
+class IndelibleMessageHistory(Branching):
     """The model messages of one session: load them, run the agent, save the new ones.
 
     What is saved together is one batch, and what a run left is there once, however often it is
     saved. `expected=` refuses to add an answer to a conversation that went on meanwhile.
     """
-
-    def __init__(self, session_id: str, store: Store) -> None:
-        self.session_id = session_id
-        self._store = checked_store(store)
 
     def load(self) -> Messages:
         """The messages that the session shows, in order."""
@@ -71,33 +68,6 @@ class IndelibleMessageHistory:
         is written.
         """
         return await _saved(for_async(self._store), self.session_id, messages, expected)
-
-    def snapshot(self, label: str | None = None) -> Snapshot:
-        """Write down what the session shows now."""
-        return settled(for_blocking(self._store).save_snapshot(self.session_id, label=label))
-
-    async def asnapshot(self, label: str | None = None) -> Snapshot:
-        """Write down what the session shows now."""
-        return await for_async(self._store).save_snapshot(self.session_id, label=label)
-
-    def rollback(self, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
-        store = for_blocking(self._store)
-        return settled(store.rollback_to_snapshot(self.session_id, snapshot_id))
-
-    async def arollback(self, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
-        return await for_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
-
-    def branch(self, session_id: str, *, at: str | None = None) -> IndelibleMessageHistory:
-        """A new session that begins with what this one shows, or with what a snapshot froze."""
-        settled(for_blocking(self._store).fork(self.session_id, session_id, at=at))
-        return type(self)(session_id, self._store)
-
-    async def abranch(self, session_id: str, *, at: str | None = None) -> IndelibleMessageHistory:
-        """A new session that begins with what this one shows, or with what a snapshot froze."""
-        await for_async(self._store).fork(self.session_id, session_id, at=at)
-        return type(self)(session_id, self._store)
 
 
 def _loaded(history: History) -> Messages:

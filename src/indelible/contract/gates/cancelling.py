@@ -14,7 +14,7 @@ from indelible.contract.cases import case
 from indelible.contract.client import Client
 from indelible.contract.gates.locking import Heartbeat
 from indelible.contract.gates.pacing import paced
-from indelible.contract.history import OpName
+from indelible.contract.gates.verbs import Verb, calls_of, claimed
 from indelible.contract.room import NotClaimed, Room, Unsure
 
 # Of one operation, the awaits at which it is cancelled: all of them, up to so many.
@@ -84,71 +84,47 @@ class Interrupting:
 )
 def cancel_everywhere(room: Room) -> None:
     """Cancel every operation at each of its awaits; the next calls on the same handle are well."""
-    store, cancelled = room.open(), 0
-    for op in paced(room, _operations(room), "operations", within_s=10.0):
+    store, struck = room.open(), ""
+    for verb in paced(room, claimed(room), "operations", within_s=10.0):
         for nth in range(1, AWAITS_MAX + 1):
-            session = room.session()
-            if not _cancel(room, store, session, op, nth):
+            session = _cancel(room, store, verb, nth)
+            if session is None:
                 break
-            cancelled += 1
-            before = f"{op} was cancelled at its await {nth}"
-            if _complaint(room, store, session, before):
-                _try_again(room, op, nth)
-        if cancelled and room.adapter.reach != "handle":
+            struck = session
+            if _complaint(room, store, session, f"{verb} was cancelled at its await {nth}"):
+                _try_again(room, verb, nth)
+        if struck and room.adapter.reach != "handle":
             # A lock that was left behind is not always in the way of the handle that took it.
             other = room.open()
-            _complaint(room, other, session, f"{op} was cancelled on another handle")
+            _complaint(room, other, struck, f"{verb} was cancelled on another handle")
             other.close()
-    if not cancelled:
+    if not struck:
         raise NotClaimed("no call ever gave way, so none could be cancelled")
     room.read_afresh(sorted(room.sessions))
 
 
-def _cancel(room: Room, store: Client, session: str, op: OpName, nth: int) -> bool:
-    """Cancel an operation at its n-th await; False if it has none."""
-    call, interrupting = _prepared(room, store, op, session), Interrupting(nth)
-    began_ns = time.monotonic_ns()
+def _cancel(room: Room, store: Client, verb: Verb, nth: int) -> str | None:
+    """Cancel an operation at its n-th await; its session, or None if it has no such await."""
+    *before, call = calls_of(room, verb)
+    for each in before:
+        store.make(each)
+    interrupting, began_ns = Interrupting(nth), time.monotonic_ns()
     done = store.attempt(call, interrupting)
-    if interrupting.reached:
-        room.struck(f"cancel {op} at await {nth}", began_ns, done.complete_ns)
-    return interrupting.reached
+    if not interrupting.reached:
+        return None
+    room.struck(f"cancel {verb} at await {nth}", began_ns, done.complete_ns)
+    return call.session
 
 
-def _try_again(room: Room, op: OpName, nth: int) -> None:
+def _try_again(room: Room, verb: Verb, nth: int) -> None:
     """An innocent call failed, and then succeeded: what happens twice is no accident."""
-    store, session = room.open(), room.session()
-    before = f"{op} was cancelled at its await {nth}"
-    if _cancel(room, store, session, op, nth) and (
-        said := _complaint(room, store, session, before)
-    ):
-        room.fail("broken by a cancel", said, session=session)
+    store = room.open()
+    session = _cancel(room, store, verb, nth)
+    if session is not None:
+        before = f"{verb} was cancelled at its await {nth}"
+        if said := _complaint(room, store, session, before):
+            room.fail("broken by a cancel", said, session=session)
     store.close()
-
-
-def _operations(room: Room) -> list[OpName]:
-    offered: tuple[OpName, ...] = ("pop", "clear", "trim", "snapshot", "rollback", "undo", "fork")
-    return ["append", "read", *(op for op in offered if room.adapter.claims([op]))]
-
-
-def _prepared(room: Room, store: Client, op: OpName, session: str) -> Call:
-    store.append(session, 1 if room.adapter.pairs else 2)
-    if op == "append":
-        return Call(op="append", session=session, ids=store.draw(1 if room.adapter.pairs else 3))
-    if op == "undo":
-        store.clear(session)
-    snapshot = None
-    if op == "rollback":
-        snapshot = store.snapshot(session)
-        store.append(session)
-    elif op == "snapshot":
-        snapshot = room.name("s")
-    return Call(
-        op=op,
-        session=session,
-        keep=1 if op == "trim" else None,
-        snapshot=snapshot,
-        target=room.session() if op == "fork" else None,
-    )
 
 
 def _complaint(room: Room, client: Client, session: str, before: str) -> str:

@@ -25,7 +25,7 @@ from indelible.contract.gates.between import (
 )
 from indelible.contract.gates.concurrency import Writing
 from indelible.contract.gates.pacing import paced
-from indelible.contract.history import OpName
+from indelible.contract.gates.verbs import Verb, calls_of, changing
 from indelible.contract.room import NotClaimed, Room
 
 # Refusals of a server that did nothing of what it was asked.
@@ -80,21 +80,19 @@ def error_but_applied_is_marked(room: Room) -> None:
     """Lose the reply to each request of every change; what failed by its words did not happen."""
     with between(room) as proxy:
         store, sessions = room.open(server=proxy.url), []
-        for op in paced(room, _changes(room), "changes", within_s=8.0):
-            for nth in _sampled(room, proxy, store, op):
-                session = begun(room, store, proxy.url, 2)
-                call = _prepared(room, store, op, session, proxy.url)
-                sessions += [session] if call.target is None else [session, call.target]
+        for verb in paced(room, changing(room), "changes", within_s=8.0):
+            for nth in _sampled(room, proxy, store, verb):
+                call = _led_to(room, store, verb, proxy.url)
+                sessions += [call.session] if call.target is None else [call.session, call.target]
                 act = _attempting(store, call)
                 strike(room, proxy, Trouble("cut after", nth=nth), act)
-                store.attempt(Call(op="read", session=session))
+                store.attempt(Call(op="read", session=call.session))
         read_all(room, sessions)
 
 
-def _sampled(room: Room, proxy: Proxy, store: Client, op: OpName) -> list[int]:
+def _sampled(room: Room, proxy: Proxy, store: Client, verb: Verb) -> list[int]:
     """Some of the requests of a change, by chance; the last one, which decides, is among them."""
-    session = begun(room, store, proxy.url, 2)
-    call = _prepared(room, store, op, session, proxy.url)
+    call = _led_to(room, store, verb, proxy.url)
     before = proxy.passed
     store.attempt(call)
     requests = max(1, proxy.passed - before)
@@ -110,38 +108,12 @@ def _attempting(store: Client, call: Call) -> Callable[[], object]:
     return lambda: store.attempt(call)
 
 
-def _changes(room: Room) -> list[OpName]:
-    """What a store can do to a session, as far as it claims it."""
-    offered: tuple[OpName, ...] = (
-        "pop",
-        "clear",
-        "trim",
-        "snapshot",
-        "rollback",
-        "undo",
-        "fork",
-    )
-    return ["append", *(op for op in offered if room.adapter.claims([op]))]
-
-
-def _prepared(room: Room, store: Client, op: OpName, session: str, server: str) -> Call:
-    """The change, after what must be there for it to change anything."""
-    if op == "append":
-        return appending(room, store, session)()
-    if op == "undo":
-        insist(room, store, lambda: Call(op="clear", session=session), server=server)
-    snapshot = room.name("s") if op in ("snapshot", "rollback") else None
-    if op == "rollback":
-        taken = Call(op="snapshot", session=session, snapshot=snapshot)
-        insist(room, store, lambda: taken, server=server)
-        insist(room, store, appending(room, store, session), server=server)
-    return Call(
-        op=op,
-        session=session,
-        keep=1 if op == "trim" else None,
-        snapshot=snapshot,
-        target=room.session() if op == "fork" else None,
-    )
+def _led_to(room: Room, store: Client, verb: Verb, server: str) -> Call:
+    """An operation, after what must be there for it to change anything."""
+    *before, call = calls_of(room, verb)
+    for each in before:
+        insist(room, store, partial(_itself, each), server=server)
+    return call
 
 
 @case(
