@@ -6,12 +6,15 @@ READY  := $(VENV)/.ready
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
 ENGINES := $(VENV)/engines
 OLDEST := .venv-oldest
+# Frameworks that ship stores of their own, each in an environment of its own beside indelible.
+FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/frameworks/*.in))
+BESIDE := .venv-frameworks
 # One more than the smallest machine that we build for has cores: tests wait for disks and servers.
 WORKERS ?= 3
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-oldest test-browser test-matrix soak soak-kit lint format bench lock clean
+.PHONY: help demo test test-oldest test-browser test-matrix frameworks soak soak-kit lint format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -54,6 +57,14 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
 	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) tests/golden/test_golden_matrix.py
 
+frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
+
+$(BESIDE)/%/.ready: requirements/frameworks/%.txt pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --require-hashes --requirement $<
+	$(@D)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
 MINUTES ?= 10
 soak: $(READY) ## Every engine under load and faults for MINUTES (10); go on with SEED and CHUNK
 	$(BIN)/python -m soak --minutes $(MINUTES) --record docs/soak.md \
@@ -86,6 +97,8 @@ lock: $(READY) ## Renew requirements/*.txt, with hashes and without any host
 	for version in $(PYTESTS); do $(BIN)/$(LOCK) --output-file requirements/matrix/pytest-$$version.txt \
 		requirements/matrix/pytest-$$version.in || exit 1; done
 	$(BIN)/$(LOCK) --output-file requirements/oldest.txt requirements/oldest.in
+	for name in $(FRAMEWORKS); do $(BIN)/$(LOCK) --output-file requirements/frameworks/$$name.txt \
+		requirements/frameworks/$$name.in || exit 1; done
 
 clean: ## Remove what was made
-	rm -rf $(VENV) $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(BESIDE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
