@@ -20,8 +20,9 @@ MOMENT_S: Final = 0.3
 SHARED: Final = 4
 # Reads stay short: who has written so many entries to a session goes on in one of its own.
 ENTRIES_MAX: Final = 200
-# Most appends are one message; the others are turns of a loop with many tools.
-BATCH_MAX: Final = 40
+# Most appends are one message; the others are turns of a loop with tools.
+BATCHES: Final = 0.08
+BATCH_MAX: Final = 12
 KEPT_BY_TRIM: Final = 12
 
 
@@ -78,7 +79,7 @@ class Writer:
             elif chance < 0.03 and session.endswith(".0"):
                 await self._change(worker, session)
             else:
-                count = 1 if chance < 0.7 else self._chance.randint(2, BATCH_MAX)
+                count = self._chance.randint(2, BATCH_MAX) if chance > 1 - BATCHES else 1
                 await self._append(worker, session, count)
             if self._orders.rest_s:
                 await asyncio.sleep(self._orders.rest_s)
