@@ -15,6 +15,7 @@ from indelible.contract import Adapter, Unreachable, check, read_deviations
 from indelible.contract import running as running_module
 from indelible.contract.cases import BOOK, GATES, Case, all_cases
 from indelible.contract.checking import SelectionError, select
+from indelible.contract.drivers import processes
 from indelible.contract.drivers.processes import Worker
 from indelible.contract.room import NotRun
 from indelible.contract.running import Bench, run_case, run_round
@@ -422,3 +423,13 @@ def test_a_bad_day_that_a_store_cannot_have_does_not_spoil_what_it_passed():
     assert not report.unclaimed("sequential")
     # By itself it is no proof of anything.
     assert check("memory:", cases=["power_loss"], seed=1).verdict == "NOT RUN"
+
+
+def test_workers_import_what_the_store_stands_on_and_nothing_else(monkeypatch, tmp_path):
+    # As if all had come in later than the kit: whoever runs tests has imported a lot.
+    monkeypatch.setattr(processes, "_BEFORE", frozenset())
+    adapter = resolve("sqlite:///x.db")
+    adapter.factory("blocking")(tmp_path).close()
+    ours = processes._packages(adapter)
+    assert "apsw" in ours
+    assert not {name for name in ours if name.startswith(("pytest", "_pytest", "hypothesis"))}

@@ -20,6 +20,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, Protocol
 
 from indelible.contract.adapter import Adapter, Conflict, Flavour, NotFound, Refused
@@ -33,6 +34,9 @@ START_NS: Final = 4_000_000
 THREADED: Final = "threads"
 # What was there before any store was named; of the rest, packages are worth importing beforehand.
 _BEFORE: Final = frozenset(sys.modules)
+_OURS: Final = "indelible"
+_ENGINES: Final = "indelible.backends"
+_APART: Final = ("indelible.contract.", "indelible.golden.", "indelible.testing.")
 _MAIN: Final = "from indelible.contract.drivers.zygote import main; main()"
 
 
@@ -189,15 +193,46 @@ class Crew:
 
 
 def _packages(adapter: Adapter) -> list[str]:
-    """Installed modules that came in with the store, but for those of the store itself."""
+    """Installed modules that the store stands on, but for those of the store itself."""
     own = {name.partition(":")[0].partition(".")[0] for name in _names(adapter)}
     return [
         name
-        for name, module in list(sys.modules.items())
+        for name in _reached_from(own)
         if name not in _BEFORE
         and name.partition(".")[0] not in own
-        and "site-packages" in (getattr(module, "__file__", None) or "")
+        and "site-packages" in (getattr(sys.modules[name], "__file__", None) or "")
     ]
+
+
+def _reached_from(tops: set[str]) -> Iterator[str]:
+    """Modules that others name, from the store's own on; in the order in which they came in.
+
+    Whatever else this process has imported is nothing to the store, and takes long to import.
+    """
+    # Of indelible, which does more than store, the engines alone.
+    own = tuple(_ENGINES if top == _OURS else top for top in tops)
+    found = {name for name in sys.modules if f"{name}.".startswith(tuple(f"{top}." for top in own))}
+    ahead = list(found)
+    while ahead:
+        for value in list(vars(sys.modules[ahead.pop()]).values()):
+            name = value.__name__ if isinstance(value, ModuleType) else _module_of(value)
+            if name not in found and name in sys.modules and not _leads_astray(name):
+                found.add(name)
+                ahead.append(name)
+    return (name for name in list(sys.modules) if name in found)
+
+
+def _leads_astray(name: str) -> bool:
+    """Whether a module names what is no part of the store: Python has a `sys.stdout` of pytest."""
+    return name.partition(".")[0] in sys.stdlib_module_names or f"{name}.".startswith(_APART)
+
+
+def _module_of(value: object) -> str:
+    # Some objects answer anything they are asked for, and some raise.
+    with contextlib.suppress(Exception):
+        if isinstance(name := getattr(value, "__module__", None), str):
+            return name
+    return ""
 
 
 def _names(adapter: Adapter) -> Iterator[str]:
