@@ -376,6 +376,17 @@ class PostgresLog:
             self._connection.close()
 
 
+class RetriesTheTransaction(PostgresLog):
+    """It runs a transaction again when its connection was lost, also when that was at its end."""
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Insert; if in doubt, again."""
+        try:
+            super().append(session, messages)
+        except self._psycopg.OperationalError:
+            super().append(session, messages)
+
+
 class RetriesTheStatementAlone(PostgresLog):
     """It repeats the statement that could not be serialized, and not the transaction before it."""
 
@@ -421,6 +432,7 @@ _ON_REDIS: Final = (
     (LockKeptAfterCancel, "cancel_everywhere", "openai-agents-python#4202"),
 )
 _ON_POSTGRES: Final = (
+    (RetriesTheTransaction, "reply_lost", "a class of its own: a decorator that runs it again"),
     (RetriesTheStatementAlone, "injected_replies", "a class of its own: half a retry"),
     (
         StaysWithTheOldServer,
