@@ -18,8 +18,10 @@ from indelible.contract.room import NotClaimed, NotRun, Room
 # How many appends are tried on a full disk: a server has some room in what it took before.
 APPENDS_MAX: Final = 300
 ENTRIES: Final = 8
-# How many of them must be refused, so that a store is also seen after the first time.
-REFUSED: Final = 2
+# How many of them are refused, so that a store is also seen after the first time; one that tries
+# until its deadline has tried often enough by then.
+REFUSED: Final = 3
+ENOUGH_S: Final = 1.0
 
 
 @case(
@@ -48,13 +50,13 @@ def server_disk_full(room: Room) -> None:
 
 def _append_until_refused(room: Room, store: Client, session: str) -> int:
     """How many appends were not acknowledged."""
-    refused = 0
+    refused, began = 0, time.monotonic()
     for _ in range(APPENDS_MAX):
         if store.attempt(appending(room, store, session, ENTRIES)()).outcome != "ok":
             refused += 1
             # What is there can still be seen, or it is said that it cannot.
             store.attempt(Call(op="read", session=session))
-        if refused == REFUSED:
+        if refused == REFUSED or (refused and time.monotonic() - began > ENOUGH_S):
             break
     return refused
 

@@ -162,12 +162,14 @@ class _Finder:
         if log is not None:
             raised = [words for at, words, _ in log.errors if after[at].op != "rollback"]
             why = raised[0] if raised else ""
-        if why or _violated(unsure):
+        # Whoever keeps what is sure keeps more than what is in doubt asks for.
+        short = _violated(sure)
+        if why or (short and _violated(unsure)):
             self.damaged += 1
             if self.level != "none":
                 held = sure if self.level != "process" else unsure
                 self._fail(image, held, f"the store cannot be used: {why}" if why else "")
-        elif _violated(sure):
+        elif short:
             self.lost += 1
             if self.level not in ("none", "process"):
                 self._fail(image, sure, "")
