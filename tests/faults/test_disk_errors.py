@@ -1,11 +1,12 @@
 """A disk that fails, or is full: once and from then on, at every call there is."""
 
 import pytest
-from bad_disks import expect_pass, ours, result_of
+from bad_disks import TIMES, expect_pass, ours, result_of
 
 from indelible.contract.adapter import Refused
 from indelible.contract.faults.vfs.disk import ERRORS
 from indelible.contract.gates.disk_errors import fail_everywhere
+from indelible.contract.gates.recovering import fail_in_recovery
 from indelible.contract.goldfish.files import WalFull
 from indelible.contract.goldfish.zoo import adapter_of
 
@@ -28,6 +29,20 @@ def test_indelible_gets_over_every_failure_of_its_disk_with_the_same_handle(tmp_
     expect_pass(result)
     assert failures[0] > least, "the disk no longer fails where it should"
     assert result.notes == (), "a handle was lost"
+
+
+def test_indelible_comes_back_from_a_kill_on_a_disk_that_fails(tmp_path):
+    failures = []
+    result = result_of(
+        ours(tmp_path),
+        "io_error_in_recovery",
+        lambda room: failures.append(
+            fail_in_recovery(room, kills=TIMES, most=12, within_s=600.0, both=True)
+        ),
+    )
+    expect_pass(result)
+    assert failures[0] > 30, "the disk no longer fails where it should"
+    assert result.notes == (), "a process was lost"
 
 
 @pytest.mark.parametrize("case", LOOPS)

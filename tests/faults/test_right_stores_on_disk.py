@@ -12,6 +12,7 @@ CASES = [
     "kill_at_every_step",
     "io_error_loop",
     "disk_full_loop",
+    "io_error_in_recovery",
     "damaged_file_is_loud",
 ]
 

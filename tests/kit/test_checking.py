@@ -407,6 +407,35 @@ def test_a_fault_that_strikes_during_an_operation_is_a_bad_day(bench):
     assert run_case(a_bad_day(strikes), "blocking", bench, seed=1).verdict == "PASS"
 
 
+def test_a_bad_day_is_repeated_with_other_faults_while_its_share_lasts(bench):
+    drawn = []
+
+    def strikes(room):
+        drawn.append(room.random.random())
+        room.struck("a storm", time.monotonic_ns())
+        if len(drawn) == 3:
+            room.fail("lost", "the third storm took it")
+        room.open().append(room.session())
+
+    assert run_case(a_bad_day(strikes), "blocking", bench, seed=1).verdict == "PASS"
+    assert len(drawn) == 1
+    result = run_case(a_bad_day(strikes), "blocking", bench, seed=1, share_s=600.0)
+    assert (result.verdict, len(drawn), len(set(drawn))) == ("FAIL", 3, 2)
+
+
+def test_a_repeated_bad_day_on_which_nothing_happens_takes_nothing_back(bench):
+    days = []
+
+    def strikes_once(room):
+        days.append(room)
+        if len(days) == 1:
+            room.struck("a storm", time.monotonic_ns())
+        room.open().append(room.session())
+
+    result = run_case(a_bad_day(strikes_once), "blocking", bench, seed=1, share_s=600.0)
+    assert (result.verdict, result.seed, len(days)) == ("PASS", 1, 2)
+
+
 def test_what_this_machine_lacks_is_not_run(bench):
     def lacks(room):
         raise NotRun("there is no server here")

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 
 import pytest
 from test_explaining import Tape
@@ -23,6 +24,7 @@ from indelible.contract.goldfish import GOLDFISH
 from indelible.contract.goldfish.stores import ListStore, yielded
 from indelible.contract.history import HistoryError
 from indelible.contract.replaying.conducting import events
+from indelible.contract.replaying.hosts import THREADS, Ask, Host
 from indelible.contract.replaying.steps import planned
 from indelible.contract.shrinking import write_shrunk
 from indelible.contract.targets import resolve
@@ -242,6 +244,19 @@ def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
         load_trace(tape.path, session="nobody")
 
 
+@pytest.mark.parametrize("flavour", ["blocking", "async"])
+def test_the_threads_of_a_replay_end_with_their_host(flavour, tmp_path):
+    for _ in range(10):
+        host = Host(resolve("memory:"), tmp_path, flavour, key=b"k", shared=True)
+        host.install()
+        for lane in ("a", "b", "c"):
+            host.open(lane, "")
+            host.start(Ask(lane=lane, method="read", session="s"))
+            host.finish(lane)
+        host.end()
+        assert [each.name for each in threading.enumerate() if each.name == THREADS] == []
+
+
 # Processes and faults
 
 
@@ -293,7 +308,10 @@ def test_without_a_fault_that_struck_nothing_is_proved(tape):
     tape.explained()
     found = replay_trace(tape.path, RIGHT, level="faults", seed=1)
     assert found.reason == "no fault could be made here"
-    assert any("faults of the trace could not be made" in note for note in found.notes)
+    (note,) = [each for each in found.notes if "could not be lost" in each]
+    assert note.startswith(
+        "replies of the server that could not be lost: 1 (the store names no server"
+    )
 
 
 # Small

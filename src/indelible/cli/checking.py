@@ -61,7 +61,8 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         metavar="TIME",
-        help="How long races are repeated: 90, 90s or 2m. Every case runs at least once.",
+        help="How long races and bad days are repeated, with other seeds: 90, 90s or 2m. Every"
+        " case runs at least once.",
     ),
 ]
 DeviationsFile = Annotated[

@@ -48,8 +48,8 @@ LevelName = Annotated[
     Level,
     typer.Option(
         "--level",
-        help="One call at a time; with the overlaps of the trace; or also with its kills and"
-        " cancelled calls.",
+        help="One call at a time; with the overlaps of the trace; or also with its kills,"
+        " cancelled calls and lost replies.",
     ),
 ]
 Times = Annotated[

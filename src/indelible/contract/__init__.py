@@ -1,32 +1,42 @@
 """The contract kit: what a store of an agent's memory owes, and how to tell whether it keeps it."""
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from indelible.contract.adapter import Adapter, Conflict, Handle, NotFound, Refused
-from indelible.contract.checker import check_history, judge
-from indelible.contract.checker.explain import explain
-from indelible.contract.checker.shrink import minimal
-from indelible.contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
-from indelible.contract.checking import check
-from indelible.contract.deviations import Deviations, read_deviations
-from indelible.contract.explaining import Explanation, explain_trace
-from indelible.contract.explorer import explore
-from indelible.contract.history import (
-    CORRUPTED,
-    NOT_FOUND,
-    HistoryError,
-    Operation,
-    read_history,
-    write_history,
-)
-from indelible.contract.incidents.writing import write_test
-from indelible.contract.recording import Policy, record, recorded
-from indelible.contract.replaying import Replay, load_trace, replay_trace
-from indelible.contract.results import CONTRACT_VERSION, CaseResult, Failure, Report, Unreachable
-from indelible.contract.shrinking import shrink_trace
+# What it takes to run workers is here from the start: it notes which modules were here before any
+# store was named.
+from indelible.contract.drivers import processes as _processes  # noqa: F401
 
 if TYPE_CHECKING:
+    from indelible.contract.adapter import Adapter, Conflict, Handle, NotFound, Refused
+    from indelible.contract.checker import check_history, judge
+    from indelible.contract.checker.explain import explain
+    from indelible.contract.checker.shrink import minimal
+    from indelible.contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
+    from indelible.contract.checking import check
+    from indelible.contract.deviations import Deviations, read_deviations
+    from indelible.contract.explaining import Explanation, explain_trace
+    from indelible.contract.explorer import explore
+    from indelible.contract.history import (
+        CORRUPTED,
+        NOT_FOUND,
+        HistoryError,
+        Operation,
+        read_history,
+        write_history,
+    )
+    from indelible.contract.incidents.writing import write_test
     from indelible.contract.plugin.suite import MemoryContract as MemoryContract
+    from indelible.contract.recording import Policy, record, recorded
+    from indelible.contract.replaying import Replay, load_trace, replay_trace
+    from indelible.contract.results import (
+        CONTRACT_VERSION,
+        CaseResult,
+        Failure,
+        Report,
+        Unreachable,
+    )
+    from indelible.contract.shrinking import shrink_trace
 
 # Without MemoryContract: a star import must not need pytest.
 __all__ = [
@@ -70,12 +80,80 @@ __all__ = [
     "write_history",
     "write_test",
 ]
+# Where each of them is: loaded when it is asked for. A process that is forked for every check has
+# no use for most of it.
+_ROOMS: Final = {
+    "adapter": (
+        "Adapter",
+        "Conflict",
+        "Handle",
+        "NotFound",
+        "Refused",
+    ),
+    "checker": (
+        "check_history",
+        "judge",
+    ),
+    "checker.explain": ("explain",),
+    "checker.shrink": ("minimal",),
+    "checker.verdict": (
+        "Anomaly",
+        "Ok",
+        "Undecided",
+        "Verdict",
+        "Violated",
+    ),
+    "checking": ("check",),
+    "deviations": (
+        "Deviations",
+        "read_deviations",
+    ),
+    "explaining": (
+        "Explanation",
+        "explain_trace",
+    ),
+    "explorer": ("explore",),
+    "history": (
+        "CORRUPTED",
+        "NOT_FOUND",
+        "HistoryError",
+        "Operation",
+        "read_history",
+        "write_history",
+    ),
+    "incidents.writing": ("write_test",),
+    "recording": (
+        "Policy",
+        "record",
+        "recorded",
+    ),
+    "replaying": (
+        "Replay",
+        "load_trace",
+        "replay_trace",
+    ),
+    "results": (
+        "CONTRACT_VERSION",
+        "CaseResult",
+        "Failure",
+        "Report",
+        "Unreachable",
+    ),
+    "shrinking": ("shrink_trace",),
+    "plugin.suite": ("MemoryContract",),
+}
+_ROOM_OF: Final = {name: room for room, names in _ROOMS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """What needs pytest is loaded when it is asked for."""
-    if name == "MemoryContract":
-        from indelible.contract.plugin.suite import MemoryContract  # noqa: PLC0415
+    """What is asked for is loaded then."""
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
+    globals()[name] = found
+    return found
 
-        return MemoryContract
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    """All that can be asked for, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -59,6 +59,11 @@ class Case:
     tier: Tier = "nothing"
 
     @property
+    def repeats(self) -> bool:
+        """Whether another seed shows more: another race, or other faults."""
+        return self.overlaps or self.gate in BAD_DAYS
+
+    @property
     def id(self) -> str:
         """The name with its gate: `concurrency/append_storm`."""
         return f"{self.gate}/{self.name}"

@@ -16,7 +16,8 @@ from indelible.contract.running import Bench, modes_of, run_case
 from indelible.contract.targets import resolve
 
 BUDGET_S: Final = 60.0
-# Of the time, what repeated races may use; the rest is for what runs once.
+# Of the time, what repeated races may use, and about as much what repeated bad days may; the rest
+# is for what runs once.
 _RACES: Final = 0.4
 
 
@@ -78,8 +79,8 @@ def items_of(cases: Sequence[Case], bench: Bench) -> list[Item]:
     ]
 
 
-def share_of_races(budget_s: float) -> float:
-    """How long one race may be repeated; the same whether it is asked for alone or with others."""
+def share_of(budget_s: float) -> float:
+    """How long one race or bad day may be repeated; the same if it is asked for alone."""
     return _RACES * budget_s / sum(len(found.modes) for found in all_cases() if found.overlaps)
 
 
@@ -95,8 +96,9 @@ def check(
 ) -> Report:
     """Run the contract against a store: a URL, `module:name`, an `Adapter` or a class.
 
-    Every case runs once, however long that takes; races are repeated with new seeds while the
-    budget lasts. `deviations` are failures that are known: see `read_deviations`.
+    Every case runs once, however long that takes; races, and the bad days of the gates `faults` and
+    `crash`, are repeated with new seeds while the budget lasts. `deviations` are failures that are
+    known: see `read_deviations`.
     """
     adapter = resolve(target)
     chosen = select(gates, cases)
@@ -128,7 +130,7 @@ def _run(
     progress: Progress | None,
 ) -> Iterator[CaseResult]:
     items = items_of(chosen, bench)
-    share_s = share_of_races(budget_s)
+    share_s = share_of(budget_s)
     for item in items:
         if progress is not None:
             progress(item, None)

@@ -67,6 +67,7 @@ def file_system_of(path: Path, mounts: Path) -> str | None:
     except OSError:
         return None
     place = path.resolve()
+    depths = {str(above): len(above.parts) for above in (place, *place.parents)}
     best: tuple[int, str] | None = None
     for line in lines:
         # mountinfo: the fifth field is the mount point, and the type follows a lone hyphen.
@@ -74,10 +75,8 @@ def file_system_of(path: Path, mounts: Path) -> str | None:
         fields = before.split()
         if len(fields) < 5 or not after:
             continue
-        mounted = Path(fields[4].encode().decode("unicode_escape"))
-        if place.is_relative_to(mounted):
-            # Of two mounts on one point, the later one hides the earlier.
-            depth = len(mounted.parts)
-            if best is None or depth >= best[0]:
-                best = (depth, after.split()[0])
+        depth = depths.get(fields[4].encode().decode("unicode_escape"))
+        # Of two mounts on one point, the later one hides the earlier.
+        if depth is not None and (best is None or depth >= best[0]):
+            best = (depth, after.split()[0])
     return best[1] if best else None

@@ -3,7 +3,8 @@
 Starting Python takes longer than most cases. So one process imports the kit and the packages that
 the store stands on, opens nothing, starts no thread, and forks whenever a fresh process is asked
 for. The store's own modules are imported after that, in each worker anew: what they keep for a
-process is a process's own.
+process is a process's own. But for those of which the store's opener says, in `modules`, that they
+keep nothing.
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ class Crew:
             packed = pickle.dumps(adapter)
         except Exception as error:
             raise CannotTravel(f"cannot be built in another process: {error}") from error
-        if self._start(packed, [*_packages(adapter), *preload]) == THREADED:
+        worth = [*_packages(adapter), *_modules(adapter), *preload]
+        if self._start(packed, worth) == THREADED:
             # Forking a process with threads is not safe: then let each worker import everything.
             self.close()
             self._start(packed, [])
@@ -194,7 +196,7 @@ class Crew:
 
 def _packages(adapter: Adapter) -> list[str]:
     """Installed modules that the store stands on, but for those of the store itself."""
-    own = {name.partition(":")[0].partition(".")[0] for name in _names(adapter)}
+    own = {name.partition(".")[0] for name in _rooms(adapter)}
     return [
         name
         for name in _reached_from(own)
@@ -233,6 +235,17 @@ def _module_of(value: object) -> str:
         if isinstance(name := getattr(value, "__module__", None), str):
             return name
     return ""
+
+
+def _modules(adapter: Adapter) -> Iterator[str]:
+    """Modules of the store itself that keep nothing: what its opener names, and all of ours."""
+    for opener in (adapter.open, adapter.open_async):
+        yield from getattr(opener, "modules", ())
+    yield from (name for name in _rooms(adapter) if name.startswith("indelible."))
+
+
+def _rooms(adapter: Adapter) -> Iterator[str]:
+    return (name.partition(":")[0] for name in _names(adapter))
 
 
 def _names(adapter: Adapter) -> Iterator[str]:

@@ -8,23 +8,13 @@ import importlib.util
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from indelible.contract.cases import Tier
-from indelible.contract.faults.servers import postgres, valkey
+from indelible.contract.faults.servers import postgres, small_disk, valkey
 from indelible.contract.faults.servers.process import ServerError
-
-# How long the question for a namespace of one's own may take.
-ASKING_S: Final = 30.0
-CLONE_NEWUSER: Final = 0x10000000
-_NAMESPACE: Final = (
-    "import ctypes, sys;"
-    f"sys.exit(1 if ctypes.CDLL(None, use_errno=True).unshare({CLONE_NEWUSER}) else 0)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,22 +76,11 @@ def _postgres() -> str:
     return ""
 
 
-def _namespaces() -> str:
-    # Asked for in a process of its own, which it changes.
-    try:
-        done = subprocess.run(  # noqa: S603 -- this very Python
-            [sys.executable, "-c", _NAMESPACE], check=False, timeout=ASKING_S, capture_output=True
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"the system does not say whether there are user namespaces: {error}"
-    return "" if done.returncode == 0 else "the system gives this user no namespace of its own"
-
-
 _LOOKS: Final[tuple[tuple[Tier, str, str, Callable[[], str]], ...]] = (
     ("nothing", "processes", "kill -9, forks, pauses, clocks", _processes),
     ("nothing", "SQLite by apsw", "power loss, I/O errors, full disks", _own_sqlite),
     ("nothing", "SQLite of Python", "the same for stores on sqlite3", _pythons_sqlite),
     ("server", "Valkey or Redis", "servers that are killed, frozen, full or replaced", _valkey),
     ("server", "PostgreSQL", "the same", _postgres),
-    ("privileges", "user namespaces", "full disks of servers", _namespaces),
+    ("privileges", "user namespaces", "full disks of servers", small_disk.missing),
 )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from indelible.contract.calling import Call
+from indelible.contract.calling import Call, said
 from indelible.contract.client import Client
 from indelible.contract.faults.proxy import Proxy, ProxyError, Trouble
 from indelible.contract.gates.locking import Heartbeat
@@ -95,6 +95,14 @@ def appending(room: Room, client: Client, session: str, count: int = 2) -> Calla
     """Appends of new entries, one for each time that it is asked."""
     size = 1 if room.adapter.pairs else count
     return lambda: Call(op="append", session=session, ids=client.draw(size))
+
+
+def first_on(room: Room, url: str) -> Client:
+    """The first handle on a fresh server; a store that wants more than that says so here."""
+    try:
+        return room.open(server=url)
+    except Exception as error:
+        raise NotClaimed(f"it cannot be opened on a server of the kit's: {said(error)}") from error
 
 
 def begun(room: Room, client: Client, server: str, appends: int = 1) -> str:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from indelible.contract.adapter import Refused
-from indelible.contract.calling import Call, Log, Program
+from indelible.contract.calling import Log, Program
 from indelible.contract.cases import case
 from indelible.contract.checker import judge
 from indelible.contract.checker.verdict import Violated
 from indelible.contract.drivers.processes import StoreRaised, Worker, WorkerLost
 from indelible.contract.faults.vfs.equipment import BadDisk
-from indelible.contract.faults.vfs.images import MANNERS, Image, lay_down
+from indelible.contract.faults.vfs.images import MANNERS, Image
 from indelible.contract.gates.pacing import paced
-from indelible.contract.gates.stories import Story, in_doubt, recorded
-from indelible.contract.gates.verbs import append
+from indelible.contract.gates.stories import Story, in_doubt, laid_down, looking_back, recorded
 from indelible.contract.history import Operation
 from indelible.contract.room import Meaningless, NotClaimed, Room, Unsure
 
@@ -87,17 +84,21 @@ class _Finder:
             self.looked += 1
             if op := self._story.under_way(image.after):
                 self.struck[id(op)] = op
-            with self._laid_down(image) as folder:
-                self._judge(image, between, *self._found(folder, self._program(image.after)))
+            with laid_down(self._room, self._story, image) as folder:
+                self._judge(
+                    image,
+                    between,
+                    *self._found(folder, looking_back(self._room, self._story, image.after)),
+                )
 
     def look_at_recovery(self, image: Image, wanted: int) -> None:
         """Cut the power again while a store finds its way back."""
-        with self._laid_down(image) as folder:
+        with laid_down(self._room, self._story, image) as folder:
             disk = BadDisk(folder, remember=True, syncing=False)
             worker = self._room.worker()
             try:
                 worker.ask("equip", disk)
-                log = self._run(worker, folder, self._program(image.after))
+                log = self._run(worker, folder, looking_back(self._room, self._story, image.after))
                 changes = worker.gear("changes")
             except (StoreRaised, Refused):
                 # This one has been looked at for itself, or another one like it will be.
@@ -130,31 +131,6 @@ class _Finder:
             raise NotClaimed(f"the store claims no durability: {seen}")
         self._room.note(seen)
 
-    @contextlib.contextmanager
-    def _laid_down(self, image: Image) -> Iterator[Path]:
-        folder = self._room.workspace_beside()
-        try:
-            lay_down(self._story.beside | image.files, folder)
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _program(self, after: int) -> Program:
-        """Read everything, return to every snapshot, and go on."""
-        done = [deed.op for deed in self._story.deeds if deed.began < after]
-        sessions = dict.fromkeys(name for op in done for name in (op.session, op.target) if name)
-        calls = [Call(op="read", session=session) for session in sessions]
-        for deed in self._story.deeds:
-            if deed.op.op == "snapshot" and deed.ended <= after:
-                session = deed.op.session
-                if self._room.adapter.claims(["rollback"]):
-                    calls.append(Call(op="rollback", session=session, snapshot=deed.op.snapshot))
-                    calls.append(Call(op="read", session=session))
-        for session in [*list(sessions)[:1], self._room.session()]:
-            calls.append(append(self._room, session))
-            calls.append(Call(op="read", session=session))
-        return Program("after", tuple(calls))
-
     def _found(self, folder: Path, program: Program) -> tuple[Log | None, str]:
         """What a fresh handle found; or why there is none."""
         if self._left == 0:
@@ -186,12 +162,14 @@ class _Finder:
         if log is not None:
             raised = [words for at, words, _ in log.errors if after[at].op != "rollback"]
             why = raised[0] if raised else ""
-        if why or _violated(unsure):
+        # Whoever keeps what is sure keeps more than what is in doubt asks for.
+        short = _violated(sure)
+        if why or (short and _violated(unsure)):
             self.damaged += 1
             if self.level != "none":
                 held = sure if self.level != "process" else unsure
                 self._fail(image, held, f"the store cannot be used: {why}" if why else "")
-        elif _violated(sure):
+        elif short:
             self.lost += 1
             if self.level not in ("none", "process"):
                 self._fail(image, sure, "")

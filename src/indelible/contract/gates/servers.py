@@ -18,7 +18,14 @@ from indelible.contract.faults.proxy import Proxy, Trouble
 from indelible.contract.faults.servers.ours import KINDS, POSTGRES, Missing, Ours, ours
 from indelible.contract.faults.servers.postgres import PostgresServer, with_standby
 from indelible.contract.faults.servers.process import ServerError
-from indelible.contract.gates.between import appending, begun, between, insist, read_all
+from indelible.contract.gates.between import (
+    appending,
+    begun,
+    between,
+    first_on,
+    insist,
+    read_all,
+)
 from indelible.contract.gates.deadlines import in_time, patience_s
 from indelible.contract.gates.network import programs_of
 from indelible.contract.history import Operation
@@ -47,14 +54,6 @@ def _own_server(room: Room) -> Iterator[tuple[Ours, str]]:
         server.thaw()
 
 
-def _first(room: Room, url: str) -> Client:
-    """The first handle on a fresh server; a store that wants more than that says so here."""
-    try:
-        return room.open(server=url)
-    except Exception as error:
-        raise NotClaimed(f"it cannot be opened on a server of the kit's: {said(error)}") from error
-
-
 @case(
     "faults",
     catches="what was acknowledged is gone, or there twice, after the server was killed",
@@ -67,7 +66,7 @@ def server_restart(room: Room) -> None:
     """Kill the server with -9 and start it again while four workers write."""
     _claims_to_survive(room)
     with _own_server(room) as (server, url), between(room, url) as proxy:
-        store = _first(room, proxy.url)
+        store = first_on(room, proxy.url)
         sessions = [begun(room, store, proxy.url) for _ in range(2)]
 
         def restart() -> None:
@@ -94,7 +93,7 @@ def server_failover(room: Room) -> None:
     if not (room.adapter.server or "").startswith(POSTGRES):
         raise NotClaimed("the kit can start a standby of PostgreSQL alone")
     with _with_standby() as (primary, standby), between(room, primary.url()) as proxy:
-        store = _first(room, proxy.url)
+        store = first_on(room, proxy.url)
         sessions = [begun(room, store, proxy.url) for _ in range(2)]
 
         def take_over() -> None:
@@ -184,7 +183,7 @@ class _Striking:
 def server_frozen(room: Room) -> None:
     """Stop the server during an append and let it go on: the append landed once, or not."""
     with _own_server(room) as (server, url):
-        session = begun(room, _first(room, url), url)
+        session = begun(room, first_on(room, url), url)
         store = room.elsewhere(server=url, wait_s=patience_s(room))
         store.attempt(Call(op="read", session=session))
         in_time(room, store, session, "the server is stopped", server.freeze)
@@ -202,7 +201,7 @@ def server_frozen(room: Room) -> None:
 def server_emptied(room: Room) -> None:
     """Empty the server under a store: it shows nothing of before, or raises; new handles work."""
     with _own_server(room) as (server, url):
-        store = _first(room, url)
+        store = first_on(room, url)
         session = begun(room, store, url, 3)
         store.attempt(Call(op="read", session=session))
         versioned = room.adapter.claims(["expected"])

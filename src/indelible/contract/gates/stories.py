@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final
 
-from indelible.contract.calling import Call
+from indelible.contract.calling import Call, Program
 from indelible.contract.client import Client
 from indelible.contract.faults.vfs.disk import Change
 from indelible.contract.faults.vfs.equipment import BadDisk
-from indelible.contract.faults.vfs.images import Files, Image, files_of, images, in_the_end
+from indelible.contract.faults.vfs.images import (
+    Files,
+    Image,
+    files_of,
+    images,
+    in_the_end,
+    lay_down,
+)
 from indelible.contract.gates.locking import SQLITE
 from indelible.contract.gates.verbs import append, calls_of, changing
 from indelible.contract.history import Operation
@@ -111,3 +120,31 @@ def _beside(room: Room, client: Client, changes: Sequence[Change]) -> Files:
         if data and known.get(name) != data:
             raise NotClaimed(f"the store writes {Path(name).name} in ways that the kit cannot see")
     return {name: data for name, data in there.items() if name not in known}
+
+
+@contextmanager
+def laid_down(room: Room, story: Story, image: Image) -> Iterator[Path]:
+    """A workspace as a bad moment left it, for as long as it is looked at."""
+    folder = room.workspace_beside()
+    try:
+        lay_down(story.beside | image.files, folder)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def looking_back(room: Room, story: Story, after: int) -> Program:
+    """Read everything that was begun by then, return to every snapshot, and go on."""
+    done = [deed.op for deed in story.deeds if deed.began < after]
+    sessions = dict.fromkeys(name for op in done for name in (op.session, op.target) if name)
+    calls = [Call(op="read", session=session) for session in sessions]
+    for deed in story.deeds:
+        if deed.op.op == "snapshot" and deed.ended <= after:
+            session = deed.op.session
+            if room.adapter.claims(["rollback"]):
+                calls.append(Call(op="rollback", session=session, snapshot=deed.op.snapshot))
+                calls.append(Call(op="read", session=session))
+    for session in [*list(sessions)[:1], room.session()]:
+        calls.append(append(room, session))
+        calls.append(Call(op="read", session=session))
+    return Program("after", tuple(calls))

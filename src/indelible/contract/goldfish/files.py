@@ -190,18 +190,39 @@ class LogRemovedAtStart(WalFull):
 
     def _connect(self) -> None:
         self._present = (self._workspace / "present").open("wb")
+        self._tidied_up()
+        super()._connect()
+
+    def _tidied_up(self) -> None:
         with contextlib.suppress(BlockingIOError):
             # Nobody else is here: tidy up.
             fcntl.flock(self._present, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for left in self._workspace.glob("store.db-*"):
                 left.unlink()
         fcntl.flock(self._present, fcntl.LOCK_SH)
-        super()._connect()
 
     def close(self) -> None:
         """Close the file, and leave."""
         super().close()
         self._present.close()
+
+
+@goldfish(
+    "a repair that deletes what it cannot read",
+    caught_by="io_error_in_recovery",
+    durability="process",
+)
+class LogRemovedAfterAnError(LogRemovedAtStart):
+    """Blames the log that a killed process left behind for an error of its disk, and deletes it."""
+
+    def _connect(self) -> None:
+        self._present = (self._workspace / "present").open("wb")
+        fcntl.flock(self._present, fcntl.LOCK_SH)
+        try:
+            super(LogRemovedAtStart, self)._connect()
+        except sqlite3.OperationalError:
+            self._tidied_up()
+            super(LogRemovedAtStart, self)._connect()
 
 
 @goldfish("openai-agents PR #4163 and #4202", caught_by="io_error_loop")

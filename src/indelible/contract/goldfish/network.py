@@ -148,6 +148,18 @@ class SwallowsRefusals(RedisLog):
             return
 
 
+class SwallowsAFullDisk(RedisLog):
+    """It takes what a server without disk says for a warning: the entry is there, for now."""
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Push; the words of a server whose disk is full are passed over."""
+        try:
+            self._push(session, messages)
+        except self._errors.ResponseError as error:
+            if "No space left on device" not in str(error):
+                raise
+
+
 class WaitsForEver(RedisLog):
     """It says that no call takes longer than two seconds, and gives the socket no timeout."""
 
@@ -376,6 +388,17 @@ class PostgresLog:
             self._connection.close()
 
 
+class RetriesTheTransaction(PostgresLog):
+    """It runs a transaction again when its connection was lost, also when that was at its end."""
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Insert; if in doubt, again."""
+        try:
+            super().append(session, messages)
+        except self._psycopg.OperationalError:
+            super().append(session, messages)
+
+
 class RetriesTheStatementAlone(PostgresLog):
     """It repeats the statement that could not be serialized, and not the transaction before it."""
 
@@ -385,6 +408,18 @@ class RetriesTheStatementAlone(PostgresLog):
         except self._psycopg.errors.SerializationFailure:
             connection.rollback()
             super()._insert(connection, session, message)
+
+
+class SwallowsAFullTable(PostgresLog):
+    """It logs that a table cannot grow, and goes on."""
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Insert, if there is room."""
+        try:
+            super().append(session, messages)
+        except self._psycopg.errors.DiskFull as error:
+            if "could not extend" not in str(error):
+                raise
 
 
 class StaysWithTheOldServer(PostgresLog):
@@ -417,16 +452,19 @@ _ON_REDIS: Final = (
     (AcknowledgesUnheard, "connection_flap", "a class of its own: fire and forget"),
     (SendsAgainWhenLate, "server_frozen", "redis-py#261"),
     (ShowsWhatWasLost, "server_emptied", "a class of its own: a cache as a second truth"),
+    (SwallowsAFullDisk, "server_disk_full", "a class of its own: an error taken for a warning"),
     (ConnectionReturnedDirty, "cancel_everywhere", "redis-py#2624; redis-py#2665"),
     (LockKeptAfterCancel, "cancel_everywhere", "openai-agents-python#4202"),
 )
 _ON_POSTGRES: Final = (
+    (RetriesTheTransaction, "reply_lost", "a class of its own: a decorator that runs it again"),
     (RetriesTheStatementAlone, "injected_replies", "a class of its own: half a retry"),
     (
         StaysWithTheOldServer,
         "server_failover",
         "a class of its own: an address that was resolved once",
     ),
+    (SwallowsAFullTable, "server_disk_full", "a class of its own: an error that is logged"),
     (UnloggedTable, "server_restart", "a class of its own: unlogged tables"),
 )
 RIGHT_ON_REDIS: Final = (RedisLog, AsyncRedisLog)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from indelible.contract.adapter import Adapter
-from indelible.contract.checking import BUDGET_S, Item, share_of_races
+from indelible.contract.checking import BUDGET_S, Item, share_of
 from indelible.contract.deviations import Deviations, find_deviations
 from indelible.contract.results import CaseResult
 from indelible.contract.running import Bench, run_case
@@ -45,7 +45,7 @@ class Benches:
     def run(self, item: Item, bench: Bench) -> CaseResult:
         """What comes of one case in one mode."""
         result = item.known or run_case(
-            item.case, item.mode, bench, seed=self.seed, share_s=share_of_races(BUDGET_S)
+            item.case, item.mode, bench, seed=self.seed, share_s=share_of(BUDGET_S)
         )
         return self.deviations.apply(result)
 

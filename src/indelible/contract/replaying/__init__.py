@@ -23,9 +23,10 @@ from indelible.contract.explaining.knowing import Known
 from indelible.contract.explaining.sorting import Sorted
 from indelible.contract.history import HistoryError
 from indelible.contract.leaving import LeftBehind, within
-from indelible.contract.replaying.conducting import Conductor, Run
+from indelible.contract.replaying.conducting import Conductor, Run, fault_of
 from indelible.contract.replaying.crews import Hosts, Way, way_of
 from indelible.contract.replaying.hosts import Hung
+from indelible.contract.replaying.lost_replies import REQUESTS_MAX, LostReplies
 from indelible.contract.replaying.overlaps import Overlaps, overlaps_of
 from indelible.contract.replaying.steps import Plan, planned
 from indelible.contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED, Unreachable
@@ -92,6 +93,8 @@ class Replay:
     notes: tuple[str, ...] = ()
     # Whether it is UNKNOWN for want of an overlap alone.
     vacuous: bool = False
+    # How many replies of the server were lost in this run.
+    replies_lost: int = 0
     # What the trace uses and the store does not offer.
     lacking: frozenset[str] = frozenset()
 
@@ -159,16 +162,23 @@ def replay_lines(
     times: int = 1,
     progress: Progress | None = None,
 ) -> Replay:
-    """The same, for lines at hand and a store that is open; the first run that fails decides."""
+    """The same, for lines at hand and a store that is open; the first run that fails decides.
+
+    Where replies get lost there is a run for each request of a call, whatever `times` says: the
+    one that matters may be the last of them.
+    """
     ours = secrets.randbits(32) if seed is None else seed
     best: Replay | None = None
     ways: list[Way | None] = [None]
+    nth, walking = 1, False
     for number in range(max(1, times) + VACUOUS_MAX):
-        if number >= times and not (best is not None and best.vacuous):
+        if number >= times and not walking and not (best is not None and best.vacuous):
             break
         if progress is not None:
             progress(min(number, times), times)
-        found = _one(trace, bench, level, ours, number, ways[number % len(ways)])
+        found = _one(trace, bench, _Round(level, ours, number, nth), ways[number % len(ways)])
+        walking = found.replies_lost > 0 and nth < REQUESTS_MAX
+        nth = nth + 1 if walking else 1
         if found.vacuous and len(ways) == 1:
             # Tasks that never give way cannot overlap; threads may.
             ways += [Way("threads", "blocking")] if "blocking" in bench.flavours else []
@@ -186,14 +196,23 @@ def replay_lines(
     return best
 
 
-def _one(
-    trace: Trace, bench: Bench, level: Level, seed: int, number: int, asked: Way | None
-) -> Replay:
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One run: how closely, with which chance, and to which request of a call replies get lost."""
+
+    level: Level
+    seed: int
+    number: int
+    nth: int
+
+
+def _one(trace: Trace, bench: Bench, turn: _Round, asked: Way | None) -> Replay:
+    seed, number = turn.seed, turn.number
     plan = planned(trace.lines, trace.known, bench.adapter, seed=seed + number)
     way = asked or way_of(bench, plan.steps, trace.known.workers)
     blank = Replay(
         verdict="UNKNOWN",
-        level=level,
+        level=turn.level,
         way=way,
         seed=seed,
         recorded=trace.names,
@@ -205,7 +224,7 @@ def _one(
     # As it was first; then calls of one moment are moved apart a little, each time otherwise.
     jitter = Random(f"{seed} {number}") if number else None  # noqa: S311 -- runs must repeat
     try:
-        run = within(RUN_S_MAX, lambda: _conducted(plan, bench, way, level, jitter))
+        run = within(RUN_S_MAX, lambda: _conducted(plan, bench, way, turn, jitter))
     except LeftBehind as error:
         return replace(blank, reason=f"it hangs, or is too slow to be judged: {error}")
     except (Hung, WorkerLost) as error:
@@ -223,11 +242,13 @@ def _obstacle(plan: Plan) -> str:
     return "" if plan.steps else "the trace holds nothing that can be done again"
 
 
-def _conducted(plan: Plan, bench: Bench, way: Way, level: Level, jitter: Random | None) -> Run:
+def _conducted(plan: Plan, bench: Bench, way: Way, turn: _Round, jitter: Random | None) -> Run:
+    loses = turn.level == "faults" and any(fault_of(step) == "lost reply" for step in plan.steps)
     with bench.workspace(plan.sessions) as workspace, many_switches():
-        hosts = Hosts(bench, workspace, way, secrets.token_bytes(32))
+        replies = LostReplies(bench.adapter.server if loses else None, nth=turn.nth)
+        hosts = Hosts(bench, workspace, way, secrets.token_bytes(32), replies)
         try:
-            return Conductor(plan, hosts, level=level, jitter=jitter).conduct()
+            return Conductor(plan, hosts, level=turn.level, jitter=jitter).conduct()
         finally:
             hosts.end()
 
@@ -253,6 +274,7 @@ def _judged(blank: Replay, plan: Plan, run: Run, adapter: Adapter) -> Replay:
         lines=tuple(run.lines),
         overlaps=overlaps_of(plan.steps, run.by_step),
         notes=tuple(notes),
+        replies_lost=run.replies_lost,
     )
     verdict = explanation.verdict
     if isinstance(verdict, Violated):
@@ -277,5 +299,7 @@ def _judged(blank: Replay, plan: Plan, run: Run, adapter: Adapter) -> Replay:
 def _notes(run: Run) -> Iterable[str]:
     if run.skipped:
         yield f"{run.skipped} calls were left out: what they are about is older than the trace"
-    if run.unmade:
-        yield f"{run.unmade} faults of the trace could not be made here"
+    for (what, why), count in run.unmade.items():
+        yield f"{what}: {count} ({why})"
+    if run.replies_lost:
+        yield f"replies of the server that got lost, as in the trace: {run.replies_lost}"

@@ -8,6 +8,7 @@ were open at the same time are made at the same moment.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -19,7 +20,7 @@ from indelible.contract.replaying.steps import Plan, Step
 from indelible.contract.traces import Level, Other, Recorded, line_of
 
 # The caller ended and never heard of it; its task was cancelled; or it was told of an error that
-# leaves open whether anything happened.
+# leaves open whether anything happened, as a store may have been that then wrote a second time.
 Fault = Literal["kill", "cancel", "lost reply"]
 
 # How far calls of one moment are moved apart, when a pattern is tried again: one of these, at most.
@@ -43,8 +44,10 @@ class Run:
     # What the store raised where it had not in the trace.
     surprises: list[str] = field(default_factory=list)
     struck: int = 0
-    # Faults of the trace that could not be made here.
-    unmade: int = 0
+    # How many of those are replies that were lost.
+    replies_lost: int = 0
+    # Faults of the trace that could not be made here: which, why, and how many.
+    unmade: Counter[tuple[str, str]] = field(default_factory=Counter)
     skipped: int = 0
 
 
@@ -61,6 +64,8 @@ class Conductor:
         self._open: dict[str, Step] = {}
         self._asks: dict[str, Ask] = {}
         self._left: dict[str, int] = {}
+        # Steps whose replies are to get lost, with the groups whose servers were told.
+        self._armed: dict[int, str] = {}
         self._last_ns: dict[str, tuple[int, int]] = {}
         self.run = Run()
         for step in plan.steps:
@@ -77,6 +82,8 @@ class Conductor:
             self._concurrently()
         for step in list(self._open.values()):
             self._end(step)
+        self.run.replies_lost = self._hosts.replies.lost
+        self.run.struck += self.run.replies_lost
         self._read_all()
         return self.run
 
@@ -113,12 +120,12 @@ class Conductor:
         for step, ask in asks:
             late = self._jitter.randrange(self._apart_ns) if self._jitter is not None else 0
             self._asks[step.lane] = at = replace(ask, start_ns=moment + late if moment else 0)
+            self._lose_the_reply(step)
             self._hosts.at(step.lane, step.group).start(at)
             self._open[step.lane] = step
         for step, _ in asks:
-            fault = fault_of(step) if self._level == "faults" else None
-            if fault is not None and self._open.get(step.lane) is step:
-                self._strike(step, fault)
+            if self._open.get(step.lane) is step:
+                self._strike(step)
 
     def _asked(self, step: Step) -> Ask | None:
         """The call of a step; None if what it is about is not there."""
@@ -148,6 +155,8 @@ class Conductor:
         if self._open.get(step.lane) is not step:
             return
         answer = self._hosts.at(step.lane, step.group).finish(step.lane)
+        if (armed := self._armed.pop(step.number, None)) is not None:
+            self._hosts.replies.disarm(armed)
         self._keep(step, answer)
         if answer.raised and step.outcome == "ok" and not self._is_fair(step):
             self.run.surprises.append(f"{step.op} raised {answer.raised}")
@@ -190,17 +199,39 @@ class Conductor:
 
     # Faults
 
-    def _strike(self, step: Step, fault: Fault) -> None:
-        """Make the day of a call a bad one, in the way that can be made here."""
-        if fault == "cancel" and self._hosts.way.flavour == "async":
+    def _fault(self, step: Step) -> Fault | None:
+        return fault_of(step) if self._level == "faults" else None
+
+    def _lose_the_reply(self, step: Step) -> None:
+        """Have the reply lost that the trace's caller, or its store, never got."""
+        if self._fault(step) != "lost reply":
+            return
+        replies = self._hosts.replies
+        if replies.why_not:
+            self._cannot("replies of the server that could not be lost", replies.why_not)
+            return
+        self._armed[step.number] = group = self._hosts.group_of(step.group)
+        replies.arm(group)
+
+    def _strike(self, step: Step) -> None:
+        """Make the day of a call that was begun a bad one, in the way that can be made here."""
+        fault = self._fault(step)
+        if fault == "cancel":
+            if self._hosts.way.flavour != "async":
+                self._cannot("calls that could not be cancelled", "the store is not awaited")
+                return
             self._hosts.at(step.lane, step.group).cancel(step.lane)
             self.run.struck += 1
-        elif fault == "kill" and self._killed(step):
-            self.run.struck += 1
-        else:
-            # To lose a reply takes something between a store and its server, which would be asked
-            # for here, by the host of the lane.
-            self.run.unmade += 1
+        elif fault == "kill":
+            if self._killed(step):
+                self.run.struck += 1
+            else:
+                self._cannot(
+                    "callers that could not be killed", "they have no process of their own"
+                )
+
+    def _cannot(self, what: str, why: str) -> None:
+        self.run.unmade[what, why] += 1
 
     def _killed(self, step: Step) -> bool:
         if self._jitter is not None:
@@ -253,9 +284,10 @@ def events(steps: Sequence[Step]) -> Iterator[tuple[Step, bool]]:
 
 
 def fault_of(step: Step) -> Fault | None:
-    """The bad moment that the trace tells of, by what its caller saw of it."""
+    """The bad moment that the trace tells of, by what its caller saw of it, or by what it left."""
     if step.outcome != "info":
-        return None
+        # Written twice, said once: its store heard nothing of the first time and sent it again.
+        return "lost reply" if step.doubled else None
     if step.complete_ns is None:
         return "kill"
     return "cancel" if step.error == "CancelledError" else "lost reply"

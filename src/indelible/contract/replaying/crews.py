@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from indelible.contract.adapter import Adapter, Flavour, Refused
 from indelible.contract.drivers.processes import Crew, StoreRaised, Worker, WorkerLost
 from indelible.contract.replaying.hosts import ANSWER_S_MAX, Answer, Ask, Host, lost_line
+from indelible.contract.replaying.lost_replies import LostReplies
 from indelible.contract.replaying.steps import Step, has_tasks, processes_in
 from indelible.contract.running import Bench
 from indelible.contract.traces import Workers
@@ -27,8 +28,8 @@ class Cannot(Exception):  # noqa: N818 -- names what happened
 class Reached(Protocol):
     """A host, wherever it is."""
 
-    def open(self, lane: str, group: str) -> None:
-        """Open the handle of a lane."""
+    def open(self, lane: str, group: str, server: str | None) -> None:
+        """Open the handle of a lane, on a server that stands in for the store's own."""
 
     def start(self, ask: Ask) -> None:
         """Have a call made."""
@@ -53,9 +54,9 @@ class Remote:
         self._worker = worker
         worker.ask("equip", host)
 
-    def open(self, lane: str, group: str) -> None:
+    def open(self, lane: str, group: str, server: str | None) -> None:
         """Open the handle of a lane there."""
-        self._worker.gear("open", lane, group)
+        self._worker.gear("open", lane, group, server)
 
     def start(self, ask: Ask) -> None:
         """Have a call made there."""
@@ -118,12 +119,15 @@ def way_of(bench: Bench, steps: list[Step], asked: Workers | None) -> Way:
 class Hosts:
     """Finds, opens and ends the hosts of one run."""
 
-    def __init__(self, bench: Bench, workspace: Path, way: Way, key: bytes) -> None:
+    def __init__(
+        self, bench: Bench, workspace: Path, way: Way, key: bytes, replies: LostReplies
+    ) -> None:
         self._adapter: Adapter = bench.adapter
         self._crew: Crew | None = bench.crew
         self._workspace = workspace
         self.way = way
         self._key = key
+        self.replies = replies
         self._hosts: dict[str, Reached] = {}
         self._lanes: dict[str, str] = {}
 
@@ -132,14 +136,17 @@ class Hosts:
         if lane in self._lanes:
             return self._hosts[self._lanes[lane]]
         where = group if self.way.workers == "processes" else ""
-        if self._adapter.reach == "handle":
-            group = ""
+        group = self.group_of(group)
         if where not in self._hosts:
             self._hosts[where] = self._made(remote=self.way.workers == "processes")
         host = self._hosts[where]
-        host.open(lane, group)
+        host.open(lane, group, self.replies.server_of(group))
         self._lanes[lane] = where
         return host
+
+    def group_of(self, group: str) -> str:
+        """Who shares a handle: as in the trace, or everybody, where one is all there is."""
+        return "" if self._adapter.reach == "handle" else group
 
     def _made(self, *, remote: bool, flavour: Flavour | None = None) -> Reached:
         ours = flavour or self.way.flavour
@@ -164,7 +171,7 @@ class Hosts:
             return self.at(lane, "")
         remote = self._adapter.reach == "machine" and self._crew is not None
         host = self._hosts[lane] = self._made(remote=remote)
-        host.open(lane, lane)
+        host.open(lane, lane, None)
         self._lanes[lane] = lane
         return host
 
@@ -202,3 +209,4 @@ class Hosts:
             with contextlib.suppress(Exception):
                 host.end()
         self._hosts = {}
+        self.replies.close()

@@ -30,6 +30,8 @@ from indelible.contract.recording.verbs import of_handle
 
 # A bound on what hangs, not on what is slow.
 ANSWER_S_MAX: Final = 60.0
+# What the threads of a replay are called.
+THREADS: Final = "indelible-replay"
 # How long a thread is made to give way, and after how many calls within the store's code at most.
 PAUSE_S: Final = 0.001
 CALLS_IN_MAX: Final = 10
@@ -93,23 +95,27 @@ class Host:
         self._lanes: dict[str, _Lane] = {}
         self._loop = _LoopThread() if self._flavour == "async" else None
 
-    def open(self, lane: str, group: str) -> None:
-        """Open the handle of a lane, unless its group has one already."""
+    def open(self, lane: str, group: str, server: str | None = None) -> None:
+        """Open the handle of a lane, unless its group has one already.
+
+        `server` is the one to stand on in place of the adapter's own.
+        """
         owner = group if self._shared else lane
         if owner not in self._handles:
             try:
-                self._handles[owner] = self._opened()
+                self._handles[owner] = self._opened(server)
             except Exception as error:
                 raise StoreRaised(said(error)) from error
         self._lanes[lane] = _Lane(owner, None if self._loop is not None else _Thread())
 
-    def _opened(self) -> Any:
+    def _opened(self, server: str | None) -> Any:
         if self._loop is None:
-            return open_handle(self._adapter, self._workspace, "blocking", None)
-        return self._loop.run(self._opened_there())
+            return open_handle(self._adapter, self._workspace, "blocking", None, server)
+        return self._loop.run(self._opened_there(server))
 
-    async def _opened_there(self) -> Any:
-        handle = self._adapter.factory("async")(self._workspace)
+    async def _opened_there(self, server: str | None) -> Any:
+        options = {} if server is None else {"server": server}
+        handle = self._adapter.factory("async")(self._workspace, **options)
         return await handle if inspect.isawaitable(handle) else handle
 
     def start(self, ask: Ask) -> None:
@@ -141,7 +147,8 @@ class Host:
         """A lane has no more to do; the last one of a handle closes it."""
         gone = self._lanes.pop(lane)
         if gone.thread is not None:
-            gone.thread.end()
+            hangs = gone.answer is not None and not gone.answer.done()
+            gone.thread.end(wait_s=0.0 if hangs else ANSWER_S_MAX)
         if all(each.owner != gone.owner for each in self._lanes.values()):
             self._close(self._handles.pop(gone.owner))
 
@@ -259,15 +266,18 @@ class _Thread:
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name="indelible-replay", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name=THREADS, daemon=True)
+        self._thread.start()
 
     def submit(self, job: Callable[[], Answer]) -> futures.Future[Answer]:
         done: futures.Future[Answer] = futures.Future()
         self._jobs.put((job, done))
         return done
 
-    def end(self) -> None:
+    def end(self, wait_s: float) -> None:
+        """Let it go; who hangs in a call is gone when the call is."""
         self._jobs.put(None)
+        self._thread.join(wait_s)
 
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:
@@ -283,9 +293,7 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="indelible-replay", daemon=True
-        )
+        self._thread = threading.Thread(target=self._loop.run_forever, name=THREADS, daemon=True)
         self._thread.start()
 
     def submit(self, coroutine: Any) -> futures.Future[Any]:

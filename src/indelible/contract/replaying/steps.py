@@ -7,8 +7,9 @@ only hashes: as long as it was, and the same again where the same was said again
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -45,6 +46,8 @@ class Step:
     complete_ns: int | None = None
     outcome: str = "ok"
     error: str = ""
+    # Whether a read showed more of what it appended than anybody had appended.
+    doubled: bool = False
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ def planned(
     plan.before = _older(operations, known)
     _speed(plan, operations, known, adapter)
     writer = _Writer(adapter, seed)
+    doubled = _doubled(operations)
     skipped = 0
     for op in operations:
         names = [op.session]
@@ -94,7 +98,9 @@ def planned(
             skipped += 1
             continue
         for name in names:
-            plan.steps.append(_step(len(plan.steps), op, name, writer, plan))
+            step = _step(len(plan.steps), op, name, writer, plan)
+            twice = op.op == "append" and not doubled.isdisjoint(map(base, op.ids))
+            plan.steps.append(replace(step, doubled=True) if twice else step)
     if skipped:
         plan.notes.append(f"{skipped} trims whose extent is not in the trace were left out")
     return plan
@@ -150,6 +156,17 @@ def _older(operations: Sequence[Recorded], known: Known) -> dict[str, int]:
         if op.op == "read" and isinstance(op.value, tuple) and op.session not in found:
             found[op.session] = sum(base(token) not in appended for token in op.value)
     return {session: count for session, count in found.items() if count}
+
+
+def _doubled(operations: Sequence[Recorded]) -> set[str]:
+    """Entries that some read showed more often than they were appended."""
+    appended = Counter(base(token) for op in operations if op.op == "append" for token in op.ids)
+    found: set[str] = set()
+    for op in operations:
+        if op.op == "read" and isinstance(op.value, tuple):
+            shown = Counter(map(base, op.value))
+            found |= {token for token, count in shown.items() if 0 < appended[token] < count}
+    return found
 
 
 def _speed(plan: Plan, operations: Sequence[Recorded], known: Known, adapter: Adapter) -> None:

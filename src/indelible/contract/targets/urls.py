@@ -77,6 +77,14 @@ class OpenUrl:
             return Path(rest.removeprefix("/"))
         return None if separator or self.url == "memory:" else Path(self.url)
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What keeps nothing until a store is opened: a process may be forked that has it."""
+        if self.path is not None:
+            return ("indelible.backends.sqlite",)
+        server = "postgres" if self.url.startswith("postgres") else "redis"
+        return () if self.url == "memory:" else (f"indelible.backends.{server}",)
+
     def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
         """A handle, or something to await for it; `server` stands in for the URL."""
         target, options = self._place(workspace)

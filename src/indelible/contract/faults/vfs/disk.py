@@ -82,6 +82,7 @@ class Disk:
         self._kill_at = 0
         self._order: Order | None = None
         self._known: set[str] = set()
+        self._names: dict[str, str | None] = {}
         self._unsynced_names: set[str] = set()
 
     # Before a call
@@ -163,11 +164,18 @@ class Disk:
         return os.path.commonpath([self.folder, path]) == self.folder
 
     def _name(self, path: str | None) -> str | None:
-        """The name of a file in the workspace; None for one that is elsewhere or has no name."""
-        if path is None:
+        """The name of a file in the workspace; None for one that is elsewhere or has no name.
+
+        Nobody needs it unless changes are kept.
+        """
+        if path is None or self.changes is None:
             return None
-        real = os.path.realpath(path)
-        return os.path.relpath(real, self.folder) if self._inside(real) else None
+        if path not in self._names:
+            # Looked up once: a store writes thousands of times to few files.
+            real = os.path.realpath(path)
+            inside = self._inside(real)
+            self._names[path] = os.path.relpath(real, self.folder) if inside else None
+        return self._names[path]
 
     # What the kit asks for
 

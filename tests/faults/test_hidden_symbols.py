@@ -1,0 +1,25 @@
+"""Where the standard library's SQLite cannot be reached, its bad days are not made, and said so."""
+
+import _ctypes
+import _sqlite3
+
+import hidden_symbols
+import pytest
+from bad_disks import result_of
+
+from indelible.contract.faults.tiers import means
+
+CASES = ["power_loss", "io_error_loop", "disk_full_loop", "io_error_in_recovery"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_cannot_be_made_to_fail_is_not_run(case):
+    result = result_of(hidden_symbols.store, case)
+    assert result.verdict == "NOT RUN", result.reason
+    assert result.reason.endswith("its symbols are not reachable")
+
+
+def test_doctor_says_so(monkeypatch):
+    monkeypatch.setattr(_sqlite3, "__file__", _ctypes.__file__)
+    (found,) = [each for each in means() if each.name == "SQLite of Python"]
+    assert "cannot be reached" in found.missing
