@@ -11,7 +11,6 @@ import json
 
 # Broken ones keep so many messages of a session and forget the rest.
 KEPT = 3
-SHARED = {}
 
 
 def nothing_of_the_kind(workspace):
@@ -221,8 +220,15 @@ def database(workspace):
     return Database()
 
 
-def shared_database(workspace):
-    return SHARED.setdefault(str(workspace), Database())
+class ClosedDatabase(Database):
+    closed = 0
+
+    def close(self):
+        self.closed += 1
+
+
+def database_to_close(workspace):
+    return ClosedDatabase()
 
 
 def older_database(workspace):

@@ -118,7 +118,6 @@ def test_a_stale_session_is_refused_and_not_lost(case):
         ("llama-index", "chat_store", "handle", (True, False), True),
         ("strands", "repository", "machine", (True, False), False),
         ("agno", "database", "handle", (True, False), True),
-        ("agno", "shared_database", "process", (True, False), True),
         ("agno", "older_database", "handle", (True, False), True),
         ("agno", "awaited_database", "handle", (False, True), True),
         ("claude-agent", "session_store", "handle", (False, True), True),
@@ -130,6 +129,14 @@ def test_a_factory_is_tried_before_it_is_judged(framework, factory, reach, flavo
     assert (adapter.open is not None, adapter.open_async is not None) == flavours
     assert {side.keep for side in (adapter.open, adapter.open_async) if side} == {keep}
     assert pickle.loads(pickle.dumps(adapter)) == adapter
+
+
+@pytest.mark.parametrize(("keep", "closed"), [(True, 0), (False, 1)])
+def test_a_store_that_others_have_too_stays_open(keep, closed, tmp_path):
+    opener = resolve(target("agno", "database_to_close")).open
+    handle = replace(opener, keep=keep)(tmp_path)
+    handle.close()
+    assert handle._handle.store.closed == closed
 
 
 def test_what_a_store_leaves_out_is_not_claimed():
