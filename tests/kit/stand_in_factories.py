@@ -20,6 +20,20 @@ def nothing_of_the_kind(workspace):
 no_factory = 7
 
 
+class OneByOne:
+    """No framework's: it takes a batch, message by message, and stops at what it cannot keep."""
+
+    def __init__(self, workspace):
+        self._kept = {}
+
+    def append(self, session, messages):
+        for message in messages:
+            self._kept.setdefault(session, []).append(json.dumps(message))
+
+    def read(self, session):
+        return [json.loads(line) for line in self._kept.get(session, ())]
+
+
 # The Agent Development Kit, by a stand-in of its types
 
 

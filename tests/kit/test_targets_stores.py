@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from indelible.contract import Refused, check
+from indelible.contract import Adapter, Refused, check
 from indelible.contract.targets import FRAMEWORKS, TargetError, resolve
 from indelible.contract.targets.llama_index import from_llama, to_llama
 
@@ -174,6 +174,13 @@ def test_a_store_without_batches_has_none_to_tear():
     claiming_more = replace(resolve(target("adk")), batches=True)
     (found,) = checked(claiming_more, "batch_storm").values()
     assert found.verdict == "FAIL", "its messages go in one by one"
+
+
+@pytest.mark.parametrize(("batches", "verdict"), [(False, "PASS"), (True, "FAIL")])
+def test_half_a_refused_batch_is_a_fault_only_of_a_store_that_takes_batches(batches, verdict):
+    adapter = Adapter(open="stand_in_factories:OneByOne", reach="handle", batches=batches)
+    (found,) = checked(adapter, "refused_append_leaves_nothing").values()
+    assert found.verdict == verdict, found.reason
 
 
 # Messages
