@@ -2,12 +2,11 @@
 
 import pytest
 from bad_disks import TIMES, expect_pass, ours, result_of
+from gives_up import GivesUp
 
-from indelible.contract.adapter import Refused
 from indelible.contract.faults.vfs.disk import ERRORS
 from indelible.contract.gates.disk_errors import fail_everywhere
 from indelible.contract.gates.recovering import fail_in_recovery
-from indelible.contract.goldfish.files import WalFull
 from indelible.contract.goldfish.zoo import adapter_of
 
 ALL = 10**6
@@ -48,21 +47,6 @@ def test_indelible_comes_back_from_a_kill_on_a_disk_that_fails(tmp_path):
 @pytest.mark.parametrize("case", LOOPS)
 def test_so_does_the_async_store(tmp_path, case):
     expect_pass(result_of(ours(tmp_path, open=None), case))
-
-
-class GivesUp(WalFull):
-    """Is of no use any more after its first error, and says so."""
-
-    _ill = False
-
-    def _alive(self, session):
-        if self._ill:
-            raise Refused("open me anew")
-        try:
-            return super()._alive(session)
-        except Exception:
-            self._ill = True
-            raise
 
 
 def test_a_handle_that_is_lost_and_says_so_is_reported_and_not_accused():

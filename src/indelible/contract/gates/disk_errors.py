@@ -92,8 +92,8 @@ class _Failing:
 
     def __init__(self, room: Room, *, full: bool) -> None:
         self._room = room
-        self._witness = room.elsewhere(wait_s=WAIT_S)
-        self._writer = self._new_writer()
+        self._witness = self._new_client()
+        self._writer = self._new_client()
         self._what = "a full disk" if full else "a disk error"
         self.failures = 0
         self._gone = self._tried = 0
@@ -220,10 +220,11 @@ class _Failing:
                 session=call.session,
             )
 
-    def _new_writer(self) -> Client:
-        disk = BadDisk(self._room.workspace)
+    def _new_client(self) -> Client:
+        # Nobody cuts the power here: nothing has to reach a real disk.
+        disk = BadDisk(self._room.workspace, syncing=False)
         return self._room.elsewhere(wait_s=WAIT_S, equipment=disk)
 
     def _replace_writer(self) -> None:
         self._writer.handle.worker.kill()
-        self._writer = self._new_writer()
+        self._writer = self._new_client()

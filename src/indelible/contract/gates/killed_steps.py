@@ -70,12 +70,17 @@ def _drawn(room: Room, steps: int, most: int) -> list[int]:
     return room.random.sample(range(1, steps + 1), min(steps, most))
 
 
+def _disk(folder: Path, kill_at: int = 0) -> BadDisk:
+    # What a killed process wrote, the system has: nothing has to be synced.
+    return BadDisk(folder, python=True, syncing=False, kill_at=kill_at)
+
+
 class _Killer:
     """Makes processes, ends them, and looks at what they left through a fresh handle each time."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._witness = room.elsewhere()
+        self._witness = room.elsewhere(equipment=BadDisk(room.workspace, syncing=False))
         self._witness.handle.worker.ask("close")
         self.kills = 0
         # How many steps it takes to open a store that is there.
@@ -128,7 +133,7 @@ class _Killer:
         """How many steps it takes to open a store that is not there yet."""
         folder = self._room.workspace_beside()
         worker = self._room.worker()
-        worker.ask("equip", BadDisk(folder, python=True))
+        worker.ask("equip", _disk(folder))
         worker.ask("open", folder, self._room.flavour)
         steps: int = worker.gear("steps")
         worker.kill()
@@ -141,7 +146,7 @@ class _Killer:
         worker = self._room.worker()
         began = time.monotonic_ns()
         with contextlib.suppress(WorkerLost):
-            worker.ask("equip", BadDisk(folder, python=True, kill_at=nth))
+            worker.ask("equip", _disk(folder, kill_at=nth))
             worker.ask("open", folder, self._room.flavour)
         worker.kill()
         self.kills += 1
@@ -155,12 +160,12 @@ class _Killer:
         nth = self._room.random.randint(1, self._reopening)
         worker = self._room.worker()
         with contextlib.suppress(WorkerLost):
-            worker.ask("equip", BadDisk(self._room.workspace, python=True, kill_at=nth))
+            worker.ask("equip", _disk(self._room.workspace, kill_at=nth))
             worker.ask("open", self._room.workspace, self._room.flavour)
         worker.kill()
 
     def _writer(self) -> Client:
-        return self._room.elsewhere(equipment=BadDisk(self._room.workspace, python=True))
+        return self._room.elsewhere(equipment=_disk(self._room.workspace))
 
     @contextlib.contextmanager
     def _look(self, folder: Path, session: str, where: str) -> Iterator[Client]:
