@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 
 import indelible
 from benchmarks.conversation import ENVELOPE, TEXT, as_one_row, growth, many_tasks
-from benchmarks.measure import Result, against
+from benchmarks.measure import Result, Work, against
 from indelible.contract.faults.servers.postgres import PostgresServer
 
 INSERT = "INSERT INTO bare (payload) VALUES (%s)"
@@ -45,7 +45,7 @@ def beside_a_bare_insert(url: str) -> Iterator[Result]:
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as bare:
         bare.execute("CREATE TABLE bare (id bigserial PRIMARY KEY, payload bytea NOT NULL)")
         with indelible.open(url) as store:
-            row = lambda: bare.execute(INSERT, (ENVELOPE,))  # noqa: E731
+            row: Work = lambda: bare.execute(INSERT, (ENVELOPE,))  # noqa: E731
             # Until the server has its plans and its pages at hand.
             for _ in range(200):
                 store.add_message("s", "user", TEXT)
