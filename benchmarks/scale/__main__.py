@@ -20,15 +20,24 @@ from rich.table import Table
 
 import indelible
 from benchmarks.measure import shown
+from benchmarks.pages import DOCS, written
 from benchmarks.scale import growing, servers
 from benchmarks.scale.chart import chart
 from benchmarks.scale.growing import Growth, Point
 from benchmarks.scale.slope import exponent, is_as
+from benchmarks.scale.writing import (
+    BYTES,
+    COUNTS,
+    PAGE,
+    costs_text,
+    growth_text,
+    shown_as,
+    simulated_text,
+    size_of,
+)
 
 RESULTS = Path(__file__).parents[1] / "results"
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
-BYTES = ("file", "memory")
-COUNTS = ("pieces",)
+PICTURES = DOCS / "pictures"
 
 
 def main() -> int:
@@ -58,18 +67,23 @@ def main() -> int:
         for name, text in pictures_of(growth, points).items():
             (pictures / name).write_text(text, "utf-8")
     console.print(servers.table_of(costs))
-    found = {
+    about = {
         "date": time.strftime("%Y-%m-%d"),
         "versions": versions(),
-        "durability": "SQLite: process; Valkey: no file; PostgreSQL: power",
+        "durability": "SQLite at process, Valkey without a file, PostgreSQL at power",
         "command": "make bench-scale",
-        "growth": {
-            growth.name: [{"size": point.size, **point.seen} for point in points]
-            for growth, points in grown
-        },
-        "costs": costs,
     }
+    sizes = {
+        growth.name: [{"size": point.size, **point.seen} for point in points]
+        for growth, points in grown
+    }
+    found = {**about, "growth": sizes, "costs": costs}
     (results / "scale.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    page = PAGE.read_text("utf-8")
+    page = written(page, "growth", growth_text(grown, about))
+    page = written(page, "costs", costs_text(costs, about))
+    page = written(page, "simulation", simulated_text(costs))
+    (asked.into / PAGE.name if asked.into else PAGE).write_text(page, "utf-8")
     console.print(f"{time.monotonic() - started:.0f} s; {steep or 'no'} curves too steep")
     return 1 if steep else 0
 
@@ -137,21 +151,6 @@ def pictures_of(growth: Growth, points: Sequence[Point]) -> dict[str, str]:
         f"{stem}-cost.svg": drawn(f"Cost of a call: {growth.name}", timed, shown),
         f"{stem}-room.svg": drawn(f"Bytes: {growth.name}", list(BYTES), size_of),
     }
-
-
-def shown_as(name: str, height: float) -> str:
-    """A number with its unit."""
-    if name in BYTES:
-        return size_of(height)
-    return f"{height:,.0f}" if name in COUNTS else shown(height)
-
-
-def size_of(size: float) -> str:
-    """Bytes for people."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if size >= unit:
-            return f"{size / unit:,.3g} {name}"
-    return f"{size:,.0f} B"
 
 
 if __name__ == "__main__":
