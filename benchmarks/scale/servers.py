@@ -19,7 +19,7 @@ from indelible.contract.faults.servers.valkey import Valkey
 
 CALLS = 1500
 SESSIONS = 1000
-FEW, MANY = 20, 120
+FEW, MANY = 1, 101
 SNAPSHOTS = 1000
 
 Costs = dict[str, dict[str, float]]
@@ -109,11 +109,11 @@ def _kept(server: Server, share: float) -> dict[str, float]:
 
 
 def _lengthen(store: indelible.MemoryStore, sessions: int, messages: int) -> None:
-    """Turn by turn, as people talk."""
-    for number in range(sessions):
-        for _ in range(messages // 20):
-            turns = [ChatMessage(role="user", content=TEXT)] * 20
-            store.add_messages(f"user-{number}", turns)
+    """In several appends, and one session after the other."""
+    batch = [ChatMessage(role="user", content=TEXT)] * min(20, messages)
+    for _ in range(messages // len(batch)):
+        for number in range(sessions):
+            store.add_messages(f"user-{number}", batch)
 
 
 @contextmanager
