@@ -68,6 +68,8 @@ def main() -> int:
         f"{len(results)} figures in {time.monotonic() - started:.0f} s,"
         f" {missed or 'none'} missed by more than the noise"
     )
+    if unsure := sum(result.unsure for result in results):
+        console.print(f"{unsure} are of little worth: this machine was busy with something else")
     return 1 if missed else 0
 
 

@@ -66,7 +66,7 @@ def growth(store: indelible.MemoryStore, *, where: str) -> Iterator[Result]:
 
 
 def as_one_row(
-    store: indelible.MemoryStore, row: Callable[[], object], *, where: str
+    store: indelible.MemoryStore, row: Callable[[], object], *, where: str, at_most: float = 2
 ) -> Iterator[Result]:
     """A snapshot of 10,000 messages, and the way back to it, beside one bare row and its commit."""
     fill(store, "s", MIDDLE)
@@ -75,14 +75,14 @@ def as_one_row(
         f"snapshot {where} of {MIDDLE:,} messages, against one bare row",
         lambda: store.save_snapshot("s"),
         row,
-        at_most=2,
+        at_most=at_most,
         calls=5,
     )
     yield against(
         f"rollback {where} to {MIDDLE:,} messages, against one bare row",
         lambda: store.rollback_to_snapshot("s", snapshot),
         row,
-        at_most=2,
+        at_most=at_most,
         calls=5,
     )
 

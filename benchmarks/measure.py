@@ -15,6 +15,8 @@ SECONDS = 2.0
 ROUNDS_MIN = 15
 # What two runs on one machine differ by, even where each is sure of itself.
 NOISE_MIN = 0.05
+# A figure that may be off by more than this share of itself was taken on a machine that was busy.
+UNSURE = 0.2
 
 
 class Measured(NamedTuple):
@@ -39,6 +41,11 @@ class Result:
     unit: str = "×"
     # How far the figure may be off, by chance; zero for what is counted and not timed.
     noise: float = 0.0
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the machine did so much else that the figure says little."""
+        return self.noise > UNSURE * self.figure
 
     @property
     def met(self) -> bool:

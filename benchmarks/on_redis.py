@@ -21,9 +21,12 @@ def all_results(folder: Path) -> Iterator[Result]:
     plain = Valkey(folder / "plain", {"appendonly": "no"})
     # A script's writes are a transaction in the append-only file, and a push is one line.
     kept = Valkey(folder / "kept", {"appendfsync": "everysec"})
+    # Only here is a write a commit.
+    synced = Valkey(folder / "synced", {"appendfsync": "always"})
+    servers = (plain, kept, synced)
     try:
-        plain.start()
-        kept.start()
+        for server in servers:
+            server.start()
         yield append(plain, what="append on Redis", at_most=1.3)
         # A deadline is one more field to look at and one more to write; the target is our own.
         yield append(plain, what="append with a ttl on Redis", at_most=1.45, ttl=3600)
@@ -31,14 +34,12 @@ def all_results(folder: Path) -> Iterator[Result]:
         yield asyncio.run(tasks(plain))
         with indelible.open(plain.url, namespace="growth", durability="none") as store:
             yield from growth(store, where="on Redis")
-        client = kept.client()
-        with indelible.open(kept.url, durability="none") as store:
-            row = lambda: client.rpush("row", ENVELOPE)  # noqa: E731
-            yield from as_one_row(store, row, where="on Redis with a file")
-        client.close()
+        yield from views(synced, where="on Redis at power", at_most=2)
+        # With no sync to wait for, the target is our own.
+        yield from views(plain, where="on Redis", at_most=3)
     finally:
-        plain.stop()
-        kept.stop()
+        for server in servers:
+            server.stop()
 
 
 def append(
@@ -56,6 +57,15 @@ def append(
         )
     client.close()
     return result
+
+
+def views(server: Valkey, *, where: str, at_most: float) -> Iterator[Result]:
+    """A snapshot and a rollback, beside a push."""
+    client = server.client()
+    with indelible.open(server.url, namespace="views", durability="none") as store:
+        row = lambda: client.rpush("row", ENVELOPE)  # noqa: E731
+        yield from as_one_row(store, row, where=where, at_most=at_most)
+    client.close()
 
 
 async def tasks(server: Valkey) -> Result:

@@ -36,6 +36,12 @@ def test_a_target_is_missed_by_more_than_the_noise(figure, bound, met, missed):
 
 def test_what_is_counted_has_no_noise():
     assert result(1.300001, noise=0.0).missed
+    assert not result(1.3, noise=0.0).unsure
+
+
+def test_a_figure_from_a_busy_machine_is_said_to_be_of_little_worth():
+    assert not result(1.3, noise=0.2).unsure
+    assert result(1.3, noise=0.4).unsure
 
 
 def test_noise_is_that_of_the_rounds_and_never_less_than_two_runs_differ():
