@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +19,11 @@ from indelible.contract.faults.servers.postgres import PostgresServer, children_
 from indelible.contract.faults.servers.valkey import Valkey
 
 CALLS = 1500
-SESSIONS = 1000
+# However slow a disk is, a verb is not called for longer.
+SECONDS = 4.0
+SESSIONS = 300
 FEW, MANY = 1, 101
-SNAPSHOTS = 1000
+SNAPSHOTS = 300
 
 Costs = dict[str, dict[str, float]]
 
@@ -71,10 +74,11 @@ def _worked(server: Server, share: float) -> dict[str, float]:
         }
         found = {}
         for name, verb in verbs.items():
-            before = server.worked_s()
-            for _ in range(calls):
+            before, ends, called = server.worked_s(), time.monotonic() + SECONDS, 0
+            while called < calls and time.monotonic() < ends:
                 verb()
-            found[name] = (server.worked_s() - before) / calls * 1e6
+                called += 1
+            found[name] = (server.worked_s() - before) / called * 1e6
     return {**found, "append, grouped": asyncio.run(_grouped_us(server, each=max(5, calls // 64)))}
 
 
