@@ -14,7 +14,7 @@ WORKERS ?= 3
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-oldest test-browser test-matrix frameworks soak soak-kit lint format bench lock clean
+.PHONY: help demo test test-oldest test-browser test-matrix frameworks soak soak-kit lint format bench bench-kit bench-scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -83,8 +83,14 @@ format: $(READY) ## Put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## Ratios to the bare engine, within one run; exits 1 if one is missed
+bench: $(READY) ## Ratios to the bare engine with their targets, in two minutes; exits 1 if one is missed
 	$(BIN)/python -m benchmarks
+
+bench-kit: $(READY) ## The same for export and import, traces and goldens: some minutes
+	$(BIN)/python -m benchmarks --kit
+
+bench-scale: $(READY) ## What grows with size: a million messages, 100,000 sessions; writes docs/scale.md
+	$(BIN)/python -m benchmarks.scale
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header

@@ -1,7 +1,8 @@
-"""What an append, a read, a search, a snapshot and a rollback cost on PostgreSQL."""
+"""What memory costs on PostgreSQL, beside the bare server with the same bytes and commits."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import tempfile
 from collections.abc import Iterator
@@ -9,11 +10,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
+from psycopg_pool import AsyncConnectionPool
 
 import indelible
-from benchmarks.measure import Result, interleaved, shown
-from benchmarks.store import ENVELOPE, TEXT, long_beside_short, many_tasks_beside_one
+from benchmarks.conversation import ENVELOPE, TEXT, as_one_row, growth, many_tasks
+from benchmarks.measure import Result, Work, against
 from indelible.contract.faults.servers.postgres import PostgresServer
+
+INSERT = "INSERT INTO bare (payload) VALUES (%s)"
+# As many as indelible opens itself.
+CONNECTIONS = 8
 
 
 def all_results(_folder: Path) -> Iterator[Result]:
@@ -25,47 +31,59 @@ def all_results(_folder: Path) -> Iterator[Result]:
         server.create()
         server.start()
         try:
-            yield append_beside_a_bare_insert(server.url())
+            yield from beside_a_bare_insert(server.url())
+            yield asyncio.run(tasks(server.url()))
+            with indelible.open(server.url(), namespace="growth") as store:
+                yield from growth(store, where="on PostgreSQL")
             yield search_with_pgvector_beside_one_without(server)
-            tasks = indelible.open_async(server.url(), namespace="tasks")
-            yield many_tasks_beside_one(tasks, where="on PostgreSQL", at_least=4)
-            stores = [indelible.open(server.url(), namespace=name) for name in ("long", "short")]
-            yield from long_beside_short(*stores, where=" on PostgreSQL")
         finally:
             server.kill()
 
 
-def append_beside_a_bare_insert(url: str) -> Result:
-    """An append with key, order, TTL and version, beside an insert of the same bytes."""
+def beside_a_bare_insert(url: str) -> Iterator[Result]:
+    """An append with key, order, TTL and version, a snapshot, and a rollback."""
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as bare:
         bare.execute("CREATE TABLE bare (id bigserial PRIMARY KEY, payload bytea NOT NULL)")
         with indelible.open(url) as store:
-
-            def append() -> None:
-                store.add_message("s", "user", TEXT)
-
-            def insert() -> None:
-                bare.execute("INSERT INTO bare (payload) VALUES (%s)", (ENVELOPE,))
-
+            row: Work = lambda: bare.execute(INSERT, (ENVELOPE,))  # noqa: E731
             # Until the server has its plans and its pages at hand.
-            for _ in range(500):
-                append()
-                insert()
-            mine, theirs, ratio = interleaved(append, insert, calls=5, rounds=401)
-    return Result(
-        name="append on PostgreSQL, against a bare insert with its commit",
-        subject=shown(mine),
-        baseline=shown(theirs),
-        figure=ratio,
-        target=1.4,
-        bound="at most",
-    )
+            for _ in range(200):
+                store.add_message("s", "user", TEXT)
+                row()
+            yield against(
+                "append on PostgreSQL, against a bare insert with its commit",
+                lambda: store.add_message("s", "user", TEXT),
+                row,
+                at_most=1.25,
+                calls=5,
+                seconds=6,
+            )
+            yield from as_one_row(store, row, where="on PostgreSQL")
+
+
+async def tasks(url: str) -> Result:
+    """Many tasks, beside as many that insert and commit over a pool."""
+    async with AsyncConnectionPool(
+        url, min_size=CONNECTIONS, max_size=CONNECTIONS, kwargs={"autocommit": True}
+    ) as pool:
+
+        async def insert() -> None:
+            async with pool.connection() as connection:
+                await connection.execute(INSERT, (ENVELOPE,))
+
+        return await many_tasks(
+            indelible.open_async(url),
+            insert,
+            where="on PostgreSQL",
+            beside=f"an insert each over {CONNECTIONS} connections",
+            at_least=2,
+        )
 
 
 def search_with_pgvector_beside_one_without(server: PostgresServer) -> Result:
-    """The same search over 400 summaries of 384 dimensions, in two databases."""
+    """The same search over 200 summaries of 384 dimensions, in two databases."""
     draw = random.Random(384)
-    query, *vectors = ([draw.gauss(0, 1) for _ in range(384)] for _ in range(401))
+    query, *vectors = ([draw.gauss(0, 1) for _ in range(384)] for _ in range(201))
     with ExitStack() as stack:
         stores = []
         for name in ("with_pgvector", "without"):
@@ -75,17 +93,11 @@ def search_with_pgvector_beside_one_without(server: PostgresServer) -> Result:
                 stores[-1].add_summary("s", str(number), vector)
         with psycopg.connect(server.url("with_pgvector")) as connection:
             connection.execute("CREATE EXTENSION vector")
-        mine, theirs, ratio = interleaved(
+        return against(
+            "search on PostgreSQL with pgvector, against one without",
             lambda: stores[0].search_summaries("s", query),
             lambda: stores[1].search_summaries("s", query),
+            at_most=0.5,
             calls=1,
-            rounds=21,
+            seconds=1,
         )
-    return Result(
-        name="search on PostgreSQL with pgvector, against one without",
-        subject=shown(mine),
-        baseline=shown(theirs),
-        figure=ratio,
-        target=0.5,
-        bound="at most",
-    )

@@ -1,13 +1,16 @@
-"""What an append, a read, a snapshot and a rollback cost on Redis, beside the bare server."""
+"""What memory costs on Redis, beside the bare server with the same bytes."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+from redis.asyncio import Redis
+
 import indelible
-from benchmarks.measure import Result, interleaved, shown
-from benchmarks.store import ENVELOPE, TEXT, long_beside_short, many_tasks_beside_one
+from benchmarks.conversation import ENVELOPE, TASKS, TEXT, as_one_row, growth, many_tasks
+from benchmarks.measure import Result, against
 from indelible.contract.faults.servers.valkey import Valkey
 from indelible.model import Never
 
@@ -17,47 +20,61 @@ def all_results(folder: Path) -> Iterator[Result]:
     # As a server comes: it keeps nothing on disk, so that the round trip is what is measured.
     plain = Valkey(folder / "plain", {"appendonly": "no"})
     # A script's writes are a transaction in the append-only file, and a push is one line.
-    kept = Valkey(folder / "kept", {"appendfsync": "no"})
+    kept = Valkey(folder / "kept", {"appendfsync": "everysec"})
+    # Only here is a write a commit.
+    synced = Valkey(folder / "synced", {"appendfsync": "always"})
+    servers = (plain, kept, synced)
     try:
-        plain.start()
-        kept.start()
-        yield append_beside_a_bare_push(plain, what="append", at_most=1.45)
-        # A new deadline is one more field and one more look; the target is our own.
-        yield append_beside_a_bare_push(plain, what="append with a ttl", at_most=1.6, ttl=3600)
-        yield append_beside_a_bare_push(kept, what="append with a file", at_most=1.45)
-        opening = indelible.open_async(plain.url, durability="none")
-        yield many_tasks_beside_one(opening, where="on Redis", at_least=4)
-        stores = [
-            indelible.open(plain.url, namespace=name, durability="none")
-            for name in ("long", "short")
-        ]
-        yield from long_beside_short(*stores, where=" on Redis")
+        for server in servers:
+            server.start()
+        yield append(plain, what="append on Redis", at_most=1.3)
+        # A deadline is one more field to look at and one more to write; the target is our own.
+        yield append(plain, what="append with a ttl on Redis", at_most=1.45, ttl=3600)
+        yield append(kept, what="append on Redis with a file, everysec", at_most=1.45)
+        yield asyncio.run(tasks(plain))
+        with indelible.open(plain.url, namespace="growth", durability="none") as store:
+            yield from growth(store, where="on Redis")
+        yield from views(synced, where="on Redis at power", at_most=2)
+        # With no sync to wait for, the target is our own.
+        yield from views(plain, where="on Redis", at_most=3)
     finally:
-        plain.stop()
-        kept.stop()
+        for server in servers:
+            server.stop()
 
 
-def append_beside_a_bare_push(
+def append(
     server: Valkey, *, what: str, at_most: float, ttl: float | Never = indelible.NEVER
 ) -> Result:
-    """An append with key, order, TTL and version, beside a push of the same bytes."""
+    """An append with key, order, version and perhaps a TTL, beside a push of the same bytes."""
     client = server.client()
     with indelible.open(server.url, ttl=ttl, durability="none") as store:
-
-        def append() -> None:
-            store.add_message("s", "user", TEXT)
-
-        def push() -> None:
-            client.rpush("bare", ENVELOPE)
-
-        # In short turns: whatever else the machine does, it does to both.
-        mine, theirs, ratio = interleaved(append, push, calls=20, rounds=301)
+        result = against(
+            f"{what}, against a bare RPUSH",
+            lambda: store.add_message("s", "user", TEXT),
+            lambda: client.rpush("bare", ENVELOPE),
+            at_most=at_most,
+            seconds=4,
+        )
     client.close()
-    return Result(
-        name=f"{what} on Redis, against a bare RPUSH",
-        subject=shown(mine),
-        baseline=shown(theirs),
-        figure=ratio,
-        target=at_most,
-        bound="at most",
-    )
+    return result
+
+
+def views(server: Valkey, *, where: str, at_most: float) -> Iterator[Result]:
+    """A snapshot and a rollback, beside a push."""
+    client = server.client()
+    with indelible.open(server.url, namespace="views", durability="none") as store:
+        row = lambda: client.rpush("row", ENVELOPE)  # noqa: E731
+        yield from as_one_row(store, row, where=where, at_most=at_most)
+    client.close()
+
+
+async def tasks(server: Valkey) -> Result:
+    """Many tasks, beside as many with a client that sends each push by itself."""
+    async with Redis.from_url(server.url, max_connections=TASKS) as client:
+        return await many_tasks(
+            indelible.open_async(server.url, durability="none"),
+            lambda: client.rpush("tasks", ENVELOPE),
+            where="on Redis",
+            beside="an RPUSH each",
+            at_least=2,
+        )

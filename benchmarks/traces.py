@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import indelible
-from benchmarks.measure import Result, interleaved, shown
-from benchmarks.store import TEXT
+from benchmarks.conversation import TEXT
+from benchmarks.measure import Result, against
 from indelible.contract import record
 from indelible.contract.faults.servers.valkey import Valkey
 from indelible.contract.traces import Header, Recorded, to_text
@@ -50,22 +50,16 @@ def recorded_beside_bare(folder: Path) -> Result:
         noted = record(indelible.open(server.url, durability="none"), folder / "trace")
         with bare, noted:
             # In turns that are long enough for the lines to be written in each of them.
-            mine, theirs, ratio = interleaved(
+            return against(
+                "recorded append on Redis, against one that is not recorded",
                 lambda: noted.add_message("s", "user", TEXT),
                 lambda: bare.add_message("s", "user", TEXT),
+                at_most=1.05,
                 calls=800,
-                rounds=31,
+                seconds=10,
             )
     finally:
         server.stop()
-    return Result(
-        name="recorded append on Redis, against one that is not recorded",
-        subject=shown(mine),
-        baseline=shown(theirs),
-        figure=ratio,
-        target=1.05,
-        bound="at most",
-    )
 
 
 def explained(folder: Path) -> Iterator[Result]:

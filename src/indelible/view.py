@@ -79,18 +79,19 @@ def without(view: View, end: int, dropped: Extents) -> View:
 def subtract(extents: Extents, dropped: Extents) -> Extents:
     """The positions in `extents` that are not in `dropped`."""
     left: list[Extent] = []
-    holes = list(normal(dropped))
+    holes = normal(dropped)
     first_hole = 0
     for start, stop in extents:
         at = start
         while first_hole < len(holes) and holes[first_hole][1] <= at:
             first_hole += 1
-        for hole_start, hole_stop in holes[first_hole:]:
-            if hole_start >= stop:
-                break
+        hole = first_hole
+        while hole < len(holes) and holes[hole][0] < stop:
+            hole_start, hole_stop = holes[hole]
             if hole_start > at:
                 left.append((at, hole_start))
             at = max(at, hole_stop)
+            hole += 1
         if at < stop:
             left.append((at, stop))
     return normal(left)
@@ -144,6 +145,8 @@ def last(extents: Extents, n: int) -> Extents:
 
 def between(extents: Extents, start: int, stop: int) -> Extents:
     """The part of the extents inside `[start, stop)`."""
+    if extents and start <= extents[0][0] and extents[-1][1] <= stop:
+        return extents
     return tuple((max(a, start), min(b, stop)) for a, b in extents if a < stop and b > start)
 
 
@@ -157,36 +160,34 @@ def encode(extents: Extents) -> bytes:
     out = bytearray()
     at = 0
     for start, stop in extents:
-        out += _varint(start - at) + _varint(stop - start)
+        for number in (start - at, stop - start):
+            left = number
+            while left > 0x7F:
+                out.append(left & 0x7F | 0x80)
+                left >>= 7
+            out.append(left)
         at = stop
-    return bytes(out)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
     return bytes(out)
 
 
 def decode(data: bytes) -> Extents:
     """The extents that `encode` wrote; anything else is a `FormatError`."""
+    extents: list[Extent] = []
     numbers: list[int] = []
-    number = shift = 0
+    number = shift = at = 0
+    # One state has one form: whatever would not be written like this is damaged.
+    damaged = False
     for byte in data:
         number |= (byte & 0x7F) << shift
         shift += 7
         if not byte & 0x80:
+            damaged = damaged or (not byte and shift > 7)
             numbers.append(number)
             number = shift = 0
-    extents: list[Extent] = []
-    at = 0
     for gap, length in zip(numbers[::2], numbers[1::2], strict=False):
+        damaged = damaged or not length or (not gap and at > 0)
         extents.append((at + gap, at + gap + length))
         at += gap + length
-    # One state has one form: whatever would not be written like this is damaged.
-    if normal(extents) != tuple(extents) or encode(tuple(extents)) != data:
+    if damaged or shift or len(numbers) % 2:
         raise FormatError(f"a stored view is damaged: {data[:40]!r}", data=data)
     return tuple(extents)

@@ -46,6 +46,32 @@ def test_a_step_is_one_call(url, client, verb):
         assert calls(client)["evalsha"] == 1
 
 
+def test_a_rollback_is_one_call(url, client):
+    with indelible.open(url) as store:
+        store.add_message("s", "user", "kept")
+        snapshot = store.save_snapshot("s")
+        for answer in ("bad", "worse"):
+            store.add_message("s", "assistant", answer)
+            client.config_resetstat()
+            store.rollback_to_snapshot("s", snapshot.id)
+            assert calls(client).get("evalsha", 0) + calls(client).get("eval", 0) <= 2
+        assert calls(client)["evalsha"] == 1
+        assert [message.content for message in store.get_history("s")] == ["kept"]
+
+
+@pytest.mark.parametrize("record", ["1 2", "1 2 1 0 nonsense|", "1 2 1 0 0,1;x,2|"])
+def test_a_rollback_to_a_damaged_snapshot_changes_nothing(url, client, record):
+    with indelible.open(url) as store:
+        store.add_message("s", "user", "first")
+        snapshot = store.save_snapshot("s")
+        store.add_message("s", "user", "second")
+        version = store.session("s").version
+        client.hset("indelible:{:s}s", snapshot.id, record)
+        with pytest.raises(indelible.FormatError, match="snapshot is damaged"):
+            store.rollback_to_snapshot("s", snapshot.id)
+        assert store.session("s").version == version
+
+
 def test_a_server_that_was_told_to_forget_its_scripts_gets_them_again(url, client):
     with indelible.open(url) as store:
         store.add_message("s", "user", "one")

@@ -19,6 +19,7 @@ from indelible.backends.sqlite.connection import (
     COMMIT,
     ROLLBACK,
     DoAlone,
+    DoCounted,
 )
 from indelible.backends.sqlite.engine import Engine
 from indelible.backends.sqlite.writer import Job
@@ -96,6 +97,8 @@ class Seam:
             return "read"
         if type(step) is DoAlone:
             return "alone"
+        if type(step) is DoCounted:
+            return "insert"
         return _NAMES.get(tuple(step.text.split()[:3]))
 
 

@@ -20,6 +20,20 @@ def contents(store, session):
     return [message.content for message in store.get_history(session)]
 
 
+def test_an_append_of_a_group_looks_where_its_session_stands_only_if_nobody_knows(path, seam):
+    with blocking(path, seam=seam) as store, blocking(path) as stranger:
+        store.add_message("shared", "user", "first")
+        assert contents(store, "shared") == ["first"]
+        stranger.add_message("shared", "user", "of another")
+        told = [f"message {n}" for n in range(9)]
+        futures = group(store, seam, [adding(store, "shared", text) for text in told])
+        assert seam.calls.count("commit") == 1
+        # One guessed wrong, looked, and said to the others where the session stands.
+        assert seam.calls.count("insert") == 9 + 1
+        assert [future.result().positions.start for future in futures] == list(range(2, 11))
+        assert contents(store, "shared") == ["first", "of another", *told]
+
+
 def test_fifty_threads_share_one_commit(path, seam):
     with blocking(path, seam=seam) as store:
         told = [f"message {n}" for n in range(50)]

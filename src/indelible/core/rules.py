@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from indelible.core.codec import checksum_of
@@ -201,6 +202,19 @@ def refuse_if_changed(step: ChangeView, head: Head) -> None:
     refuse_if_moved(step.session, step.expected, head.version)
     if (head.generation, head.vacuums) != (step.generation, step.vacuums):
         raise view_moved(step, head.generation)
+
+
+def rollback_of(step: ChangeView, head: Head, record: SnapshotRecord | None) -> ChangeView:
+    """The change that shows what a snapshot froze, from what the engine finds in its own step."""
+    if head.status is not Status.ACTIVE or record is None:
+        raise view_moved(step, head.generation)
+    return replace(
+        step,
+        life=head.life,
+        generation=head.generation,
+        extents=freeze(record.view, record.end),
+        vacuums=head.vacuums,
+    )
 
 
 def view_moved(step: ChangeView, generation: int) -> ConflictError:

@@ -244,6 +244,10 @@ class ChangeView(Step[Changed]):
     # How often the session had been vacuumed when the change was computed: what a vacuum removed
     # since must not be shown again.
     vacuums: int = 0
+    # Show what this snapshot froze, whatever the session shows now: nobody needs to look first, so
+    # life, generation, extents and vacuums say nothing. One that is not there is a `ConflictError`
+    # too, and a look tells why.
+    snapshot: str | None = None
 
 
 @dataclass(slots=True)

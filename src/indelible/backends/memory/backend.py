@@ -250,6 +250,10 @@ class MemoryBackend:
                 if line.operation == step.operation:
                     rules.refuse_other_change(step.session, step.operation, step.change, line)
                     return Changed(line, replayed=True)
+        if step.snapshot is not None:
+            there = head.status is Status.ACTIVE
+            record = life.snapshots.get(step.snapshot) if there else None
+            step = rules.rollback_of(step, head, record)
         rules.refuse_if_changed(step, head)
         line = rules.line_of(step, head, milliseconds(self._clock))
         for number, earlier in enumerate(life.journal):

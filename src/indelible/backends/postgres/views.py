@@ -60,15 +60,19 @@ _NEW_SNAPSHOT = """
 def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
     """Show something else, if the view is still the one that was looked at."""
     named, operation = context.named(step.session), step.operation.encode()
-    place, (done,) = yield from locked(
-        context, step.session, Sql(_LINES + " AND part.operation = $3", (*named, operation))
-    )
+    queries = [Sql(_LINES + " AND part.operation = $3", (*named, operation))]
+    if step.snapshot is not None:
+        queries.append(_snapshot_by_id(context, step.session, step.snapshot))
+    place, (done, *snapshots) = yield from locked(context, step.session, *queries)
     head = place.head()
     if head.status is Status.ACTIVE and done:
         line = _line(done[0])
         rules.refuse_other_change(step.session, step.operation, step.change, line)
         # The lock of the row is a write: its commit waits for what the answer speaks of.
         return Changed(line, replayed=True)
+    if step.snapshot is not None:
+        (found,) = snapshots
+        step = rules.rollback_of(step, head, record_of(found[0]) if found else None)
     rules.refuse_if_changed(step, head)
     line = rules.line_of(step, head, place.now_ms)
     yield Do(
@@ -147,12 +151,16 @@ def all_snapshots(context: Context, session: str) -> Sql:
     return Sql(_SNAPSHOTS + " ORDER BY part.number", context.named(session))
 
 
+def _snapshot_by_id(context: Context, session: str, snapshot_id: str) -> Sql:
+    return Sql(_SNAPSHOTS + " AND part.id = $3", (*context.named(session), snapshot_id.encode()))
+
+
 def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
     """Write the view and the log's end down under a new id."""
     place, (there,) = yield from locked(
         context,
         step.session,
-        Sql(_SNAPSHOTS + " AND part.id = $3", (*context.named(step.session), step.id.encode())),
+        _snapshot_by_id(context, step.session, step.id),
     )
     if place.status is Status.ACTIVE and there:
         return record_of(there[0])

@@ -41,12 +41,15 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
             step.expected or "",
             step.undoes or "",
             context.touch,
+            *(() if step.snapshot is None else (step.snapshot,)),
         )
     )
     if answer == b"moved":
         rules.refuse_if_moved(step.session, step.expected, rest[0].decode())
     if answer == b"changed":
         raise rules.view_moved(step, int(rest[0]))
+    if answer == b"damaged":
+        raise _damaged(rest[0])
     life, text, undone_by = rest
     line = line_of(life.decode(), step.operation, text, undone_by)
     if answer == b"done":
@@ -144,7 +147,11 @@ def record_of(snapshot_id: str, text: bytes) -> SnapshotRecord:
             int(end),
         )
     except ValueError:
-        raise FormatError(f"a snapshot is damaged: {text[:60]!r}") from None
+        raise _damaged(text) from None
+
+
+def _damaged(text: bytes) -> FormatError:
+    return FormatError(f"a snapshot is damaged: {text[:60]!r}")
 
 
 def record_text(number: int, record: SnapshotRecord) -> str:

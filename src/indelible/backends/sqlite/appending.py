@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from indelible import view
-from indelible.backends.sqlite.connection import Do, DoAlone, Sql, SqlMany
+from indelible.backends.sqlite.connection import Do, Sql, SqlMany
 from indelible.backends.sqlite.sessions import (
     POSITION_BITS,
     POSITION_MASK,
@@ -61,9 +61,10 @@ _INSERT_IF_STILL = """
 
 
 class Shortcut(NamedTuple):
-    """A lone append as one statement, and what to call for its result if that wrote its row."""
+    """An append as one statement, and what to call for its result if that wrote its row."""
 
-    statement: DoAlone
+    text: str
+    params: tuple[Any, ...]
     landed: Callable[[], Appended]
 
 
@@ -92,7 +93,7 @@ def shortcut(context: Context, step: Append) -> Shortcut | None:
         version = rules.version_token(tip.token, tip.end, tip.generation)
         return Appended(tip.end - 1, 1, version)
 
-    return Shortcut(DoAlone(_INSERT_IF_STILL, row + still), landed)
+    return Shortcut(_INSERT_IF_STILL, row + still, landed)
 
 
 def append(context: Context, step: Append) -> Plan[Appended]:

@@ -47,6 +47,14 @@ class DoAlone(Step[int]):
 
 
 @dataclass(slots=True)
+class DoCounted(Step[int]):
+    """One statement of a transaction, answered with how many rows it changed."""
+
+    text: str
+    params: tuple[Any, ...]
+
+
+@dataclass(slots=True)
 class SqlMany(Step[None]):
     """One statement that answers nothing, for many rows of parameters."""
 
@@ -115,7 +123,7 @@ class Connection:
             self._db.execute(step.text, step.params)
         elif type(step) is SqlMany:
             self._db.executemany(step.text, step.params)
-        elif type(step) is DoAlone:
+        elif type(step) is DoAlone or type(step) is DoCounted:
             self._db.execute(step.text, step.params)
             return self._db.changes()
         return None

@@ -9,7 +9,7 @@ from indelible.backends.sqlite.sessions import (
     POSITION_MASK,
     Context,
     Place,
-    head_at,
+    look_at,
     place_of,
 )
 from indelible.backends.sqlite.views import journal_lines, snapshot_records
@@ -55,7 +55,7 @@ def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
 
 
 def _reclaim_active(context: Context, step: Reclaim, place: Place) -> Plan[Reclaimed]:
-    head = yield from head_at(context, place)
+    _, head = yield from look_at(context, step.session)
     records = yield from snapshot_records(place)
     lines = yield from journal_lines(place)
     kept = rules.kept_lines(lines, step.undo_since_ms)

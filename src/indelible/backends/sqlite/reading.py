@@ -12,8 +12,7 @@ from indelible.backends.sqlite.sessions import (
     POSITION_MASK,
     Context,
     Place,
-    head_at,
-    place_of,
+    look_at,
 )
 from indelible.core import rules
 from indelible.core.codec import KIND_BYTES, names_kind
@@ -55,8 +54,7 @@ _ALL_KINDS = -1
 
 def read(context: Context, step: Read) -> Plan[Slice]:
     """Entries of one state, in order."""
-    place = yield from place_of(context, step.session)
-    head = yield from head_at(context, place)
+    place, head = yield from look_at(context, step.session)
     frozen = rules.frozen_of(step.session, step.frozen, head)
     gaps_are_vacuumed = frozen.vacuums != head.vacuums
     rows: list[Stored] = []
@@ -135,8 +133,7 @@ def _with_gaps(
 
 def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
     """The log of the session's life itself, whether it shows or not."""
-    place = yield from place_of(context, step.session)
-    head = yield from head_at(context, place)
+    place, head = yield from look_at(context, step.session)
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     base = place.number << POSITION_BITS
@@ -181,8 +178,7 @@ def _log_row(
 
 def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:
     """Kinds, sizes and links of what the session shows."""
-    place = yield from place_of(context, step.session)
-    head = yield from head_at(context, place)
+    place, head = yield from look_at(context, step.session)
     base = place.number << POSITION_BITS
     entries: list[Outline] = []
     for start, stop in view.freeze(head.view, head.end):

@@ -34,9 +34,9 @@ _ROW = """
     (SELECT id + batch FROM entry WHERE id >= number << 32 AND id < (number + 1) << 32
         AND batch > 0 ORDER BY id DESC LIMIT 1)"""
 _PLACE = f"SELECT {_ROW} FROM session WHERE namespace = ? AND name = ?"  # noqa: S608 (constants)
-_DETAILS = """
-    SELECT tail, extents, created_at, metadata, forked_from, vacuums
-    FROM session WHERE number = ?"""
+_ALL = f"""
+    SELECT {_ROW}, tail, extents, created_at, metadata, forked_from, vacuums
+    FROM session WHERE namespace = ? AND name = ?"""  # noqa: S608
 _NEW_SESSION = """
     INSERT INTO session (namespace, name, life, born, staged, generation, tail, deadline,
         created_at, forked_from, metadata, extents)
@@ -131,10 +131,11 @@ def _placed(
     return Place(number, life, standing)
 
 
-def head_at(context: Context, place: Place) -> Plan[Head]:
-    """All about a session but its entries."""
-    if place.standing is None:
-        return rules.head_of(
+def look_at(context: Context, name: str) -> Plan[tuple[Place, Head]]:
+    """Find a session, and all about it but its entries."""
+    rows: Rows = yield Sql(_ALL, (context.namespace, name))
+    if not rows:
+        return NOWHERE, rules.head_of(
             None,
             view=View(),
             now_ms=context.now_ms(),
@@ -144,10 +145,9 @@ def head_at(context: Context, place: Place) -> Plan[Head]:
             forked_from=None,
             vacuums=0,
         )
-    ((tail, extents, created_at, metadata, forked_from, vacuums),) = yield from ask(
-        Sql(_DETAILS, (place.number,))
-    )
-    return rules.head_of(
+    *row, tail, extents, created_at, metadata, forked_from, vacuums = rows[0]
+    place = _placed(*row)
+    return place, rules.head_of(
         place.standing,
         view=view.view_of(view.decode(extents), tail),
         now_ms=context.now_ms(),
@@ -161,8 +161,7 @@ def head_at(context: Context, place: Place) -> Plan[Head]:
 
 def head(context: Context, step: ReadHead) -> Plan[Head]:
     """Look at a session without its entries."""
-    place = yield from place_of(context, step.session)
-    looked = yield from head_at(context, place)
+    place, looked = yield from look_at(context, step.session)
     if not step.count_snapshots or looked.status is not Status.ACTIVE:
         return looked
     ((count,),) = yield from ask(

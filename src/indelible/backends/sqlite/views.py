@@ -6,7 +6,7 @@ from typing import Any
 
 from indelible import view
 from indelible.backends.sqlite.connection import Do, Sql
-from indelible.backends.sqlite.sessions import Context, Place, head_at, living, place_of, touch
+from indelible.backends.sqlite.sessions import Context, Place, living, look_at, place_of, touch
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
@@ -44,8 +44,7 @@ _NEW_SNAPSHOT = """
 
 def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
     """Show something else, if the view is still the one that was looked at."""
-    place = yield from place_of(context, step.session)
-    head = yield from head_at(context, place)
+    place, head = yield from look_at(context, step.session)
     if head.status is Status.ACTIVE:
         done = yield from ask(
             Sql(_LINES + " AND operation = ?", (place.number, place.life, step.operation))
@@ -55,6 +54,9 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
             rules.refuse_other_change(step.session, step.operation, step.change, line)
             yield touch(place)
             return Changed(line, replayed=True)
+    if step.snapshot is not None:
+        records = yield from _snapshots_by_id(place, step.snapshot)
+        step = rules.rollback_of(step, head, records[0] if records else None)
     rules.refuse_if_changed(step, head)
     line = rules.line_of(step, head, context.now_ms())
     yield Do(
@@ -72,8 +74,7 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
 
 def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
     """The newest changes of the view."""
-    place = yield from place_of(context, step.session)
-    head = yield from head_at(context, place)
+    place, head = yield from look_at(context, step.session)
     if head.status is not Status.ACTIVE:
         return Journal(head, ())
     return Journal(head, (yield from journal_lines(place, limit=step.limit)))
@@ -153,8 +154,7 @@ def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
 
 def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
     """All snapshots of the session's life, or the named ones."""
-    place = yield from place_of(context, step.session)
-    head = yield from head_at(context, place)
+    place, head = yield from look_at(context, step.session)
     if head.status is not Status.ACTIVE:
         return Snapshots(head, ())
     found: list[SnapshotRecord] = []

@@ -17,7 +17,14 @@ from typing import Any
 import apsw
 
 from indelible.backends.sqlite.appending import Shortcut, shortcut
-from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, Connection
+from indelible.backends.sqlite.connection import (
+    BEGIN_WRITE,
+    COMMIT,
+    ROLLBACK,
+    Connection,
+    DoAlone,
+    DoCounted,
+)
 from indelible.backends.sqlite.sessions import Context
 from indelible.core.plan import Plan, Step, drive
 from indelible.core.waist import Append
@@ -58,9 +65,19 @@ class Job:
         """What to do, inside a transaction."""
         return self._plan(self._context, self.step)
 
-    def shortcut(self) -> Shortcut | None:
-        """What may do the whole job in one statement, if it is alone."""
+    def guess(self) -> Shortcut | None:
+        """What may do the whole job in one statement."""
         return shortcut(self._context, self.step) if type(self.step) is Append else None
+
+    def is_done_by(self, guess: Shortcut, changed: int) -> bool:
+        """Whether the statement of a guess wrote its row; a wrong guess is forgotten."""
+        if changed == 1:
+            self.result = guess.landed()
+        else:
+            assert isinstance(self.step, Append)
+            # Somebody else wrote; where the session stands now is for the plan to find.
+            self._context.tips.pop(self.step.session, None)
+        return changed == 1
 
     def outcome(self) -> Any:
         """The plan's result, or its error."""
@@ -170,15 +187,14 @@ class Writer:
     def _alone(self, connection: Connection, job: Job) -> bool:
         """Try a lone job's shortcut; says whether it did the job."""
         try:
-            alone = job.shortcut()
+            guess = job.guess()
         except BaseException as error:
             job.error = error
             raise
         self._committing = True
-        if alone is None or connection.execute(alone.statement) != 1:
+        if guess is None:
             return False
-        job.result = alone.landed()
-        return True
+        return job.is_done_by(guess, connection.execute(DoAlone(guess.text, guess.params)))
 
     def _commit(self, connection: Connection, jobs: list[Job]) -> None:
         execute = connection.execute
@@ -186,7 +202,11 @@ class Writer:
         execute(BEGIN_WRITE)
         for job in jobs:
             try:
-                job.result = drive(job.plan(), execute)
+                guess = job.guess()
+                if guess is None or not job.is_done_by(
+                    guess, execute(DoCounted(guess.text, guess.params))
+                ):
+                    job.result = drive(job.plan(), execute)
             except MemoryStoreError as error:
                 # What the engine raised is everyone's; what a plan says of its session is not.
                 if isinstance(error.__cause__, apsw.Error):

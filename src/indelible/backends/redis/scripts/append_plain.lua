@@ -2,7 +2,7 @@
 -- appends are this. Answers with the version, or with 0 if the session is otherwise; then nothing
 -- was written. KEYS: head, log. ARGV: key, meta, envelope; and ttl and margin if it has one.
 local call = redis.call
-local head = redis.pcall('HMGET', KEYS[1], 'end', 'gen', 'deadline', 'staged', 'life')
+local head = redis.pcall('HMGET', KEYS[1], 'end', 'gen', 'deadline', 'staged', 'life', 'until')
 if head[4] ~= '0' then return 0 end
 local stop, gen, deadline, ttl = head[1] + 1, head[2], head[3], ARGV[4]
 if stop > LOG_MAX then return 0 end
@@ -15,7 +15,7 @@ if not ttl then
 else
   if deadline == '' or now >= tonumber(deadline) then return 0 end
   deadline = now + ttl
-  local ahead = call('HGET', KEYS[1], 'until') - deadline - ARGV[5]
+  local ahead = head[6] - deadline - ARGV[5]
   if ahead < 0 or ahead > math.min(ttl / SLACK_SHARE, SLACK_MS) then return 0 end
   refused = redis.pcall('HSET', KEYS[1], 'end', stop, 'deadline', deadline)
 end

@@ -1,6 +1,6 @@
 -- Show something else, if the view is still the one that was looked at.
 -- ARGV: 3 life, 4 generation, 5 vacuums, 6 change, 7 operation, 8 extents, 9 tail ('' for the end),
--- 10 expected, 11 undoes, 12 touch.
+-- 10 expected, 11 undoes, 12 touch, 13 the snapshot to go back to, whatever the session shows now.
 local operation = ARGV[7]
 local is_active = active()
 if is_active then
@@ -11,12 +11,26 @@ if is_active then
   end
 end
 local generation = string.format('%.0f', gen)
-if not is_active or life ~= ARGV[3] then return {'changed', generation} end
+local text, snapshot = ARGV[8], ARGV[13]
+if not is_active or not (snapshot or life == ARGV[3]) then return {'changed', generation} end
+if snapshot then
+  local record = call('HGET', SNAPS, snapshot)
+  if not record then return {'changed', generation} end
+  -- What it showed, with its tail up to where the log ended then.
+  local last, from, extents = string.match(record, '^%d+ %d+ (%d+) (%d+) ([^|]*)|')
+  if not last or string.gsub(extents, '%d+,%d+;?', '') ~= '' then return {'damaged', record} end
+  text = extents
+  if tonumber(from) < tonumber(last) then
+    text = text .. (text == '' and '' or ';') .. from .. ',' .. last
+  end
+end
 if ARGV[10] ~= '' and ARGV[10] ~= version() then return {'moved', version()} end
 local view = call('HMGET', VIEW, 'tail', 'extents', 'vacuums')
-if generation ~= ARGV[4] or (view[3] or '0') ~= ARGV[5] then return {'changed', generation} end
+if not snapshot and (generation ~= ARGV[4] or (view[3] or '0') ~= ARGV[5]) then
+  return {'changed', generation}
+end
 
-local text, tail = ARGV[8], ARGV[9] == '' and stop or tonumber(ARGV[9])
+local tail = ARGV[9] == '' and stop or tonumber(ARGV[9])
 -- In normal form a last extent that reaches the tail is part of it.
 local first, last = string.match(text, '(%d+),(%d+)$')
 if last and tonumber(last) >= tail then

@@ -1,0 +1,1 @@
+"""What grows with size and what does not: `make bench-scale`."""

@@ -1,0 +1,121 @@
+"""The figures of docs/scale.md, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.measure import shown
+from benchmarks.pages import DOCS, row
+from benchmarks.scale.growing import Growth, Point
+from benchmarks.scale.simulate import LOAD_MAX, World, breaks_first, bytes_of, simulated
+from benchmarks.scale.slope import exponent
+
+PAGE = DOCS / "scale.md"
+BYTES = ("file", "memory")
+COUNTS = ("pieces",)
+MEMORY = 16e9
+CORES = {"Valkey": 1, "PostgreSQL": 8}
+# What the page asks of each number of servers.
+SESSIONS, MESSAGES, TURNS_PER_S = 5_000_000, 40, 20_000
+SERVERS = (1, 3, 6, 12, 24)
+
+
+def growth_text(grown: Sequence[tuple[Growth, Sequence[Point]]], about: Mapping[str, Any]) -> str:
+    """Every curve as a row, with its exponent."""
+    parts = [measured_text(about)]
+    for growth, points in grown:
+        stem = "pictures/scale-" + growth.name.replace(" ", "-")
+        sizes = [point.size for point in points]
+        rows = [
+            f"**{growth.name.capitalize()}**, by {growth.counted}:\n",
+            row(["", *(f"{size:,}" for size in sizes), "exponent", "should be"]),
+            row(["---", *["---:"] * (len(sizes) + 1), "---"]),
+        ]
+        for name in points[0].seen:
+            heights = [point.seen[name] for point in points]
+            cells = [shown_as(name, height) for height in heights]
+            slope = f"{exponent(sizes, heights):+.2f}"
+            rows.append(row([name, *cells, slope, growth.shapes.get(name, "linear")]))
+        pictures = (
+            f"\n![What a call costs, {growth.name}]({stem}-cost.svg)"
+            f"\n![What it takes of disk and memory, {growth.name}]({stem}-room.svg)\n"
+        )
+        parts.append("\n".join([*rows, pictures]))
+    return "\n".join(parts)
+
+
+def costs_text(costs: Mapping[str, Mapping[str, float]], about: Mapping[str, Any]) -> str:
+    """What a server spends and keeps, and what follows for one of them."""
+    engines = list(costs)
+    rows = [row(["of a server", *engines]), row(["---", *["---:"] * len(engines)])]
+    for line in costs[engines[0]]:
+        unit = "" if line.startswith("bytes") else " µs"
+        rows.append(row([line, *(f"{costs[name][line]:,.0f}{unit}" for name in engines)]))
+    for verb in ("append", "append, grouped", "last 20"):
+        each = [CORES[name] * 1e6 / costs[name][verb] for name in engines]
+        rows.append(row([f"{verb}: at most, a second", *(f"{rate:,.0f}" for rate in each)]))
+    held = [MEMORY / bytes_of(dict(costs[name]), MESSAGES) for name in engines]
+    rows.append(
+        row([f"sessions of {MESSAGES} messages in 16 GB", *(f"{many:,.0f}" for many in held)])
+    )
+    return "\n".join([measured_text(about), *rows, ""])
+
+
+def simulated_text(costs: Mapping[str, Mapping[str, float]]) -> str:
+    """What numbers of servers hold, by simulation; and the same with one session that is hot."""
+    rows = [
+        row(["engine", "servers", "busiest", "99 % done in", "fullest", "breaks first"]),
+        row(["---", *["---:"] * 4, "---"]),
+    ]
+    for engine, hot in (("Valkey", 0.0), ("PostgreSQL", 0.0), ("Valkey", 0.2)):
+        for servers in SERVERS:
+            seen = simulated(
+                World(
+                    costs=dict(costs[engine]),
+                    servers=servers,
+                    cores=CORES[engine],
+                    sessions=SESSIONS,
+                    messages=MESSAGES,
+                    turns_per_s=TURNS_PER_S,
+                    hot=hot,
+                )
+            )
+            rows.append(
+                row(
+                    [
+                        f"{engine}, one session has {hot:.0%}" if hot else engine,
+                        str(servers),
+                        f"{seen.load:.0%}",
+                        f"{seen.wait_ms:,.1f} ms",
+                        f"{seen.bytes_most / 1e9:,.1f} GB",
+                        breaks_first(seen, memory=MEMORY),
+                    ]
+                )
+            )
+    asked = (
+        f"{SESSIONS:,} sessions of {MESSAGES} messages, {TURNS_PER_S:,} turns a second, servers of"
+        f" 16 GB that should be at most {LOAD_MAX:.0%} busy:\n"
+    )
+    return "\n".join([asked, *rows, ""])
+
+
+def measured_text(about: Mapping[str, Any]) -> str:
+    """When, what, how durable, and by which command."""
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    return f"{about['date']}; {versions}; {about['durability']}; `{about['command']}`.\n"
+
+
+def shown_as(name: str, height: float) -> str:
+    """A number with its unit."""
+    if name in BYTES:
+        return size_of(height)
+    return f"{height:,.0f}" if name in COUNTS else shown(height)
+
+
+def size_of(size: float) -> str:
+    """Bytes for people."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:,.3g} {name}"
+    return f"{size:,.0f} B"

@@ -1,0 +1,91 @@
+"""Growth: the slope of a curve, its picture, and what a simulation says of many servers."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from benchmarks.scale import growing, simulate
+from benchmarks.scale.chart import chart
+from benchmarks.scale.simulate import World, breaks_first, server_of, simulated
+from benchmarks.scale.slope import exponent, is_as
+from redis.crc import key_slot
+
+COSTS = {
+    "append": 40.0,
+    "last 20": 150.0,
+    "snapshot": 60.0,
+    "rollback": 80.0,
+    "bytes of a message": 200.0,
+    "bytes of a session": 1000.0,
+    "bytes of a snapshot": 100.0,
+}
+
+
+def world(**more):
+    asked = {"servers": 3, "cores": 1, "sessions": 3000, "messages": 20, "turns_per_s": 500}
+    return World(costs=COSTS, **{**asked, **more})
+
+
+@pytest.mark.parametrize("power", [0, 0.5, 1, 2])
+def test_the_exponent_of_a_power_is_that_power(power):
+    sizes = (1, 10, 100, 1000)
+    assert exponent(sizes, [3 * size**power for size in sizes]) == pytest.approx(power)
+
+
+def test_a_curve_may_be_flatter_than_it_should_and_not_steeper():
+    assert is_as("flat", 0.02)
+    assert not is_as("flat", 0.4)
+    assert is_as("linear", 0.4)
+    assert not is_as("linear", 1.5)
+
+
+def test_a_picture_is_well_formed_and_says_what_it_shows():
+    drawn = chart(
+        "a < b", (1, 10, 1000), {"append": (1e-5, 2e-5, 1e-5)}, counted="messages", shown=str
+    )
+    texts = [element.text for element in ET.fromstring(drawn).iter() if element.text]
+    assert {"a < b", "append", "messages", "1k"} <= set(texts)
+    assert "prefers-color-scheme: dark" in drawn
+
+
+@pytest.mark.parametrize("growth", growing.ALL, ids=lambda growth: growth.name)
+def test_each_way_to_grow_sees_every_size(growth, tmp_path, monkeypatch):
+    monkeypatch.setattr(growing, "CALLS", 1)
+    points = list(growth.grow(tmp_path, (1, 3)))
+    assert [point.size for point in points] == [1, 3]
+    assert set(growth.shapes) <= set(points[0].seen)
+    assert all(height > 0 for point in points for height in point.seen.values())
+
+
+def test_a_session_lives_where_a_cluster_keeps_it():
+    for number in range(100):
+        slot = key_slot(b"{:user-%d}" % number)
+        assert server_of(f"user-{number}", 16384) == slot
+        assert server_of(f"user-{number}", 4) == slot // 4096
+
+
+def test_a_simulation_comes_out_the_same_again_and_more_servers_are_less_busy():
+    three, again, twelve = simulated(world()), simulated(world()), simulated(world(servers=12))
+    assert three == again
+    assert twelve.load < three.load
+    assert twelve.sessions_most < three.sessions_most
+
+
+def test_one_hot_session_is_not_helped_by_more_servers():
+    hot = [simulated(world(servers=n, turns_per_s=4000, hot=0.9)).load for n in (3, 24)]
+    assert hot[0] == pytest.approx(hot[1], rel=0.2)
+
+
+def test_what_breaks_first_is_named():
+    seen = simulated(world(turns_per_s=50_000))
+    assert breaks_first(seen, memory=1e12) == "processor of the busiest"
+    idle = simulated(world(turns_per_s=10))
+    assert breaks_first(idle, memory=1e3) == "memory of the fullest"
+    assert breaks_first(idle, memory=1e12) == "nothing"
+
+
+def test_a_simulation_refuses_what_makes_no_sense(capsys):
+    for wrong in (["--sessions", "0"], ["--hot", "1"], ["--measured", "/nowhere.json"]):
+        with pytest.raises(SystemExit) as ended:
+            simulate.main(wrong)
+        assert ended.value.code == 2
+    assert "make bench-scale" in capsys.readouterr().err
