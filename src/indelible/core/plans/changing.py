@@ -192,9 +192,9 @@ def rollback(
         nonlocal looks
         if not looks:
             looks = True
-            at_once = ChangeView(session, "", 0, "rollback", operation, (), None, expected)
-            at_once.snapshot = snapshot_id
-            return at_once
+            return ChangeView(
+                session, "", 0, "rollback", operation, (), None, expected, snapshot=snapshot_id
+            )
         found = yield from read_named(session, (snapshot_id,))
         head, record = found.head, found.records[0]
         refuse_if_moved(session, expected, head.version)
