@@ -94,8 +94,10 @@ def table_of(results: list[Result]) -> Table:
 
 def page_of(results: list[Result]) -> str:
     """The results as a page has them."""
+    unsure = sum(result.unsure for result in results)
+    busy = f" {unsure} figures are of little worth: the machine was busy with something else."
     rows = [
-        f"{measured()} · `python -m benchmarks --record`\n",
+        f"{measured()} · `python -m benchmarks --record`.{busy if unsure else ''}\n",
         row(["", "indelible", "beside", "figure", "noise", "target", ""]),
         row(["---", *["---:"] * 5, "---"]),
     ]
