@@ -14,7 +14,7 @@ WORKERS ?= 3
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-oldest test-browser test-matrix frameworks soak soak-kit lint format bench lock clean
+.PHONY: help demo test test-oldest test-browser test-matrix frameworks soak soak-kit lint format bench bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -85,6 +85,9 @@ format: $(READY) ## Put the code into its standard form
 
 bench: $(READY) ## Ratios to the bare engine, within one run; exits 1 if one is missed
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(READY) frameworks ## indelible beside stores of other projects; writes docs/performance.md
+	$(BIN)/python -m benchmarks.peers $(PEERS)
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
