@@ -86,6 +86,7 @@ format: $(READY) ## Put the code into its standard form
 bench: $(READY) ## Ratios to the bare engine, within one run; exits 1 if one is missed
 	$(BIN)/python -m benchmarks
 
+# PEERS="--quick --only redis" and the like; see `python -m benchmarks.peers --help`.
 bench-peers: $(READY) frameworks ## indelible beside stores of other projects; writes docs/performance.md
 	$(BIN)/python -m benchmarks.peers $(PEERS)
 

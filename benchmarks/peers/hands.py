@@ -33,6 +33,7 @@ class Hand:
         self.entry = entry
         self._role = role
         self._cwd = cwd
+        self._place: str | None = None
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -43,20 +44,29 @@ class Hand:
             else Path(sys.executable)
         )
         path = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-        self._process = subprocess.Popen(
-            [str(python), "-m", "benchmarks.peers.worker", self.entry.code, self._role],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self._cwd / "said").open("a"),
-            text=True,
-            cwd=self._cwd,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
-        )
+        with (self._cwd / "said").open("a") as said:
+            self._process = subprocess.Popen(
+                [str(python), "-m", "benchmarks.peers.worker", self.entry.code, self._role],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                cwd=self._cwd,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+            )
 
     def ask(self, do: str, **order: Any) -> Any:
-        """What came of an order."""
+        """What came of an order; one that was started again opens first what had been open."""
         if self._process is None:
             self.start()
+            if self._place is not None and do != "open":
+                self._ask("open", place=self._place)
+        answer = self._ask(do, **order)
+        if do == "open":
+            self._place = order["place"]
+        return answer
+
+    def _ask(self, do: str, **order: Any) -> Any:
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None

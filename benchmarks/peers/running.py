@@ -165,7 +165,6 @@ class Runner:
                     self._filled[entry, size] = served.ask("fill", **order)
                 except (RefusedError, TooSlowError) as error:
                     self._why[entry, size] = str(error)
-                    served.ask("open", place=self._places[entry])
 
     def _append(self) -> None:
         do = "append"
