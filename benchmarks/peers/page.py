@@ -35,10 +35,9 @@ the bare driver. `make bench` measures them more closely, with their noise."""
 HOW: Final = """## How it is measured
 
 - Every peer runs in a worker process of its own, in its framework's locked environment. In each
-  round every peer is asked once, one after the other, and a round begins with another peer than
-  the one before. A figure is the median of the rounds, the lowest and the highest stand behind
-  it. Ratios are taken within a round and their median is shown: what slows the machine slows
-  both.
+  round every peer is asked once, one after the other, each time in another order. A figure is the
+  median of the rounds, the lowest and the highest stand behind it. Ratios are taken within a
+  round and their median is shown: what slows the machine slows both.
 - A message has 118 bytes of text. Peers that block are called as they are; 64 tasks are 64
   threads for them. Peers that are awaited are awaited in one event loop.
 - An append is acknowledged when the call returns. **Lost** are acknowledged messages that a
@@ -51,7 +50,7 @@ HOW: Final = """## How it is measured
   acknowledged. Processes: eight that were forked so. After a kill: a process appends one message
   after the other and is killed; another opens the store and reads the last 20.
 - On disk: the growth of the file, folder, database or append-only file over 200 appends (fewer if
-  they are slow), and over as many appends with a snapshot after each.
+  they are slow), and over as many snapshots, each with a rollback to it.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -224,7 +225,7 @@ class Runner:
                 with self._noted(entry, SNAPSHOT_BYTES[size]):
                     lengths = self._places[entry]
                     before = self.places.size(lengths)
-                    times = served.ask("kept", session=f"s{size}", **given)
+                    times = served.ask("back_and_forth", session=f"s{size}", **given)
                     grown = (self.places.size(lengths) - before) / times
                     self._cell(entry, SNAPSHOT_BYTES[size]).figures.append(grown)
             with self._noted(entry, MESSAGE_BYTES):
@@ -287,15 +288,18 @@ class Runner:
         rounds: int | None = None,
         size: int | None = None,
     ) -> None:
-        """Ask every peer once in each round; a round begins with another peer than the last."""
+        """Ask every peer once in each round, in another order each time.
+
+        Who comes next may wait for what the disk has still to do for the one before.
+        """
         rounds = rounds or self.bounds.rounds
         deadline = time.monotonic() + self.bounds.work_s
         for number in range(rounds):
             if number >= SLOW_ROUNDS and time.monotonic() > deadline:
                 self.results.engines[self.entries[0].engine]["ended early"] += 1
                 break
-            at = number % len(self.entries)
-            for entry in (*self.entries[at:], *self.entries[:at]):
+            order = random.Random(f"{work.key} {number}")
+            for entry in order.sample(self.entries, len(self.entries)):
                 cell = self._cell(entry, work)
                 self.tell(f"{work.title}: {entry.name} ({number + 1}/{rounds})")
                 if self._unasked(entry, work, size):

@@ -86,7 +86,7 @@ def _all() -> Iterator[Target]:
             yield Target(engine=engine, name=name, figure=figure, bound=bound, target=target)
     for name, work, target in (
         ("on disk for a message, beyond its text", MESSAGE_BYTES, 120),
-        ("on disk for a message and a snapshot, at 10,000", SNAPSHOT_BYTES[LONG], 4096),
+        ("on disk for a snapshot and a rollback, at 10,000", SNAPSHOT_BYTES[LONG], 4096),
     ):
         yield Target(
             engine=SQLITE,

@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any, TextIO
@@ -129,15 +129,15 @@ class Serving:
         target = self._snapshots[session]
         return await self._timed(lambda: self.peer.rollback(session, target), calls, limit_s)
 
-    async def kept(self, session: str, calls: int, limit_s: float) -> int:
-        """Append and take a snapshot, again and again; how often."""
-        said = texts(next(self._prefixes))
-
-        async def both() -> None:
-            await _done(self.peer.append(session, [next(said)]))
-            await _done(self.peer.snapshot(session))
-
-        return int((await self._timed(both, calls, limit_s))[1])
+    async def back_and_forth(self, session: str, calls: int, limit_s: float) -> int:
+        """Take a snapshot and roll back to it, again and again; how often."""
+        deadline = time.monotonic() + limit_s
+        for done in range(calls):
+            if done and time.monotonic() > deadline:
+                return done
+            taken = await _done(self.peer.snapshot(session))
+            await _done(self.peer.rollback(session, taken))
+        return calls
 
     async def newest(self, session: str) -> bool:
         """Append twenty messages, one by one; whether these are the last 20, in their order."""
@@ -190,7 +190,7 @@ class Serving:
         started = time.perf_counter()
         while done < calls and (not done or time.monotonic() < deadline):
             result = call()
-            if self._awaited and isinstance(result, Awaitable):
+            if self._awaited:
                 await result
             done += 1
         return [(time.perf_counter() - started) / done, done]

@@ -41,7 +41,7 @@ MESSAGE_BYTES: Final = Work(
 SNAPSHOT_BYTES: Final = {
     size: Work(
         key=f"bytes snapshot {size}",
-        title=f"on disk for a message and a snapshot, at {size:,}",
+        title=f"on disk for a snapshot and a rollback, at {size:,}",
         unit="bytes",
     )
     for size in SIZES
