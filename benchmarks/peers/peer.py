@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 # Given to a peer at once when a session is prepared, unless it has a faster way.
 BATCH = 1000
+
+
+async def done(result: Any) -> Any:
+    """What a verb gave back, awaited if it must be."""
+    return await result if inspect.isawaitable(result) else result
 
 
 class Message(NamedTuple):

@@ -25,7 +25,7 @@ from importlib.metadata import version
 from typing import Any, TextIO
 
 from benchmarks.peers.crowd import Crowd
-from benchmarks.peers.peer import BATCH, Message, Peer
+from benchmarks.peers.peer import BATCH, Message, Peer, done
 
 TEXT = "What did we agree on for the delivery of order 4711? " * 2
 TASKS = 64
@@ -80,23 +80,23 @@ class Serving:
     async def open(self, place: str) -> None:
         """Open it there; what was open is closed."""
         if self._peer is not None:
-            await _done(self._peer.close())
+            await done(self._peer.close())
         self._peer = self._class()
         self._snapshots.clear()
         self._made.clear()
-        await _done(self._peer.open(place))
+        await done(self._peer.open(place))
 
     async def fill(self, session: str, count: int, limit_s: float) -> int:
         """Prepare a session; how many messages it got within the limit."""
         messages = list(itertools.islice(texts(next(self._prefixes)), count))
         if self.peer.offers("fill"):
-            await _done(self.peer.fill(session, messages))
+            await done(self.peer.fill(session, messages))
             return count
         deadline = time.monotonic() + limit_s
         for first in range(0, count, BATCH):
             if time.monotonic() > deadline:
                 return first
-            await _done(self.peer.append(session, messages[first : first + BATCH]))
+            await done(self.peer.append(session, messages[first : first + BATCH]))
         return count
 
     async def append(self, session: str, calls: int, each: int, limit_s: float) -> list[float]:
@@ -116,7 +116,7 @@ class Serving:
 
     async def count(self, session: str) -> int:
         """How many messages can be read."""
-        return len(await _done(self.peer.load(session)))
+        return len(await done(self.peer.load(session)))
 
     async def snapshot(self, session: str, calls: int, limit_s: float) -> list[float]:
         """Take snapshots."""
@@ -125,26 +125,26 @@ class Serving:
     async def rollback(self, session: str, calls: int, limit_s: float) -> list[float]:
         """Roll back to one snapshot, taken at first."""
         if session not in self._snapshots:
-            self._snapshots[session] = await _done(self.peer.snapshot(session))
+            self._snapshots[session] = await done(self.peer.snapshot(session))
         target = self._snapshots[session]
         return await self._timed(lambda: self.peer.rollback(session, target), calls, limit_s)
 
     async def back_and_forth(self, session: str, calls: int, limit_s: float) -> int:
         """Take a snapshot and roll back to it, again and again; how often."""
         deadline = time.monotonic() + limit_s
-        for done in range(calls):
-            if done and time.monotonic() > deadline:
-                return done
-            taken = await _done(self.peer.snapshot(session))
-            await _done(self.peer.rollback(session, taken))
+        for times in range(calls):
+            if times and time.monotonic() > deadline:
+                return times
+            taken = await done(self.peer.snapshot(session))
+            await done(self.peer.rollback(session, taken))
         return calls
 
     async def newest(self, session: str) -> bool:
         """Append twenty messages, one by one; whether these are the last 20, in their order."""
         said = list(itertools.islice(texts(next(self._prefixes)), 20))
         for message in said:
-            await _done(self.peer.append(session, [message]))
-        return list(await _done(self.peer.last(session, 20))) == [each.text for each in said]
+            await done(self.peer.append(session, [message]))
+        return list(await done(self.peer.last(session, 20))) == [each.text for each in said]
 
     async def tasks(self, many: bool, each: int, limit_s: float) -> dict[str, Any]:
         """64 tasks appending to one session or to one each; threads where the peer blocks."""
@@ -154,7 +154,7 @@ class Serving:
         errors: Counter[str] = Counter()
         # Sessions that are made by many at once are another question.
         for session in said.keys() - self._made:
-            await _done(self.peer.append(session, [Message("user", "made")]))
+            await done(self.peer.append(session, [Message("user", "made")]))
             self._made.add(session)
         deadline = time.monotonic() + limit_s
         loop = asyncio.get_running_loop()
@@ -179,25 +179,21 @@ class Serving:
         seconds = time.perf_counter() - started
         lost = 0
         for session, kept in said.items():
-            lost += len(kept - set(await _done(self.peer.load(session)))) if kept else 0
+            lost += len(kept - set(await done(self.peer.load(session)))) if kept else 0
         acknowledged = sum(map(len, said.values()))
         return {"seconds": seconds, "kept": acknowledged, "lost": lost, "errors": dict(errors)}
 
     async def _timed(self, call: Callable[[], Any], calls: int, limit_s: float) -> list[float]:
         """Seconds per call, and how many calls there were time for: at least one."""
         deadline = time.monotonic() + limit_s
-        done = 0
+        times = 0
         started = time.perf_counter()
-        while done < calls and (not done or time.monotonic() < deadline):
+        while times < calls and (not times or time.monotonic() < deadline):
             result = call()
             if self._awaited:
                 await result
-            done += 1
-        return [(time.perf_counter() - started) / done, done]
-
-
-async def _done(result: Any) -> Any:
-    return await result if inspect.isawaitable(result) else result
+            times += 1
+        return [(time.perf_counter() - started) / times, times]
 
 
 async def _serve(code: str, answers: TextIO) -> None:
