@@ -47,7 +47,7 @@ def plotted(results: Results, engine: str, work: Work) -> str:
         return round(NAMES + (math.log10(max(figure, 10**low)) - low) * reach, 1)
 
     height = TOP + ROW * len(rows) + 10
-    title = escape(f"{engine}: {work.title}".replace("`", ""))
+    title = escape(f"{engine}: {work.title} (logarithmic scale)".replace("`", ""))
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{title}">',

@@ -57,7 +57,7 @@ class Bounds:
     calls: int = 20
     limit_s: float = 0.5
     fill_s: float = 15.0
-    each_task: int = 4
+    each_task: int = 16
     each_process: int = 25
     crowd_s: float = 1.0
     kills: int = 2
