@@ -89,6 +89,8 @@ def main() -> int:
     if missing:
         console.print(f"not installed: {', '.join(missing)}. Run `make frameworks` first.")
         return 2
+    # Now: the run may write to the same files.
+    earlier = Results.together(Results.load(each) for each in given.compare or [])
     into = given.into or (page.RESULTS if _whole(given) else Path(tempfile.mkdtemp()))
     runs = []
     for engine in [each for each in ENGINES if any(e.engine == each for e in entries)]:
@@ -101,7 +103,6 @@ def main() -> int:
     if into == page.RESULTS:
         console.print(f"page: {page.write(page.committed(), ROOT / 'docs')}")
     if given.compare:
-        earlier = Results.together(Results.load(each) for each in given.compare)
         return comparing.printed(results, earlier, console)
     return 0
 
@@ -141,9 +142,16 @@ def measured(
     try:
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task(engine)
+            begun = ""
 
             def tell(what: str) -> None:
+                nonlocal begun
                 progress.update(task, advance=1, description=f"{engine} · {what:<70.70}")
+                work = what.partition(":")[0]
+                # Where nobody sees the bar, a line for each work.
+                if work != begun and not console.is_terminal:
+                    console.print(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {engine} · {work}")
+                begun = work
 
             runner = Runner(
                 places=opened,

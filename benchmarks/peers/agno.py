@@ -99,10 +99,8 @@ class Redis(Databases):
 
     used = "`RedisDb(db_url=…)`: `upsert_run` for an append, `get_session(runs_limit=20)`"
     prepared = "one `upsert_run` for each message"
+    # A run of a thousand messages would be something else.
+    batch = 1
 
     def open(self, place: str) -> None:
         self._opened(RedisDb(db_url=place))
-
-    def fill(self, session: str, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self.append(session, [message])

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-# Given to a peer at once when a session is prepared, unless it has a faster way.
+# Messages that are written at once when a long session is prepared.
 BATCH = 1000
 
 
@@ -33,6 +33,7 @@ class Peer(ABC):
     used: ClassVar[str]
     # How a long session is prepared, where that is not a thousand messages at once by `append`.
     prepared: ClassVar[str] = ""
+    batch: ClassVar[int] = BATCH
     # Why a snapshot has no time of its own, where a rollback needs none to be taken.
     snapshot_is: ClassVar[str] = ""
     # Whether what is acknowledged is on the disk, as far as the engine is asked for it.

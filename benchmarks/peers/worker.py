@@ -25,7 +25,7 @@ from importlib.metadata import version
 from typing import Any, TextIO
 
 from benchmarks.peers.crowd import Crowd
-from benchmarks.peers.peer import BATCH, Message, Peer, done
+from benchmarks.peers.peer import Message, Peer, done
 
 TEXT = "What did we agree on for the delivery of order 4711? " * 2
 TASKS = 64
@@ -93,10 +93,10 @@ class Serving:
             await done(self.peer.fill(session, messages))
             return count
         deadline = time.monotonic() + limit_s
-        for first in range(0, count, BATCH):
+        for first in range(0, count, self.peer.batch):
             if time.monotonic() > deadline:
                 return first
-            await done(self.peer.append(session, messages[first : first + BATCH]))
+            await done(self.peer.append(session, messages[first : first + self.peer.batch]))
         return count
 
     async def append(self, session: str, calls: int, each: int, limit_s: float) -> list[float]:
