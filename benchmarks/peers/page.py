@@ -50,8 +50,8 @@ HOW: Final = """## How it is measured
 - First open: in a forked process that has imported the package, until the first message is
   acknowledged. Processes: eight that were forked so. After a kill: a process appends one message
   after the other and is killed; another opens the store and reads the last 20.
-- On disk: the growth of the file, folder, database or append-only file over 200 appends (fewer if
-  they are slow), and over as many snapshots, each with a rollback to it.
+- On disk: the growth of the file, folder, database or append-only file over some hundred appends
+  (fewer if they are slow), and over as many snapshots, each with a rollback to it.
 """
 
 

@@ -61,7 +61,7 @@ class Bounds:
     each_process: int = 25
     crowd_s: float = 1.0
     kills: int = 2
-    weighed: int = 200
+    weighed: int = 400
     weighed_s: float = 1.5
     sizes: tuple[int, ...] = SIZES
     # A work that has taken longer, with all peers, ends after its round: a busy machine is slow.
