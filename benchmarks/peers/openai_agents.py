@@ -64,8 +64,8 @@ class Advanced(Sqlite):
         return AdvancedSQLiteSession(session_id=session, db_path=self._place, create_tables=True)
 
     async def snapshot(self, session: str) -> int:
-        """The newest turn: the user's messages are counted."""
-        return len(await self._session(session).get_conversation_turns())
+        """The newest turn of the branch main: the user's messages are counted."""
+        return len(await self._session(session).get_conversation_turns("main"))
 
     async def rollback(self, session: str, snapshot: int) -> None:
         await self._session(session).switch_to_branch("main")
