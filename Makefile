@@ -14,7 +14,7 @@ WORKERS ?= 3
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-oldest test-browser test-matrix frameworks soak soak-kit lint format bench bench-kit bench-scale lock clean
+.PHONY: help demo test test-oldest test-browser test-matrix frameworks soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -91,6 +91,10 @@ bench-kit: $(READY) ## The same for export and import, traces and goldens: some 
 
 bench-scale: $(READY) ## What grows with size: a million messages, 100,000 sessions; writes docs/scale.md
 	$(BIN)/python -m benchmarks.scale
+
+# PEERS="--quick --only redis" and the like; see `python -m benchmarks.peers --help`.
+bench-peers: $(READY) frameworks ## indelible beside stores of other projects; writes docs/performance.md
+	$(BIN)/python -m benchmarks.peers $(PEERS)
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header

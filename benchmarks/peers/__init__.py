@@ -1,0 +1,1 @@
+"""Stores of other projects beside indelible and the bare driver: `make bench-peers`."""

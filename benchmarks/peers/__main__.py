@@ -1,0 +1,183 @@
+"""Measure indelible beside its peers and the bare drivers: `make bench-peers`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks.peers import comparing, page, places
+from benchmarks.peers.hands import ENVIRONMENTS, ROOT
+from benchmarks.peers.results import Results
+from benchmarks.peers.roster import BARE, ENGINES, OURS, ROSTER, Entry
+from benchmarks.peers.running import QUICK, Bounds, Runner
+from benchmarks.peers.telling import printed
+
+EVERY_SECOND: Final = "everysec"
+FEWEST_ROUNDS: Final = 5
+EXAMPLES: Final = """examples:
+  python -m benchmarks.peers                        everything; writes the results and the page
+  python -m benchmarks.peers --quick --only redis   a look at one engine in half a minute
+  python -m benchmarks.peers --only openai          whose name has it, beside indelible
+  python -m benchmarks.peers --into second --compare benchmarks/results/peers-*.json
+"""
+
+
+def asked() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", help="peers whose engine or name has this word")
+    parser.add_argument("--rounds", type=int, help=f"at least {FEWEST_ROUNDS} for the page (5)")
+    parser.add_argument("--quick", action="store_true", help="few calls, up to 10,000 messages")
+    parser.add_argument(
+        "--appendfsync", default=EVERY_SECOND, choices=["always", "everysec", "no"],
+        help="of the Redis server (everysec)",
+    )  # fmt: skip
+    parser.add_argument("--into", type=Path, help="folder for the figures; no page is written")
+    parser.add_argument(
+        "--compare", type=Path, nargs="+", metavar="FILE",
+        help="say whether these figures of an earlier run agree; exit 1 if they do not",
+    )  # fmt: skip
+    parser.add_argument("--page", action="store_true", help="only write the page again")
+    given = parser.parse_args()
+    if given.rounds is not None and given.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    for path in given.compare or []:
+        if not path.is_file():
+            parser.error(f"--compare: there is no file {path}")
+    return given
+
+
+def chosen(only: str | None) -> list[Entry]:
+    """The peers that are asked for; what they are measured against is always there."""
+    word = (only or "").lower()
+    named = [entry for entry in ROSTER if word in entry.label.lower()]
+    engines = {entry.engine for entry in named}
+    return [
+        entry
+        for entry in ROSTER
+        if entry in named or (entry.engine in engines and entry.name in (BARE, *OURS))
+    ]
+
+
+def main() -> int:
+    """Measure, write, print."""
+    given = asked()
+    console = Console() if sys.stdout.isatty() else Console(width=150)
+    if given.page:
+        console.print(f"page: {page.write(page.committed(), ROOT / 'docs')}")
+        return 0
+    entries = chosen(given.only)
+    if not entries:
+        console.print(f"no peer has the word {given.only!r} in its engine or name")
+        return 2
+    missing = sorted({e.environment for e in entries if not _there(e.environment)})
+    if missing:
+        console.print(f"not installed: {', '.join(missing)}. Run `make frameworks` first.")
+        return 2
+    # Now: the run may write to the same files.
+    earlier = Results.together(Results.load(each) for each in given.compare or [])
+    into = given.into or (page.RESULTS if _whole(given) else Path(tempfile.mkdtemp()))
+    runs = []
+    for engine in [each for each in ENGINES if any(e.engine == each for e in entries)]:
+        runs.append(measured(engine, [e for e in entries if e.engine == engine], given, console))
+        path = into / page.file_name(engine)
+        runs[-1].save(path)
+        console.print(f"figures: {path}")
+    results = Results.together(runs)
+    printed(results, console)
+    if into == page.RESULTS:
+        console.print(f"page: {page.write(page.committed(), ROOT / 'docs')}")
+    if given.compare:
+        return comparing.printed(results, earlier, console)
+    return 0
+
+
+def _whole(given: argparse.Namespace) -> bool:
+    """Whether the figures are those of the page: all peers of an engine, enough rounds."""
+    engine = not given.only or given.only.lower() in map(str.lower, ENGINES)
+    return engine and not given.quick and (given.rounds or FEWEST_ROUNDS) >= FEWEST_ROUNDS
+
+
+def _there(environment: str) -> bool:
+    return not environment or (ENVIRONMENTS / environment / "bin" / "python").exists()
+
+
+def measured(
+    engine: str, entries: list[Entry], given: argparse.Namespace, console: Console
+) -> Results:
+    """All peers of an engine, in a folder that is thrown away."""
+    bounds = QUICK if given.quick else Bounds()
+    if given.rounds:
+        bounds = bounds.with_rounds(given.rounds)
+    folder = Path(tempfile.mkdtemp(prefix="peers-"))
+    opened = places.opened(engine, folder / "places", appendfsync=given.appendfsync)
+    results = Results()
+    results.engines[engine] = {
+        "version": opened.version(),
+        "durability": opened.durability,
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d"),
+        "command": command(given),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "rounds": bounds.rounds,
+        "append rounds": bounds.append_rounds,
+        "ended early": 0,
+    }
+    columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
+    try:
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task(engine)
+            begun = ""
+
+            def tell(what: str) -> None:
+                nonlocal begun
+                progress.update(task, advance=1, description=f"{engine} · {what:<70.70}")
+                work = what.partition(":")[0]
+                # Where nobody sees the bar, a line for each work.
+                if work != begun and not console.is_terminal:
+                    console.print(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {engine} · {work}")
+                begun = work
+
+            runner = Runner(
+                places=opened,
+                entries=entries,
+                bounds=bounds,
+                results=results,
+                folder=folder,
+                tell=tell,
+            )
+            progress.update(task, total=runner.steps)
+            runner.run()
+    finally:
+        opened.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    return results
+
+
+def command(given: argparse.Namespace) -> str:
+    """What to run to get such figures."""
+    words = ["python -m benchmarks.peers"]
+    words += [f"--only {given.only}"] if given.only else []
+    words += ["--quick"] if given.quick else []
+    words += [f"--rounds {given.rounds}"] if given.rounds else []
+    words += [f"--appendfsync {given.appendfsync}"] if given.appendfsync != EVERY_SECOND else []
+    return " ".join(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Where peers keep their data: files in a folder, databases on servers of our own, each new."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from benchmarks.peers.roster import POSTGRES, REDIS, SQLITE, Entry
+from indelible.contract.faults.servers.postgres import PostgresServer
+from indelible.contract.faults.servers.valkey import Valkey
+
+# The framework whose store is a folder of files.
+IN_A_FOLDER = "strands"
+# A server may hold back what it has to write while the disk is busy.
+WRITTEN_S_MAX = 30.0
+LOOK_AGAIN_S = 0.01
+# A database for each place; and a file that only grows, so that its growth can be told.
+SHARED = {"databases": "5000", "auto-aof-rewrite-percentage": "0"}
+
+
+class Places(ABC):
+    """Places on one engine, its durability in words, and how many bytes a place has on disk."""
+
+    durability: str
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    @abstractmethod
+    def fresh(self, entry: Entry) -> str:
+        """A place where nothing is yet."""
+
+    @abstractmethod
+    def size(self, place: str) -> int:
+        """Its bytes on disk."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """The engine and its version."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what was started."""
+
+
+class Files(Places):
+    """SQLite files, and folders of those who keep plain files."""
+
+    durability = "`synchronous=FULL`; WAL where the store chooses it; plain files are not synced"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def fresh(self, entry: Entry) -> str:
+        path = self._folder / f"{next(self._numbers)}.db"
+        if entry.environment == IN_A_FOLDER:
+            path.mkdir()
+        return str(path)
+
+    def size(self, place: str) -> int:
+        path = Path(place)
+        if path.is_dir():
+            # A small file takes a block.
+            return sum(each.stat().st_blocks * 512 for each in path.rglob("*"))
+        connection = apsw.Connection(place)
+        connection.set_busy_timeout(10_000)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        pages: int = connection.execute("PRAGMA page_count").get
+        page_bytes: int = connection.execute("PRAGMA page_size").get
+        connection.close()
+        return pages * page_bytes
+
+    def version(self) -> str:
+        import sqlite3  # noqa: PLC0415 (only to name it)
+
+        return (
+            f"SQLite {apsw.sqlite_lib_version()} (indelible, bare driver), "
+            f"{sqlite3.sqlite_version} (all others)"
+        )
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class OnRedis(Places):
+    """Numbered databases of one Valkey."""
+
+    def __init__(self, folder: Path, *, appendfsync: str) -> None:
+        super().__init__()
+        self.durability = f"append-only file, `appendfsync {appendfsync}`"
+        self._server = Valkey(folder, {"appendfsync": appendfsync, **SHARED})
+        self._server.start()
+
+    def fresh(self, entry: Entry) -> str:  # noqa: ARG002
+        return f"{self._server.url}/{next(self._numbers)}"
+
+    def size(self, place: str) -> int:  # noqa: ARG002 (others do not write meanwhile)
+        with self._server.client() as client:
+            deadline = time.monotonic() + WRITTEN_S_MAX
+            while (told := client.info("persistence"))["aof_buffer_length"]:
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the server does not write its file")
+                time.sleep(LOOK_AGAIN_S)
+            return int(told["aof_current_size"])
+
+    def version(self) -> str:
+        with self._server.client() as client:
+            told: dict[str, Any] = client.info("server")
+        return f"Valkey {told.get('valkey_version', told['redis_version'])}"
+
+    def close(self) -> None:
+        self._server.kill()
+
+
+class OnPostgres(Places):
+    """Databases of one PostgreSQL."""
+
+    durability = "`synchronous_commit=on`, `fsync=on`"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        # The server may run as somebody who cannot enter a private folder.
+        for each in (folder.parent, folder.parent.parent):
+            each.chmod(0o755)
+        self._server = PostgresServer(folder, settings={"max_connections": "700"})
+        self._server.create()
+        self._server.start()
+
+    def fresh(self, entry: Entry) -> str:  # noqa: ARG002
+        name = f"place{next(self._numbers)}"
+        self._server.sql(f"CREATE DATABASE {name} STRATEGY file_copy")
+        return self._server.url(name)
+
+    def size(self, place: str) -> int:
+        return int(self._server.sql(f"SELECT pg_database_size('{place.rpartition('/')[2]}')"))
+
+    def version(self) -> str:
+        return "PostgreSQL " + self._server.sql("SHOW server_version").strip()
+
+    def close(self) -> None:
+        self._server.remove()
+
+
+def opened(engine: str, folder: Path, *, appendfsync: str) -> Places:
+    """The places of an engine, in a folder that may be thrown away."""
+    folder.mkdir()
+    if engine == SQLITE:
+        return Files(folder)
+    if engine == REDIS:
+        return OnRedis(folder / "server", appendfsync=appendfsync)
+    assert engine == POSTGRES
+    return OnPostgres(folder / "server")
