@@ -59,7 +59,7 @@ test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we s
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 
-$(BESIDE)/%/.ready: requirements/frameworks/%.txt pyproject.toml
+$(BESIDE)/%/.ready: requirements/frameworks/%.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet --require-hashes --requirement $<
 	$(@D)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
