@@ -114,6 +114,8 @@ class Adapter:
     thread_safe: bool = False
     # Whether an append is always one user's and one assistant's message.
     pairs: bool = False
+    # Whether several messages go in as one append; else the kit appends them one by one.
+    batches: bool = True
     # The largest message that the store takes; None if it names no limit.
     message_bytes_max: int | None = None
     # Expiry: the shortest time to live, how late it may come, and what begins it anew.
@@ -141,6 +143,10 @@ class Adapter:
             raise ValueError(f"unknown capability {unknown[0]!r}; the kit knows {known}")
         if self.open is None and self.open_async is None:
             raise ValueError("an adapter needs `open` or `open_async`")
+
+    def at_once(self, count: int) -> int:
+        """How much one append takes: so many messages, else one message or one turn."""
+        return 1 if self.pairs or not self.batches else count
 
     def claims(self, needs: Iterable[str]) -> bool:
         """Whether everything that a case needs is declared."""

@@ -62,11 +62,23 @@ class Client:
         expected: Any = None,
         ttl_s: float | None = None,
     ) -> Ids:
-        """Append a batch of new entries (of `count` turns, where a store takes only turns)."""
+        """Append a batch of new entries (of `count` turns, where a store takes only turns).
+
+        A store that takes no batches is given its entries one by one.
+        """
         ids = ids or self.draw(count)
-        self.make(
-            Call(op="append", session=session, ids=ids, key=key, expected=expected, ttl_s=ttl_s)
-        )
+        batches = [ids] if self._room.adapter.batches else [(id_,) for id_ in ids]
+        for batch in batches:
+            self.make(
+                Call(
+                    op="append",
+                    session=session,
+                    ids=batch,
+                    key=key,
+                    expected=expected,
+                    ttl_s=ttl_s,
+                )
+            )
         return ids
 
     def draw(self, count: int = 1) -> Ids:

@@ -93,7 +93,7 @@ def read_all(room: Room, sessions: Sequence[str], server: str | None = None) -> 
 
 def appending(room: Room, client: Client, session: str, count: int = 2) -> Callable[[], Call]:
     """Appends of new entries, one for each time that it is asked."""
-    size = 1 if room.adapter.pairs else count
+    size = room.adapter.at_once(count)
     return lambda: Call(op="append", session=session, ids=client.draw(size))
 
 

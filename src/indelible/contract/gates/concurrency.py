@@ -8,7 +8,7 @@ from typing import Any
 from indelible.contract.calling import Call, Program
 from indelible.contract.cases import case
 from indelible.contract.history import OpName
-from indelible.contract.room import Meaningless, Room
+from indelible.contract.room import Meaningless, NotClaimed, Room
 
 
 class Writing:
@@ -43,11 +43,6 @@ class Writing:
         return Program(worker, tuple(call for change in changes for call in (change, read)))
 
 
-def _batch(room: Room, entries: int) -> int:
-    """As many entries as one append of this store can hold at once."""
-    return 1 if room.adapter.pairs else entries
-
-
 @case("concurrency", catches="read-modify-write: the second writer erases the first one's turn")
 def append_storm(room: Room) -> None:
     """Four writers append to two sessions and read them meanwhile."""
@@ -60,10 +55,14 @@ def append_storm(room: Room) -> None:
 @case("concurrency", catches="a batch that is half there, or has a stranger in the middle")
 def batch_storm(room: Room) -> None:
     """Four writers append whole batches to one session while two readers watch."""
+    if not room.adapter.batches:
+        raise NotClaimed("the store takes one message at a time: there are no batches to tear")
     room.open()
     session, writing = room.session(), Writing(room)
     watching = tuple(Call(op="read", session=session) for _ in range(12))
-    programs = [writing.writer(f"w{n}", [session], 6, batch=_batch(room, 4)) for n in range(4)]
+    programs = [
+        writing.writer(f"w{n}", [session], 6, batch=room.adapter.at_once(4)) for n in range(4)
+    ]
     room.race([*programs, Program("r0", watching), Program("r1", watching)])
     room.read_afresh([session])
 
@@ -185,7 +184,9 @@ def snapshot_against_append(room: Room) -> None:
     store.append(session)
     names = [room.name("s") for _ in range(4)]
     takes = [Call(op="snapshot", session=session, snapshot=name) for name in names]
-    writers = [writing.writer(f"w{n}", [session], 6, batch=_batch(room, 3)) for n in range(2)]
+    writers = [
+        writing.writer(f"w{n}", [session], 6, batch=room.adapter.at_once(3)) for n in range(2)
+    ]
     room.race([writing.changer("w2", session, takes), *writers])
     store.read(session)
     for name in [*names, names[0]]:
@@ -200,7 +201,9 @@ def fork_against_append(room: Room) -> None:
     store.append(session)
     targets = [room.session() for _ in range(3)]
     forks = [Call(op="fork", session=session, target=target) for target in targets]
-    writers = [writing.writer(f"w{n}", [session], 6, batch=_batch(room, 3)) for n in range(2)]
+    writers = [
+        writing.writer(f"w{n}", [session], 6, batch=room.adapter.at_once(3)) for n in range(2)
+    ]
     room.race([writing.changer("w2", session, forks), *writers])
     for target in targets:
         store.append(target)
@@ -266,7 +269,7 @@ def gathered_turns_all_land(room: Room) -> None:
     room.open()
     session, writing = room.session(), Writing(room)
     many = 8 if room.mode == "processes" else 24
-    batch = _batch(room, 2)
+    batch = room.adapter.at_once(2)
     room.race([Program(f"w{n}", (writing.append(f"w{n}", session, batch),)) for n in range(many)])
     room.read_afresh([session])
 

@@ -54,7 +54,7 @@ def _round(
     took_s = quickest_s(room.history) if alone else 1.4 * usual_s(room.history[-len(writers) :])
     pending = []
     for writer in writers:
-        ids = writer.draw(1 if room.adapter.pairs else chance.choice((1, 2, 3)))
+        ids = writer.draw(room.adapter.at_once(chance.choice((1, 2, 3))))
         call = Call(op="append", session=chance.choice(sessions), ids=ids)
         pending.append(Pending(room, writer, call))
     if victim is not None:
@@ -90,7 +90,7 @@ class Dying:
     def __init__(self, room: Room, worker: Worker, where: Path, session: str) -> None:
         client = room.caller_in(worker)
         worker.tell("open", where, room.flavour, None)
-        ids = client.draw(1 if room.adapter.pairs else 2)
+        ids = client.draw(room.adapter.at_once(2))
         self._pending = Pending(room, client, Call(op="append", session=session, ids=ids))
 
     def finish(self) -> None:

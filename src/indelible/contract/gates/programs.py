@@ -99,7 +99,7 @@ class Machine:
         session, random = belief.session, self.room.random
         match op:
             case "append":
-                count = random.choice((1, 1, 2))
+                count = random.choice((1, 1, 2)) if self.room.adapter.batches else 1
                 ids = self.ids.draw(count, pairs=self.room.adapter.pairs)
                 return Call(op=op, session=session, ids=ids)
             case "trim":

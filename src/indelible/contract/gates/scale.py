@@ -20,8 +20,8 @@ SIZES: Final = (65_537, MIB, 8 * MIB)
 SESSIONS: Final = 300
 LONG_BATCHES: Final = 12
 LONG_BATCH: Final = 250
-# Of turns, each of which is a call.
-LONG_TURNS: Final = 25
+# Of turns or of single messages, each of which is a call.
+LONG_CALLS: Final = 25
 
 
 @case("edges", catches="a large message that is cut off in silence")
@@ -108,7 +108,7 @@ def long_session(room: Room) -> None:
     """Append thousands of entries to one session; all come back, in order, and so do the last."""
     store, session = room.open(), room.session()
     ids: Ids = ()
-    count = LONG_TURNS if room.adapter.pairs else LONG_BATCH
+    count = LONG_BATCH if room.adapter.at_once(LONG_BATCH) > 1 else LONG_CALLS
     for _ in paced(room, range(LONG_BATCHES), f"batches of {count} in a long session"):
         ids += append_many(room, store, session, count)
     ids += store.append(session)

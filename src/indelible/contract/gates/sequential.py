@@ -300,6 +300,8 @@ def refused_append_leaves_nothing(room: Room) -> None:
         {"role": "user", "content": "this could be stored"},
         {"role": "assistant", "content": Unstorable()},
     ]
+    if not room.adapter.batches:
+        del bad[0]
     before = store.get(session)
     if taken(room, store, session, bad, "a batch with a value that cannot be stored"):
         if len(store.get(session)) <= len(before):

@@ -69,5 +69,5 @@ def calls_of(room: Room, verb: Verb) -> tuple[Call, ...]:
 def append(room: Room, session: str, count: int = 1) -> Call:
     """An append of new entries; of one turn, where a store takes a turn at a time."""
     pairs = room.adapter.pairs
-    ids = room.ids(room.name("v")).draw(1 if pairs else count, pairs=pairs)
+    ids = room.ids(room.name("v")).draw(room.adapter.at_once(count), pairs=pairs)
     return Call(op="append", session=session, ids=ids)

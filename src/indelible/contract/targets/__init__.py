@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from indelible.contract.adapter import Adapter, imported_from_here
 from indelible.contract.targets.duck import adapter_of_class
 from indelible.contract.targets.urls import adapter_of_url
 
 FILES = {".db", ".sqlite", ".sqlite3"}
-KNOWN = "a URL of indelible, module:adapter, langchain:module:name or openai-agents:module:name"
+# The framework whose store a factory makes, and the module that drives such stores.
+FRAMEWORKS: Final = {
+    "langchain": "langchain",
+    "langgraph-saver": "langgraph_saver",
+    "langgraph-store": "langgraph_store",
+    "openai-agents": "openai_agents",
+    "claude-agent": "claude_agent",
+    "llama-index": "llama_index",
+    "adk": "adk",
+    "strands": "strands",
+    "agno": "agno",
+}
+KNOWN = (
+    "a URL of indelible, module:adapter, or FRAMEWORK:module:factory with one of "
+    f"{', '.join(FRAMEWORKS)}"
+)
 
 
 class TargetError(ValueError):
@@ -26,14 +42,12 @@ def resolve(target: str | Adapter | type) -> Adapter:
     if not target.strip():
         raise TargetError(f"no target was named: name {KNOWN}")
     framework, _, rest = target.partition(":")
-    if framework == "langchain":
-        from indelible.contract.targets import langchain  # noqa: PLC0415
-
-        return langchain.adapter_of_factory(rest)
-    if framework == "openai-agents":
-        from indelible.contract.targets import openai_agents  # noqa: PLC0415
-
-        return openai_agents.adapter_of_factory(rest)
+    if framework in FRAMEWORKS:
+        # Each knows its framework, and imports it only when it is asked for.
+        module = import_module(f"indelible.contract.targets.{FRAMEWORKS[framework]}")
+        adapter = module.adapter_of_factory(rest)
+        assert isinstance(adapter, Adapter)
+        return adapter
     if _is_url(target):
         return adapter_of_url(target)
     return _of_name(target)

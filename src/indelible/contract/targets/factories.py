@@ -1,14 +1,19 @@
-"""Frameworks whose stores are one object per session, made by `factory(session_id, workspace)`."""
+"""What frameworks' factories have in common: finding them, calling them, trying them once.
+
+Here are also the objects of those that make one for each session, by `factory(session_id,
+workspace)`. The others, by `factory(workspace)`, are in `stores`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +26,15 @@ from indelible.contract.targets import TargetError
 
 _SESSION: Final = "indelible-was-here"
 _HELLO: Final = {"role": "user", "content": "indelible was here"}
-Factory = Callable[[str, Path], Any]
+Factory = Callable[..., Any]
+# What a factory of theirs is called with, in words.
+_OF_SESSIONS: Final = "session_id, workspace"
+# Of what an interface has, not every store has to have all: those raise `NotImplementedError`.
+_USES: Final[dict[str, Callable[[Any], Any]]] = {
+    "list": lambda handle: handle.sessions(),
+    "pop": lambda handle: handle.pop(_SESSION),
+    "clear": lambda handle: handle.clear(_SESSION),
+}
 # How many objects a handle keeps open. Each may hold files, and a case may use many sessions.
 _OPEN_MAX: Final = 64
 
@@ -36,6 +49,8 @@ class Sample:
     shared: bool = False
     # What each flavour raised; nothing if it works.
     raised: dict[Flavour, str]
+    # What the framework's interface has, and this store has not.
+    missing: set[str] = field(default_factory=set)
 
 
 class Sessions:
@@ -47,6 +62,11 @@ class Sessions:
         self._open: dict[str, Any] = {}
         self._used: Counter[str] = Counter()
         self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, factory: Factory, workspace: Path, *, server: str | None, keep: bool) -> Sessions:
+        """The objects that a factory makes in a workspace."""
+        return cls(lambda session: made(factory, session, workspace, server=server), keep=keep)
 
     @contextlib.contextmanager
     def using(self, session: str) -> Iterator[Any]:
@@ -109,20 +129,53 @@ async def close_all(objects: list[Any]) -> None:
             await answer
 
 
-def factory_named(name: str, package: str, module: str) -> Factory:
+def factory_named(name: str, package: str, module: str, takes: str = _OF_SESSIONS) -> Factory:
     """The factory that a target names, if its framework is there."""
-    if find_spec(module) is None:
+    if not _is_there(module):
         raise TargetError(f"{package} is not installed: pip install {package}")
     try:
         found = imported_from_here(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise TargetError(f"cannot import {name!r}: {error}") from error
     if not callable(found):
-        raise TargetError(f"{name} is no factory: {package} needs one of (session_id, workspace)")
+        raise TargetError(f"{name} is no factory: {package} needs one of ({takes})")
     return found  # type: ignore[no-any-return]
 
 
-def sampled(adapter: Adapter, factory: Factory) -> Sample:
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # Not even the package that it would be in.
+        return False
+
+
+def server_of(factory: Factory, name: str) -> str | None:
+    """The server that a store stands on, if its factory says: as the default of `server`."""
+    try:
+        parameter = inspect.signature(factory).parameters.get("server")
+    except (TypeError, ValueError):
+        return None
+    if parameter is None:
+        return None
+    if parameter.default is parameter.empty:
+        raise TargetError(
+            f"{name} takes a server and names none: give `server` a default, the URL of its own"
+        )
+    return None if parameter.default is None else str(parameter.default)
+
+
+def made(factory: Factory, *arguments: Any, server: str | None = None) -> Any:
+    """What a factory makes; on another server than its own if there is one."""
+    return factory(*arguments) if server is None else factory(*arguments, server=server)
+
+
+def of_one_session(factory: Factory) -> Callable[[Path], Any]:
+    """A factory of sessions' objects, for the one session that it is tried with."""
+    return functools.partial(factory, _SESSION)
+
+
+def sampled(adapter: Adapter, factory: Callable[[Path], Any]) -> Sample:
     """Try the store once, in a folder of its own: which flavours work, and who sees the data."""
     sample = Sample(raised={})
     flavours: list[Flavour] = ["blocking"] if adapter.open is not None else []
@@ -131,6 +184,8 @@ def sampled(adapter: Adapter, factory: Factory) -> Sample:
         with tempfile.TemporaryDirectory(prefix="indelible-sample-") as folder:
             try:
                 _try(adapter, Path(folder), flavour, factory, sample)
+            except TargetError:
+                raise
             except Exception as error:  # noqa: BLE001 -- told, and looked at again by the kit
                 sample.raised[flavour] = said(error)
     return sample
@@ -140,7 +195,7 @@ def _try(
     adapter: Adapter,
     workspace: Path,
     flavour: Flavour,
-    factory: Factory,
+    factory: Callable[[Path], Any],
     sample: Sample,
 ) -> None:
     loop = Loop() if flavour == "async" else None
@@ -155,7 +210,12 @@ def _try(
             seen = bool(settle(other.read(_SESSION)))
             _look(factory, workspace, loop, sample)
             sample.reach = _reach(adapter, workspace, flavour, on_disk=on_disk, seen=seen)
-            settle(handle.clear(_SESSION))
+            for capability, use in _USES.items():
+                if adapter.claims([capability]):
+                    try:
+                        settle(use(handle))
+                    except NotImplementedError:
+                        sample.missing.add(capability)
         finally:
             for opened in (handle, other):
                 close(opened, loop)
@@ -164,11 +224,13 @@ def _try(
             loop.close()
 
 
-async def _made_twice(factory: Factory, workspace: Path) -> tuple[Any, Any]:
-    return factory(_SESSION, workspace), factory(_SESSION, workspace)
+async def _made_twice(factory: Callable[[Path], Any], workspace: Path) -> tuple[Any, Any]:
+    return factory(workspace), factory(workspace)
 
 
-def _look(factory: Factory, workspace: Path, loop: Loop | None, sample: Sample) -> None:
+def _look(
+    factory: Callable[[Path], Any], workspace: Path, loop: Loop | None, sample: Sample
+) -> None:
     """What the factory makes, and whether once. Some can be made only on a loop that runs."""
     ours = loop or Loop()
     try:
@@ -207,9 +269,12 @@ def _reach(
 
 
 def adapted(
-    adapter: Adapter, factory: Factory, *, awaited: Callable[[type], bool] | None = None
+    adapter: Adapter,
+    factory: Callable[[Path], Any],
+    *,
+    awaited: Callable[[type], bool] | None = None,
 ) -> Adapter:
-    """The adapter with what its factory turned out to be.
+    """The adapter with what its factory turned out to be: here a function of a workspace alone.
 
     `awaited` says of a class whether its awaited methods are its own.
     """
@@ -227,6 +292,9 @@ def adapted(
         changes["open_async"] = None
     if sample.reach == "handle":
         notes.append("a second object of a session does not see the first one's messages")
+    if sample.missing:
+        changes["capabilities"] = set(adapter.capabilities) - sample.missing
+        notes.append(f"not implemented, and not claimed: {', '.join(sorted(sample.missing))}")
     keep = sample.shared or sample.reach == "handle"
     for side in ("open", "open_async"):
         opener = changes.get(side, getattr(adapter, side))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +14,8 @@ from indelible.contract.targets.factories import (
     close_all,
     close_all_blocking,
     factory_named,
+    of_one_session,
+    server_of,
 )
 
 # What LangChain calls those who speak.
@@ -37,8 +38,9 @@ def adapter_of_factory(name: str) -> Adapter:
         open_async=OpenHistories(name, awaited=True),
         capabilities=["clear", "fields"],
         name=f"langchain:{name}",
+        server=server_of(factory, name),
     )
-    return adapted(adapter, factory, awaited=_is_awaited)
+    return adapted(adapter, of_one_session(factory), awaited=_is_awaited)
 
 
 def _is_awaited(kind: type) -> bool:
@@ -56,15 +58,12 @@ class OpenHistories:
     # Whether what the factory made is left open: it is shared, or all that there is.
     keep: bool = False
 
-    def __call__(self, workspace: Path) -> BlockingHandle | AwaitedHandle:
+    def __call__(
+        self, workspace: Path, *, server: str | None = None
+    ) -> BlockingHandle | AwaitedHandle:
         """A handle, which makes each history when it is first used."""
-        make = functools.partial(_made, imported(self.name), workspace)
-        sessions = Sessions(make, keep=self.keep)
+        sessions = Sessions.of(imported(self.name), workspace, server=server, keep=self.keep)
         return AwaitedHandle(sessions) if self.awaited else BlockingHandle(sessions)
-
-
-def _made(factory: Any, workspace: Path, session: str) -> Any:
-    return factory(session, workspace)
 
 
 class BlockingHandle:

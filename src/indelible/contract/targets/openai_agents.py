@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from indelible.contract.targets.factories import (
     adapted,
     close_all,
     factory_named,
+    of_one_session,
+    server_of,
 )
 
 
@@ -23,8 +24,9 @@ def adapter_of_factory(name: str) -> Adapter:
         open_async=OpenSessions(name),
         capabilities=["pop", "clear", "limit", "fields"],
         name=f"openai-agents:{name}",
+        server=server_of(factory, name),
     )
-    return adapted(adapter, factory)
+    return adapted(adapter, of_one_session(factory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,11 @@ class OpenSessions:
     # Whether what the factory made is left open: it is shared, or all that there is.
     keep: bool = False
 
-    def __call__(self, workspace: Path) -> SessionHandle:
+    def __call__(self, workspace: Path, *, server: str | None = None) -> SessionHandle:
         """A handle, which makes each session when it is first used."""
-        make = functools.partial(_made, imported(self.name), workspace)
-        return SessionHandle(Sessions(make, keep=self.keep))
-
-
-def _made(factory: Any, workspace: Path, session: str) -> Any:
-    return factory(session, workspace)
+        return SessionHandle(
+            Sessions.of(imported(self.name), workspace, server=server, keep=self.keep)
+        )
 
 
 class SessionHandle:
