@@ -76,7 +76,9 @@ def _chosen(words: Sequence[str]) -> list[Store]:
     found = [
         store
         for store in STORES
-        if any(word.lower() in f"{store.id} {store.framework} {store.name}".lower() for word in words)
+        if any(
+            word.lower() in f"{store.id} {store.framework} {store.name}".lower() for word in words
+        )
     ]
     if not found:
         names = ", ".join(store.id for store in STORES)

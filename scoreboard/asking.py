@@ -16,7 +16,7 @@ GATES: Final[tuple[Gate, ...]] = (
 )
 # The seed of all runs: the same calls in the same order of each worker.
 SEED: Final = 1
-# How long races are repeated, as `indelible check --budget` takes it: two thirds of a second for each.
+# How long races are repeated, as `indelible check --budget` takes it: 0.6 s for each.
 BUDGET_S: Final = 60.0
 # A bound on a store that hangs.
 STORE_S_MAX: Final = 1200.0

@@ -20,6 +20,7 @@ from scoreboard.wording import (
     cell,
     command,
     how_it_was_run,
+    notes,
     power_cuts,
     times,
     tried,
@@ -84,7 +85,7 @@ def _cell(runs: Sequence[Run], store: Store, gate: str) -> str:
 
 
 def _pill(word: str) -> str:
-    kind = "fail" if "FAIL" in word else word.split(" in ")[0].lower().replace(" ", "-")
+    kind = "fail" if "FAIL" in word else word.partition(" in ")[0].lower().replace(" ", "-")
     return f'<span class="pill {kind}">{escape(word)}</span>'
 
 
@@ -97,6 +98,7 @@ def _store(runs: Sequence[Run], store: Store) -> Iterator[str]:
         yield f"<p>NOT RUN: {escape(why)}</p>"
     if seen := power_cuts(runs, store):
         yield f"<p>Told, and no failure: {escape(seen)}.</p>"
+    yield from (f"<p>Note: {escape(note)}.</p>" for note in notes(runs, store))
     for gate, each in found:
         yield from _finding(runs, store, gate, each)
     yield "</details>"

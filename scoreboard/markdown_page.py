@@ -14,6 +14,7 @@ from scoreboard.wording import (
     cell,
     command,
     how_it_was_run,
+    notes,
     power_cuts,
     times,
     tried,
@@ -92,10 +93,19 @@ def _store(runs: Sequence[Run], store: Store) -> list[str]:
         f"| {gate} | {each.anomaly} | {where(each)} | {times(each, len(runs))} |"
         for gate, each in found
     ]
+    lines += ["", *(f"- Note: {_flat(note)}." for note in notes(runs, store))]
     _, first = found[0]
     assert first.first is not None
     proof = [line.rstrip() for line in first.first.proof]
-    lines += ["", f"{first.anomaly}, in `{first.first.case}`:", "", "```text", *proof, "```", ""]
+    lines += [
+        "",
+        f"Seen first: {first.anomaly}, in `{first.first.case}`:",
+        "",
+        "```text",
+        *proof,
+        "```",
+        "",
+    ]
     lines += ["```console", *(f"$ {each}" for each in _commands(store, found)), "```", ""]
     return lines
 

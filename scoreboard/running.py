@@ -40,8 +40,10 @@ class Board:
         self._say = say
         # Called with all that is known after each store: a run that is stopped loses little.
         self._keep = keep
-        self._cases: dict[str, int] = {}
+        # How many cases of a store are done, and the last of them.
+        self._cases: dict[str, tuple[int, str]] = {}
         self._outcomes: dict[str, Outcome] = {}
+        self._processes: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
 
     def run(self, jobs: int) -> None:
@@ -49,10 +51,17 @@ class Board:
         ended = threading.Event()
         teller = threading.Thread(target=self._tell, args=(ended,), daemon=True)
         teller.start()
+        pool = ThreadPoolExecutor(jobs)
         try:
-            with ThreadPoolExecutor(jobs) as pool:
-                list(pool.map(self._try, self._stores))
+            list(pool.map(self._try, self._stores))
+        except BaseException:
+            # Those that did not begin are left; those that did are ended, and their servers too.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(self._processes):
+                process.kill()
+            raise
         finally:
+            pool.shutdown()
             ended.set()
             teller.join()
 
@@ -69,7 +78,9 @@ class Board:
     def _tell(self, ended: threading.Event) -> None:
         while not ended.wait(TELL_S):
             with self._lock:
-                now = ", ".join(f"{name} ({count} cases)" for name, count in self._cases.items())
+                now = ", ".join(
+                    f"{name} ({count}, after {case})" for name, (count, case) in self._cases.items()
+                )
             self._say(f"... {len(self._outcomes)} of {len(self._stores)} done; now {now}")
 
     def _try(self, store: Store) -> None:
@@ -90,10 +101,23 @@ class Board:
         if not python.exists():
             return Outcome(not_run=f"there is no {store.folder}: make frameworks")
         kinds = {store.server} if store.server is not None else set()
-        with tempfile.TemporaryDirectory(prefix="indelible-board-") as folder, servers(kinds) as told:
+        with (
+            tempfile.TemporaryDirectory(prefix="indelible-board-") as folder,
+            servers(kinds) as told,
+        ):
+            # Servers that the kit starts there are not root, and must be able to enter.
+            Path(folder).chmod(0o755)
             answer = Path(folder) / "outcome.json"
             errors = Path(folder) / "errors"
-            command = [str(python), "-W", "ignore", "-m", "scoreboard.trying", store.id, str(answer)]
+            command = [
+                str(python),
+                "-W",
+                "ignore",
+                "-m",
+                "scoreboard.trying",
+                store.id,
+                str(answer),
+            ]
             paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
             environment = {
                 **os.environ,
@@ -117,15 +141,17 @@ class Board:
         with subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
         ) as process:
+            self._processes.add(process)
             late = threading.Timer(STORE_S_MAX, process.kill)
             late.start()
             try:
                 assert process.stdout is not None
-                for _ in process.stdout:
+                for count, line in enumerate(process.stdout, 1):
                     with self._lock:
-                        self._cases[store.id] = self._cases.get(store.id, 0) + 1
+                        self._cases[store.id] = count, line.split("\t")[1]
             finally:
                 late.cancel()
+                self._processes.discard(process)
 
 
 def machine() -> str:

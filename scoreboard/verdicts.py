@@ -54,7 +54,9 @@ def said(runs: Sequence[Run], store: str, gate: str) -> str:
         return "NOT RUN"
     if len(set(found)) == 1:
         return found[0]
-    return ", ".join(f"{each} in {found.count(each)} of {len(found)}" for each in sorted(set(found)))
+    return ", ".join(
+        f"{each} in {found.count(each)} of {len(found)}" for each in sorted(set(found))
+    )
 
 
 def findings(runs: Sequence[Run], store: str, gate: str) -> list[Finding]:

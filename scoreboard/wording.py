@@ -16,17 +16,20 @@ from scoreboard.verdicts import RAISES, Finding, compared, differences, findings
 TOLD_MAX: Final = 30
 _CUTS: Final = re.compile(r"of \d+ power cuts.*")
 
-ABOUT: Final = (
+WHAT: Final = (
     "What came of `make scoreboard`: the contract kit on stores that frameworks ship, unmodified,"
     " each inside an environment of its framework, and on indelible's own with the same budget."
     " Each store is used as its documentation shows; the factories, a line or two each, are in"
-    " `scoreboard/factories`. Stores on servers use the same Valkey and PostgreSQL.",
+    " `scoreboard/factories`. Stores on servers use the same Valkey and PostgreSQL."
+)
+FAIR: Final = (
     "This is what was seen, not a judgement. Few of these projects promise what is asked here, and"
     " each may be the right choice: a store that one process uses, one call at a time, never meets"
-    " a race. A store is asked only for what its interface offers; the rest is NOT CLAIMED. None"
-    " of the frameworks names a durability, so none is held to one: what simulated power cuts took"
-    " is told, and is no failure.",
+    " a race. A store is asked only for what its interface offers; the rest is NOT CLAIMED. The"
+    " frameworks' stores are held to no durability: what simulated power cuts took is told, and is"
+    " no failure."
 )
+ABOUT: Final = (WHAT, FAIR)
 VERDICTS: Final = {
     "PASS": "every case that was asked passed",
     "FAIL": "something acknowledged was lost, doubled, changed, reordered or mixed up, or a store"
@@ -96,6 +99,14 @@ def power_cuts(runs: Sequence[Run], store: Store) -> str:
             if seen.case == "power_loss" and (found := _CUTS.search(seen.reason)):
                 return found[0]
     return ""
+
+
+def notes(runs: Sequence[Run], store: Store) -> list[str]:
+    """What a reader should know of a store, but for what the kit left out because it was slow."""
+    known = [
+        note for run in runs if store.id in run.outcomes for note in run.outcomes[store.id].notes
+    ]
+    return [note for note in dict.fromkeys(known) if not note.endswith("since the store is slow")]
 
 
 def how_it_was_run(runs: Sequence[Run]) -> Iterator[str]:

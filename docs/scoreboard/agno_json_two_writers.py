@@ -2,6 +2,9 @@
 
 All runs stand in one file. To store one, the whole file is read and written again; what another
 process stored in between is overwritten.
+
+Run it:   .venv-frameworks/agno/bin/python docs/scoreboard/agno_json_two_writers.py
+Printed:  100 runs were stored without an error; 31 (35, 36, 36, 38) of them are gone
 """
 
 import multiprocessing

@@ -2,6 +2,9 @@
 
 The file is emptied before it is filled. A kill in between leaves it empty, with every message that
 was ever acknowledged.
+
+Run it:   .venv-frameworks/langchain/bin/python docs/scoreboard/langchain_file_killed.py
+Printed:  kill 1 left 0 bytes of 1 or more messages, and reading the session raises JSONDecodeError
 """
 
 import json
@@ -35,8 +38,8 @@ if __name__ == "__main__":
         try:
             kept = len(FileChatMessageHistory(str(path)).messages)
         except json.JSONDecodeError:
-            print(f"kill {kill}: {kept} messages before, now the file has {path.stat().st_size}")
-            print("bytes and reading it raises JSONDecodeError")
+            print(f"kill {kill} left {path.stat().st_size} bytes of {kept} or more messages,")
+            print("and reading the session raises JSONDecodeError")
             break
     else:
         print(f"nothing was lost by {KILLS_MAX} kills")

@@ -2,6 +2,10 @@
 
 An append reads the whole file, and writes the whole file. What another process wrote in between is
 overwritten; who reads while it is written meets half a file, and gets an error.
+
+Run it:   .venv-frameworks/langchain/bin/python docs/scoreboard/langchain_file_two_writers.py
+Printed:  200 appends were acknowledged, and 3217 raised; 46 of the acknowledged ones are gone;
+          in four of five runs the file was unreadable in the end, and all of them were gone
 """
 
 import json

@@ -2,6 +2,10 @@
 
 Each update reads the newest checkpoint and writes a new one on top of it. Of two that read the
 same one, both are stored, as two branches, and the state of the conversation shows one.
+
+Run it:   .venv-frameworks/langgraph/bin/python docs/scoreboard/langgraph_sqlite_two_writers.py
+Printed:  100 calls returned without an error; 37 (37, 39, 40, 42) of their messages are not in the
+          state
 """
 
 import tempfile
@@ -39,9 +43,7 @@ if __name__ == "__main__":
     with SqliteSaver.from_conn_string(path) as saver:
         graph = graph_on(saver)
         go, acknowledged = threading.Barrier(2), set()
-        threads = [
-            threading.Thread(target=write, args=(graph, n, go, acknowledged)) for n in "ab"
-        ]
+        threads = [threading.Thread(target=write, args=(graph, n, go, acknowledged)) for n in "ab"]
         for thread in threads:
             thread.start()
         for thread in threads:
