@@ -31,6 +31,8 @@ LEFT_OUT: Final = {
     "slow_server_deadline": "it is about waiting",
     "server_frozen": "it is about waiting",
     "server_failover": "only one kind of server has it",
+    "server_emptied": "whoever runs the server sets it up anew, not the store",
+    "fork_safety": "drivers of servers forbid it",
     "damaged_file_is_loud": "nobody here but indelible claims checksums",
 }
 

@@ -20,6 +20,7 @@ from scoreboard.wording import (
     cell,
     command,
     how_it_was_run,
+    left_open,
     notes,
     power_cuts,
     times,
@@ -98,6 +99,7 @@ def _store(runs: Sequence[Run], store: Store) -> Iterator[str]:
         yield f"<p>NOT RUN: {escape(why)}</p>"
     if seen := power_cuts(runs, store):
         yield f"<p>Told, and no failure: {escape(seen)}.</p>"
+    yield from (f"<p>{escape(line)}</p>" for line in left_open(runs, store))
     yield from (f"<p>Note: {escape(note)}.</p>" for note in notes(runs, store))
     for gate, each in found:
         yield from _finding(runs, store, gate, each)

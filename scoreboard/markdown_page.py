@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from scoreboard.asking import GATES
 from scoreboard.results import Run
 from scoreboard.stores import Store
+from scoreboard.verdicts import Finding
 from scoreboard.wording import (
     ABOUT,
     VERDICTS,
@@ -14,6 +15,7 @@ from scoreboard.wording import (
     cell,
     command,
     how_it_was_run,
+    left_open,
     notes,
     power_cuts,
     times,
@@ -80,20 +82,19 @@ def _not_run(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _store(runs: Sequence[Run], store: Store) -> list[str]:
-    found = list(all_findings(runs, store))
-    if not found:
+    found, silent = list(all_findings(runs, store)), left_open(runs, store)
+    if not found and not silent:
         return []
-    lines = [
-        f"### {store.framework}: {store.name}, {store.engine}",
-        "",
-        "| gate | anomaly | in | times |",
-        "|---|---|---|---|",
-    ]
+    lines = [f"### {store.framework}: {store.name}, {store.engine}", ""]
+    lines += [f"- {_flat(each)}." for each in silent]
+    lines += [f"- Note: {_flat(note)}." for note in notes(runs, store)]
+    if not found:
+        return [*lines, ""]
+    lines += ["", "| gate | anomaly | in | times |", "|---|---|---|---|"]
     lines += [
         f"| {gate} | {each.anomaly} | {where(each)} | {times(each, len(runs))} |"
         for gate, each in found
     ]
-    lines += ["", *(f"- Note: {_flat(note)}." for note in notes(runs, store))]
     _, first = found[0]
     assert first.first is not None
     proof = [line.rstrip() for line in first.first.proof]
@@ -110,9 +111,9 @@ def _store(runs: Sequence[Run], store: Store) -> list[str]:
     return lines
 
 
-def _commands(store: Store, found: Sequence[tuple[str, object]]) -> list[str]:
+def _commands(store: Store, found: Sequence[tuple[str, Finding]]) -> list[str]:
     """Each command once: one case may show several anomalies."""
-    return list(dict.fromkeys(command(store, each) for _, each in found))  # type: ignore[arg-type]
+    return list(dict.fromkeys(command(store, each) for _, each in found))
 
 
 def _cuts(runs: Sequence[Run]) -> Iterator[str]:

@@ -44,6 +44,7 @@ class Board:
         self._cases: dict[str, tuple[int, str]] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._processes: set[subprocess.Popen[str]] = set()
+        self._stopped = False
         self._lock = threading.Lock()
 
     def run(self, jobs: int) -> None:
@@ -56,6 +57,7 @@ class Board:
             list(pool.map(self._try, self._stores))
         except BaseException:
             # Those that did not begin are left; those that did are ended, and their servers too.
+            self._stopped = True
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(self._processes):
                 process.kill()
@@ -86,6 +88,8 @@ class Board:
     def _try(self, store: Store) -> None:
         began = time.monotonic()
         found = Outcome(not_run=store.not_run) if store.not_run else self._tried(store)
+        if self._stopped:
+            return
         with self._lock:
             self._cases.pop(store.id, None)
             self._outcomes[store.id] = found

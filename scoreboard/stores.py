@@ -28,6 +28,11 @@ class Store:
     not_run: str = ""
 
     @property
+    def remark(self) -> str:
+        """What its own documentation says of it, or else a reader should know."""
+        return REMARKS.get(self.id, "")
+
+    @property
     def id(self) -> str:
         """What `--only` and the file of results call it: `langchain/file`."""
         if self.environment is None:
@@ -72,6 +77,15 @@ def _of(
     return found
 
 
+REMARKS: Final = {
+    "claude-agent/in_memory": "by its own words for testing and development; the ids that the SDK"
+    " gives are UUIDs, and those that it fails with have a slash",
+    "adk/in_memory": "by its own words for testing and development only",
+    "llama-index/redis": "`delete_last_message` gives the stored JSON where the interface says a"
+    " message; the kit takes it for that message",
+    "langchain/postgres": "it is given a connection by its user, who has to give it another if that"
+    " one breaks",
+}
 _SEARCH: Final = "it needs the search module of Redis Stack, which this server does not have"
 
 STORES: Final[list[Store]] = [

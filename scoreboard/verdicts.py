@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from indelible.contract.results import TOLD_MAX
 from scoreboard.results import RAISED, Outcome, Run, Seen
 
 # Said where all that a gate has against a store are errors: it refused, and lost nothing by it.
@@ -18,8 +19,9 @@ class Finding:
 
     anomaly: str
     runs: int = 0
-    # The cases in their modes, and how often each showed it, in the newest run that did.
+    # How often it was seen in the newest run that did, whether the kit told of all, and where.
     count: int = 0
+    more: bool = False
     cases: dict[str, list[str]] = field(default_factory=dict)
     # The first that showed it.
     first: Seen | None = None
@@ -73,7 +75,8 @@ def findings(runs: Sequence[Run], store: str, gate: str) -> list[Finding]:
         for name, items in by_name.items():
             ours = found.setdefault(name, Finding(name))
             ours.runs += 1
-            ours.count = sum(seen.anomalies[name] for seen in items)
+            counts = [seen.anomalies[name] for seen in items]
+            ours.count, ours.more = sum(counts), max(counts) >= TOLD_MAX
             ours.cases = _cases(items)
             ours.first = ours.first or _telling(items, name)
     return sorted(found.values(), key=lambda each: (each.refused, each.anomaly))

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from indelible.contract.report.wording import counted
+from indelible.contract.results import SILENT
 from scoreboard.asking import GATES, LEFT_OUT, asked
 from scoreboard.results import Run
 from scoreboard.stores import STORES, Store
 from scoreboard.verdicts import RAISES, Finding, compared, differences, findings, said
 
-# The kit tells of so many anomalies of one name and no more.
-TOLD_MAX: Final = 30
 _CUTS: Final = re.compile(r"of \d+ power cuts.*")
 
 WHAT: Final = (
@@ -32,8 +31,8 @@ FAIR: Final = (
 ABOUT: Final = (WHAT, FAIR)
 VERDICTS: Final = {
     "PASS": "every case that was asked passed",
-    "FAIL": "something acknowledged was lost, doubled, changed, reordered or mixed up, or a store"
-    " did not come back; with proof",
+    "FAIL": "something was lost, doubled, changed, torn, reordered or mixed up, or a store did not"
+    " come back; with proof",
     RAISES: "calls raised although nothing was wrong; a refusal, and nothing that was acknowledged"
     " was lost by it",
     "NOT CLAIMED": "the store does not offer what the gate asks for",
@@ -80,8 +79,7 @@ def where(finding: Finding) -> str:
 
 def times(finding: Finding, runs: int) -> str:
     """How often it was seen, and in how many of the runs."""
-    # Several cases of thirty each are more than they say, too.
-    count = f"{finding.count}{' or more' if finding.count >= TOLD_MAX else ''}"
+    count = f"{finding.count}{' or more' if finding.more else ''}"
     return count if finding.runs == runs else f"{count}, in {finding.runs} of {runs} runs"
 
 
@@ -103,10 +101,22 @@ def power_cuts(runs: Sequence[Run], store: Store) -> str:
 
 def notes(runs: Sequence[Run], store: Store) -> list[str]:
     """What a reader should know of a store, but for what the kit left out because it was slow."""
-    known = [
+    known = [f"{store.name}: {store.remark}"] if store.remark else []
+    known += [
         note for run in runs if store.id in run.outcomes for note in run.outcomes[store.id].notes
     ]
     return [note for note in dict.fromkeys(known) if not note.endswith("since the store is slow")]
+
+
+def left_open(runs: Sequence[Run], store: Store) -> list[str]:
+    """The cases that found nothing out although they should have, and why."""
+    return [
+        f"{seen.verdict}: {seen.case} [{seen.mode}]: {seen.reason}"
+        for run in runs[-1:]
+        if store.id in run.outcomes
+        for seen in run.outcomes[store.id].seen
+        if seen.verdict in SILENT
+    ]
 
 
 def how_it_was_run(runs: Sequence[Run]) -> Iterator[str]:
