@@ -150,9 +150,11 @@ class Board:
             late.start()
             try:
                 assert process.stdout is not None
-                for count, line in enumerate(process.stdout, 1):
+                # Stores print, too: what has no tab is theirs.
+                cases = (line.split("\t")[1] for line in process.stdout if line.count("\t") == 2)
+                for count, case in enumerate(cases, 1):
                     with self._lock:
-                        self._cases[store.id] = count, line.split("\t")[1]
+                        self._cases[store.id] = count, case
             finally:
                 late.cancel()
                 self._processes.discard(process)

@@ -1,4 +1,4 @@
-"""Frameworks that the kit has no target for, in its words: one handle for each."""
+"""Adapters in the kit's words, with what they offer beyond a framework's interface."""
 
 import json
 import uuid

@@ -39,8 +39,9 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help="A URL of indelible, package.module:adapter (or :Class), langchain:module:factory or"
-        " openai-agents:module:factory.",
+        help="A URL of indelible, package.module:adapter (or :Class), or FRAMEWORK:module:factory"
+        " for a store that a framework ships: langchain, langgraph-saver, langgraph-store,"
+        " openai-agents, claude-agent, llama-index, adk, strands or agno.",
     ),
 ]
 GateNames = Annotated[

@@ -1,8 +1,9 @@
 """Session services of Google's Agent Development Kit, used as its runner does.
 
 The runner gets a session, or creates it, and hands what it got to `append_event` with each event.
-Some services refuse a session that somebody else has written to since: that is a conflict, which
-says that nothing was written. An event is one message, so there are no batches to keep whole.
+Some services refuse a session that somebody else has written to since: that is a refusal, which
+says that nothing was written, and no loss. An event is one message, so there are no batches to
+keep whole.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
-from indelible.contract.adapter import Adapter, Conflict, Message, Refused
+from indelible.contract.adapter import Adapter, Conflict, Message, NotFound, Refused
 from indelible.contract.targets.stores import Kind, StoreHandle, adapter_of_store
 
 _KIND: Final = Kind(
@@ -23,9 +24,13 @@ _PLACE: Final = {"app_name": "indelible", "user_id": "kit"}
 # Who speaks: in the kit's words and in those of the model's contents.
 _ROLES: Final = {"user": "user", "assistant": "model"}
 _NAMES: Final = {"user": "user", "model": "assistant"}
-# Errors by which a service says that nothing was written, and why.
+# Errors by which a service says that nothing was written: somebody else created, wrote to or
+# deleted the session since it was got.
 _EXISTS: Final = "AlreadyExistsError"
-_STALE: Final = "StaleSessionError"
+_REFUSALS: Final[dict[str, type[Refused]]] = {
+    "StaleSessionError": Conflict,
+    "SessionNotFoundError": NotFound,
+}
 
 
 def adapter_of_factory(name: str) -> Adapter:
@@ -45,12 +50,16 @@ class ServiceHandle(StoreHandle):
 
     async def append(self, session: str, messages: list[Message]) -> None:
         """Append an event for each message."""
-        for event in list(map(_to_event, messages)):
+        events = import_module("google.adk.events")
+        for said in list(map(_to_content, messages)):
+            ours = await self._session(session)
+            author = _NAMES[said.role]
             try:
-                await self.store.append_event(await self._session(session), event)
+                # Made only now: services keep events in the order in which they were made.
+                await self.store.append_event(ours, events.Event(author=author, content=said))
             except Exception as error:
-                if type(error).__name__ == _STALE:
-                    raise Conflict(str(error)) from error
+                if refusal := _REFUSALS.get(type(error).__name__):
+                    raise refusal(str(error)) from error
                 raise
 
     async def read(self, session: str, *, limit: int | None = None) -> list[Any]:
@@ -90,13 +99,12 @@ def _newest(limit: int) -> Any:
     return base.GetSessionConfig(num_recent_events=limit)
 
 
-def _to_event(message: Message) -> Any:
+def _to_content(message: Message) -> Any:
     role, content = message["role"], message["content"]
     if role not in _ROLES or not isinstance(content, str):
         raise Refused("an event of the Agent Development Kit is text of the user or of the model")
     types = import_module("google.genai.types")
-    said = types.Content(role=_ROLES[role], parts=[types.Part(text=content)])
-    return import_module("google.adk.events").Event(author=role, content=said)
+    return types.Content(role=_ROLES[role], parts=[types.Part(text=content)])
 
 
 def _from_event(event: Any) -> Any:

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from indelible.contract.adapter import Adapter, Message, Refused
-from indelible.contract.targets.stores import Kind, StoreHandle, adapter_of_store, settled
+from indelible.contract.targets.stores import Kind, StoreHandle, adapter_of_store
 
 _KIND: Final = Kind(
     package="agno",
@@ -57,9 +57,9 @@ class DatabaseHandle(StoreHandle):
         run = _run(session, batch)
         found.upsert_run(run=run)
         index = import_module("agno.session._utils").resolve_run_index(found, run)
-        await settled(self.store.upsert_session(session=found))
+        await self.settled(self.store.upsert_session(session=found))
         try:
-            await settled(self.store.upsert_run(run=run, session_id=session, run_index=index))
+            await self.settled(self.store.upsert_run(run=run, session_id=session, run_index=index))
         except NotImplementedError:
             # So it is in the session, and was saved with it.
             return
@@ -71,16 +71,16 @@ class DatabaseHandle(StoreHandle):
 
     async def clear(self, session: str) -> None:
         """Delete the session."""
-        await settled(self.store.delete_session(session_id=session))
+        await self.settled(self.store.delete_session(session_id=session))
 
     async def sessions(self) -> list[str]:
         """The ids of the sessions."""
-        found = await settled(self.store.get_sessions(session_type=_of_agents()))
+        found = await self.settled(self.store.get_sessions(session_type=_of_agents()))
         return [session.session_id for session in found]
 
     async def _session(self, session: str) -> Any:
         found = self.store.get_session(session_id=session, session_type=_of_agents())
-        return await settled(found)
+        return await self.settled(found)
 
 
 def _of_agents() -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from indelible.contract.adapter import Adapter, Message
 from indelible.contract.targets.langchain import from_langchain, to_langchain
-from indelible.contract.targets.stores import Kind, StoreHandle, adapter_of_store, settled
+from indelible.contract.targets.stores import Kind, StoreHandle, adapter_of_store
 
 _KIND: Final = Kind(
     package="langgraph",
@@ -85,7 +85,7 @@ class SaverHandle(StoreHandle):
 
     async def _call(self, found: Any, method: str, *arguments: Any) -> Any:
         name = f"a{method}" if self.awaited else method
-        return await settled(getattr(found, name)(*arguments))
+        return await self.settled(getattr(found, name)(*arguments))
 
 
 def _thread(session: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ the namespace. That asks of a store only what its interface says: what was put i
 under one key would be read and put back, and lost in races by whoever does that, not by the store.
 
 A search promises no order, so the keys have one: the machine's clock that never goes back, which
-all of its processes share.
+all of its processes share. There is no verb that empties a namespace, so none is claimed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from indelible.contract.adapter import Adapter, Message
-from indelible.contract.targets.stores import Kind, StoreHandle, adapter_of_store, settled
+from indelible.contract.targets.stores import Kind, StoreHandle, adapter_of_store
 
 _KIND: Final = Kind(
     package="langgraph",
@@ -72,4 +72,4 @@ class CollectionHandle(StoreHandle):
 
     async def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         name = f"a{method}" if self.awaited else method
-        return await settled(getattr(self.store, name)(*arguments, **options))
+        return await self.settled(getattr(self.store, name)(*arguments, **options))

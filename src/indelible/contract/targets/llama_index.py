@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from indelible.contract.adapter import Adapter, Message, Refused
-from indelible.contract.targets.stores import Kind, StoreHandle, adapter_of_store, settled
+from indelible.contract.targets.stores import Kind, StoreHandle, adapter_of_store
 
 _KIND: Final = Kind(
     package="llama-index-core",
@@ -73,7 +73,7 @@ class ChatStoreHandle(StoreHandle):
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         name = _AWAITED.get(method, f"a{method}") if self.awaited else method
-        return await settled(getattr(self.store, name)(*arguments))
+        return await self.settled(getattr(self.store, name)(*arguments))
 
 
 def to_llama(message: Message) -> Any:

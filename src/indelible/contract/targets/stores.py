@@ -60,10 +60,15 @@ class StoreHandle:
         self.store = store
         self.awaited = awaited
 
-
-async def settled(answer: Any) -> Any:
-    """What an answer comes to: it is awaited if a store that is awaited gave it."""
-    return await answer if inspect.isawaitable(answer) else answer
+    async def settled(self, answer: Any) -> Any:
+        """What an answer of the store comes to."""
+        if not inspect.isawaitable(answer):
+            return answer
+        if self.awaited:
+            return await answer
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError("the store is to be awaited")
 
 
 class Opened:
@@ -82,7 +87,9 @@ class Awaited(Opened):
 
     async def close(self) -> None:
         """Let go of the store."""
-        await settled(self._leave())
+        answer = self._leave()
+        if inspect.isawaitable(answer):
+            await answer
 
 
 class Blocking(Opened):
@@ -148,7 +155,8 @@ class OpenStore:
                 found = await found
             for enter, leave in (("__aenter__", "__aexit__"), ("__enter__", "__exit__")):
                 if hasattr(found, enter) and not self.kind.is_met_by(found):
-                    store = await settled(getattr(found, enter)())
+                    store = getattr(found, enter)()
+                    store = await store if inspect.isawaitable(store) else store
                     return self._awaited(store, partial(getattr(found, leave), *(None,) * 3))
         return self._awaited(found, partial(close_all, [] if self.keep else [found]))
 

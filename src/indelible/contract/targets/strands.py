@@ -42,7 +42,7 @@ class RepositoryHandle(StoreHandle):
         types = import_module("strands.types.session")
         for message in list(map(_to_strands, messages)):
             self._prepare(types, session)
-            listed = self.store.list_messages(session, _AGENT)
+            listed = self._listed(session)
             index = listed[-1].message_id + 1 if listed else 0
             ours = types.SessionMessage.from_message(message, index)
             self.store.create_message(session, _AGENT, ours)

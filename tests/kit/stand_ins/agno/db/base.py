@@ -1,0 +1,5 @@
+from enum import StrEnum
+
+
+class SessionType(StrEnum):
+    AGENT = "agent"

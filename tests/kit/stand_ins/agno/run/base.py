@@ -1,0 +1,5 @@
+from enum import StrEnum
+
+
+class RunStatus(StrEnum):
+    completed = "COMPLETED"

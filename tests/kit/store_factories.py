@@ -1,0 +1,117 @@
+"""Factories of real stores that hold every session, and of some that forget."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from claude_agent_sdk import InMemorySessionStore
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from llama_index.core.storage.chat_store import SimpleChatStore
+
+# Broken ones keep so many messages of a session and forget the rest.
+KEPT = 3
+
+
+def nothing_of_the_kind(workspace):
+    return 7
+
+
+no_factory = 7
+
+
+def on_a_server(workspace, server):
+    return None
+
+
+# LangGraph
+
+
+def saver(workspace):
+    return InMemorySaver()
+
+
+@contextlib.contextmanager
+def opened_saver(workspace):
+    yield InMemorySaver()
+
+
+@contextlib.asynccontextmanager
+async def awaited_saver(workspace):
+    yield InMemorySaver()
+
+
+async def coroutine_saver(workspace):
+    return InMemorySaver()
+
+
+class ForgetfulSaver(InMemorySaver):
+    def put(self, config, checkpoint, metadata, new_versions):
+        values = dict(checkpoint["channel_values"])
+        values["messages"] = values["messages"][-KEPT:]
+        checkpoint = {**checkpoint, "channel_values": values}
+        return super().put(config, checkpoint, metadata, new_versions)
+
+
+def forgetful_saver(workspace):
+    return ForgetfulSaver()
+
+
+def store(workspace):
+    return InMemoryStore()
+
+
+class ForgetfulStore(InMemoryStore):
+    def search(self, *namespace, **options):
+        return super().search(*namespace, **options | {"limit": KEPT})
+
+    async def asearch(self, *namespace, **options):
+        return await super().asearch(*namespace, **options | {"limit": KEPT})
+
+
+def forgetful_store(workspace):
+    return ForgetfulStore()
+
+
+# LlamaIndex
+
+
+def chat_store(workspace):
+    return SimpleChatStore()
+
+
+class ForgetfulChatStore(SimpleChatStore):
+    def add_message(self, key, message, idx=None):
+        super().add_message(key, message, idx)
+        del self.store[key][:-KEPT]
+
+
+def forgetful_chat_store(workspace):
+    return ForgetfulChatStore()
+
+
+# The Claude Agent SDK
+
+
+def session_store(workspace):
+    return InMemorySessionStore()
+
+
+class OnlyWhatMustBe:
+    """The two methods that a session store cannot leave out; it forgets while it waits."""
+
+    def __init__(self):
+        self.entries = {}
+
+    async def append(self, key, entries):
+        seen = list(self.entries.get(key["session_id"], ()))
+        await asyncio.sleep(0)
+        self.entries[key["session_id"]] = seen + entries
+
+    async def load(self, key):
+        return self.entries.get(key["session_id"])
+
+
+def forgetful_session_store(workspace):
+    return OnlyWhatMustBe()
