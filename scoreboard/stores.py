@@ -49,11 +49,16 @@ class Store:
         """The kind of server that it needs, in the words of `serving`."""
         return {"Redis": "redis", "PostgreSQL": "postgres"}.get(self.engine)
 
-    @property
-    def command(self) -> str:
-        """How `indelible` is called for it, from the root of this repository."""
-        plain = f"{self.folder}/bin/indelible check"
-        return f".venv/bin/python -m scoreboard.serving {plain}" if self.server else plain
+    def command(self, options: str) -> str:
+        """How the kit is pointed at it by hand, from the root of this repository."""
+        checking = f"{self.folder}/bin/indelible check {self.target} {options}"
+        if self.server is None:
+            return checking
+        if self.environment is None:
+            # No factory of ours knows the server, so the shell names it.
+            told = checking.replace(self.target, f"$SCOREBOARD_{self.server.upper()}")
+            checking = f"sh -c '{told}'"
+        return f".venv/bin/python -m scoreboard.serving {checking}"
 
 
 def _of(
@@ -83,6 +88,10 @@ REMARKS: Final = {
     "adk/in_memory": "by its own words for testing and development only",
     "llama-index/redis": "`delete_last_message` gives the stored JSON where the interface says a"
     " message; the kit takes it for that message",
+    "langgraph/saver_postgres": "`from_conn_string` opens one connection, and no other when that one"
+    " breaks; a pool of psycopg may be given instead",
+    "langgraph/store_postgres": "`from_conn_string` opens one connection, and no other when that one"
+    " breaks; a pool of psycopg may be given instead",
     "langchain/postgres": "it is given a connection by its user, who has to give it another if that"
     " one breaks",
 }

@@ -86,8 +86,8 @@ def times(finding: Finding, runs: int) -> str:
 def command(store: Store, finding: Finding) -> str:
     """What shows it again."""
     assert finding.first is not None
-    case = f"--case {finding.first.gate}/{finding.first.case} --seed {finding.first.seed}"
-    return f"{store.command} {store.target} {case}"
+    seen = finding.first
+    return store.command(f"--case {seen.gate}/{seen.case} --seed {seen.seed}")
 
 
 def power_cuts(runs: Sequence[Run], store: Store) -> str:

@@ -39,6 +39,19 @@ def test_a_store_has_a_factory_an_environment_and_a_target_that_the_kit_knows(st
     assert ("server" in parameters) == (store.server is not None)
 
 
+def test_a_command_brings_the_servers_that_its_store_needs():
+    commands = {store.id: store.command("--seed 1") for store in STORES}
+    assert commands["langchain/file"] == (
+        ".venv-frameworks/langchain/bin/indelible check "
+        "langchain:scoreboard.factories.langchain:file --seed 1"
+    )
+    assert commands["langchain/redis"].startswith(".venv/bin/python -m scoreboard.serving .venv-f")
+    assert commands["indelible/redis"] == (
+        ".venv/bin/python -m scoreboard.serving sh -c "
+        "'.venv/bin/indelible check $SCOREBOARD_REDIS --seed 1'"
+    )
+
+
 def test_what_is_left_out_is_a_case_and_not_asked():
     names = {case.name for case in asked()}
     assert names
