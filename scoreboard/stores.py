@@ -82,16 +82,18 @@ def _of(
     return found
 
 
+_ONE_CONNECTION: Final = (
+    "`from_conn_string` opens one connection, and no other when that one breaks; a pool of psycopg"
+    " may be given instead"
+)
 REMARKS: Final = {
     "claude-agent/in_memory": "by its own words for testing and development; the ids that the SDK"
     " gives are UUIDs, and those that it fails with have a slash",
     "adk/in_memory": "by its own words for testing and development only",
     "llama-index/redis": "`delete_last_message` gives the stored JSON where the interface says a"
     " message; the kit takes it for that message",
-    "langgraph/saver_postgres": "`from_conn_string` opens one connection, and no other when that one"
-    " breaks; a pool of psycopg may be given instead",
-    "langgraph/store_postgres": "`from_conn_string` opens one connection, and no other when that one"
-    " breaks; a pool of psycopg may be given instead",
+    "langgraph/saver_postgres": _ONE_CONNECTION,
+    "langgraph/store_postgres": _ONE_CONNECTION,
     "langchain/postgres": "it is given a connection by its user, who has to give it another if that"
     " one breaks",
 }

@@ -142,7 +142,9 @@ def agreement(runs: Sequence[Run]) -> str:
     if len(runs) < 2:
         return "There was one run; `make scoreboard AGAIN=1` makes a second and compares them."
     count, found = compared(runs[0], runs[1], GATES), list(differences(runs[0], runs[1], GATES))
+    both = len(runs[0].outcomes.keys() & runs[1].outcomes.keys())
+    stores = f"{both} of {counted(len(tried(runs)), 'store')}"
     if not found:
-        return f"Two runs were made, and agree on each of {count} verdicts."
+        return f"Two runs were made of {stores}; they agree on each of {count} verdicts."
     listed = "; ".join(found)
-    return f"Two runs were made. Of {count} verdicts they disagree on {len(found)}: {listed}."
+    return f"Two runs were made of {stores}. Of {count} verdicts they disagree on {len(found)}: {listed}."

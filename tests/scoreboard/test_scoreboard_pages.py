@@ -29,10 +29,14 @@ def test_the_page_says_what_was_seen_and_how_to_see_it_again():
 
 
 def test_the_page_says_whether_two_runs_agree():
-    assert "agree on each of 18 verdicts" in to_markdown([three_stores(), three_stores()])
+    assert "of 3 of 3 stores; they agree on each of 18 verdicts" in to_markdown(
+        [three_stores(), three_stores()]
+    )
     again = three_stores()
     del again.outcomes[FILE]
-    assert "agree on each of 12 verdicts" in to_markdown([three_stores(), again])
+    assert "of 2 of 3 stores; they agree on each of 12 verdicts" in to_markdown(
+        [three_stores(), again]
+    )
 
 
 class Parser(html.parser.HTMLParser):
