@@ -146,5 +146,5 @@ def agreement(runs: Sequence[Run]) -> str:
     stores = f"{both} of {counted(len(tried(runs)), 'store')}"
     if not found:
         return f"Two runs were made of {stores}; they agree on each of {count} verdicts."
-    listed = "; ".join(found)
-    return f"Two runs were made of {stores}. Of {count} verdicts they disagree on {len(found)}: {listed}."
+    differ = f"they disagree on {len(found)}: {'; '.join(found)}"
+    return f"Two runs were made of {stores}. Of {count} verdicts {differ}."
