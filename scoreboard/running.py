@@ -25,6 +25,8 @@ from scoreboard.stores import Store
 ROOT: Final = Path(__file__).parent.parent
 # How often a person who waits is told how far it is.
 TELL_S: Final = 15.0
+# How long a try that is stopped may take to end what it started.
+ENDING_S_MAX: Final = 10.0
 # Of what a failed try printed, the last lines.
 LINES_MAX: Final = 3
 
@@ -60,7 +62,9 @@ class Board:
             self._stopped = True
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(self._processes):
-                process.kill()
+                # Asked first: it ends servers of its own.
+                process.terminate()
+                threading.Timer(ENDING_S_MAX, process.kill).start()
             raise
         finally:
             pool.shutdown()

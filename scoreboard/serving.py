@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,8 @@ def main() -> int:
     if not command or command[0] in {"-h", "--help"}:
         sys.stdout.write(f"{__doc__}\n\nFor example: python -m scoreboard.serving redis-cli ping\n")
         return 0 if command else 2
+    # The servers end, however this does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with servers(BOTH) as told:
         return subprocess.run(command, env={**os.environ, **told}, check=False).returncode
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from dataclasses import asdict
@@ -65,6 +66,7 @@ def _progress(item: Item, result: CaseResult | None) -> None:
 
 def main() -> int:
     """Try the store, and write what came of it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     name, file = sys.argv[1:]
     store = next(store for store in STORES if store.id == name)
     Path(file).write_text(json.dumps(asdict(tried(store))), "utf-8")
