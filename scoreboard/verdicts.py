@@ -107,4 +107,10 @@ def differences(one: Run, two: Run, gates: Sequence[str]) -> Iterator[str]:
 
 def compared(one: Run, two: Run, gates: Sequence[str]) -> int:
     """How many verdicts two runs both have."""
-    return len(gates) * len(one.outcomes.keys() & two.outcomes.keys())
+    return len(gates) * len(both_tried(one, two))
+
+
+def both_tried(one: Run, two: Run) -> set[str]:
+    """The stores that could be tried in both runs: not to run twice is no agreement."""
+    tried = [{name for name, found in run.outcomes.items() if found.seen} for run in (one, two)]
+    return tried[0] & tried[1]

@@ -11,7 +11,7 @@ from indelible.contract.results import SILENT
 from scoreboard.asking import GATES, LEFT_OUT, asked
 from scoreboard.results import Run
 from scoreboard.stores import STORES, Store
-from scoreboard.verdicts import RAISES, Finding, compared, differences, findings, said
+from scoreboard.verdicts import RAISES, Finding, both_tried, compared, differences, findings, said
 
 _CUTS: Final = re.compile(r"of \d+ power cuts.*")
 
@@ -132,7 +132,7 @@ def how_it_was_run(runs: Sequence[Run]) -> Iterator[str]:
         " The same for every store."
     )
     left_out = ", ".join(f"`{name}` ({why})" for name, why in LEFT_OUT.items())
-    yield f"Not asked, to keep a run short: {left_out}. `indelible check` asks them too."
+    yield f"Not asked: {left_out}. `indelible check` asks them too."
     yield f"{newest.machine}. Last run on {newest.date}."
     yield agreement(runs)
 
@@ -142,7 +142,7 @@ def agreement(runs: Sequence[Run]) -> str:
     if len(runs) < 2:
         return "There was one run; `make scoreboard AGAIN=1` makes a second and compares them."
     count, found = compared(runs[0], runs[1], GATES), list(differences(runs[0], runs[1], GATES))
-    both = len(runs[0].outcomes.keys() & runs[1].outcomes.keys())
+    both = len(both_tried(runs[0], runs[1]))
     stores = f"{both} of {counted(len(tried(runs)), 'store')}"
     if not found:
         return f"Two runs were made of {stores}; they agree on each of {count} verdicts."
