@@ -14,7 +14,7 @@ WORKERS ?= 3
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-oldest test-browser test-matrix frameworks soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
+.PHONY: help demo test test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -64,6 +64,9 @@ $(BESIDE)/%/.ready: requirements/frameworks/%.txt
 	$(@D)/bin/pip install --quiet --require-hashes --requirement $<
 	$(@D)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+scoreboard: $(READY) frameworks ## The kit on the frameworks' own stores; ONLY=langchain for some, AGAIN=1 to compare
+	$(BIN)/python -m scoreboard $(addprefix --only ,$(ONLY)) $(if $(AGAIN),--again)
 
 MINUTES ?= 10
 soak: $(READY) ## Every engine under load and faults for MINUTES (10); go on with SEED and CHUNK

@@ -57,6 +57,10 @@ class ChatStoreHandle(StoreHandle):
     async def pop(self, session: str) -> Any:
         """Take the last message away."""
         found = await self._call("delete_last_message", session)
+        if isinstance(found, bytes | str):
+            # A store that gives back what it stored: said in another form, but not lost.
+            kind = import_module("llama_index.core.base.llms.types").ChatMessage
+            found = kind.model_validate_json(found)
         return None if found is None else from_llama(found)
 
     async def clear(self, session: str) -> None:

@@ -1,0 +1,42 @@
+"""What every store of the scoreboard is asked, and with how much time: the same for all."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from indelible.contract.cases import Case, Gate, all_cases
+
+GATES: Final[tuple[Gate, ...]] = (
+    "sequential",
+    "edges",
+    "lifecycle",
+    "concurrency",
+    "faults",
+    "crash",
+)
+# The seed of all runs: the same calls in the same order of each worker.
+SEED: Final = 1
+# How long races are repeated, as `indelible check --budget` takes it: 0.6 s for each.
+BUDGET_S: Final = 60.0
+# A bound on a store that hangs.
+STORE_S_MAX: Final = 1200.0
+# Cases that are about costs and waiting, or take minutes on a slow store; what is lost they do not
+# ask. `indelible check` alone asks all.
+LEFT_OUT: Final = {
+    "many_sessions": "it is about cost",
+    "long_session": "it is about cost",
+    "huge_message_is_whole_or_refused": "it is about size",
+    "nothing_goes_unasked": "it is about cost",
+    "lock_is_bounded": "it is about waiting",
+    "slow_server_deadline": "it is about waiting",
+    "server_frozen": "it is about waiting",
+    "server_failover": "only one kind of server has it",
+    "server_emptied": "whoever runs the server sets it up anew, not the store",
+    "fork_safety": "drivers of servers forbid it",
+    "damaged_file_is_loud": "nobody here but indelible claims checksums",
+}
+
+
+def asked() -> list[Case]:
+    """The cases, gate by gate."""
+    return [case for case in all_cases() if case.name not in LEFT_OUT]

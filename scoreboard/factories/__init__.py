@@ -1,0 +1,1 @@
+"""A factory for each store of the scoreboard: used as its own documentation shows, in a line."""

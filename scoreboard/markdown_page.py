@@ -1,0 +1,132 @@
+"""The scoreboard as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from scoreboard.asking import GATES
+from scoreboard.results import Run
+from scoreboard.stores import Store
+from scoreboard.verdicts import Finding
+from scoreboard.wording import (
+    ABOUT,
+    VERDICTS,
+    all_findings,
+    cell,
+    command,
+    how_it_was_run,
+    left_open,
+    notes,
+    power_cuts,
+    times,
+    tried,
+    versions,
+    where,
+    why_not_run,
+)
+
+
+def to_markdown(runs: Sequence[Run]) -> str:
+    """The whole page."""
+    parts = ["# Scoreboard", "", *_opening(), *_table(runs), *_verdicts(), *_not_run(runs)]
+    parts += ["", "## What was seen", ""]
+    for store in tried(runs):
+        parts += _store(runs, store)
+    parts += [*_cuts(runs), "", "## How it was run", ""]
+    parts += [f"- {line}" for line in how_it_was_run(runs)]
+    return "\n".join(parts) + "\n"
+
+
+def _opening() -> Iterator[str]:
+    for paragraph in ABOUT:
+        yield from (paragraph, "")
+    yield (
+        "The same as a page of its own, with a proof for each finding: `docs/scoreboard.html`."
+        " Losses shown again by a few lines without the kit: [scripts](scoreboard/README.md)."
+    )
+    yield ""
+
+
+def _table(runs: Sequence[Run]) -> Iterator[str]:
+    yield f"| store | on | version | {' | '.join(GATES)} |"
+    yield f"|{'---|' * (3 + len(GATES))}"
+    framework = ""
+    for store in tried(runs):
+        if store.framework != framework:
+            framework = store.framework
+            yield f"| **{framework}** |{' |' * (2 + len(GATES))}"
+        cells = [_cell(runs, store, gate) for gate in GATES]
+        facts = [f"`{store.name}`", store.engine, versions(runs, store)]
+        yield f"| {' | '.join([*facts, *cells])} |"
+
+
+def _cell(runs: Sequence[Run], store: Store, gate: str) -> str:
+    word, names = cell(runs, store, gate)
+    if "FAIL" in word:
+        return f"**{word}**: {names}"
+    return word
+
+
+def _verdicts() -> Iterator[str]:
+    yield ""
+    yield "| verdict | |"
+    yield "|---|---|"
+    yield from (f"| {word} | {meaning} |" for word, meaning in VERDICTS.items())
+
+
+def _not_run(runs: Sequence[Run]) -> Iterator[str]:
+    for store in tried(runs):
+        if why := why_not_run(runs, store):
+            yield ""
+            yield f"NOT RUN: {store.framework} `{store.name}`: {_flat(why)}."
+
+
+def _store(runs: Sequence[Run], store: Store) -> list[str]:
+    found, silent = list(all_findings(runs, store)), left_open(runs, store)
+    if not found and not silent:
+        return []
+    lines = [f"### {store.framework}: {store.name}, {store.engine}", ""]
+    lines += [f"- {_flat(each)}." for each in silent]
+    lines += [f"- Note: {_flat(note)}." for note in notes(runs, store)]
+    if not found:
+        return [*lines, ""]
+    lines += ["", "| gate | anomaly | in | times |", "|---|---|---|---|"]
+    lines += [
+        f"| {gate} | {each.anomaly} | {where(each)} | {times(each, len(runs))} |"
+        for gate, each in found
+    ]
+    _, first = found[0]
+    assert first.first is not None
+    proof = [line.rstrip() for line in first.first.proof]
+    lines += [
+        "",
+        f"Seen first: {first.anomaly}, in `{first.first.case}`:",
+        "",
+        "```text",
+        *proof,
+        "```",
+        "",
+    ]
+    lines += ["```console", *(f"$ {each}" for each in _commands(store, found)), "```", ""]
+    return lines
+
+
+def _commands(store: Store, found: Sequence[tuple[str, Finding]]) -> list[str]:
+    """Each command once: one case may show several anomalies."""
+    return list(dict.fromkeys(command(store, each) for _, each in found))
+
+
+def _cuts(runs: Sequence[Run]) -> Iterator[str]:
+    yield "## Power cuts"
+    yield ""
+    yield "Told, and no failure: none of these stores claims to survive them."
+    yield ""
+    yield "| store | |"
+    yield "|---|---|"
+    for store in tried(runs):
+        if seen := power_cuts(runs, store):
+            yield f"| {store.framework} `{store.name}` | {seen} |"
+
+
+def _flat(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").rstrip(".")

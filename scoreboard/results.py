@@ -1,0 +1,98 @@
+"""What came of runs of the scoreboard: plain values, kept in a file of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+# What the kit calls an error where nothing was wrong: the store refused, and lost nothing by it.
+RAISED: Final = "unexpected error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What came of one case in one mode."""
+
+    gate: str
+    case: str
+    mode: str
+    verdict: str
+    reason: str = ""
+    seed: int = 0
+    # How often which anomaly was seen in the deciding run; the kit tells of thirty at most.
+    anomalies: dict[str, int] = field(default_factory=dict)
+    # The proof of the first of them, as a report shows it.
+    proof: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one store."""
+
+    # `langchain-core 1.7.2, langchain-community 0.4.2`.
+    versions: str = ""
+    notes: tuple[str, ...] = ()
+    duration_s: float = 0.0
+    seen: tuple[Seen, ...] = ()
+    # Why it could not be tried.
+    not_run: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run over all stores, or some of them; by their ids."""
+
+    date: str
+    contract: str
+    seed: int
+    budget_s: float
+    machine: str
+    outcomes: dict[str, Outcome]
+
+
+def outcome_of(found: dict[str, Any]) -> Outcome:
+    """An outcome from JSON."""
+    seen = tuple(
+        Seen(**{**each, "proof": tuple(each.get("proof", ()))}) for each in found.get("seen", ())
+    )
+    return Outcome(**{**found, "notes": tuple(found.get("notes", ())), "seen": seen})
+
+
+def read(path: Path) -> list[Run]:
+    """All runs that a file holds, the oldest first; none if there is no file."""
+    if not path.exists():
+        return []
+    return [
+        Run(**{**run, "outcomes": {k: outcome_of(v) for k, v in run["outcomes"].items()}})
+        for run in json.loads(path.read_text("utf-8"))
+    ]
+
+
+def write(path: Path, runs: Iterable[Run]) -> None:
+    """Write the runs, a line for each case: so that a change of one shows as one."""
+    parts = []
+    for run in runs:
+        head = {key: value for key, value in asdict(run).items() if key != "outcomes"}
+        stores = [f"{json.dumps(name)}: {_lines(found)}" for name, found in run.outcomes.items()]
+        body = ",\n".join(stores)
+        parts.append(f'{json.dumps(head)[:-1]}, "outcomes": {{\n{body}\n}}}}')
+    path.write_text("[\n" + ",\n".join(parts) + "\n]\n", "utf-8")
+
+
+def _lines(found: Outcome) -> str:
+    head = {k: v for k, v in asdict(replace(found, seen=())).items() if k != "seen"}
+    seen = ",\n  ".join(json.dumps(_brief(each)) for each in found.seen)
+    return f'{json.dumps(head)[:-1]}, "seen": [\n  {seen}\n ]}}'
+
+
+def _brief(seen: Seen) -> dict[str, Any]:
+    """Without what is empty."""
+    return {key: value for key, value in asdict(seen).items() if value}
+
+
+def merged(run: Run, newer: Run) -> Run:
+    """A run with some of its stores tried again."""
+    return replace(newer, outcomes={**run.outcomes, **newer.outcomes})

@@ -1,0 +1,77 @@
+"""python -m scoreboard.trying STORE FILE: one store, inside the environment of its framework."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+from indelible.contract.checking import Item, check
+from indelible.contract.report.wording import proof_lines, visible
+from indelible.contract.results import CaseResult
+from scoreboard.asking import BUDGET_S, SEED, asked
+from scoreboard.results import Outcome, Seen
+from scoreboard.stores import STORES, Store
+
+
+def target_of(store: Store) -> str:
+    """What the kit is pointed at; indelible on a server is told which one."""
+    if store.environment is None and store.server is not None:
+        return os.environ[f"SCOREBOARD_{store.server.upper()}"]
+    return store.target
+
+
+def tried(store: Store) -> Outcome:
+    """Run the kit."""
+    report = check(
+        target_of(store),
+        cases=[case.id for case in asked()],
+        seed=SEED,
+        budget_s=BUDGET_S,
+        progress=_progress,
+    )
+    return Outcome(
+        versions=", ".join(f"{name} {version(name)}" for name in store.packages),
+        notes=tuple(visible(note) for note in report.notes),
+        duration_s=round(report.duration_s, 1),
+        seen=tuple(_seen(result) for result in report.results),
+    )
+
+
+def _seen(result: CaseResult) -> Seen:
+    first = result.failures[0] if result.failures else None
+    return Seen(
+        gate=result.gate,
+        case=result.case,
+        mode=result.mode,
+        verdict=result.verdict,
+        reason=visible(result.reason),
+        seed=result.seed,
+        anomalies=dict(Counter(visible(failure.name) for failure in result.failures)),
+        proof=tuple(proof_lines(result, first)) if first is not None else (),
+    )
+
+
+def _progress(item: Item, result: CaseResult | None) -> None:
+    """A line for each case that is done, for whoever waits."""
+    if result is not None:
+        sys.stdout.write(f"{result.verdict}\t{item.id}\t{result.duration_s:.1f}\n")
+        sys.stdout.flush()
+
+
+def main() -> int:
+    """Try the store, and write what came of it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    name, file = sys.argv[1:]
+    store = next(store for store in STORES if store.id == name)
+    Path(file).write_text(json.dumps(asdict(tried(store))), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""From what was seen to what is said: a verdict for each gate, and whether runs agree on it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from indelible.contract.results import TOLD_MAX
+from scoreboard.results import RAISED, Outcome, Run, Seen
+
+# Said where all that a gate has against a store are errors: it refused, and lost nothing by it.
+RAISES = "RAISES"
+
+
+@dataclass(slots=True)
+class Finding:
+    """One anomaly in one gate of one store: where it was seen, how often, in how many runs."""
+
+    anomaly: str
+    runs: int = 0
+    # How often it was seen in the newest run that did, whether the kit told of all, and where.
+    count: int = 0
+    more: bool = False
+    cases: dict[str, list[str]] = field(default_factory=dict)
+    # The first that showed it.
+    first: Seen | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is an error, which is not a loss."""
+        return self.anomaly == RAISED
+
+
+def verdict(outcome: Outcome | None, gate: str) -> str:
+    """What a gate came to."""
+    if outcome is None or outcome.not_run:
+        return "NOT RUN"
+    found = [seen for seen in outcome.seen if seen.gate == gate]
+    failed = [seen for seen in found if seen.verdict == "FAIL"]
+    if any(set(seen.anomalies) - {RAISED} for seen in failed):
+        return "FAIL"
+    if failed:
+        return RAISES
+    verdicts = {seen.verdict for seen in found}
+    for silent in ("UNKNOWN", "VACUOUS", "NOT RUN"):
+        if silent in verdicts:
+            return silent
+    return "PASS" if "PASS" in verdicts else "NOT CLAIMED"
+
+
+def said(runs: Sequence[Run], store: str, gate: str) -> str:
+    """What all runs say of a gate: one verdict, or each with how many runs came to it."""
+    found = [verdict(run.outcomes[store], gate) for run in runs if store in run.outcomes]
+    if not found:
+        return "NOT RUN"
+    if len(set(found)) == 1:
+        return found[0]
+    return ", ".join(
+        f"{each} in {found.count(each)} of {len(found)}" for each in sorted(set(found))
+    )
+
+
+def findings(runs: Sequence[Run], store: str, gate: str) -> list[Finding]:
+    """What was found in a gate, losses before errors."""
+    found: dict[str, Finding] = {}
+    for run in runs:
+        if store not in run.outcomes:
+            continue
+        by_name: dict[str, list[Seen]] = defaultdict(list)
+        for seen in run.outcomes[store].seen:
+            if seen.gate == gate and seen.verdict == "FAIL":
+                for name in seen.anomalies:
+                    by_name[name].append(seen)
+        for name, items in by_name.items():
+            ours = found.setdefault(name, Finding(name))
+            ours.runs += 1
+            counts = [seen.anomalies[name] for seen in items]
+            ours.count, ours.more = sum(counts), max(counts) >= TOLD_MAX
+            ours.cases = _cases(items)
+            ours.first = ours.first or _telling(items, name)
+    return sorted(found.values(), key=lambda each: (each.refused, each.anomaly))
+
+
+def _cases(items: Sequence[Seen]) -> dict[str, list[str]]:
+    cases: dict[str, list[str]] = defaultdict(list)
+    for seen in items:
+        cases[seen.case].append(seen.mode)
+    return dict(cases)
+
+
+def _telling(items: Sequence[Seen], name: str) -> Seen:
+    """The one whose proof is of this anomaly, or else the first."""
+    return next((seen for seen in items if next(iter(seen.anomalies)) == name), items[0])
+
+
+def differences(one: Run, two: Run, gates: Sequence[str]) -> Iterator[str]:
+    """Where two runs disagree on the verdict of a gate, of the stores that both tried."""
+    for store, before in one.outcomes.items():
+        if store not in two.outcomes:
+            continue
+        for gate in gates:
+            was, now = verdict(before, gate), verdict(two.outcomes[store], gate)
+            if was != now:
+                yield f"{store}, {gate}: {was}, then {now}"
+
+
+def compared(one: Run, two: Run, gates: Sequence[str]) -> int:
+    """How many verdicts two runs both have."""
+    return len(gates) * len(both_tried(one, two))
+
+
+def both_tried(one: Run, two: Run) -> set[str]:
+    """The stores that could be tried in both runs: not to run twice is no agreement."""
+    tried = [{name for name, found in run.outcomes.items() if found.seen} for run in (one, two)]
+    return tried[0] & tried[1]

@@ -1,0 +1,150 @@
+"""Words that both pages say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from indelible.contract.report.wording import counted
+from indelible.contract.results import SILENT
+from scoreboard.asking import GATES, LEFT_OUT, asked
+from scoreboard.results import Run
+from scoreboard.stores import STORES, Store
+from scoreboard.verdicts import RAISES, Finding, both_tried, compared, differences, findings, said
+
+_CUTS: Final = re.compile(r"of \d+ power cuts.*")
+
+WHAT: Final = (
+    "What came of `make scoreboard`: the contract kit on stores that frameworks ship, unmodified,"
+    " each inside an environment of its framework, and on indelible's own with the same budget."
+    " Each store is used as its documentation shows; the factories, a line or two each, are in"
+    " `scoreboard/factories`. Stores on servers use the same Valkey and PostgreSQL."
+)
+FAIR: Final = (
+    "This is what was seen, not a judgement. Few of these projects promise what is asked here, and"
+    " each may be the right choice: a store that one process uses, one call at a time, never meets"
+    " a race. A store is asked only for what its interface offers; the rest is NOT CLAIMED. The"
+    " frameworks' stores are held to no durability: what simulated power cuts took is told, and is"
+    " no failure."
+)
+ABOUT: Final = (WHAT, FAIR)
+VERDICTS: Final = {
+    "PASS": "every case that was asked passed",
+    "FAIL": "something was lost, doubled, changed, torn, reordered or mixed up, or a store did not"
+    " come back; with proof",
+    RAISES: "calls raised although nothing was wrong; a refusal, and nothing that was acknowledged"
+    " was lost by it",
+    "NOT CLAIMED": "the store does not offer what the gate asks for",
+    "NOT RUN": "it could not be tried here",
+    "UNKNOWN": "the kit could not tell",
+    "VACUOUS": "nothing overlapped, or no fault struck, so nothing was shown",
+}
+
+
+def tried(runs: Sequence[Run]) -> list[Store]:
+    """The stores that the runs know, in the order of the list."""
+    return [store for store in STORES if any(store.id in run.outcomes for run in runs)]
+
+
+def versions(runs: Sequence[Run], store: Store) -> str:
+    """What was installed in the newest run."""
+    known = [run.outcomes[store.id] for run in runs if store.id in run.outcomes]
+    return known[-1].versions or "-"
+
+
+def why_not_run(runs: Sequence[Run], store: Store) -> str:
+    """Why a store could not be tried."""
+    known = [run.outcomes[store.id] for run in runs if store.id in run.outcomes]
+    return known[-1].not_run
+
+
+def cell(runs: Sequence[Run], store: Store, gate: str) -> tuple[str, str]:
+    """The verdict on a gate, and what was found there in a few words."""
+    word = said(runs, store.id, gate)
+    names = [each.anomaly for each in findings(runs, store.id, gate) if not each.refused]
+    return word, ", ".join(names)
+
+
+def all_findings(runs: Sequence[Run], store: Store) -> Iterator[tuple[str, Finding]]:
+    """Everything that was found in a store, gate by gate."""
+    for gate in GATES:
+        yield from ((gate, each) for each in findings(runs, store.id, gate))
+
+
+def where(finding: Finding) -> str:
+    """`append_storm [threads, processes]`."""
+    return ", ".join(f"{case} [{', '.join(modes)}]" for case, modes in finding.cases.items())
+
+
+def times(finding: Finding, runs: int) -> str:
+    """How often it was seen, and in how many of the runs."""
+    count = f"{finding.count}{' or more' if finding.more else ''}"
+    return count if finding.runs == runs else f"{count}, in {finding.runs} of {runs} runs"
+
+
+def command(store: Store, finding: Finding) -> str:
+    """What shows it again."""
+    assert finding.first is not None
+    seen = finding.first
+    return store.command(f"--case {seen.gate}/{seen.case} --seed {seen.seed}")
+
+
+def power_cuts(runs: Sequence[Run], store: Store) -> str:
+    """What simulated power cuts took from a store that claims no durability; "" if none were."""
+    for run in runs:
+        for seen in run.outcomes[store.id].seen if store.id in run.outcomes else ():
+            if seen.case == "power_loss" and (found := _CUTS.search(seen.reason)):
+                return found[0]
+    return ""
+
+
+def notes(runs: Sequence[Run], store: Store) -> list[str]:
+    """What a reader should know of a store, but for what the kit left out because it was slow."""
+    known = [f"{store.name}: {store.remark}"] if store.remark else []
+    known += [
+        note for run in runs if store.id in run.outcomes for note in run.outcomes[store.id].notes
+    ]
+    return [note for note in dict.fromkeys(known) if not note.endswith("since the store is slow")]
+
+
+def left_open(runs: Sequence[Run], store: Store) -> list[str]:
+    """The cases that found nothing out although they should have, and why."""
+    return [
+        f"{seen.verdict}: {seen.case} [{seen.mode}]: {seen.reason}"
+        for run in runs[-1:]
+        if store.id in run.outcomes
+        for seen in run.outcomes[store.id].seen
+        if seen.verdict in SILENT
+    ]
+
+
+def how_it_was_run(runs: Sequence[Run]) -> Iterator[str]:
+    """The budget, the seed, what was left out, and whether the runs agree: a sentence each."""
+    if not runs:
+        return
+    newest = runs[-1]
+    cases = asked()
+    yield (
+        f"Contract {newest.contract}, {counted(len(cases), 'case')} of six gates in every mode that"
+        f" a store has, seed {newest.seed}. Every case runs once; races are repeated with new seeds"
+        f" for a share of {newest.budget_s:.0f} s (`--budget {newest.budget_s:.0f}`)."
+        " The same for every store."
+    )
+    left_out = ", ".join(f"`{name}` ({why})" for name, why in LEFT_OUT.items())
+    yield f"Not asked: {left_out}. `indelible check` asks them too."
+    yield f"{newest.machine}. Last run on {newest.date}."
+    yield agreement(runs)
+
+
+def agreement(runs: Sequence[Run]) -> str:
+    """Whether two runs came to the same verdicts."""
+    if len(runs) < 2:
+        return "There was one run; `make scoreboard AGAIN=1` makes a second and compares them."
+    count, found = compared(runs[0], runs[1], GATES), list(differences(runs[0], runs[1], GATES))
+    both = len(both_tried(runs[0], runs[1]))
+    stores = f"{both} of {counted(len(tried(runs)), 'store')}"
+    if not found:
+        return f"Two runs were made of {stores}; they agree on each of {count} verdicts."
+    differ = f"they disagree on {len(found)}: {'; '.join(found)}"
+    return f"Two runs were made of {stores}. Of {count} verdicts {differ}."

@@ -1,0 +1,92 @@
+"""The pages: made from results alone, and those in `docs` from the results beside them."""
+
+import html.parser
+import re
+from pathlib import Path
+
+import pytest
+
+from scoreboard import results
+from scoreboard.__main__ import main
+from scoreboard.html_page import to_html
+from scoreboard.markdown_page import to_markdown
+from scoreboard.stores import STORES
+from scoreboard_runs import FILE, three_stores
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_says_what_was_seen_and_how_to_see_it_again():
+    page = to_markdown([three_stores()])
+    assert "**FAIL**: lost append" in page
+    assert "| RAISES |" in page
+    assert "of 60 power cuts, 7 took acknowledged changes" in page
+    assert (
+        "$ .venv-frameworks/langchain/bin/indelible check langchain:scoreboard.factories.langchain"
+        ":file --case concurrency/append_storm --seed 41"
+    ) in page
+    assert "<e1> was acknowledged and is missing." in page
+
+
+def test_the_page_says_whether_two_runs_agree():
+    assert "of 3 of 3 stores; they agree on each of 18 verdicts" in to_markdown(
+        [three_stores(), three_stores()]
+    )
+    again = three_stores()
+    del again.outcomes[FILE]
+    assert "of 2 of 3 stores; they agree on each of 12 verdicts" in to_markdown(
+        [three_stores(), again]
+    )
+
+
+class Parser(html.parser.HTMLParser):
+    """Keeps every address that a page names."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.addresses = set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.addresses += [value for name, value in attrs if name in {"src", "href", "action"}]
+
+
+def test_the_html_page_asks_for_nothing_and_shows_what_stores_said_as_text():
+    page = to_html([three_stores()])
+    parser = Parser()
+    parser.feed(page)
+    assert parser.addresses
+    assert all(address.startswith("#") for address in parser.addresses)
+    assert not parser.tags & {"script", "link", "img", "iframe"}
+    assert "&lt;e1&gt; was acknowledged" in page
+    assert "prefers-color-scheme: dark" in page
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))
+
+
+def test_the_pages_in_the_documents_are_those_of_the_results_beside_them():
+    runs = results.read(DOCS / "scoreboard.json")
+    assert (DOCS / "scoreboard.md").read_text("utf-8") == to_markdown(runs)
+    assert (DOCS / "scoreboard.html").read_text("utf-8") == to_html(runs)
+
+
+def test_enough_stores_of_enough_frameworks_were_tried():
+    (newest, *_) = results.read(DOCS / "scoreboard.json")
+    tried = [s for s in STORES if s.id in newest.outcomes and newest.outcomes[s.id].seen]
+    theirs = [store for store in tried if store.environment is not None]
+    assert len(theirs) >= 15
+    assert len({store.framework for store in theirs}) >= 6
+    assert len(tried) - len(theirs) == 4
+
+
+def test_pages_are_written_without_running_anything(tmp_path):
+    results.write(tmp_path / "scoreboard.json", [three_stores(), three_stores()])
+    assert main(["--pages", "--folder", str(tmp_path)]) == 0
+    assert (tmp_path / "scoreboard.md").read_text("utf-8").startswith("# Scoreboard")
+
+
+def test_a_store_that_is_not_there_is_refused_before_anything_runs(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--only", "nobody", "--folder", str(tmp_path)])
+    assert end.value.code == 2
+    assert "Nothing was run: no store is called nobody." in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
