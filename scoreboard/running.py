@@ -132,9 +132,6 @@ class Board:
                 **told,
                 "PYTHONPATH": os.pathsep.join(filter(None, paths)),
                 "TMPDIR": folder,
-                # Threads of an algebra library that some import would keep workers from being
-                # forked: each would import its framework anew.
-                "OPENBLAS_NUM_THREADS": "1",
             }
             with errors.open("w") as stderr:
                 self._watch(store, command, environment, stderr.fileno())

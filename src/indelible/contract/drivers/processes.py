@@ -158,6 +158,8 @@ class Crew:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            # Many frameworks import numpy, whose threads would keep it from being forked.
+            env={"OPENBLAS_NUM_THREADS": "1", **os.environ},
         )
         theirs.close()
         try:
