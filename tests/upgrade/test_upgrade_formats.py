@@ -44,7 +44,9 @@ def test_there_is_a_golden_for_each_format(path):
 
 def test_the_newest_format_is_what_the_code_writes(snapshot_db):
     formats.format_1(snapshot_db.path)
-    snapshot_db.assert_matches(f"format_{FORMAT}")
+    # The clock there goes on with each look at it, and how often that is belongs to no format.
+    times = {"entry.written_at", "session.created_at", "session.deadline", "snapshot.taken_at"}
+    snapshot_db.assert_matches(f"format_{FORMAT}", ignore=times)
 
 
 def test_everything_in_it_is_read(path, run_in_process):
