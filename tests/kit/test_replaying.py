@@ -1,5 +1,6 @@
 """Replaying a trace, making it small, and writing it as a test."""
 
+import multiprocessing
 import os
 import sys
 import threading
@@ -260,9 +261,10 @@ def test_the_threads_of_a_replay_end_with_their_host(flavour, tmp_path):
 # Processes and faults
 
 
-def _storm(path, db, number):
+def _storm(path, db, number, together):
     store = record(indelible.open(str(db)), path, fresh=True)
     for n in range(4):
+        together.wait()
         store.add_message("shared", "user", f"{number}-{n}")
         store.get_history("shared", last=3)
     store.close()
@@ -272,7 +274,9 @@ def test_the_overlaps_of_eight_processes_are_kept(tmp_path, capsys):
     folder = tmp_path / "trace"
     indelible.open(str(tmp_path / "agent.db")).close()
     database = tmp_path / "agent.db"
-    pids = [in_a_child(lambda n=n: _storm(folder, database, n)) for n in range(8)]
+    # Else one may be done before the next has begun.
+    together = multiprocessing.get_context("fork").Barrier(8)
+    pids = [in_a_child(lambda n=n: _storm(folder, database, n, together)) for n in range(8)]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 8
     found = replay_trace(folder, f"sqlite:///{tmp_path}/again.db", seed=1)
     assert found.verdict == "FIXED", found.told
