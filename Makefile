@@ -34,7 +34,7 @@ $(ENGINES)/.ready: $(READY) requirements/engines.txt
 demo: $(READY) ## Watch a naive store forget and indelible remember
 	$(BIN)/indelible demo
 
-test: $(READY) $(ENGINES)/.ready lint ## Everything that must hold, on real engines and processes
+test: $(READY) $(ENGINES)/.ready lint test-oldest ## Everything that must hold, on real engines and processes
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 # Warnings of frameworks as old as these are not ours to mend.
