@@ -8,6 +8,7 @@ their own keeps them in the session. A run holds all of its messages, so a batch
 from __future__ import annotations
 
 import inspect
+import time
 import uuid
 from importlib import import_module
 from typing import Any, Final
@@ -53,7 +54,12 @@ class DatabaseHandle(StoreHandle):
         sessions = import_module("agno.session.agent")
         found = await self._session(session)
         if found is None:
-            found = sessions.AgentSession(session_id=session, agent_id=_AGENT, session_data={})
+            found = sessions.AgentSession(
+                session_id=session,
+                agent_id=_AGENT,
+                session_data={},
+                created_at=int(time.time()),
+            )
         run = _run(session, batch)
         found.upsert_run(run=run)
         index = import_module("agno.session._utils").resolve_run_index(found, run)

@@ -8,6 +8,7 @@ class AgentSession:
     agent_id: str | None = None
     session_data: dict[str, Any] | None = None
     runs: list[Any] | None = None
+    created_at: int | None = None
 
     def upsert_run(self, run):
         self.runs = [*(each for each in self.runs or () if each.run_id != run.run_id), run]
