@@ -6,10 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
-
-# What the kit calls an error where nothing was wrong: the store refused, and lost nothing by it.
-RAISED: Final = "unexpected error"
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +46,7 @@ class Run:
     contract: str
     seed: int
     budget_s: float
+    rounds: int = 1
     machine: str
     outcomes: dict[str, Outcome]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from indelible.contract.results import CONTRACT_VERSION
-from scoreboard.asking import BUDGET_S, SEED, STORE_S_MAX
+from scoreboard.asking import BUDGET_S, ROUNDS, SEED, STORE_S_MAX
 from scoreboard.results import Outcome, Run, outcome_of
 from scoreboard.serving import servers
 from scoreboard.stores import Store
@@ -77,6 +77,7 @@ class Board:
             contract=CONTRACT_VERSION,
             seed=SEED,
             budget_s=BUDGET_S,
+            rounds=ROUNDS,
             machine=machine(),
             outcomes=dict(self._outcomes),
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from indelible.contract.checking import Item, check
 from indelible.contract.report.wording import proof_lines, visible
 from indelible.contract.results import CaseResult
-from scoreboard.asking import BUDGET_S, SEED, asked
+from scoreboard.asking import BUDGET_S, ROUNDS, SEED, asked
 from scoreboard.results import Outcome, Seen
 from scoreboard.stores import STORES, Store
 
@@ -33,6 +33,7 @@ def tried(store: Store) -> Outcome:
         cases=[case.id for case in asked()],
         seed=SEED,
         budget_s=BUDGET_S,
+        rounds=ROUNDS,
         progress=_progress,
     )
     return Outcome(

@@ -8,7 +8,7 @@ from typing import Final
 
 from indelible.contract.report.wording import counted
 from indelible.contract.results import SILENT
-from scoreboard.asking import GATES, LEFT_OUT
+from scoreboard.asking import GATES, LEFT_OUT, ROUNDS
 from scoreboard.results import Run
 from scoreboard.stores import STORES, Store
 from scoreboard.verdicts import RAISES, Finding, both_tried, compared, differences, findings, said
@@ -87,7 +87,8 @@ def command(store: Store, finding: Finding) -> str:
     """What shows it again."""
     assert finding.first is not None
     seen = finding.first
-    return store.command(f"--case {seen.gate}/{seen.case} --seed {seen.seed}")
+    rounds = f" --rounds {ROUNDS}" if seen.gate == "concurrency" else ""
+    return store.command(f"--case {seen.gate}/{seen.case} --seed {seen.seed}{rounds}")
 
 
 def power_cuts(runs: Sequence[Run], store: Store) -> str:
@@ -128,8 +129,9 @@ def how_it_was_run(runs: Sequence[Run]) -> Iterator[str]:
     cases = {(seen.gate, seen.case) for found in newest.outcomes.values() for seen in found.seen}
     yield (
         f"Contract {newest.contract}, {counted(len(cases), 'case')} of six gates in every mode that"
-        f" a store has, seed {newest.seed}. Every case runs once; races are repeated with new seeds"
-        f" for a share of {newest.budget_s:.0f} s (`--budget {newest.budget_s:.0f}`)."
+        f" a store has, seed {newest.seed}. Every case runs once, and every race at least"
+        f" {counted(newest.rounds, 'time')}, with new seeds (`--rounds {newest.rounds}`); bad days"
+        f" are repeated for a share of {newest.budget_s:.0f} s (`--budget {newest.budget_s:.0f}`)."
         " The same for every store."
     )
     left_out = ", ".join(f"`{name}` ({why})" for name, why in LEFT_OUT.items())

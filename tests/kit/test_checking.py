@@ -423,6 +423,62 @@ def test_a_bad_day_is_repeated_with_other_faults_while_its_share_lasts(bench):
     assert (result.verdict, len(drawn), len(set(drawn))) == ("FAIL", 3, 2)
 
 
+def a_race_that_comes_to(words):
+    """A race whose rounds end so, one after the other; what each drew first is kept."""
+    drawn = []
+
+    def race(room):
+        word = words[len(drawn)]
+        drawn.append(room.random.random())
+        if word != "pass":
+            room.fail(word, f"round {len(drawn)}")
+        room.open().append(room.session())
+
+    return a_case(race, overlaps=True), drawn
+
+
+@pytest.fixture
+def always_meet(monkeypatch):
+    """Rounds of races that are made up: whether their workers met is not asked."""
+    monkeypatch.setattr(running_module, "vacuous", lambda *_: None)
+
+
+@pytest.mark.usefixtures("always_meet")
+def test_a_race_is_run_as_often_as_asked_with_other_seeds(bench):
+    race, drawn = a_race_that_comes_to(["pass", "pass", "pass", "lost"])
+    assert run_case(race, "threads", bench, seed=1, rounds=3).verdict == "PASS"
+    assert (len(drawn), len(set(drawn))) == (3, 3)
+    race, drawn = a_race_that_comes_to(["pass", "pass", "pass", "lost"])
+    result = run_case(race, "threads", bench, seed=1, rounds=4)
+    assert (result.verdict, result.reason, len(drawn)) == ("FAIL", "round 4", 4)
+
+
+@pytest.mark.usefixtures("always_meet")
+def test_a_race_with_errors_goes_on_since_a_loss_says_more(bench):
+    race, drawn = a_race_that_comes_to(["pass", "unexpected error", "lost", "pass"])
+    result = run_case(race, "threads", bench, seed=1, rounds=4)
+    assert [failure.name for failure in result.failures] == ["lost"]
+    assert len(drawn) == 3
+
+
+@pytest.mark.usefixtures("always_meet")
+def test_a_race_with_errors_fails_though_later_rounds_pass(bench):
+    race, drawn = a_race_that_comes_to(["pass", "unexpected error", "pass", "unexpected error"])
+    result = run_case(race, "threads", bench, seed=1, rounds=4)
+    assert (result.verdict, result.reason, len(drawn)) == ("FAIL", "round 2", 4)
+
+
+def test_what_is_no_race_is_not_run_in_rounds(bench):
+    days = []
+
+    def counts(room):
+        days.append(room)
+        room.open().append(room.session())
+
+    assert run_case(a_case(counts), "blocking", bench, seed=1, rounds=4).verdict == "PASS"
+    assert len(days) == 1
+
+
 def test_a_repeated_bad_day_on_which_nothing_happens_takes_nothing_back(bench):
     days = []
 

@@ -40,6 +40,7 @@ def run_of(outcomes):
         contract="1.1",
         seed=1,
         budget_s=60,
+        rounds=10,
         machine="a machine",
         outcomes={
             store: Outcome(versions="package 1.0", seen=tuple(seen))

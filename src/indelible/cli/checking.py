@@ -66,6 +66,16 @@ Budget = Annotated[
         " case runs at least once.",
     ),
 ]
+Rounds = Annotated[
+    int,
+    typer.Option(
+        "--rounds",
+        min=1,
+        metavar="N",
+        help="Run each race at least N times, with other seeds, however long that takes: what is"
+        " rare shows on a slow machine too.",
+    ),
+]
 DeviationsFile = Annotated[
     Path | None,
     typer.Option(
@@ -87,6 +97,7 @@ def check(
     ] = None,
     seed: Seed = None,
     budget: Budget = BUDGET,
+    rounds: Rounds = 1,
     explore: Annotated[
         int | None,
         typer.Option(
@@ -122,6 +133,7 @@ def check(
             cases=case or (),
             seed=seed,
             budget_s=budget_s,
+            rounds=rounds,
             schedules=explore,
         )
     page = _written(found, report)
@@ -186,6 +198,7 @@ def _run(
     cases: Sequence[str],
     seed: int | None,
     budget_s: float,
+    rounds: int,
     schedules: int | None,
 ) -> Report:
     from indelible.contract import checking  # noqa: PLC0415
@@ -201,7 +214,13 @@ def _run(
             found = _explored(target, chosen, schedules, seed, progress)
         else:
             found = checking.check(
-                target, gates=gates, cases=cases, seed=seed, budget_s=budget_s, progress=progress
+                target,
+                gates=gates,
+                cases=cases,
+                seed=seed,
+                budget_s=budget_s,
+                rounds=rounds,
+                progress=progress,
             )
     return replace(found, results=deviations.apply_to_all(found.results))
 

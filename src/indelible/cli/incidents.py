@@ -48,8 +48,9 @@ LevelName = Annotated[
     Level,
     typer.Option(
         "--level",
-        help="One call at a time; with the overlaps of the trace; or also with its kills,"
-        " cancelled calls and lost replies.",
+        metavar="LEVEL",
+        help="sequential: one call at a time; concurrent: with the overlaps of the trace; faults:"
+        " also with its kills, cancelled calls and lost replies.",
     ),
 ]
 Times = Annotated[

@@ -91,14 +91,15 @@ def check(
     cases: Sequence[str] = (),
     seed: int | None = None,
     budget_s: float = BUDGET_S,
+    rounds: int = 1,
     deviations: Deviations | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run the contract against a store: a URL, `module:name`, an `Adapter` or a class.
 
     Every case runs once, however long that takes; races, and the bad days of the gates `faults` and
-    `crash`, are repeated with new seeds while the budget lasts. `deviations` are failures that are
-    known: see `read_deviations`.
+    `crash`, are repeated with new seeds while the budget lasts. Races run at least `rounds` times,
+    budget or not. `deviations` are failures that are known: see `read_deviations`.
     """
     adapter = resolve(target)
     chosen = select(gates, cases)
@@ -107,7 +108,7 @@ def check(
     bench = Bench(adapter)
     try:
         known = deviations or Deviations()
-        results = tuple(_run(chosen, bench, ours, began + budget_s, budget_s, known, progress))
+        results = tuple(_run(chosen, bench, ours, rounds, began, budget_s, known, progress))
     finally:
         bench.close()
     return Report(
@@ -124,7 +125,8 @@ def _run(
     chosen: Sequence[Case],
     bench: Bench,
     seed: int,
-    deadline: float,
+    rounds: int,
+    began: float,
     budget_s: float,
     deviations: Deviations,
     progress: Progress | None,
@@ -134,8 +136,10 @@ def _run(
     for item in items:
         if progress is not None:
             progress(item, None)
-        share = share_s if time.monotonic() < deadline else 0.0
-        result = item.known or run_case(item.case, item.mode, bench, seed=seed, share_s=share)
+        share = share_s if time.monotonic() < began + budget_s else 0.0
+        result = item.known or run_case(
+            item.case, item.mode, bench, seed=seed, share_s=share, rounds=rounds
+        )
         result = deviations.apply(result)
         if progress is not None:
             progress(item, result)

@@ -20,6 +20,8 @@ SILENT: Final = frozenset({"UNKNOWN", "VACUOUS", "NOT RUN"})
 
 # How many anomalies of one name a result holds.
 TOLD_MAX: Final = 30
+# What a failure is called where a call raised although nothing was wrong: a refusal, not a loss.
+RAISED: Final = "unexpected error"
 
 EXIT_PASS: Final = 0
 EXIT_FAIL: Final = 1

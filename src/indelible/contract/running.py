@@ -22,7 +22,14 @@ from indelible.contract.checker.wording import named
 from indelible.contract.drivers.processes import CannotTravel, Crew
 from indelible.contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
 from indelible.contract.leaving import LeftBehind, within
-from indelible.contract.results import CaseResult, CaseVerdict, Failure, Unreachable, worth_telling
+from indelible.contract.results import (
+    RAISED,
+    CaseResult,
+    CaseVerdict,
+    Failure,
+    Unreachable,
+    worth_telling,
+)
 from indelible.contract.room import Broken, Inconclusive, Room
 from indelible.contract.vacuity import unstruck, vacuous
 
@@ -50,6 +57,17 @@ class Outcome:
     reason: str = ""
     failures: tuple[Failure, ...] = ()
     room: Room | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether all that speaks against the store are errors: another round may show a loss."""
+        return bool(self.failures) and {failure.name for failure in self.failures} == {RAISED}
+
+    def takes_nothing_back(self, before: Outcome) -> bool:
+        """Whether what an earlier round came to still stands after this one."""
+        if before.refused:
+            return self.verdict != "FAIL" or self.refused
+        return self.verdict == "VACUOUS"
 
 
 class Bench:
@@ -177,30 +195,37 @@ def run_case(
     *,
     seed: int,
     share_s: float = 0.0,
+    rounds: int = 1,
     loop_factory: Callable[[int], LoopFactory] | None = None,
 ) -> CaseResult:
-    """Run a case at least once; what another seed shows more of, again while its share lasts."""
+    """Run a case at least once; what another seed shows more of, again while its share lasts.
+
+    A race is run `rounds` times, however long that takes.
+    """
     began = time.monotonic()
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
     ours, tries = seed, 0
-    passed: tuple[Outcome, int] | None = None
+    rounds = rounds if case.overlaps else 1
+    # What stands unless a later round has more to say: that it passed, or that calls raised.
+    stands: tuple[Outcome, int] | None = None
     while True:
         tries += 1
         factory = loop_factory(ours) if loop_factory else None
         outcome = _bounded(case, mode, bench, ours, factory)
         spent_s = time.monotonic() - began
-        if outcome.verdict == "PASS":
-            passed = outcome, ours
-            done = not case.repeats or spent_s * (tries + 1) / tries > share_s
+        if outcome.verdict == "PASS" or outcome.refused:
+            if stands is None or not stands[0].refused:
+                stands = outcome, ours
+            enough = tries >= rounds and spent_s * (tries + 1) / tries > share_s
+            done = enough or not case.repeats
         else:
             done = outcome.verdict in _FINAL or not case.overlaps
             done = done or (tries >= TRIES_MIN and spent_s > TRYING_S)
         if done:
             break
         ours = seeds.getrandbits(32)
-    if outcome.verdict == "VACUOUS" and passed is not None:
-        # A day on which nothing happened takes nothing back.
-        outcome, ours = passed
+    if stands is not None and outcome.takes_nothing_back(stands[0]):
+        outcome, ours = stands
     return CaseResult(
         gate=case.gate,
         case=case.name,
@@ -278,7 +303,7 @@ def _raised(room: Room, error: BaseException) -> Outcome:
     if any(error is known for known in room.raised):
         last = room.history[-1] if room.history else None
         doing = f"{last.op} on {named(last.session)}" if last is not None else "a call"
-        return _failed(room, _failure("unexpected error", f"{doing} raised {said(error)}"))
+        return _failed(room, _failure(RAISED, f"{doing} raised {said(error)}"))
     return Outcome(verdict="UNKNOWN", reason=f"the kit itself failed: {said(error)}", room=room)
 
 
@@ -291,7 +316,7 @@ def _judged(case: Case, room: Room) -> Outcome:
     if unfair and case.gate not in BAD_DAYS:
         op, words = unfair[0]
         proof = f"{op.op} on {named(op.session)} raised {words}, although nothing was wrong"
-        failure = Failure(name="unexpected error", session=op.session, proof=proof, witness=(op,))
+        failure = Failure(name=RAISED, session=op.session, proof=proof, witness=(op,))
         return Outcome(verdict="FAIL", reason=proof, failures=(failure,), room=room)
     if isinstance(verdict, Undecided):
         return Outcome(verdict="UNKNOWN", reason=verdict.reason, room=room)
