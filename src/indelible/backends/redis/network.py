@@ -20,7 +20,7 @@ from indelible.backends.redis import (
     views,
 )
 from indelible.backends.redis.attempts import Attempts
-from indelible.backends.redis.calls import Ask, Call, Context, CountServers
+from indelible.backends.redis.calls import Ask, Call, Context, CountServers, Look
 from indelible.backends.redis.cluster import Address, SlotMap, map_of
 from indelible.backends.redis.errors import (
     Next,
@@ -193,6 +193,9 @@ class Network:
         if isinstance(asked, Call):
             return (yield from self._call(asked))
         patience = Patience(self.timeout_s)
+        if isinstance(asked, Look):
+            asked.patience = patience
+            return (yield from self._look(asked, patience))
         if isinstance(asked, CountServers):
             if not self.is_cluster:
                 return 1
@@ -220,6 +223,23 @@ class Network:
                 continue
             self._map = None
             yield from self._pause(patience, unreachable(carried.lost, shown=self.context.shown))
+
+    def _look(self, look: Look, patience: Patience) -> Plan[list[Any] | None]:
+        """Read the keys of one session; None if the server refused, for whatever reason."""
+        address = yield from self._address_of(look.keys.head, patience)
+        carried: Carried = yield Carry(address, look.commands, patience)
+        if carried.lost is not None:
+            self._map = None
+            problem = unreachable(carried.lost, shown=self.context.shown)
+            yield from self._pause(patience, problem)
+            return None
+        refusal = next((each for each in carried.replies if isinstance(each, Exception)), None)
+        if refusal is None:
+            replies: list[Any] = carried.replies[-1]
+            return None if any(isinstance(each, Exception) for each in replies) else replies
+        # What passes by itself is waited for by the script; what does not is not tried again.
+        self.context.looks = next_of(refusal) is not Next.RAISE
+        return None
 
     def _exchange(
         self, key: str, commands: tuple[bytes, ...], patience: Patience
@@ -253,7 +273,7 @@ class Network:
         self, call: Call, *, lost: BaseException | None = None, left_s: float | None = None
     ) -> Plan[Any]:
         """Call a script until its outcome is known, or the time is up."""
-        patience = Patience(self.timeout_s if left_s is None else left_s)
+        patience = call.patience or Patience(self.timeout_s if left_s is None else left_s)
         attempts = Attempts(call, shown=self.context.shown, lost=lost)
         replicated = call.write and self.context.demanded is Durability.REPLICATED
         if lost is not None and not patience.left_s():
