@@ -21,8 +21,7 @@ from indelible.backends.redis.lanes import (
     Lane,
     Lost,
     Parcel,
-    Reading,
-    commands_of,
+    Trip,
     is_read_only,
     longest_s,
     taken_from,
@@ -37,7 +36,7 @@ from indelible.backends.redis.origin import (
     connecting_within,
     origin_of,
 )
-from indelible.backends.redis.shortcut import Shortcut
+from indelible.backends.redis.shortcut import Part, Shortcut, alone
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, drive
 from indelible.core.waist import Append, Appended
@@ -85,11 +84,11 @@ class RedisBackend:
         lost: BaseException | None = None
         started = time.monotonic()
         shortcut = self._shortcut
-        command = shortcut.command(step) if shortcut.usable and not self._closed else None
-        if command is not None:
-            reply, lost = self._send_alone(command)
+        part = shortcut.part(step) if shortcut.usable and not self._closed else None
+        if part is not None:
+            reply, lost = self._send(part)
             if isinstance(reply, NoScriptError):
-                reply, lost = self._send_alone(shortcut.command(step, by_text=True) or b"")
+                reply, lost = self._send(part._replace(by_text=True))
             appended = shortcut.appended(step, reply)
             if appended is not None:
                 return appended
@@ -99,14 +98,14 @@ class RedisBackend:
         shortcut.learn(step)
         return done
 
-    def _send_alone(self, command: bytes) -> tuple[Any, BaseException | None]:
+    def _send(self, part: Part) -> tuple[Any, BaseException | None]:
         """The reply to a shortcut; or what became of it, if it was sent and none came."""
         server = self._server(None)
-        reply = server.send_alone(command)
+        reply = server.send_alone(part)
         if reply is None:
             # Others are on their way: with them.
             patience = Patience(self._options.timeout_s)
-            carried = server.carry(Carry(None, (command,), patience, write=True))
+            carried = server.carry(Carry(None, (), patience, write=True, part=part))
             return carried.reply, carried.lost if carried.sent else None
         if isinstance(reply, Lost):
             return None, reply.error
@@ -170,9 +169,9 @@ class Server:
         """Take commands there and bring their replies."""
         return (self._writers if carry.write else self._readers).run(Parcel(carry))
 
-    def send_alone(self, command: bytes) -> Any:
-        """Send one write if the lane is free and ready; None if it was not sent."""
-        return self._writers.run_alone(command)
+    def send_alone(self, part: Part) -> Any:
+        """Send one append if the lane is free and ready; None if it was not sent."""
+        return self._writers.run_alone(part)
 
     def close(self, *, owned: bool) -> None:
         """Let go of the connections."""
@@ -219,8 +218,8 @@ class Lanes:
         assert parcel.carried is not None
         return parcel.carried
 
-    def run_alone(self, command: bytes) -> Any:
-        """Send one command if a lane is free and its connection ready, and give its reply.
+    def run_alone(self, part: Part) -> Any:
+        """Send one append if a lane is free and its connection ready, and give its reply.
 
         None if it was not sent; `Lost` if it was, and no reply came.
         """
@@ -232,7 +231,7 @@ class Lanes:
             connection = lane.connection
             if connection is None or lane.rested or not self._is_patient(lane):
                 return None
-            connection.send_packed_command((command,), check_health=False)
+            connection.send_packed_command((alone(part),), check_health=False)
             return connection.read_response(disable_decoding=True)
         except ResponseError as error:
             if is_read_only(error):
@@ -270,7 +269,7 @@ class Lanes:
                 self._waiting.remove(parcel)
             if parcel.lane is not None:
                 group = [each for each in parcel.group if each is not parcel]
-                Reading(group).lose(WaitedError("the thread that led was interrupted"), sent=False)
+                Trip(group).lose(WaitedError("the thread that led was interrupted"), sent=False)
                 self._pass_on(parcel.lane, group)
             raise
         if parcel.lane is not None:
@@ -308,28 +307,28 @@ class Lanes:
                 self._idle.append(lane)
 
     def _carry(self, lane: Lane, group: list[Parcel]) -> None:
-        reading = Reading(group)
+        trip = Trip(group)
         sent = False
         try:
             connection = self._connected(lane, group)
-            commands = commands_of(group, disks=self._network.waits_for_disks)
+            commands = trip.commands(disks=self._network.waits_for_disks)
             sent = True
             connection.send_packed_command([b"".join(commands)], check_health=False)
             for _ in commands:
                 try:
-                    reading.take(connection.read_response(disable_decoding=True))
+                    trip.take(connection.read_response(disable_decoding=True))
                 except ResponseError as error:
-                    reading.take(error)
-            reading.settle()
-            if reading.met_a_replica():
+                    trip.take(error)
+            trip.settle()
+            if trip.met_a_replica():
                 self._drop(lane)
         except (RedisError, OSError) as error:
             self._drop(lane)
-            reading.lose(error, sent=sent)
+            trip.lose(error, sent=sent)
         except BaseException as error:
             # Ctrl-C in the thread that leads: the others learn that theirs may have landed.
             self._drop(lane)
-            reading.lose(error, sent=sent)
+            trip.lose(error, sent=sent)
             raise
 
     def _connected(self, lane: Lane, group: list[Parcel]) -> Any:

@@ -34,6 +34,7 @@ from indelible.backends.redis.errors import (
 from indelible.backends.redis.keys import FORMAT_KEY
 from indelible.backends.redis.protocol import packed
 from indelible.backends.redis.settings import read_settings
+from indelible.backends.redis.shortcut import Part
 from indelible.core import waist
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask
@@ -101,6 +102,8 @@ class Carry(Step[Carried]):
     write: bool = False
     # Whether replicas must confirm the write, on the connection that it was sent on.
     confirmed: bool = False
+    # An append in place of commands, which may share one with others.
+    part: Part | None = None
 
 
 @dataclass(slots=True)
