@@ -19,7 +19,6 @@ from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.errors import WaitedError
 from indelible.backends.redis.lanes import (
     Lane,
-    Lost,
     Parcel,
     Trip,
     is_read_only,
@@ -100,16 +99,10 @@ class RedisBackend:
 
     def _send(self, part: Part) -> tuple[Any, BaseException | None]:
         """The reply to a shortcut; or what became of it, if it was sent and none came."""
-        server = self._server(None)
-        reply = server.send_alone(part)
-        if reply is None:
-            # Others are on their way: with them.
-            patience = Patience(self._options.timeout_s)
-            carried = server.carry(Carry(None, (), patience, write=True, part=part))
-            return carried.reply, carried.lost if carried.sent else None
-        if isinstance(reply, Lost):
-            return None, reply.error
-        return reply, None
+        carried = self._server(None).append(part)
+        if carried.lost is None:
+            return carried.replies[-1], None
+        return None, carried.lost if carried.sent else None
 
     def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""
@@ -162,16 +155,21 @@ class Server:
 
     def __init__(self, origin: Origin, address: Address | None, network: Network) -> None:
         self._pool = origin.pool(address)
+        self._timeout_s = network.timeout_s
         self._writers = Lanes(self._pool, WRITE_LANES, network, origin)
         self._readers = Lanes(self._pool, READ_LANES, network, origin)
 
     def carry(self, carry: Carry) -> Carried:
         """Take commands there and bring their replies."""
-        return (self._writers if carry.write else self._readers).run(Parcel(carry))
+        return (self._writers if carry.write else self._readers).run(carry)
 
-    def send_alone(self, part: Part) -> Any:
-        """Send one append if the lane is free and ready; None if it was not sent."""
-        return self._writers.run_alone(part)
+    def append(self, part: Part) -> Carried:
+        """Take one append there, alone if nobody else is on the way."""
+        carried = self._writers.run_alone((alone(part),), self._timeout_s)
+        if carried is not None:
+            return carried
+        patience = Patience(self._timeout_s)
+        return self._writers.run(Carry(None, (), patience, write=True, part=part))
 
     def close(self, *, owned: bool) -> None:
         """Let go of the connections."""
@@ -199,8 +197,13 @@ class Lanes:
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, parcel: Parcel) -> Carried:
-        """Carry a parcel, or have it carried."""
+    def run(self, carry: Carry) -> Carried:
+        """Carry commands, or have them carried."""
+        if carry.part is None and not carry.confirmed:
+            carried = self.run_alone(carry.commands, carry.patience.left_s())
+            if carried is not None:
+                return carried
+        parcel = Parcel(carry)
         with self._lock:
             lane = None
             if self._idle:
@@ -218,38 +221,34 @@ class Lanes:
         assert parcel.carried is not None
         return parcel.carried
 
-    def run_alone(self, part: Part) -> Any:
-        """Send one append if a lane is free and its connection ready, and give its reply.
-
-        None if it was not sent; `Lost` if it was, and no reply came.
-        """
+    def run_alone(self, commands: Sequence[bytes], left_s: float) -> Carried | None:
+        """Carry commands if a lane is free and its connection ready; None if nothing was sent."""
         with self._lock:
             if not self._idle:
                 return None
             lane = self._idle.pop()
         try:
             connection = lane.connection
-            if connection is None or lane.rested or not self._is_patient(lane):
+            if connection is None or lane.rested or not lane.waits_for(left_s):
                 return None
-            connection.send_packed_command((alone(part),), check_health=False)
-            return connection.read_response(disable_decoding=True)
-        except ResponseError as error:
-            if is_read_only(error):
+            replies: list[Any] = []
+            connection.send_packed_command((b"".join(commands),), check_health=False)
+            for _ in commands:
+                try:
+                    replies.append(connection.read_response(disable_decoding=True))
+                except ResponseError as error:
+                    replies.append(error)
+            if any(map(is_read_only, replies)):
                 self._drop(lane)
-            return error
+            return Carried(replies)
         except (RedisError, OSError) as error:
             self._drop(lane)
-            return Lost(error)
+            return Carried([], error, sent=True)
         except BaseException:
             self._drop(lane)
             raise
         finally:
             self._pass_on(lane, ())
-
-    def _is_patient(self, lane: Lane) -> bool:
-        """Whether the connection waits about as long as a call may take."""
-        set_s = lane.timeout_s
-        return set_s is not None and 0.95 < set_s / self._network.timeout_s < 1.05
 
     def _await(self, parcel: Parcel) -> None:
         try:
@@ -346,9 +345,7 @@ class Lanes:
             lane.timeout_s = None
         connection = lane.connection
         left_s = max(longest_s(group), TIMEOUT_S_MIN)
-        set_s = lane.timeout_s
-        # Mostly a call has all of its time left, and the socket knows that already.
-        if set_s is None or not 0.95 * set_s < left_s < 1.05 * set_s:
+        if not lane.waits_for(left_s):
             lane.timeout_s = left_s
             if not self._simulated:
                 connection.update_current_socket_timeout(left_s)

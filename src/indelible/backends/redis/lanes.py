@@ -162,15 +162,6 @@ def is_confirmed(reply: Any) -> bool:
     return isinstance(reply, int) and reply >= REPLICAS_WAITED
 
 
-class Lost:
-    """A command that was sent, and whose reply never came."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
 class Lane:
     """A connection that is kept for one group after the other."""
 
@@ -186,3 +177,11 @@ class Lane:
     def rested(self) -> bool:
         """Whether the connection was idle for so long that it should be looked at first."""
         return time.monotonic() - self.used_at > IDLE_S_MAX
+
+    def waits_for(self, left_s: float) -> bool:
+        """Whether the socket waits about as long as a call may take, which is mostly all its time.
+
+        Then it need not be told.
+        """
+        set_s = self.timeout_s
+        return set_s is not None and 0.95 * set_s < left_s < 1.05 * set_s

@@ -184,7 +184,10 @@ class Network:
             asked = next(plan)
             while True:
                 try:
-                    answer = yield from self._answer(asked)
+                    if type(asked) is Call:
+                        answer = yield from self._call(asked)
+                    else:
+                        answer = yield from self._answer(asked)
                 except MemoryStoreError as error:
                     asked = plan.throw(error)
                 else:
@@ -193,8 +196,6 @@ class Network:
             return finished.value
 
     def _answer(self, asked: Step[Any]) -> Plan[Any]:
-        if isinstance(asked, Call):
-            return (yield from self._call(asked))
         patience = Patience(self.timeout_s)
         if isinstance(asked, Look):
             asked.patience = patience
@@ -229,7 +230,9 @@ class Network:
 
     def _look(self, look: Look, patience: Patience) -> Plan[list[Any] | None]:
         """Read the keys of one session; None if the server refused, for whatever reason."""
-        address = yield from self._address_of(look.keys.head, patience)
+        address = None
+        if self._seeds:
+            address = yield from self._address_of(look.keys.head, patience)
         carried: Carried = yield Carry(address, look.commands, patience)
         if carried.lost is not None:
             self._map = None
@@ -283,7 +286,9 @@ class Network:
             raise unknown(lost, shown=self.context.shown)
         while True:
             try:
-                address = attempts.asking or (yield from self._address_of(call.keys.head, patience))
+                address = attempts.asking
+                if address is None and self._seeds:
+                    address = yield from self._address_of(call.keys.head, patience)
             except MemoryStoreError as error:
                 raise attempts.outcome(error) from error
             commands = attempts.commands()
