@@ -8,11 +8,14 @@ usual is left to the script: entries that are missing, a view in many pieces, a 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
+from functools import partial
+from itertools import compress
 from typing import Any, NamedTuple
 
-from indelible.backends.redis.appending import Meta
+from indelible.backends.redis.appending import kind_in
 from indelible.backends.redis.calls import Context, Look
-from indelible.backends.redis.keys import HEAD, LOG, VIEW
+from indelible.backends.redis.keys import SessionKeys
 from indelible.backends.redis.protocol import packed, packed_arguments
 from indelible.backends.redis.scripts import KIND_OF_NUMBER, READ_BYTES
 from indelible.backends.redis.sessions import head_of
@@ -24,10 +27,9 @@ from indelible.errors import UnavailableError
 from indelible.model import Kind, Status
 from indelible.view import Extents, freeze
 
-_HEAD_FIELDS = packed_arguments(("life", "born", "end", "gen", "deadline", "staged"))
-_VIEW_FIELDS = packed_arguments(("tail", "extents", "created", "metadata", "forked", "vacuums"))
-_SIX_OF = b"*8\r\n$5\r\nHMGET\r\n$%d\r\n%b\r\n%b"
 _MULTI, _TIME, _EXEC = packed("MULTI"), packed("TIME"), packed("EXEC")
+_FORWARDS = b"*6\r\n$6\r\nXRANGE\r\n%b%b"
+_BACKWARDS = b"*6\r\n$9\r\nXREVRANGE\r\n%b%b"
 
 
 class Portion(NamedTuple):
@@ -60,7 +62,7 @@ def look(
     if in_pieces or not context.looks or context.simulated:
         return _USE_A_SCRIPT
     keys = context.keys(step.session)
-    asking = Look(keys, _commands(keys.head[: -len(HEAD)], asked, count, newest=step.newest))
+    asking = Look(keys, _commands(keys, asked, count, newest=step.newest))
     try:
         found: list[Any] | None = yield asking
     except UnavailableError:
@@ -78,12 +80,12 @@ def look(
         picked = _picked(page, extents, asked or (0, head.end), count, newest=step.newest)
         if picked is None:
             return Looked(None, asking.patience)
-        rows = _stored(picked.rows, step.kinds)
+        rows = _stored(picked, step.kinds)
     except (ValueError, IndexError):
         # Damaged: the script says how.
         return Looked(None, asking.patience)
     if page:
-        context.saw_rows(step.session, len(page), sum(len(fields[7]) for _, fields in page))
+        context.saw_rows(step.session, len(page), sum([len(fields[7]) for _, fields in page]))
     if step.newest:
         rows.reverse()
     return Looked(Portion(head, picked.left_off, rows))
@@ -106,25 +108,17 @@ def _nearest(
 
 
 def _commands(
-    tag: str, asked: tuple[int, int] | None, count: int, *, newest: bool
+    keys: SessionKeys, asked: tuple[int, int] | None, count: int, *, newest: bool
 ) -> tuple[bytes, ...]:
     """The session and a page of its log, together; the latest or the first if none is asked for."""
     low: str | int
     high: str | int
     low, high = ("-", "+") if asked is None else (asked[0] + 1, asked[1])
     if newest:
-        page = packed("XREVRANGE", tag + LOG, high, low, "COUNT", count)
+        page = _BACKWARDS % (keys.log, packed_arguments((high, low, b"COUNT", count)))
     else:
-        page = packed("XRANGE", tag + LOG, low, high, "COUNT", count)
-    head, view = (tag + HEAD).encode(), (tag + VIEW).encode()
-    return (
-        _MULTI,
-        _SIX_OF % (len(head), head, _HEAD_FIELDS),
-        _SIX_OF % (len(view), view, _VIEW_FIELDS),
-        _TIME,
-        page,
-        _EXEC,
-    )
+        page = _FORWARDS % (keys.log, packed_arguments((low, high, b"COUNT", count)))
+    return (_MULTI, *keys.looks, _TIME, page, _EXEC)
 
 
 def _described(context: Context, head: list[Any], view: list[Any], time: list[Any]) -> list[Any]:
@@ -139,7 +133,9 @@ def _described(context: Context, head: list[Any], view: list[Any], time: list[An
 
 
 class _Picked(NamedTuple):
-    rows: list[tuple[int, list[bytes]]]
+    positions: list[int]
+    # Of each, what the log holds: t, m, k, e and what stands behind them.
+    fields: list[list[bytes]]
     left_off: int | None
 
 
@@ -150,11 +146,11 @@ def _picked(
     low, high = asked
     if newest:
         page.reverse()
-    # Every id is written as the position plus one, and a sequence of zero.
-    positions = [int(name[:-2]) - 1 for name, _ in page]
+    positions = _positions(page)
+    fields = [each for _, each in page]
     if len(page) == count:
         low, high = (positions[0], high) if newest else (low, positions[-1] + 1)
-    rows: list[tuple[int, list[bytes]]] = []
+    shown = _Picked([], [], None)
     for first, last in extents:
         shown_from, shown_to = max(first, low), min(last, high)
         if shown_from >= shown_to:
@@ -163,25 +159,48 @@ def _picked(
         end = bisect_left(positions, shown_to, begin)
         if end - begin != shown_to - shown_from:
             return None
-        fields = [fields for _, fields in page[begin:end]]
-        rows += zip(positions[begin:end], fields, strict=True)
-    if newest:
-        goes_on = bool(extents) and extents[0][0] < low
-        return _Picked(rows, low if goes_on else None)
-    goes_on = bool(extents) and extents[-1][1] > high
-    return _Picked(rows, high if goes_on else None)
+        shown.positions.extend(positions[begin:end])
+        shown.fields.extend(fields[begin:end])
+    if newest and extents and extents[0][0] < low:
+        return shown._replace(left_off=low)
+    if not newest and extents and extents[-1][1] > high:
+        return shown._replace(left_off=high)
+    return shown
 
 
-def _stored(rows: list[tuple[int, list[bytes]]], kinds: frozenset[Kind] | None) -> list[Stored]:
+def _positions(page: list[Any]) -> Sequence[int]:
+    """Where the entries of a page stand: an id is the position plus one, and a zero behind it."""
+    if page:
+        first, last = int(page[0][0][:-2]), int(page[-1][0][:-2])
+        if last - first == len(page) - 1:
+            return range(first - 1, last)
+    return [int(name[:-2]) - 1 for name, _ in page]
+
+
+# A row from its four values; its own constructor is a function of Python around this.
+_row = partial(tuple.__new__, Stored)
+
+
+def _stored(shown: _Picked, kinds: frozenset[Kind] | None) -> list[Stored]:
     """Rows as core takes them, without those of other kinds."""
+    positions, fields = shown.positions, shown.fields
     # Few of them differ.
-    kind_of = {meta: Meta(meta).kind for meta in {fields[3] for _, fields in rows}}
+    kind_of = {meta: kind_in(meta) for meta in {each[3] for each in fields}}
     if kinds is not None and not kinds.issuperset(kind_of.values()):
-        rows = [row for row in rows if not _is_other(row[1][3], row[1][7], kinds)]
-    return [
-        Stored(position, kind_of[fields[3]], int(fields[1].partition(b" ")[0]), fields[7])
-        for position, fields in rows
-    ]
+        kept = [not _is_other(each[3], each[7], kinds) for each in fields]
+        positions, fields = list(compress(positions, kept)), list(compress(fields, kept))
+    return list(
+        map(
+            _row,
+            zip(
+                positions,
+                [kind_of[each[3]] for each in fields],
+                [int(each[1].partition(b" ")[0]) for each in fields],
+                [each[7] for each in fields],
+                strict=True,
+            ),
+        )
+    )
 
 
 def _is_other(meta: bytes, envelope: bytes, kinds: frozenset[Kind]) -> bool:
