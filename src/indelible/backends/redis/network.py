@@ -239,11 +239,12 @@ class Network:
             problem = unreachable(carried.lost, shown=self.context.shown)
             yield from self._pause(patience, problem)
             return None
-        refusal = next((each for each in carried.replies if isinstance(each, Exception)), None)
-        if refusal is None:
-            replies: list[Any] = carried.replies[-1]
-            return None if any(isinstance(each, Exception) for each in replies) else replies
+        found = carried.replies[-1]
+        if not isinstance(found, Exception):
+            # Each is a list, or what its command was refused with.
+            return found if all(type(each) is list for each in found) else None
         # What passes by itself is waited for by the script; what does not is not tried again.
+        refusal = next(each for each in carried.replies if isinstance(each, Exception))
         self.context.looks = next_of(refusal) is not Next.RAISE
         return None
 
