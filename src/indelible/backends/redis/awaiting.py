@@ -149,9 +149,9 @@ class Server:
         self._writers = Lanes(self._pool, WRITE_LANES, network, origin)
         self._readers = Lanes(self._pool, READ_LANES, network, origin)
 
-    def carry(self, carry: Carry) -> asyncio.Future[Carried]:
+    async def carry(self, carry: Carry) -> Carried:
         """Take commands there and bring their replies."""
-        return (self._writers if carry.write else self._readers).run(carry)
+        return await (self._writers if carry.write else self._readers).run(carry)
 
     async def close(self, *, owned: bool) -> None:
         """Let go of the connections."""
