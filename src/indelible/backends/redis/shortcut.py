@@ -7,7 +7,9 @@ goes the long way. Those that come at once are one call of a script together.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from indelible.backends.redis.appending import meta_text
@@ -48,25 +50,33 @@ def alone(part: Part) -> bytes:
     return b"".join((_ENDING, start, part.keys, part.entry, part.ttl, _MARGIN))
 
 
+@cache
+def _how_many(count: int) -> bytes:
+    """A number of appends as it is sent; a group has but few different ones."""
+    return packed_arguments((count,))
+
+
 def together(parts: Sequence[Part]) -> tuple[bytes, list[int]]:
     """Many appends as one command, and in which order it answers for them."""
-    of_session: dict[bytes, list[int]] = {}
+    of_session: defaultdict[bytes, list[int]] = defaultdict(list)
+    by_text = False
     for number, part in enumerate(parts):
-        of_session.setdefault(part.keys, []).append(number)
+        of_session[part.keys].append(number)
+        by_text = by_text or part.by_text
     keys = _KEYS * len(of_session)
     group = script("append_group", keys=keys)
     words = EVAL_WORDS + keys + 1 + len(of_session) + 4 * len(parts)
-    by_text = any(part.by_text for part in parts)
     pieces = [b"*%d\r\n" % words, group.by_text if by_text else group.by_digest]
     pieces += of_session
     pieces.append(_MARGIN)
+    order: list[int] = []
     for numbers in of_session.values():
-        pieces.append(packed_arguments((len(numbers),)))
+        pieces.append(_how_many(len(numbers)))
         for number in numbers:
             _, entry, ttl, _ = parts[number]
-            pieces.append(entry)
-            pieces.append(ttl or _NO_TTL)
-    return b"".join(pieces), [number for numbers in of_session.values() for number in numbers]
+            pieces += (entry, ttl or _NO_TTL)
+        order += numbers
+    return b"".join(pieces), order
 
 
 class Shortcut:
