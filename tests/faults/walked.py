@@ -18,7 +18,7 @@ SEAMS = {
     "sqlite": ("indelible.backends.sqlite.connection:Connection.execute",),
     "redis": (
         "indelible.backends.redis.blocking:Server.carry",
-        "indelible.backends.redis.blocking:Server.send_alone",
+        "indelible.backends.redis.blocking:Server.append",
         "indelible.backends.redis.awaiting:Server.carry",
     ),
     "postgres": (

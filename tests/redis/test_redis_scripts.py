@@ -43,7 +43,9 @@ def test_a_step_is_one_call(url, client, verb):
         verb(store)
         client.config_resetstat()
         verb(store)
-        assert calls(client)["evalsha"] == 1
+        said = calls(client)
+        # Most reads are no script: a transaction, which is one call as well.
+        assert said.get("evalsha", 0) + said.get("exec", 0) == 1
 
 
 def test_a_rollback_is_one_call(url, client):

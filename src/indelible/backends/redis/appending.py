@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from indelible.backends.redis.calls import Call, Context, ttl_ms
@@ -105,6 +106,12 @@ class Meta:
         except (ValueError, IndexError, TypeError):
             # Whoever reads the entry says that it is damaged.
             pass
+
+
+@lru_cache(maxsize=1024)
+def kind_in(meta: bytes) -> Kind | None:
+    """The kind that stands beside an envelope; most of what does is the same few bytes."""
+    return Meta(meta).kind
 
 
 def stamp_text(row: LogRow) -> str:

@@ -19,15 +19,14 @@ from indelible.backends.redis.lanes import (
     GROUP_MAX,
     Lane,
     Parcel,
-    Reading,
-    commands_of,
+    Trip,
     longest_s,
     taken_from,
 )
 from indelible.backends.redis.network import Carried, Carry, Network, Wait
 from indelible.backends.redis.options import RedisOptions
 from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
-from indelible.backends.redis.shortcut import Shortcut
+from indelible.backends.redis.shortcut import Part, Shortcut
 from indelible.core.outcome import Outcome
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, drive_async
@@ -57,6 +56,8 @@ class AsyncRedisBackend:
         self._servers: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[Address | None, Server]
         ] = weakref.WeakKeyDictionary()
+        # The last of them, found without a look at all.
+        self._latest: tuple[asyncio.AbstractEventLoop, dict[Address | None, Server]] | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -77,11 +78,11 @@ class AsyncRedisBackend:
         lost: BaseException | None = None
         started = time.monotonic()
         shortcut = self._shortcut
-        command = shortcut.command(step) if shortcut.usable and not self._closed else None
-        if command is not None:
-            reply, lost = await self._send_alone(command)
+        part = shortcut.part(step) if shortcut.usable and not self._closed else None
+        if part is not None:
+            reply, lost = await self._send(part)
             if isinstance(reply, NoScriptError):
-                reply, lost = await self._send_alone(shortcut.command(step, by_text=True) or b"")
+                reply, lost = await self._send(part._replace(by_text=True))
             appended = shortcut.appended(step, reply)
             if appended is not None:
                 return appended
@@ -91,11 +92,13 @@ class AsyncRedisBackend:
         shortcut.learn(step)
         return done
 
-    async def _send_alone(self, command: bytes) -> tuple[Any, BaseException | None]:
+    async def _send(self, part: Part) -> tuple[Any, BaseException | None]:
         """The reply to a shortcut; or what became of it, if it was sent and none came."""
-        carry = Carry(None, (command,), Patience(self._options.timeout_s), write=True)
+        carry = Carry(None, (), Patience(self._options.timeout_s), write=True, part=part)
         carried = await self._server(None).carry(carry)
-        return carried.reply, carried.lost if carried.sent else None
+        if carried.lost is None:
+            return carried.replies[-1], None
+        return None, carried.lost if carried.sent else None
 
     async def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""
@@ -108,6 +111,7 @@ class AsyncRedisBackend:
     async def close(self) -> None:
         """Let go of the connections; a client that was handed in stays open."""
         self._closed = True
+        self._latest = None
         servers = self._servers.pop(asyncio.get_running_loop(), {})
         for server in servers.values():
             await server.close(owned=self._origin.owned)
@@ -126,7 +130,9 @@ class AsyncRedisBackend:
 
     def _server(self, address: Address | None) -> Server:
         loop = asyncio.get_running_loop()
-        servers = self._servers.setdefault(loop, {})
+        if self._latest is None or self._latest[0] is not loop:
+            self._latest = loop, self._servers.setdefault(loop, {})
+        servers = self._latest[1]
         server = servers.get(address)
         if server is None:
             if self._closed:
@@ -168,7 +174,7 @@ class Lanes:
         # A task that nobody keeps may be collected before it ends.
         self._running: set[asyncio.Task[None]] = set()
 
-    async def run(self, carry: Carry) -> Carried:
+    def run(self, carry: Carry) -> asyncio.Future[Carried]:
         """Have a parcel carried."""
         loop = asyncio.get_running_loop()
         settle: asyncio.Future[Carried] = (
@@ -188,7 +194,7 @@ class Lanes:
             # on the way now began earlier. Those behind it may have to give up.
             timer = loop.call_later(carry.patience.left_s(), self._give_up, parcel)
             settle.add_done_callback(lambda _: timer.cancel())
-        return await settle
+        return settle
 
     def _begin_work(self, lane: Lane) -> None:
         task = asyncio.get_running_loop().create_task(self._work(lane))
@@ -225,28 +231,28 @@ class Lanes:
                 self._begin_work(self._idle.pop())
 
     async def _carry(self, lane: Lane, group: list[Parcel]) -> None:
-        reading = Reading(group)
+        trip = Trip(group)
         sent = False
         try:
             async with asyncio.timeout(longest_s(group)):
                 connection = await self._connected(lane)
-                commands = commands_of(group, disks=self._network.waits_for_disks)
+                commands = trip.commands(disks=self._network.waits_for_disks)
                 sent = True
                 await connection.send_packed_command([b"".join(commands)], check_health=False)
                 for _ in commands:
                     try:
-                        reading.take(await connection.read_response(disable_decoding=True))
+                        trip.take(await connection.read_response(disable_decoding=True))
                     except ResponseError as error:
-                        reading.take(error)
-            reading.settle()
-            if reading.met_a_replica():
+                        trip.take(error)
+            trip.settle()
+            if trip.met_a_replica():
                 await self._drop(lane)
         except (RedisError, OSError) as error:
             await self._drop(lane)
-            reading.lose(error, sent=sent)
+            trip.lose(error, sent=sent)
         except BaseException as error:
             await self._drop(lane)
-            reading.lose(error, sent=sent)
+            trip.lose(error, sent=sent)
             for parcel in group:
                 assert parcel.carried is not None
                 _tell(parcel, parcel.carried)

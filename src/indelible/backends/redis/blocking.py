@@ -19,10 +19,8 @@ from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.errors import WaitedError
 from indelible.backends.redis.lanes import (
     Lane,
-    Lost,
     Parcel,
-    Reading,
-    commands_of,
+    Trip,
     is_read_only,
     longest_s,
     taken_from,
@@ -37,7 +35,7 @@ from indelible.backends.redis.origin import (
     connecting_within,
     origin_of,
 )
-from indelible.backends.redis.shortcut import Shortcut
+from indelible.backends.redis.shortcut import Part, Shortcut, alone
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, drive
 from indelible.core.waist import Append, Appended
@@ -85,11 +83,11 @@ class RedisBackend:
         lost: BaseException | None = None
         started = time.monotonic()
         shortcut = self._shortcut
-        command = shortcut.command(step) if shortcut.usable and not self._closed else None
-        if command is not None:
-            reply, lost = self._send_alone(command)
+        part = shortcut.part(step) if shortcut.usable and not self._closed else None
+        if part is not None:
+            reply, lost = self._send(part)
             if isinstance(reply, NoScriptError):
-                reply, lost = self._send_alone(shortcut.command(step, by_text=True) or b"")
+                reply, lost = self._send(part._replace(by_text=True))
             appended = shortcut.appended(step, reply)
             if appended is not None:
                 return appended
@@ -99,18 +97,12 @@ class RedisBackend:
         shortcut.learn(step)
         return done
 
-    def _send_alone(self, command: bytes) -> tuple[Any, BaseException | None]:
+    def _send(self, part: Part) -> tuple[Any, BaseException | None]:
         """The reply to a shortcut; or what became of it, if it was sent and none came."""
-        server = self._server(None)
-        reply = server.send_alone(command)
-        if reply is None:
-            # Others are on their way: with them.
-            patience = Patience(self._options.timeout_s)
-            carried = server.carry(Carry(None, (command,), patience, write=True))
-            return carried.reply, carried.lost if carried.sent else None
-        if isinstance(reply, Lost):
-            return None, reply.error
-        return reply, None
+        carried = self._server(None).append(part)
+        if carried.lost is None:
+            return carried.replies[-1], None
+        return None, carried.lost if carried.sent else None
 
     def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""
@@ -163,16 +155,21 @@ class Server:
 
     def __init__(self, origin: Origin, address: Address | None, network: Network) -> None:
         self._pool = origin.pool(address)
+        self._timeout_s = network.timeout_s
         self._writers = Lanes(self._pool, WRITE_LANES, network, origin)
         self._readers = Lanes(self._pool, READ_LANES, network, origin)
 
     def carry(self, carry: Carry) -> Carried:
         """Take commands there and bring their replies."""
-        return (self._writers if carry.write else self._readers).run(Parcel(carry))
+        return (self._writers if carry.write else self._readers).run(carry)
 
-    def send_alone(self, command: bytes) -> Any:
-        """Send one write if the lane is free and ready; None if it was not sent."""
-        return self._writers.run_alone(command)
+    def append(self, part: Part) -> Carried:
+        """Take one append there, alone if nobody else is on the way."""
+        carried = self._writers.run_alone((alone(part),), self._timeout_s)
+        if carried is not None:
+            return carried
+        patience = Patience(self._timeout_s)
+        return self._writers.run(Carry(None, (), patience, write=True, part=part))
 
     def close(self, *, owned: bool) -> None:
         """Let go of the connections."""
@@ -200,8 +197,13 @@ class Lanes:
         self._lock = threading.Lock()
         self._closed = False
 
-    def run(self, parcel: Parcel) -> Carried:
-        """Carry a parcel, or have it carried."""
+    def run(self, carry: Carry) -> Carried:
+        """Carry commands, or have them carried."""
+        if carry.part is None and not carry.confirmed:
+            carried = self.run_alone(carry.commands, carry.patience.left_s())
+            if carried is not None:
+                return carried
+        parcel = Parcel(carry)
         with self._lock:
             lane = None
             if self._idle:
@@ -219,38 +221,34 @@ class Lanes:
         assert parcel.carried is not None
         return parcel.carried
 
-    def run_alone(self, command: bytes) -> Any:
-        """Send one command if a lane is free and its connection ready, and give its reply.
-
-        None if it was not sent; `Lost` if it was, and no reply came.
-        """
+    def run_alone(self, commands: Sequence[bytes], left_s: float) -> Carried | None:
+        """Carry commands if a lane is free and its connection ready; None if nothing was sent."""
         with self._lock:
             if not self._idle:
                 return None
             lane = self._idle.pop()
         try:
             connection = lane.connection
-            if connection is None or lane.rested or not self._is_patient(lane):
+            if connection is None or lane.rested or not lane.waits_for(left_s):
                 return None
-            connection.send_packed_command((command,), check_health=False)
-            return connection.read_response(disable_decoding=True)
-        except ResponseError as error:
-            if is_read_only(error):
+            replies: list[Any] = []
+            connection.send_packed_command((b"".join(commands),), check_health=False)
+            for _ in commands:
+                try:
+                    replies.append(connection.read_response(disable_decoding=True))
+                except ResponseError as error:
+                    replies.append(error)
+            if any(map(is_read_only, replies)):
                 self._drop(lane)
-            return error
+            return Carried(replies)
         except (RedisError, OSError) as error:
             self._drop(lane)
-            return Lost(error)
+            return Carried([], error, sent=True)
         except BaseException:
             self._drop(lane)
             raise
         finally:
             self._pass_on(lane, ())
-
-    def _is_patient(self, lane: Lane) -> bool:
-        """Whether the connection waits about as long as a call may take."""
-        set_s = lane.timeout_s
-        return set_s is not None and 0.95 < set_s / self._network.timeout_s < 1.05
 
     def _await(self, parcel: Parcel) -> None:
         try:
@@ -270,7 +268,7 @@ class Lanes:
                 self._waiting.remove(parcel)
             if parcel.lane is not None:
                 group = [each for each in parcel.group if each is not parcel]
-                Reading(group).lose(WaitedError("the thread that led was interrupted"), sent=False)
+                Trip(group).lose(WaitedError("the thread that led was interrupted"), sent=False)
                 self._pass_on(parcel.lane, group)
             raise
         if parcel.lane is not None:
@@ -308,28 +306,28 @@ class Lanes:
                 self._idle.append(lane)
 
     def _carry(self, lane: Lane, group: list[Parcel]) -> None:
-        reading = Reading(group)
+        trip = Trip(group)
         sent = False
         try:
             connection = self._connected(lane, group)
-            commands = commands_of(group, disks=self._network.waits_for_disks)
+            commands = trip.commands(disks=self._network.waits_for_disks)
             sent = True
             connection.send_packed_command([b"".join(commands)], check_health=False)
             for _ in commands:
                 try:
-                    reading.take(connection.read_response(disable_decoding=True))
+                    trip.take(connection.read_response(disable_decoding=True))
                 except ResponseError as error:
-                    reading.take(error)
-            reading.settle()
-            if reading.met_a_replica():
+                    trip.take(error)
+            trip.settle()
+            if trip.met_a_replica():
                 self._drop(lane)
         except (RedisError, OSError) as error:
             self._drop(lane)
-            reading.lose(error, sent=sent)
+            trip.lose(error, sent=sent)
         except BaseException as error:
             # Ctrl-C in the thread that leads: the others learn that theirs may have landed.
             self._drop(lane)
-            reading.lose(error, sent=sent)
+            trip.lose(error, sent=sent)
             raise
 
     def _connected(self, lane: Lane, group: list[Parcel]) -> Any:
@@ -347,9 +345,7 @@ class Lanes:
             lane.timeout_s = None
         connection = lane.connection
         left_s = max(longest_s(group), TIMEOUT_S_MIN)
-        set_s = lane.timeout_s
-        # Mostly a call has all of its time left, and the socket knows that already.
-        if set_s is None or not 0.95 * set_s < left_s < 1.05 * set_s:
+        if not lane.waits_for(left_s):
             lane.timeout_s = left_s
             if not self._simulated:
                 connection.update_current_socket_timeout(left_s)

@@ -9,7 +9,15 @@ from typing import Any
 
 from indelible.backends.redis.keys import PARTS, SessionKeys, keys_of
 from indelible.backends.redis.protocol import Argument, packed_arguments
-from indelible.backends.redis.scripts import EVAL_WORDS, Script, script
+from indelible.backends.redis.scripts import (
+    EVAL_WORDS,
+    READ_BYTES,
+    READ_ROWS,
+    READ_ROWS_FIRST,
+    Script,
+    script,
+)
+from indelible.core.patience import Patience
 from indelible.core.plan import Step
 from indelible.core.sources import Clock, milliseconds
 from indelible.model import Durability
@@ -35,6 +43,8 @@ class Call(Step[Any]):
     again: bool = True
     # Which of the arguments says that no earlier attempt can have landed, if one does.
     fresh_at: int | None = None
+    # The time that it has, if some of it was spent already.
+    patience: Patience | None = None
 
     def sent_before(self) -> None:
         """An attempt was sent, and nobody knows what became of it."""
@@ -49,6 +59,19 @@ class Call(Step[Any]):
         count = EVAL_WORDS + len(PARTS) + len(self.arguments)
         rest = packed_arguments(self.arguments)
         return b"*%d\r\n%b%b%b" % (count, start, self.keys.packed, rest)
+
+
+@dataclass(slots=True)
+class Look(Step[list[Any] | None]):
+    """Commands that only read the keys of one session, in one transaction.
+
+    Answered with the replies to all of them, or with None if the server refused: then a script is
+    called in the time that is left.
+    """
+
+    keys: SessionKeys
+    commands: tuple[bytes, ...]
+    patience: Patience | None = None
 
 
 @dataclass(slots=True)
@@ -80,6 +103,10 @@ class Context:
         self.simulated = False
         self.margin = b"%d" % (EXPIRY_MARGIN_MS if clock is None else TEST_MARGIN_MS)
         self._keys: dict[str, SessionKeys] = {}
+        # How long the entries of a session are, as far as they were seen.
+        self._row_bytes: dict[str, int] = {}
+        # Whether servers let us read without a script; what they refuse is not asked for again.
+        self.looks = True
         # A retry that finds its work done must write, or WAIT would answer for nothing.
         self.touch = b"1" if durability is Durability.REPLICATED else b"0"
 
@@ -96,9 +123,25 @@ class Context:
             keys = self._keys[session] = keys_of(self.namespace, session)
         return keys
 
-    def read(self, name: str, session: str, *arguments: Argument) -> Call:
+    def rows_at_once(self, session: str) -> int:
+        """How many entries of a session are some megabytes, by those that were seen last."""
+        row_bytes = self._row_bytes.get(session)
+        if row_bytes is None:
+            return READ_ROWS_FIRST
+        return max(1, min(READ_ROWS, READ_BYTES // row_bytes))
+
+    def saw_rows(self, session: str, count: int, size_bytes: int) -> None:
+        """So many entries of a session took so many bytes."""
+        if len(self._row_bytes) >= KEYS_REMEMBERED_MAX:
+            self._row_bytes.clear()
+        self._row_bytes[session] = size_bytes // count + 1
+
+    def read(
+        self, name: str, session: str, *arguments: Argument, patience: Patience | None = None
+    ) -> Call:
         """A call that changes nothing."""
-        return Call(script(name), self.keys(session), (self.now(), self.margin, *arguments))
+        every = (self.now(), self.margin, *arguments)
+        return Call(script(name), self.keys(session), every, patience=patience)
 
     def write(
         self,

@@ -16,6 +16,11 @@ FORMAT_KEY = PREFIX + "format"
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE = "hvlksjq"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE)
 
+# What says all about a session but its entries: six fields of its head, and six of its view.
+_HEAD_FIELDS = packed_arguments(("life", "born", "end", "gen", "deadline", "staged"))
+_VIEW_FIELDS = packed_arguments(("tail", "extents", "created", "metadata", "forked", "vacuums"))
+_LOOK = b"*8\r\n$5\r\nHMGET\r\n%b%b"
+
 # Everything else is written as %xx: no brace can end a hash tag, no star can match, and what is
 # the beginning of an id is the beginning of its encoding.
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.@-]")
@@ -23,10 +28,14 @@ _ESCAPED = re.compile(rb"%([0-9a-f]{2})")
 
 
 class SessionKeys(NamedTuple):
-    """The keys of one session: the head, and all of them as every script takes them."""
+    """The keys of one session: the head, and others as they are sent."""
 
     head: str
+    # All of them, as every script takes them.
     packed: bytes
+    # What looks at the head and at the view, and the log.
+    looks: tuple[bytes, bytes]
+    log: bytes
 
 
 def encoded(text: str) -> str:
@@ -44,7 +53,13 @@ def decoded(part: bytes) -> str:
 def keys_of(namespace: str, session: str) -> SessionKeys:
     """All keys of a session."""
     tag = f"{PREFIX}{{{encoded(namespace)}:{encoded(session)}}}"
-    return SessionKeys(tag + HEAD, packed_arguments(tag + part for part in PARTS))
+    head, view = packed_arguments((tag + HEAD,)), packed_arguments((tag + VIEW,))
+    return SessionKeys(
+        tag + HEAD,
+        packed_arguments(tag + part for part in PARTS),
+        (_LOOK % (head, _HEAD_FIELDS), _LOOK % (view, _VIEW_FIELDS)),
+        packed_arguments((tag + LOG,)),
+    )
 
 
 def heads_pattern(namespace: str, prefix: str) -> str:

@@ -11,6 +11,7 @@ from redis.exceptions import ReadOnlyError, ResponseError
 from indelible.backends.redis.errors import UnconfirmedError, code_of
 from indelible.backends.redis.network import REPLICAS_WAITED, WAIT_SHARE, Carried, Carry
 from indelible.backends.redis.protocol import packed
+from indelible.backends.redis.shortcut import alone, together
 
 # Calls that share one round trip: long enough to pay, short enough to be fair.
 GROUP_MAX = 256
@@ -33,15 +34,6 @@ class Parcel:
         # What a waiting thread is handed when it is to carry a group itself.
         self.lane: Any = None
         self.group: list[Parcel] = []
-
-
-def commands_of(group: Sequence[Parcel], *, disks: bool) -> list[bytes]:
-    """All commands of a group, and what has replicas confirm them."""
-    commands = [command for parcel in group for command in parcel.carry.commands]
-    if any(parcel.carry.confirmed for parcel in group):
-        wait_ms = max(1, int(longest_s(group) * WAIT_SHARE * 1000))
-        commands += confirming(wait_ms, disks=disks)
-    return commands
 
 
 def confirming(wait_ms: int, *, disks: bool) -> list[bytes]:
@@ -70,20 +62,46 @@ def taken_from(waiting: Any) -> list[Parcel]:
     group: list[Parcel] = []
     size = 0
     while waiting and len(group) < GROUP_MAX:
-        size += sum(map(len, waiting[0].carry.commands))
+        size += size_of(waiting[0].carry)
         if group and size > GROUP_BYTES_MAX:
             break
         group.append(waiting.popleft())
     return group
 
 
-class Reading:
-    """Replies as they come in, given to the parcels that they belong to."""
+def size_of(carry: Carry) -> int:
+    """About how many bytes are sent for it."""
+    return len(carry.part.entry) if carry.part else sum(map(len, carry.commands))
+
+
+class Trip:
+    """A group on its way: what is sent for it, and replies given to whom they belong to."""
 
     def __init__(self, group: Sequence[Parcel]) -> None:
         self._group = group
         self._replies: list[Any] = []
         self._confirms = any(parcel.carry.confirmed for parcel in group)
+        # Those who share one command, in the order of its answers. It is sent last.
+        self._together: list[Parcel] = []
+
+    def commands(self, *, disks: bool) -> list[bytes]:
+        """All commands of the group, and what has replicas confirm them."""
+        parts = [parcel for parcel in self._group if parcel.carry.part is not None]
+        shared: list[bytes] = []
+        if len(parts) == 1:
+            carry = parts[0].carry
+            assert carry.part is not None
+            carry.commands = (alone(carry.part),)
+        elif parts:
+            command, order = together([each.carry.part for each in parts if each.carry.part])
+            self._together = [parts[number] for number in order]
+            shared = [command]
+        commands = [command for parcel in self._group for command in parcel.carry.commands]
+        commands += shared
+        if self._confirms:
+            wait_ms = max(1, int(longest_s(self._group) * WAIT_SHARE * 1000))
+            commands += confirming(wait_ms, disks=disks)
+        return commands
 
     def take(self, reply: Any) -> None:
         """Keep one reply; an error of the server is one, too."""
@@ -95,12 +113,19 @@ class Reading:
         at = 0
         for parcel in self._group:
             count = len(parcel.carry.commands)
+            if not count:
+                continue
             replies = self._replies[at : at + count]
             at += count
             last = replies[-1]
             if parcel.carry.confirmed and not confirmed and not isinstance(last, Exception):
                 replies[-1] = UnconfirmedError("too few replicas answered in time")
             parcel.carried = Carried(replies)
+        if self._together:
+            reply = self._replies[at]
+            answers = reply if isinstance(reply, list) else [reply] * len(self._together)
+            for parcel, answer in zip(self._together, answers, strict=True):
+                parcel.carried = Carried([answer])
 
     def met_a_replica(self) -> bool:
         """Whether the server takes no writes: then another is the primary, and we must look."""
@@ -114,7 +139,9 @@ class Reading:
             replies = self._replies[at : at + count]
             at += count
             # A write that is to be confirmed is not done with its reply.
-            if len(replies) == count and not parcel.carry.confirmed:
+            if not count:
+                parcel.carried = Carried([], error, sent)
+            elif len(replies) == count and not parcel.carry.confirmed:
                 parcel.carried = Carried(replies)
             else:
                 refused = len(replies) == count and isinstance(replies[-1], ResponseError)
@@ -135,15 +162,6 @@ def is_confirmed(reply: Any) -> bool:
     return isinstance(reply, int) and reply >= REPLICAS_WAITED
 
 
-class Lost:
-    """A command that was sent, and whose reply never came."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
 class Lane:
     """A connection that is kept for one group after the other."""
 
@@ -159,3 +177,11 @@ class Lane:
     def rested(self) -> bool:
         """Whether the connection was idle for so long that it should be looked at first."""
         return time.monotonic() - self.used_at > IDLE_S_MAX
+
+    def waits_for(self, left_s: float) -> bool:
+        """Whether the socket waits about as long as a call may take, which is mostly all its time.
+
+        Then it need not be told.
+        """
+        set_s = self.timeout_s
+        return set_s is not None and 0.95 * set_s < left_s < 1.05 * set_s

@@ -20,7 +20,7 @@ from indelible.backends.redis import (
     views,
 )
 from indelible.backends.redis.attempts import Attempts
-from indelible.backends.redis.calls import Ask, Call, Context, CountServers
+from indelible.backends.redis.calls import Ask, Call, Context, CountServers, Look
 from indelible.backends.redis.cluster import Address, SlotMap, map_of
 from indelible.backends.redis.errors import (
     Next,
@@ -34,6 +34,7 @@ from indelible.backends.redis.errors import (
 from indelible.backends.redis.keys import FORMAT_KEY
 from indelible.backends.redis.protocol import packed
 from indelible.backends.redis.settings import read_settings
+from indelible.backends.redis.shortcut import Part
 from indelible.core import waist
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask
@@ -101,6 +102,8 @@ class Carry(Step[Carried]):
     write: bool = False
     # Whether replicas must confirm the write, on the connection that it was sent on.
     confirmed: bool = False
+    # An append in place of commands, which may share one with others.
+    part: Part | None = None
 
 
 @dataclass(slots=True)
@@ -181,7 +184,10 @@ class Network:
             asked = next(plan)
             while True:
                 try:
-                    answer = yield from self._answer(asked)
+                    if type(asked) is Call:
+                        answer = yield from self._call(asked)
+                    else:
+                        answer = yield from self._answer(asked)
                 except MemoryStoreError as error:
                     asked = plan.throw(error)
                 else:
@@ -190,9 +196,10 @@ class Network:
             return finished.value
 
     def _answer(self, asked: Step[Any]) -> Plan[Any]:
-        if isinstance(asked, Call):
-            return (yield from self._call(asked))
         patience = Patience(self.timeout_s)
+        if isinstance(asked, Look):
+            asked.patience = patience
+            return (yield from self._look(asked, patience))
         if isinstance(asked, CountServers):
             if not self.is_cluster:
                 return 1
@@ -220,6 +227,26 @@ class Network:
                 continue
             self._map = None
             yield from self._pause(patience, unreachable(carried.lost, shown=self.context.shown))
+
+    def _look(self, look: Look, patience: Patience) -> Plan[list[Any] | None]:
+        """Read the keys of one session; None if the server refused, for whatever reason."""
+        address = None
+        if self._seeds:
+            address = yield from self._address_of(look.keys.head, patience)
+        carried: Carried = yield Carry(address, look.commands, patience)
+        if carried.lost is not None:
+            self._map = None
+            problem = unreachable(carried.lost, shown=self.context.shown)
+            yield from self._pause(patience, problem)
+            return None
+        found = carried.replies[-1]
+        if not isinstance(found, Exception):
+            # Each is a list, or what its command was refused with.
+            return found if all(type(each) is list for each in found) else None
+        # What passes by itself is waited for by the script; what does not is not tried again.
+        refusal = next(each for each in carried.replies if isinstance(each, Exception))
+        self.context.looks = next_of(refusal) is not Next.RAISE
+        return None
 
     def _exchange(
         self, key: str, commands: tuple[bytes, ...], patience: Patience
@@ -253,14 +280,16 @@ class Network:
         self, call: Call, *, lost: BaseException | None = None, left_s: float | None = None
     ) -> Plan[Any]:
         """Call a script until its outcome is known, or the time is up."""
-        patience = Patience(self.timeout_s if left_s is None else left_s)
+        patience = call.patience or Patience(self.timeout_s if left_s is None else left_s)
         attempts = Attempts(call, shown=self.context.shown, lost=lost)
         replicated = call.write and self.context.demanded is Durability.REPLICATED
         if lost is not None and not patience.left_s():
             raise unknown(lost, shown=self.context.shown)
         while True:
             try:
-                address = attempts.asking or (yield from self._address_of(call.keys.head, patience))
+                address = attempts.asking
+                if address is None and self._seeds:
+                    address = yield from self._address_of(call.keys.head, patience)
             except MemoryStoreError as error:
                 raise attempts.outcome(error) from error
             commands = attempts.commands()

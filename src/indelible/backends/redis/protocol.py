@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 Argument = str | bytes | int
 
+_NOTHING = b"$0\r\n\r\n"
+
 
 def packed_arguments(arguments: Iterable[Argument]) -> bytes:
     """Arguments as the protocol has them."""
@@ -17,7 +19,7 @@ def packed_arguments(arguments: Iterable[Argument]) -> bytes:
             data = each.encode()
         else:
             data = b"%d" % each
-        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+        parts.append(b"$%d\r\n%b\r\n" % (len(data), data) if data else _NOTHING)
     return b"".join(parts)
 
 

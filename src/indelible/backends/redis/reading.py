@@ -7,10 +7,12 @@ from typing import Any
 
 from indelible.backends.redis.appending import Meta, log_row_of
 from indelible.backends.redis.calls import Context
+from indelible.backends.redis.looking import Portion, look
 from indelible.backends.redis.scripts import KIND_NUMBER, READ_ROWS
 from indelible.backends.redis.sessions import extents_text, head_of
 from indelible.core import rules
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
+from indelible.core.patience import Patience
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
     Frozen,
@@ -51,13 +53,12 @@ def _read(context: Context, step: Read) -> Plan[Slice]:
     rows: list[Stored] = []
     while True:
         wanted = READ_ROWS if step.limit is None else step.limit + 1 - len(rows)
-        looked, left_off, found = yield from _portion(
+        looked, left_off, stored = yield from _looked_or_called(
             context, step, frozen, start, min(wanted, READ_ROWS)
         )
         head = head or looked
         # Of the first portion: what it saw, later ones go on with.
         frozen = rules.frozen_of(step.session, frozen, looked)
-        stored = [_stored(*row) for row in found]
         if frozen.vacuums != looked.vacuums and any(not row.envelope for row in stored):
             raise rules.gone(step.session)
         rows += stored
@@ -71,12 +72,24 @@ def _read(context: Context, step: Read) -> Plan[Slice]:
     return Slice(head, frozen, tuple(reversed(rows) if step.newest else rows), resume)
 
 
+def _looked_or_called(
+    context: Context, step: Read, frozen: Frozen | None, start: int | None, wanted: int
+) -> Plan[Portion]:
+    """A portion by plain commands, or by the script where it takes one."""
+    portion, patience = yield from look(context, step, frozen, start, wanted)
+    if portion is not None:
+        return portion
+    head, left_off, found = yield from _portion(context, step, frozen, start, wanted, patience)
+    return Portion(head, left_off, [_stored(*row) for row in found])
+
+
 def _portion(
     context: Context,
     step: Read | ReadOutline,
     frozen: Frozen | None,
     start: int | None,
     wanted: int,
+    patience: Patience | None = None,
 ) -> Plan[tuple[Head, int | None, Rows]]:
     newest = isinstance(step, Read) and step.newest
     kinds = ""
@@ -94,6 +107,7 @@ def _portion(
             wanted,
             kinds,
             b"1" if isinstance(step, ReadOutline) else b"0",
+            patience=patience,
         )
     )
     head = head_of(step.session, described)

@@ -15,6 +15,7 @@ from indelible.model import Kind
 
 # Kinds as entries keep them.
 KIND_NUMBER: Final = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
+KIND_OF_NUMBER: Final = {b"%d" % number: kind for kind, number in KIND_NUMBER.items()}
 
 # A server runs one script at a time, and everybody waits. So no call looks at more than this; what
 # is longer goes on in the next call, inside the state that the first one saw.
@@ -23,6 +24,8 @@ READ_LOOKED: Final = 5000
 READ_BYTES: Final = 8 * 1024 * 1024
 MEASURE_BYTES: Final = 32 * 1024 * 1024
 REMOVE_ENTRIES: Final = 2000
+# Rows that are asked for without a script while nobody knows how long they are.
+READ_ROWS_FIRST: Final = 100
 # Entries that a script takes from the log at once.
 READ_PAGE: Final = 100
 # A view that is written in fewer characters fits every limit on snapshots.

@@ -64,7 +64,7 @@ def head_of(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
         )
     return rules.head_of(
         standing,
-        view=view_of(extents_of(extents), int(tail)) if tail is not None else View(),
+        view=_view(extents, int(tail)) if tail is not None else View(),
         now_ms=int(now),
         created_at_ms=optional(created),
         metadata=metadata if metadata is not None else b"{}",
@@ -72,6 +72,11 @@ def head_of(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
         forked_from=forked.decode() if forked else None,
         vacuums=int(vacuums or 0),
     )
+
+
+def _view(extents: bytes, tail: int) -> View:
+    # Most sessions show all that they hold.
+    return view_of(extents_of(extents), tail) if extents else View((), tail)
 
 
 def head(context: Context, step: ReadHead) -> Plan[Head]:

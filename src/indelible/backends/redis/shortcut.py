@@ -2,13 +2,18 @@
 
 It is for what most appends are: one entry, a made key, no `expected`, on a session that is there
 already. The script itself checks the last of these, so a wrong guess writes nothing, and the append
-goes the long way.
+goes the long way. Those that come at once are one call of a script together.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
 from indelible.backends.redis.appending import meta_text
-from indelible.backends.redis.calls import KEYS_REMEMBERED_MAX, Context, ttl_ms
+from indelible.backends.redis.calls import EXPIRY_MARGIN_MS, KEYS_REMEMBERED_MAX, Context, ttl_ms
 from indelible.backends.redis.keys import HEAD, LOG
 from indelible.backends.redis.protocol import packed_arguments
 from indelible.backends.redis.scripts import EVAL_WORDS, script
@@ -19,7 +24,59 @@ _KEYS = 2
 # How many words the command has: without a time to live, and with one.
 _PLAIN = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 3)
 _ENDING = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 5)
-_REST = b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
+_ENTRY = b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
+_MARGIN = packed_arguments((EXPIRY_MARGIN_MS,))
+_NO_TTL = packed_arguments((b"",))
+
+
+class Part(NamedTuple):
+    """One append: a command by itself, or a part of one."""
+
+    # The head and the log of its session, and its key, meta and envelope, as they are sent.
+    keys: bytes
+    entry: bytes
+    # The time to live, as it is sent; empty for none.
+    ttl: bytes
+    # Whether the server does not know the script.
+    by_text: bool = False
+
+
+def alone(part: Part) -> bytes:
+    """An append as one command."""
+    plain = script("append_plain", keys=_KEYS)
+    start = plain.by_text if part.by_text else plain.by_digest
+    if not part.ttl:
+        return b"".join((_PLAIN, start, part.keys, part.entry))
+    return b"".join((_ENDING, start, part.keys, part.entry, part.ttl, _MARGIN))
+
+
+@cache
+def _how_many(count: int) -> bytes:
+    """A number of appends as it is sent; a group has but few different ones."""
+    return packed_arguments((count,))
+
+
+def together(parts: Sequence[Part]) -> tuple[bytes, list[int]]:
+    """Many appends as one command, and in which order it answers for them."""
+    of_session: defaultdict[bytes, list[int]] = defaultdict(list)
+    by_text = False
+    for number, part in enumerate(parts):
+        of_session[part.keys].append(number)
+        by_text = by_text or part.by_text
+    keys = _KEYS * len(of_session)
+    group = script("append_group", keys=keys)
+    words = EVAL_WORDS + keys + 1 + len(of_session) + 4 * len(parts)
+    pieces = [b"*%d\r\n" % words, group.by_text if by_text else group.by_digest]
+    pieces += of_session
+    pieces.append(_MARGIN)
+    order: list[int] = []
+    for numbers in of_session.values():
+        pieces.append(_how_many(len(numbers)))
+        for number in numbers:
+            _, entry, ttl, _ = parts[number]
+            pieces += (entry, ttl or _NO_TTL)
+        order += numbers
+    return b"".join(pieces), order
 
 
 class Shortcut:
@@ -27,8 +84,6 @@ class Shortcut:
 
     def __init__(self, context: Context, *, cluster: bool) -> None:
         self._context = context
-        plain = script("append_plain", keys=_KEYS)
-        self._starts = {False: plain.by_digest, True: plain.by_text}
         self._known: dict[str, bytes] = {}
         # A group waits for replicas and for the server that has the keys; alone, nobody would.
         self.usable = not (
@@ -38,19 +93,17 @@ class Shortcut:
             or context.simulated
         )
 
-    def command(self, step: Append, *, by_text: bool = False) -> bytes | None:
-        """The whole append as one command; None if it must go the long way."""
+    def part(self, step: Append) -> Part | None:
+        """The append, to be sent alone or with others; None if it must go the long way."""
         keys = self._known.get(step.session)
         if keys is None or not step.fresh or step.expected is not None or len(step.drafts) != 1:
             return None
         kind, envelope, keep, opens, answers = step.drafts[0]
         meta = meta_text(kind, keep, 1, opens, answers).encode()
         key = step.key.encode()
-        rest = _REST % (len(key), key, len(meta), meta, len(envelope), envelope)
-        if step.ttl_s is None:
-            return b"".join((_PLAIN, self._starts[by_text], keys, rest))
-        end = packed_arguments((ttl_ms(step.ttl_s), self._context.margin))
-        return b"".join((_ENDING, self._starts[by_text], keys, rest, end))
+        entry = _ENTRY % (len(key), key, len(meta), meta, len(envelope), envelope)
+        ttl = b"" if step.ttl_s is None else packed_arguments((ttl_ms(step.ttl_s),))
+        return Part(keys, entry, ttl)
 
     def appended(self, step: Append, reply: object) -> Appended | None:
         """What became of it; None if it must go the long way."""

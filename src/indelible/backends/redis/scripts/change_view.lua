@@ -10,7 +10,7 @@ if is_active then
     return {'done', life, done, call('HGET', LINES, 'u' .. operation)}
   end
 end
-local generation = string.format('%.0f', gen)
+local generation = gen .. ''
 local text, snapshot = ARGV[8], ARGV[13]
 if not is_active or not (snapshot or life == ARGV[3]) then return {'changed', generation} end
 if snapshot then
@@ -18,7 +18,8 @@ if snapshot then
   if not record then return {'changed', generation} end
   -- What it showed, with its tail up to where the log ended then.
   local last, from, extents = string.match(record, '^%d+ %d+ (%d+) (%d+) ([^|]*)|')
-  if not last or string.gsub(extents, '%d+,%d+;?', '') ~= '' then return {'damaged', record} end
+  local odd = extents and extents ~= '' and string.gsub(extents, '%d+,%d+;?', '') ~= ''
+  if not last or odd then return {'damaged', record} end
   text = extents
   if tonumber(from) < tonumber(last) then
     text = text .. (text == '' and '' or ';') .. from .. ',' .. last
@@ -37,13 +38,13 @@ if last and tonumber(last) >= tail then
   tail = math.min(tonumber(first), tail)
   text = string.gsub(text, ';?%d+,%d+$', '')
 end
-local after = string.format('%.0f %s', tail, text)
+local after = tail .. ' ' .. text
 local before = (view[1] or '0') .. ' ' .. (view[2] or '')
-call('HSET', VIEW, 'tail', string.format('%.0f', tail), 'extents', text)
-call('HSET', HEAD, 'gen', string.format('%.0f', gen + 1))
-local number = call('HINCRBY', HEAD, 'lines', 1)
-local line = string.format('%d %s %.0f %.0f %.0f|%s|%s', number, ARGV[6], now, gen + 1, stop,
-  before, after)
+call('HSET', VIEW, 'tail', tail, 'extents', text)
+local number = lines + 1
+call('HSET', HEAD, 'gen', gen + 1, 'lines', number)
+local line = number .. ' ' .. ARGV[6] .. ' ' .. now .. ' ' .. gen + 1 .. ' ' .. stop .. '|' .. before
+  .. '|' .. after
 call('HSET', LINES, 'o' .. operation, line, '#' .. number, operation)
 if ARGV[11] ~= '' then call('HSET', LINES, 'u' .. ARGV[11], operation) end
 expire_one(LINES)

@@ -13,12 +13,15 @@ end
 local margin = tonumber(ARGV[2])
 
 -- In a protected call, so that a refusal keeps its code, which older servers bury in text.
-local found = redis.pcall('HMGET', HEAD, 'life', 'born', 'end', 'gen', 'deadline', 'staged', 'until')
+local found = redis.pcall('HMGET', HEAD, 'life', 'born', 'end', 'gen', 'deadline', 'staged', 'until',
+  'lines')
 if found.err then return found end
 local life, born, stop = found[1], tonumber(found[2] or 0), tonumber(found[3] or 0)
 local gen, deadline, staged = tonumber(found[4] or 0), found[5] or '', found[6] == '1'
 -- When the engine frees the keys: at the deadline, and some time after it.
 local ends = tonumber(found[7] or '')
+-- How many lines the journal has had.
+local lines = tonumber(found[8] or 0)
 
 local function active()
   return life and not staged and (deadline == '' or now < tonumber(deadline))
