@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from indelible.backends.postgres.appending import together
 from indelible.backends.postgres.engine import (
     Join,
     Pause,
@@ -29,6 +28,7 @@ from indelible.backends.postgres.groups import (
 )
 from indelible.backends.postgres.link import Link
 from indelible.backends.postgres.pools import GivenPool, OwnPool
+from indelible.backends.postgres.sending import statement_of, versions_of
 from indelible.core.patience import Patience
 from indelible.core.plan import Step, drive
 from indelible.errors import MemoryStoreError
@@ -96,9 +96,10 @@ class PostgresBackend:
         try:
             ordered, patience = in_order(group), soonest(group)
             wait_s = wait_s_of(patience, alone=alone)
-            statement = together(self._context, [job.append for job in ordered], wait_s=wait_s)
-            (versions,) = self._on_link(lambda link: link.execute(statement), patience)
-            for job, version in zip(ordered, versions, strict=True):
+            steps = [job.append for job in ordered]
+            statement = statement_of(self._context, steps, wait_s=wait_s)
+            answer = self._on_link(lambda link: link.execute(statement), patience)
+            for job, version in zip(ordered, versions_of(steps, answer), strict=True):
                 job.version = version
         except MemoryStoreError as error:
             for job in group:

@@ -8,7 +8,6 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from indelible.backends.postgres.appending import together
 from indelible.backends.postgres.engine import (
     Join,
     Pause,
@@ -31,6 +30,7 @@ from indelible.backends.postgres.groups import (
 )
 from indelible.backends.postgres.link_async import AsyncLink
 from indelible.backends.postgres.pools_async import AsyncGivenPool, AsyncOwnPool
+from indelible.backends.postgres.sending import statement_of, versions_of
 from indelible.core.outcome import Outcome
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask, drive_async
@@ -171,9 +171,10 @@ class _Room:
         try:
             ordered, patience = in_order(group), soonest(group)
             wait_s = wait_s_of(patience, alone=alone)
-            statement = together(self.context, [job.append for job in ordered], wait_s=wait_s)
-            (versions,) = await self._run(ask(statement), patience)
-            for job, version in zip(ordered, versions, strict=True):
+            steps = [job.append for job in ordered]
+            statement = statement_of(self.context, steps, wait_s=wait_s)
+            answer = await self._run(ask(statement), patience)
+            for job, version in zip(ordered, versions_of(steps, answer), strict=True):
                 job.version = version
         except MemoryStoreError as error:
             for job in group:

@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from indelible.backends.postgres import (
     appending,
+    at_once,
     diagnosing,
     maintaining,
     reading,
@@ -23,7 +24,7 @@ from indelible.backends.postgres import (
 )
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import Context, Handler
-from indelible.backends.postgres.statements import in_transaction
+from indelible.backends.postgres.statements import in_transaction, lock_wait_s
 from indelible.core import waist
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step
@@ -48,6 +49,11 @@ _WRITES: Final[dict[type, Handler]] = {
     waist.Reclaim: maintaining.reclaim,
     waist.Erase: maintaining.erase,
     waist.Quarantine: maintaining.quarantine,
+}
+# What is one call of a function in most cases; where it is not, the plan above does it.
+_AT_ONCE: Final[dict[type, at_once.Shortcut]] = {
+    waist.ChangeView: at_once.roll_back,
+    waist.SaveSnapshot: at_once.save_snapshot,
 }
 _READS: Final[dict[type, Handler]] = {
     waist.ReadHead: sessions.head,
@@ -148,7 +154,17 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
     if handler is None:
         handler = _READS[type(step)]
         return (yield from patiently(lambda: handler(context, step), patience))
-    return (yield from patiently(lambda: in_transaction(handler(context, step)), patience))
+    return (yield from patiently(lambda: _written(handler, context, step, patience), patience))
+
+
+def _written(handler: Handler, context: Context, step: Step[Any], patience: Patience) -> Plan[Any]:
+    """A write by one call of a function if that will do, else in a transaction."""
+    shortcut = _AT_ONCE.get(type(step))
+    if shortcut is not None:
+        done = yield from shortcut(context, step, lock_wait_s(patience.left_s()))
+        if done is not None:
+            return done
+    return (yield from in_transaction(handler(context, step)))
 
 
 def patiently(plan: Callable[[], Plan[Any]], patience: Patience) -> Plan[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from indelible.backends.postgres.functions import Function
 from indelible.core.plan import Plan, Step
 
 Row = tuple[Any, ...]
@@ -40,6 +41,14 @@ class DoAlone(Step[Rows]):
 
     text: str
     params: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Call(Step[str | None]):
+    """A call of one of the schema's functions, which commits by itself; answered with its text."""
+
+    function: Function
+    values: list[bytes | None]
 
 
 @dataclass(slots=True)
