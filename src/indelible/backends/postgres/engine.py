@@ -140,7 +140,7 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
     """Every attempt at a step, within its deadline."""
     patience = Patience(options.timeout_s)
     if isinstance(step, waist.Append):
-        return (yield from _appended(options, context, step, patience))
+        return (yield from appended(options, context, step, patience))
     if isinstance(step, waist.Scrub):
         # What the server keeps, no client can clear: the receipt of the erasure says so.
         return ()
@@ -183,7 +183,7 @@ def patiently(plan: Callable[[], Plan[Any]], patience: Patience) -> Plan[Any]:
         yield Pause(wait_s)
 
 
-def _appended(
+def appended(
     options: PostgresOptions, context: Context, step: waist.Append, patience: Patience
 ) -> Plan[waist.Appended]:
     """Append, and after a lost answer ask again: the key makes that safe."""
