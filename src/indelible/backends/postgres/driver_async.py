@@ -171,6 +171,7 @@ class _Room:
             self.pool = AsyncGivenPool(options.target, place=options.shown, seam=options.seam)
         self._waiting: deque[Job] = deque()
         self.leaders: set[asyncio.Task[None]] = set()
+        self._leading = 0
         # Rings at the deadline of whoever waits longest, and again while anyone waits.
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -190,7 +191,8 @@ class _Room:
     def join(self, job: Job) -> None:
         """Let a job go with the next group. It is settled then, or at its deadline."""
         self._waiting.append(job)
-        if len(self.leaders) < LEADERS_MAX:
+        if self._leading < LEADERS_MAX:
+            self._leading += 1
             leader = self.loop.create_task(self._lead())
             self.leaders.add(leader)
             leader.add_done_callback(self.leaders.discard)
@@ -209,14 +211,21 @@ class _Room:
 
     async def _lead(self) -> None:
         """Send group after group, while anyone waits."""
-        while self._waiting:
-            group = take(self._waiting, [])
-            try:
-                await self._append(group)
-            finally:
-                for job in group:
-                    if not job.settle.done():
-                        job.settle.set_result(None)
+        try:
+            while self._waiting:
+                await self._send(take(self._waiting, []))
+        finally:
+            # Not when the task is found to be done, which is later: whoever joins in between would
+            # take it for a leader, and wait for nobody.
+            self._leading -= 1
+
+    async def _send(self, group: list[Job]) -> None:
+        try:
+            await self._append(group)
+        finally:
+            for job in group:
+                if not job.settle.done():
+                    job.settle.set_result(None)
 
     async def _append(self, group: list[Job], *, alone: bool = False) -> None:
         """Send a group; each job has its outcome afterwards."""
