@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from indelible.backends.postgres.appending import landed
 from indelible.backends.postgres.engine import (
-    Join,
     Pause,
     PostgresOptions,
     Run,
+    Send,
     answered,
     appended,
     claimed,
@@ -88,7 +89,8 @@ class AsyncPostgresBackend:
             await job.settle
         except asyncio.CancelledError:
             if job.version is None:
-                await self._go_on(room, job)
+                with suppress(Exception):
+                    await self._go_on(room, job)
             raise
         if job.version is None:
             return await self._go_on(room, job)
@@ -96,17 +98,8 @@ class AsyncPostgresBackend:
 
     async def _go_on(self, room: _Room, job: Job) -> Appended:
         """Whatever follows on a first attempt, within its deadline."""
-        first: Job | None = job
-
-        async def do(step: Step[Any]) -> Any:
-            nonlocal first
-            if first is not None:
-                (tried, first) = (first, None)
-                return tried.outcome()
-            return await room.do(step)
-
-        plan = appended(self._options, room.context, job.append, job.patience)
-        return await self._to_outcome(drive_async(plan, do))
+        plan = appended(self._options, room.context, job.append, job.patience, job.outcome)
+        return await self._to_outcome(drive_async(plan, room.do))
 
     async def claims(self) -> Claims:
         """What is promised on the server as it runs now."""
@@ -177,8 +170,7 @@ class _Room:
 
     async def do(self, step: Step[Any]) -> Any:
         """One part of an attempt."""
-        if isinstance(step, Join):
-            # In company it was tried before.
+        if isinstance(step, Send):
             job = Job(step.append, step.patience)
             await self._append([job], alone=True)
             return job.outcome()
