@@ -11,7 +11,7 @@ import pytest
 import indelible
 from indelible import ConflictError, FormatError, UsageError, view
 from indelible.backends.postgres import engine
-from indelible.backends.postgres.functions import APPEND_MANY
+from indelible.backends.postgres.named import APPEND_MANY
 from indelible.backends.postgres.sending import _many, _one_by_one, statement_of, versions_of
 from indelible.backends.postgres.sessions import Context
 from indelible.backends.postgres.statements import Call, DoAlone
@@ -66,7 +66,7 @@ def sent(connection, statement):
         cursor = psycopg.RawCursor(connection)
         return cursor.execute(statement.text.encode(), statement.params).fetchall()
     assert isinstance(statement, Call)
-    function = statement.function
+    function = statement.statement
     result = connection.pgconn.exec_params(
         function.text, statement.values, function.types, function.formats, 1
     )
@@ -108,7 +108,7 @@ def test_many_appends_are_what_each_would_have_been_alone(url, other, seed, ttl_
         for number in range(draw.randrange(1, 5))
     ]
     many = _many(Context(b"many", clock), steps, "1000")
-    assert many.function is APPEND_MANY
+    assert many.statement is APPEND_MANY
     single = _one_by_one(Context(b"single", clock), steps, "1000")
     answers = [versions_of(steps, sent(other, statement)) for statement in (many, single)]
     shown = [[version and version.split(".")[1:] for version in versions] for versions in answers]

@@ -8,7 +8,7 @@ from pooler import Pooler
 import indelible
 import postgres_here
 from indelible.backends.postgres import calls
-from indelible.backends.postgres.functions import APPEND, ROLL_BACK
+from indelible.backends.postgres.named import APPEND, ROLL_BACK
 
 NAMES = "SELECT name FROM pg_prepared_statements WHERE name LIKE 'indelible%'"
 # The same, said with another type.
@@ -49,7 +49,7 @@ def test_a_connection_that_is_used_often_has_names_for_its_statements(store):
     store.add_message("s", "user", "first")
     assert names(connection_of(store)) == set()
     used(store)
-    assert names(connection_of(store)) == {APPEND.name.decode()}
+    assert APPEND.name.decode() in names(connection_of(store))
     store.rollback_to_snapshot("s", store.save_snapshot("s").id)
     assert ROLL_BACK.name.decode() in names(connection_of(store))
 

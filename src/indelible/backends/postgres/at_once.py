@@ -7,7 +7,7 @@ from typing import Any
 
 from indelible import view
 from indelible.backends.postgres.errors import KeyUsedError
-from indelible.backends.postgres.functions import (
+from indelible.backends.postgres.named import (
     ROLL_BACK,
     SAVE_SNAPSHOT,
     ascii_text,

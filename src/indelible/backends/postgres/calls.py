@@ -1,4 +1,4 @@
-"""Calls of functions over one connection, by a name that the server process knows where it can.
+"""The statements of the hot paths over one connection, by names that the server process knows.
 
 A statement with a name is parsed and planned once. That is safe only where every statement goes to
 one and the same server process: behind a pooler the next may go to another. A pooler cannot tell a
@@ -7,7 +7,7 @@ connection is that of the process which answers, there is none. If it comes abou
 process does not know a name, it says so and does nothing, and the call goes without.
 
 The driver's cursors are not used here: finding out how each value is to be written takes them
-longer than all the rest, and of these calls it is known.
+longer than all the rest, and of these statements it is known.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import pq
+from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
 from psycopg.waiting import Ready, Wait
 
-from indelible.backends.postgres.functions import BINARY, Function
-from indelible.backends.postgres.statements import Call
+from indelible.backends.postgres.named import BINARY, Statement
+from indelible.backends.postgres.statements import Call, Fetch, Rows
 
 Waits = Generator[Wait, Ready | int, Any]
 
@@ -38,12 +39,13 @@ _PID: Final = b"SELECT pg_backend_pid()::text"
 
 
 class Caller:
-    """Calls functions over one connection. Its answers are waited for by whoever owns it."""
+    """Sends statements over one connection. Its answers are waited for by whoever owns it."""
 
     def __init__(
         self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], *, named: bool
     ) -> None:
         self._connection = connection
+        self._rows = Transformer(connection)
         self._pgconn = connection.pgconn
         # Whether statements may have names, as far as is known.
         self._may_name = named
@@ -52,25 +54,36 @@ class Caller:
         self._calls = 0
 
     def call(self, step: Call) -> Waits:
-        """Send one call, and give its answer."""
-        function = step.function
-        if self._may_name and (function.name in self._known or (yield from self._name(function))):
+        """Call a function, and give its answer."""
+        return _text((yield from self._sent(step.statement, step.values)))
+
+    def fetch(self, step: Fetch) -> Waits:
+        """Ask a query, and give its rows."""
+        result = yield from self._sent(step.statement, step.values)
+        self._rows.set_pgresult(result, format=pq.Format.BINARY)
+        rows: Rows = self._rows.load_rows(0, result.ntuples, tuple)
+        self._rows.set_pgresult(None)
+        return rows
+
+    def _sent(self, statement: Statement, values: list[bytes | None]) -> Waits:
+        known = statement.name in self._known
+        if self._may_name and (known or (yield from self._name(statement))):
             self._pgconn.send_query_prepared(
-                function.name, step.values, function.formats, result_format=BINARY
+                statement.name, values, statement.formats, result_format=BINARY
             )
             result = yield from self._result()
             if result.status == pq.ExecStatus.TUPLES_OK:
-                return _text(result)
+                return result
             error = self._error(result)
             if error.sqlstate not in _NAME_TROUBLE:
                 raise error
             self._may_name = False
-        result = yield from self._asked(function.text, step.values, function.types)
+        result = yield from self._asked(statement.text, values, statement.types)
         if result.status != pq.ExecStatus.TUPLES_OK:
             raise self._error(result)
-        return _text(result)
+        return result
 
-    def _name(self, function: Function) -> Waits:
+    def _name(self, statement: Statement) -> Waits:
         """Whether the server process knows the statement by its name from now on."""
         self._calls += 1
         if self._calls <= CALLS_BEFORE_NAMES:
@@ -81,11 +94,11 @@ class Caller:
                 raise self._error(said)
             self._is_direct = _text(said) == str(self._pgconn.backend_pid)
         if self._is_direct:
-            self._pgconn.send_prepare(function.name, function.text, function.types)
+            self._pgconn.send_prepare(statement.name, statement.text, statement.types)
             if (yield from self._result()).status == pq.ExecStatus.COMMAND_OK:
-                self._known.add(function.name)
+                self._known.add(statement.name)
                 return True
-        # Whatever else is wrong, the call itself will say.
+        # Whatever else is wrong, the statement itself will say.
         self._may_name = False
         return False
 

@@ -25,6 +25,7 @@ from indelible.backends.postgres.statements import (
     Commit,
     Do,
     DoAlone,
+    Fetch,
     Rows,
     Script,
     Sql,
@@ -103,6 +104,8 @@ class Link:
     def _execute(self, step: Step[Any]) -> Any:
         if isinstance(step, Call):
             return self._wait(self._caller.call(step))
+        if isinstance(step, Fetch):
+            return self._wait(self._caller.fetch(step))
         if isinstance(step, (Sql, DoAlone)):
             return self._run(step.text, step.params).fetchall()
         if isinstance(step, Do):

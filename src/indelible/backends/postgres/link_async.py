@@ -25,6 +25,7 @@ from indelible.backends.postgres.statements import (
     Commit,
     Do,
     DoAlone,
+    Fetch,
     Rows,
     Script,
     Sql,
@@ -86,6 +87,8 @@ class AsyncLink:
     async def _execute(self, step: Step[Any]) -> Any:
         if isinstance(step, Call):
             return await self._wait(self._caller.call(step))
+        if isinstance(step, Fetch):
+            return await self._wait(self._caller.fetch(step))
         if isinstance(step, (Sql, DoAlone)):
             return await (await self._run(step.text, step.params)).fetchall()
         if isinstance(step, Do):

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from indelible.backends.postgres.appending import KIND_NUMBER, columns, links
-from indelible.backends.postgres.functions import (
+from indelible.backends.postgres.named import (
     APPEND,
     APPEND_MANY,
     array,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from indelible.backends.postgres.functions import Function
+from indelible.backends.postgres.named import Statement
 from indelible.core.plan import Plan, Step
 
 Row = tuple[Any, ...]
@@ -47,7 +47,15 @@ class DoAlone(Step[Rows]):
 class Call(Step[str | None]):
     """A call of one of the schema's functions, which commits by itself; answered with its text."""
 
-    function: Function
+    statement: Statement
+    values: list[bytes | None]
+
+
+@dataclass(slots=True)
+class Fetch(Step[Rows]):
+    """A query that only reads, outside of a transaction, answered with its rows."""
+
+    statement: Statement
     values: list[bytes | None]
 
 

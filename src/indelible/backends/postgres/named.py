@@ -1,4 +1,4 @@
-"""Functions of the schema that the hot paths call: their texts, their names, and what they take."""
+"""Statements of the hot paths: their texts, their names, and values as the server takes them."""
 
 from __future__ import annotations
 
@@ -25,38 +25,43 @@ _TYPES: Final = {
 BINARY: Final = 1
 
 
-class Function:
-    """A call with a parameter for each argument.
+class Statement:
+    """A text that is always the same, with parameters.
 
-    Its statement's name is made of its text. So a name means the same everywhere: a server process
-    that knows it from somebody else does what was meant, and not something else.
+    Its name is made of it. So a name means the same everywhere: a server process that knows it from
+    somebody else does what was meant, and not something else.
     """
 
     __slots__ = ("formats", "name", "text", "types")
 
-    def __init__(self, function: str, *types: str) -> None:
-        places = ", ".join(f"${nth}" for nth in range(1, len(types) + 1))
-        self.text = f"SELECT indelible.{function}({places})".encode()
+    def __init__(self, text: str, *types: str) -> None:
+        self.text = text.encode()
         self.types = [_TYPES[one] for one in types]
         self.formats = [BINARY] * len(types)
         said = b"%b %b" % (self.text, " ".join(types).encode())
         self.name = f"indelible_{blake2b(said, digest_size=8).hexdigest()}".encode()
 
 
-APPEND: Final = Function(
+def _function(name: str, *types: str) -> Statement:
+    """A call of one of the schema's functions, with a parameter for each argument."""
+    places = ", ".join(f"${nth}" for nth in range(1, len(types) + 1))
+    return Statement(f"SELECT indelible.{name}({places})", *types)
+
+
+APPEND: Final = _function(
     "append",
     *("bytea", "bytea", "bytea", "text", "bigint", "bigint", "text", "smallint", "boolean"),
     *("text", "text", "bytea", "integer"),
 )
-APPEND_MANY: Final = Function(
+APPEND_MANY: Final = _function(
     "append_many",
     *("bytea", "bigint", "bigint", "text", "bytea[]", "integer[]", "integer[]", "integer[]"),
     *("smallint[]", "boolean[]", "bytea[]", "text[]", "text[]", "bytea[]"),
 )
-SAVE_SNAPSHOT: Final = Function(
+SAVE_SNAPSHOT: Final = _function(
     "save_snapshot", "bytea", "bytea", "bigint", "text", "bytea", "bytea"
 )
-ROLL_BACK: Final = Function(
+ROLL_BACK: Final = _function(
     "roll_back", "bytea", "bytea", "bigint", "text", "text", "bytea", "bytea", "bytea"
 )
 
