@@ -172,8 +172,8 @@ def tell(store, draw, clock):
         clock.now += 0.5
         match draw.choice(["append", "append", "snapshot", "rollback", "rollback", "hide", "undo"]):
             case "append":
-                for number in range(draw.choice([1, 2, 90])):
-                    store.add_message("s", "user", str(number), key=next(keys))
+                texts = [{"role": "user", "content": "x"}] * draw.choice([1, 2, 90])
+                store.add_messages("s", texts, key=next(keys))
             case "snapshot":
                 taken.append(store.save_snapshot("s", label=draw.choice([None, "ä"])).id)
             case "rollback" if taken:
