@@ -157,7 +157,7 @@ class LostAnswer:
 
     def __call__(self, step, run):
         answer = run()
-        if self.left and type(step).__name__ in ("DoAlone", "Commit"):
+        if self.left and type(step).__name__ in ("Call", "DoAlone", "Commit"):
             self.left -= 1
             raise OutcomeUnknownError("the answer was lost")
         return answer

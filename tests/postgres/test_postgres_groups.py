@@ -48,6 +48,11 @@ def test_a_group_has_the_earliest_deadline_of_its_members():
     assert soonest(group) is group[1].patience
 
 
+def outcome(groups, job):
+    groups.run(job)
+    return job.outcome()
+
+
 class Turnstile:
     """Lets groups through when it is told to, and may interrupt whoever leads one."""
 
@@ -72,7 +77,7 @@ def held():
     turnstile = Turnstile()
     groups = Groups(turnstile)
     with ThreadPoolExecutor(LEADERS_MAX + 20) as threads:
-        leaders = [threads.submit(groups.run, job()) for _ in range(LEADERS_MAX)]
+        leaders = [threads.submit(outcome, groups, job()) for _ in range(LEADERS_MAX)]
         until(lambda: len(turnstile.entered) == LEADERS_MAX)
         yield turnstile, groups, threads, leaders
         turnstile.open.set()
@@ -80,7 +85,7 @@ def held():
 
 def test_those_who_wait_go_together(held):
     turnstile, groups, threads, leaders = held
-    waiting = [threads.submit(groups.run, job()) for _ in range(10)]
+    waiting = [threads.submit(outcome, groups, job()) for _ in range(10)]
     until(lambda: len(groups._waiting) == 10)
     turnstile.open.set()
     assert {each.result() for each in leaders + waiting} == {"1.1.1.0"}
@@ -92,14 +97,14 @@ def test_those_who_wait_go_together(held):
 def test_whoever_waits_until_the_deadline_is_told_that_nothing_was_written(held):
     _, groups, _, _ = held
     with pytest.raises(BusyError) as caught:
-        groups.run(job(seconds=0.05))
+        outcome(groups, job(seconds=0.05))
     assert caught.value.landed == "no"
     assert not groups._waiting
 
 
 def test_an_interrupted_leader_leaves_the_lead_to_the_next(held):
     turnstile, groups, threads, leaders = held
-    waiting = [threads.submit(groups.run, job()) for _ in range(5)]
+    waiting = [threads.submit(outcome, groups, job()) for _ in range(5)]
     until(lambda: len(groups._waiting) == 5)
     turnstile.interrupt_next = True
     turnstile.open.set()

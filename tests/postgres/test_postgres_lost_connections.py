@@ -26,26 +26,27 @@ def noise(caplog, monkeypatch):
     return lambda: [*(record.getMessage() for record in caplog.records), *heard]
 
 
-CUTS = [Trouble("cut after", name) for name in ("BEGIN", "SELECT", "COMMIT")]
+# Inside a transaction of several statements, and around a single one.
+CUTS = [("clear", "BEGIN"), ("clear", "SELECT"), ("clear", "COMMIT"), ("save_snapshot", "SELECT")]
 
 
-@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.on)
-def test_a_blocking_store_goes_on_quietly(proxy, noise, cut):
+@pytest.mark.parametrize(("verb", "on"), CUTS)
+def test_a_blocking_store_goes_on_quietly(proxy, noise, verb, on):
     with indelible.open(proxy.url, timeout_s=30) as store:
         store.add_message("s", "user", "hi")
-        proxy.arm(cut)
-        store.save_snapshot("s")
+        proxy.arm(Trouble("cut after", on))
+        getattr(store, verb)("s")
         assert proxy.struck
         gc.collect()
     assert noise() == []
 
 
-@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.on)
-async def test_an_async_store_goes_on_quietly(proxy, noise, cut):
+@pytest.mark.parametrize(("verb", "on"), CUTS)
+async def test_an_async_store_goes_on_quietly(proxy, noise, verb, on):
     async with indelible.open_async(proxy.url, timeout_s=30) as store:
         await store.add_message("s", "user", "hi")
-        proxy.arm(cut)
-        await store.save_snapshot("s")
+        proxy.arm(Trouble("cut after", on))
+        await getattr(store, verb)("s")
         assert proxy.struck
         gc.collect()
         await store.session("s")

@@ -12,9 +12,8 @@ from indelible.backends.postgres.sessions import (
     Place,
     living,
     locked,
-    ttl_ms,
 )
-from indelible.backends.postgres.statements import Do, DoAlone, Row, Sql, milliseconds_of
+from indelible.backends.postgres.statements import Do, Row, Sql
 from indelible.backends.postgres.vectors import vector_of
 from indelible.core import rules
 from indelible.core.codec import CHECKSUM_BYTES, checksum_of
@@ -64,47 +63,8 @@ _KEPT: Final = (
 _HEAD_BYTES: Final = 64
 
 
-def together(context: Context, steps: Sequence[Append], *, wait_s: float) -> DoAlone:
-    """The one statement of a group: each append is a call of the function, in this order."""
-    params: list[Any] = []
-    wait = milliseconds_of(wait_s)
-    calls = ", ".join([_call(context, step, wait, params) for step in steps])
-    return DoAlone("SELECT " + calls, tuple(params))
-
-
-def _call(context: Context, step: Append, wait: str, params: list[Any]) -> str:
-    """One call. What a caller gave becomes a parameter; what is none is written as such."""
-
-    def put(value: Any) -> str:
-        if value is None:
-            return "NULL"
-        params.append(value)
-        return f"${len(params)}"
-
-    kind, envelope, keep, opens, answers = step.drafts[0]
-    arguments = (
-        f"{put(context.namespace)}, {put(step.session.encode())}, {put(step.key.encode())},"
-        f" {put(step.expected)}, {put(context.now_ms())}, {put(ttl_ms(step.ttl_s))}, '{wait}',"
-        f" {KIND_NUMBER[kind]}::smallint, {keep}, {put(links(opens))}, {put(links(answers))},"
-        f" {put(envelope)}"
-    )
-    if len(step.drafts) == 1:
-        call = f"indelible.append({arguments}, 1)"
-    else:
-        more = ", ".join(map(put, _columns(step.drafts[1:])))
-        call = f"indelible.append_batch({arguments}, {more})"
-    said = [
-        (len(step.drafts) - nth, *vector_of(draft.kind, draft.envelope))
-        for nth, draft in enumerate(step.drafts)
-        if draft.kind is Kind.SUMMARY
-    ]
-    if not said:
-        return call
-    vectors = ", ".join(put(list(column)) for column in zip(*said, strict=True))
-    return f"indelible.with_vectors({call}, {vectors})"
-
-
-def _columns(drafts: Sequence[Draft]) -> tuple[list[Any], ...]:
+def columns(drafts: Sequence[Draft]) -> tuple[list[Any], ...]:
+    """Kinds, what must stay, links and envelopes, as a column each."""
     return (
         [KIND_NUMBER[draft.kind] for draft in drafts],
         [draft.keep for draft in drafts],
@@ -165,9 +125,9 @@ def append(context: Context, step: Append) -> Plan[Appended]:
             [deadline] * count,
             [standing.generation] * count,
             [count] + [0] * (count - 1),
-            *_columns(step.drafts)[:2],
+            *columns(step.drafts)[:2],
             [key] + [None] * (count - 1),
-            *_columns(step.drafts)[2:],
+            *columns(step.drafts)[2:],
             *vector_columns(step.drafts),
         ),
     )

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from indelible.backends.postgres.appending import together
+from indelible.backends.postgres.appending import landed
 from indelible.backends.postgres.engine import (
-    Join,
     Pause,
     PostgresOptions,
     Run,
+    Send,
     answered,
+    appended,
     claimed,
     prepared,
 )
@@ -29,8 +30,10 @@ from indelible.backends.postgres.groups import (
 )
 from indelible.backends.postgres.link import Link
 from indelible.backends.postgres.pools import GivenPool, OwnPool
+from indelible.backends.postgres.sending import statement_of, versions_of
 from indelible.core.patience import Patience
 from indelible.core.plan import Step, drive
+from indelible.core.waist import Append, Appended
 from indelible.errors import MemoryStoreError
 from indelible.model import Claims
 
@@ -58,6 +61,8 @@ class PostgresBackend:
 
     def perform(self, step: Step[R]) -> R:
         """Do one step, in one transaction, with all its retries."""
+        if isinstance(step, Append):
+            return cast(R, self._appended(step))
         return cast(R, drive(answered(self._options, self._context, step), self._do))
 
     def claims(self) -> Claims:
@@ -78,13 +83,20 @@ class PostgresBackend:
         self._pool.after_fork()
         self._groups.after_fork()
 
+    def _appended(self, step: Append) -> Appended:
+        """Go with a group; what does not land there at once goes on alone."""
+        job = Job(step, Patience(self._options.timeout_s))
+        self._groups.run(job)
+        if job.version is not None:
+            return landed(step, job.version)
+        plan = appended(self._options, self._context, step, job.patience, job.outcome)
+        return drive(plan, self._do)
+
     def _do(self, step: Step[Any]) -> Any:
-        if isinstance(step, Join):
+        if isinstance(step, Send):
             job = Job(step.append, step.patience)
-            if step.alone:
-                self._append([job], alone=True)
-                return job.outcome()
-            return self._groups.run(job)
+            self._append([job], alone=True)
+            return job.outcome()
         if isinstance(step, Run):
             return self._on_link(lambda link: drive(step.plan(), link.execute), step.patience)
         assert isinstance(step, Pause)
@@ -96,9 +108,10 @@ class PostgresBackend:
         try:
             ordered, patience = in_order(group), soonest(group)
             wait_s = wait_s_of(patience, alone=alone)
-            statement = together(self._context, [job.append for job in ordered], wait_s=wait_s)
-            (versions,) = self._on_link(lambda link: link.execute(statement), patience)
-            for job, version in zip(ordered, versions, strict=True):
+            steps = [job.append for job in ordered]
+            statement = statement_of(self._context, steps, wait_s=wait_s)
+            answer = self._on_link(lambda link: link.execute(statement), patience)
+            for job, version in zip(ordered, versions_of(steps, answer), strict=True):
                 job.version = version
         except MemoryStoreError as error:
             for job in group:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from indelible.backends.postgres.appending import together
+from indelible.backends.postgres.appending import landed
 from indelible.backends.postgres.engine import (
-    Join,
     Pause,
     PostgresOptions,
     Run,
+    Send,
     answered,
+    appended,
     claimed,
     prepared,
     writes,
@@ -31,9 +33,11 @@ from indelible.backends.postgres.groups import (
 )
 from indelible.backends.postgres.link_async import AsyncLink
 from indelible.backends.postgres.pools_async import AsyncGivenPool, AsyncOwnPool
+from indelible.backends.postgres.sending import statement_of, versions_of
 from indelible.core.outcome import Outcome
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask, drive_async
+from indelible.core.waist import Append, Appended
 from indelible.errors import ClosedError, MemoryStoreError
 from indelible.model import Claims
 
@@ -61,7 +65,7 @@ class AsyncPostgresBackend:
             # Loops that ended have left their connections behind.
             for ended in [loop for loop in self._rooms if loop.is_closed()]:
                 self._rooms.pop(ended).pool.close()
-            room = self._rooms[loop] = _Room(self._options, self._how)
+            room = self._rooms[loop] = _Room(self._options, self._how, loop)
         return room
 
     async def prepare(self) -> None:
@@ -71,8 +75,31 @@ class AsyncPostgresBackend:
     async def perform(self, step: Step[R]) -> R:
         """Do one step, with all its retries; a cancelled write is waited for."""
         room = self._room()
+        if isinstance(step, Append):
+            return cast(R, await self._append(room, step))
         work = drive_async(answered(self._options, room.context, step), room.do)
         return cast(R, await (self._to_outcome(work) if writes(step) else work))
+
+    async def _append(self, room: _Room, step: Append) -> Appended:
+        """Go with a group; what does not land there at once goes on in a task of its own."""
+        patience = Patience(self._options.timeout_s)
+        job = Job(step, patience, Outcome(loop=room.loop))
+        room.join(job)
+        try:
+            await job.settle
+        except asyncio.CancelledError:
+            if job.version is None:
+                with suppress(Exception):
+                    await self._go_on(room, job)
+            raise
+        if job.version is None:
+            return await self._go_on(room, job)
+        return landed(step, job.version)
+
+    async def _go_on(self, room: _Room, job: Job) -> Appended:
+        """Whatever follows on a first attempt, within its deadline."""
+        plan = appended(self._options, room.context, job.append, job.patience, job.outcome)
+        return await self._to_outcome(drive_async(plan, room.do))
 
     async def claims(self) -> Claims:
         """What is promised on the server as it runs now."""
@@ -86,10 +113,16 @@ class AsyncPostgresBackend:
         """Finish what was asked before, then let go of the server."""
         self._closed = True
         loop = asyncio.get_running_loop()
-        if running := [task for task in self._writing if task.get_loop() is loop]:
+        # Again, since what did not land in a group goes on by itself.
+        while running := self._running(loop):
             await asyncio.wait(running)
         for room in list(self._rooms.values()):
             room.pool.close()
+
+    def _running(self, loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[Any]]:
+        room = self._rooms.get(loop)
+        leaders = room.leaders if room is not None else ()
+        return [*leaders, *(task for task in self._writing if task.get_loop() is loop)]
 
     async def _to_outcome(self, work: Coroutine[Any, Any, R]) -> R:
         """Wait for what becomes of a write, even if the waiting task is cancelled."""
@@ -113,8 +146,14 @@ class AsyncPostgresBackend:
 class _Room:
     """Connections and waiting appends of one event loop."""
 
-    def __init__(self, options: PostgresOptions, how: tuple[str, int] | None) -> None:
+    def __init__(
+        self,
+        options: PostgresOptions,
+        how: tuple[str, int] | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self.context = options.context()
+        self.loop = loop
         self.pool: AsyncOwnPool | AsyncGivenPool
         if how is not None:
             conninfo, servers = how
@@ -124,56 +163,71 @@ class _Room:
         else:
             self.pool = AsyncGivenPool(options.target, place=options.shown, seam=options.seam)
         self._waiting: deque[Job] = deque()
-        self._leaders: set[asyncio.Task[None]] = set()
+        self.leaders: set[asyncio.Task[None]] = set()
+        self._leading = 0
+        # Rings at the deadline of whoever waits longest, and again while anyone waits.
+        self._alarm: asyncio.TimerHandle | None = None
 
     async def do(self, step: Step[Any]) -> Any:
         """One part of an attempt."""
-        if isinstance(step, Join):
-            return await self._join(step)
+        if isinstance(step, Send):
+            job = Job(step.append, step.patience)
+            await self._append([job], alone=True)
+            return job.outcome()
         if isinstance(step, Run):
             return await self._run(step.plan(), step.patience)
         assert isinstance(step, Pause)
         await asyncio.sleep(step.seconds)
         return None
 
-    async def _join(self, step: Join) -> str | None:
-        if step.alone:
-            job = Job(step.append, step.patience)
-            await self._append([job], alone=True)
-            return job.outcome()
-        job = Job(step.append, step.patience, asyncio.get_running_loop().create_future())
+    def join(self, job: Job) -> None:
+        """Let a job go with the next group. It is settled then, or at its deadline."""
         self._waiting.append(job)
-        if len(self._leaders) < LEADERS_MAX:
-            leader = asyncio.ensure_future(self._lead())
-            self._leaders.add(leader)
-            leader.add_done_callback(self._leaders.discard)
-        await asyncio.wait([job.settle], timeout=step.patience.left_s())
-        if not job.settle.done() and job in self._waiting:
-            self._waiting.remove(job)
-            raise waited_too_long()
-        # It is on its way; whoever leads it has a deadline too.
-        await job.settle
-        return job.outcome()
+        if self._leading < LEADERS_MAX:
+            self._leading += 1
+            leader = self.loop.create_task(self._lead())
+            self.leaders.add(leader)
+            leader.add_done_callback(self.leaders.discard)
+        if self._alarm is None:
+            self._alarm = self.loop.call_later(job.patience.left_s(), self._ring)
+
+    def _ring(self) -> None:
+        """Tell those who waited until their deadline; they came in its order."""
+        while self._waiting and self._waiting[0].patience.left_s() == 0:
+            late = self._waiting.popleft()
+            late.error = waited_too_long()
+            late.settle.set_result(None)
+        self._alarm = None
+        if self._waiting:
+            self._alarm = self.loop.call_later(self._waiting[0].patience.left_s(), self._ring)
 
     async def _lead(self) -> None:
         """Send group after group, while anyone waits."""
-        while self._waiting:
-            group = take(self._waiting, [])
-            try:
-                await self._append(group)
-            finally:
-                for job in group:
-                    if not job.settle.done():
-                        job.settle.set_result(None)
+        try:
+            while self._waiting:
+                await self._send(take(self._waiting, []))
+        finally:
+            # Not when the task is found to be done, which is later: whoever joins in between would
+            # take it for a leader, and wait for nobody.
+            self._leading -= 1
+
+    async def _send(self, group: list[Job]) -> None:
+        try:
+            await self._append(group)
+        finally:
+            for job in group:
+                if not job.settle.done():
+                    job.settle.set_result(None)
 
     async def _append(self, group: list[Job], *, alone: bool = False) -> None:
         """Send a group; each job has its outcome afterwards."""
         try:
             ordered, patience = in_order(group), soonest(group)
             wait_s = wait_s_of(patience, alone=alone)
-            statement = together(self.context, [job.append for job in ordered], wait_s=wait_s)
-            (versions,) = await self._run(ask(statement), patience)
-            for job, version in zip(ordered, versions, strict=True):
+            steps = [job.append for job in ordered]
+            statement = statement_of(self.context, steps, wait_s=wait_s)
+            answer = await self._run(ask(statement), patience)
+            for job, version in zip(ordered, versions_of(steps, answer), strict=True):
                 job.version = version
         except MemoryStoreError as error:
             for job in group:

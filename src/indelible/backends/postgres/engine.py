@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from indelible.backends.postgres import (
     appending,
+    at_once,
     diagnosing,
     maintaining,
     reading,
@@ -23,10 +24,10 @@ from indelible.backends.postgres import (
 )
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import Context, Handler
-from indelible.backends.postgres.statements import in_transaction
+from indelible.backends.postgres.statements import in_transaction, lock_wait_s
 from indelible.core import waist
 from indelible.core.patience import Patience
-from indelible.core.plan import Plan, Step
+from indelible.core.plan import Plan, Step, ask
 from indelible.core.sources import Clock
 from indelible.errors import (
     MemoryStoreBackendError,
@@ -49,6 +50,11 @@ _WRITES: Final[dict[type, Handler]] = {
     waist.Erase: maintaining.erase,
     waist.Quarantine: maintaining.quarantine,
 }
+# What is one call of a function in most cases; where it is not, the plan above does it.
+_AT_ONCE: Final[dict[type, at_once.Shortcut]] = {
+    waist.ChangeView: at_once.roll_back,
+    waist.SaveSnapshot: at_once.save_snapshot,
+}
 _READS: Final[dict[type, Handler]] = {
     waist.ReadHead: sessions.head,
     waist.Read: reading.read,
@@ -61,6 +67,8 @@ _READS: Final[dict[type, Handler]] = {
     waist.ReadQuarantine: maintaining.read_quarantine,
     waist.CheckEngine: maintaining.check_engine,
 }
+# Gives the version that an attempt at an append came to, None where somebody must look, or raises.
+Tried = Callable[[], str | None]
 # The part of its time that an append must have left for one more attempt. With less, a caller would
 # often stop waiting before the server answers, and not know what became of it.
 LAST_ATTEMPT: Final = 0.1
@@ -110,12 +118,11 @@ class Run(Step[Any]):
 
 
 @dataclass(slots=True)
-class Join(Step[str | None]):
-    """Append with the one statement, together with whoever else is waiting, or alone."""
+class Send(Step[str | None]):
+    """Append with the one statement, alone."""
 
     append: waist.Append
     patience: Patience
-    alone: bool
 
 
 @dataclass(slots=True)
@@ -131,10 +138,8 @@ def writes(step: Step[Any]) -> bool:
 
 
 def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Plan[Any]:
-    """Every attempt at a step, within its deadline."""
+    """Every attempt at a step that is not an append, within its deadline."""
     patience = Patience(options.timeout_s)
-    if isinstance(step, waist.Append):
-        return (yield from _appended(options, context, step, patience))
     if isinstance(step, waist.Scrub):
         # What the server keeps, no client can clear: the receipt of the erasure says so.
         return ()
@@ -148,7 +153,17 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
     if handler is None:
         handler = _READS[type(step)]
         return (yield from patiently(lambda: handler(context, step), patience))
-    return (yield from patiently(lambda: in_transaction(handler(context, step)), patience))
+    return (yield from patiently(lambda: _written(handler, context, step, patience), patience))
+
+
+def _written(handler: Handler, context: Context, step: Step[Any], patience: Patience) -> Plan[Any]:
+    """A write by one call of a function if that will do, else in a transaction."""
+    shortcut = _AT_ONCE.get(type(step))
+    if shortcut is not None:
+        done = yield from shortcut(context, step, lock_wait_s(patience.left_s()))
+        if done is not None:
+            return done
+    return (yield from in_transaction(handler(context, step)))
 
 
 def patiently(plan: Callable[[], Plan[Any]], patience: Patience) -> Plan[Any]:
@@ -167,16 +182,22 @@ def patiently(plan: Callable[[], Plan[Any]], patience: Patience) -> Plan[Any]:
         yield Pause(wait_s)
 
 
-def _appended(
-    options: PostgresOptions, context: Context, step: waist.Append, patience: Patience
+def appended(
+    options: PostgresOptions,
+    context: Context,
+    step: waist.Append,
+    patience: Patience,
+    tried: Tried | None,
 ) -> Plan[waist.Appended]:
-    """Append, and after a lost answer ask again: the key makes that safe."""
+    """Go on after an attempt in company. After a lost answer, ask again: the key makes that safe.
+
+    `tried` gives what came of that attempt.
+    """
     unknown: OutcomeUnknownError | None = None
-    alone = False
     while True:
         error: MemoryStoreBackendError
         try:
-            return (yield from _attempt(context, step, patience, alone=alone))
+            return (yield from _attempt(context, step, patience, tried))
         except OutcomeUnknownError as lost:
             unknown = error = lost
         except UnavailableError as failed:
@@ -188,24 +209,24 @@ def _appended(
                 raise unknown.copy(exhausted=True) from error
             raise error.copy(exhausted=True) from error.__cause__
         yield Pause(wait_s)
-        # What failed in company may have been a neighbour's fault.
-        alone = True
+        # What failed in company may have been a neighbour's fault: from now on, alone.
+        tried = None
 
 
 def _attempt(
-    context: Context, step: waist.Append, patience: Patience, *, alone: bool
+    context: Context, step: waist.Append, patience: Patience, tried: Tried | None
 ) -> Plan[waist.Appended]:
     try:
-        version: str | None = yield Join(step, patience, alone)
+        version = tried() if tried is not None else (yield from ask(Send(step, patience)))
         if version is not None:
             return appending.landed(step, version)
     except KeyUsedError:
         # An earlier attempt landed, or a neighbour's did; a look tells.
         pass
-    appended: waist.Appended = yield Run(
+    looked: waist.Appended = yield Run(
         lambda: in_transaction(appending.append(context, step)), patience
     )
-    return appended
+    return looked
 
 
 def prepared(options: PostgresOptions) -> Plan[None]:

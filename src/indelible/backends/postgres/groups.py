@@ -97,8 +97,8 @@ class Groups:
         self._waiting: deque[Job] = deque()
         self._leading = 0
 
-    def run(self, job: Job) -> str | None:
-        """Append, together with whoever else is waiting."""
+    def run(self, job: Job) -> None:
+        """Append, together with whoever else is waiting; then the job has its outcome."""
         with self._lock:
             leads = self._leading < LEADERS_MAX
             if leads:
@@ -114,7 +114,6 @@ class Groups:
                 self._perform(group)
             finally:
                 self._hand_over(group)
-        return job.outcome()
 
     def _wait(self, job: Job) -> list[Job]:
         """Wait for an answer, or for the lead: then the group to perform is returned."""
@@ -131,8 +130,8 @@ class Groups:
                 self._hand_over([])
             raise
         if late:
-            raise waited_too_long()
-        if not job.leads:
+            job.error = waited_too_long()
+        if late or not job.leads:
             return []
         with self._lock:
             return take(self._waiting, [job])

@@ -13,6 +13,7 @@ import psycopg.waiting
 from psycopg.rows import tuple_row
 from psycopg.waiting import Ready, Wait
 
+from indelible.backends.postgres.calls import Caller
 from indelible.backends.postgres.errors import TimeLimitError, translated
 from indelible.backends.postgres.statements import (
     BEGIN_READ,
@@ -20,9 +21,11 @@ from indelible.backends.postgres.statements import (
     BOUNDS,
     All,
     Begin,
+    Call,
     Commit,
     Do,
     DoAlone,
+    Fetch,
     Rows,
     Script,
     Sql,
@@ -56,7 +59,12 @@ class Link:
     """A connection with a deadline, and its errors translated. One thread uses it at a time."""
 
     def __init__(
-        self, connection: psycopg.Connection[Any], *, place: str, seam: Seam | None = None
+        self,
+        connection: psycopg.Connection[Any],
+        *,
+        place: str,
+        seam: Seam | None = None,
+        named: bool = False,
     ) -> None:
         self.connection = connection
         self._place = place
@@ -67,8 +75,7 @@ class Link:
         self._poll = select.poll()
         self._pipelined = False
         self._pipeline: psycopg.Pipeline | None = None
-        # For appends, whose answers are short and not worth a new one each.
-        self._cursor = self._new_cursor()
+        self._caller = Caller(connection, named=named)
         # What its owner had set, and gets back.
         self.was_autocommit = connection.autocommit
         connection.add_notice_handler(self._on_notice)
@@ -88,16 +95,18 @@ class Link:
             else:
                 answer = self._execute(step)
         except (psycopg.Error, TimeLimitError) as error:
-            committing = isinstance(step, (Commit, DoAlone))
+            committing = isinstance(step, (Call, Commit, DoAlone))
             raise translated(error, place=self._place, committing=committing) from error
-        if self._warned and isinstance(step, (Commit, DoAlone)):
+        if self._warned and isinstance(step, (Call, Commit, DoAlone)):
             raise not_replicated(self._place)
         return answer
 
     def _execute(self, step: Step[Any]) -> Any:
-        if isinstance(step, DoAlone):
-            return self._send(self._cursor, step.text, step.params).fetchall()
-        if isinstance(step, Sql):
+        if isinstance(step, Call):
+            return self._wait(self._caller.call(step))
+        if isinstance(step, Fetch):
+            return self._wait(self._caller.fetch(step))
+        if isinstance(step, (Sql, DoAlone)):
             return self._run(step.text, step.params).fetchall()
         if isinstance(step, Do):
             self._run(step.text, step.params)
@@ -125,16 +134,9 @@ class Link:
 
     def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.RawCursor[Any]:
         # Each has its own cursor, since in a pipeline the answer comes later.
-        return self._send(self._new_cursor(), text, params)
-
-    def _send(
-        self, cursor: psycopg.RawCursor[Any], text: str, params: tuple[Any, ...]
-    ) -> psycopg.RawCursor[Any]:
+        cursor = psycopg.RawCursor(self.connection, row_factory=tuple_row)
         # Never a named statement: behind a pooler the next one may go to another server process.
         return cursor.execute(text.encode(), params, prepare=False, binary=True)
-
-    def _new_cursor(self) -> psycopg.RawCursor[Any]:
-        return psycopg.RawCursor(self.connection, row_factory=tuple_row)
 
     def _all(self, step: All) -> list[Rows]:
         alone = not self._pipelined

@@ -12,6 +12,7 @@ import psycopg
 from psycopg.rows import tuple_row
 from psycopg.waiting import Ready, Wait, wait_async
 
+from indelible.backends.postgres.calls import Caller
 from indelible.backends.postgres.errors import TimeLimitError, translated
 from indelible.backends.postgres.link import SYNC_WAIT, give_up, not_replicated
 from indelible.backends.postgres.statements import (
@@ -20,9 +21,11 @@ from indelible.backends.postgres.statements import (
     BOUNDS,
     All,
     Begin,
+    Call,
     Commit,
     Do,
     DoAlone,
+    Fetch,
     Rows,
     Script,
     Sql,
@@ -40,7 +43,12 @@ class AsyncLink:
     """A connection with a deadline, and its errors translated. One task uses it at a time."""
 
     def __init__(
-        self, connection: psycopg.AsyncConnection[Any], *, place: str, seam: AsyncSeam | None = None
+        self,
+        connection: psycopg.AsyncConnection[Any],
+        *,
+        place: str,
+        seam: AsyncSeam | None = None,
+        named: bool = False,
     ) -> None:
         self.connection = connection
         self._place = place
@@ -50,6 +58,7 @@ class AsyncLink:
         self._warned = False
         self._pipelined = False
         self._pipeline: psycopg.AsyncPipeline | None = None
+        self._caller = Caller(connection, named=named)
         # What its owner had set, and gets back.
         self.was_autocommit = connection.autocommit
         connection.add_notice_handler(self._on_notice)
@@ -69,13 +78,17 @@ class AsyncLink:
             else:
                 answer = await self._execute(step)
         except (psycopg.Error, TimeLimitError) as error:
-            committing = isinstance(step, (Commit, DoAlone))
+            committing = isinstance(step, (Call, Commit, DoAlone))
             raise translated(error, place=self._place, committing=committing) from error
-        if self._warned and isinstance(step, (Commit, DoAlone)):
+        if self._warned and isinstance(step, (Call, Commit, DoAlone)):
             raise not_replicated(self._place)
         return answer
 
     async def _execute(self, step: Step[Any]) -> Any:
+        if isinstance(step, Call):
+            return await self._wait(self._caller.call(step))
+        if isinstance(step, Fetch):
+            return await self._wait(self._caller.fetch(step))
         if isinstance(step, (Sql, DoAlone)):
             return await (await self._run(step.text, step.params)).fetchall()
         if isinstance(step, Do):

@@ -141,7 +141,7 @@ class OwnPool:
                     break
             else:
                 self._known = True
-                link = Link(connection, place=self._place, seam=self._seam)
+                link = Link(connection, place=self._place, seam=self._seam, named=True)
                 link.begin(patience)
                 return link
         # Outside of the handler, so that the driver's error does not come along as its context.

@@ -104,7 +104,7 @@ class AsyncOwnPool:
                 break
             else:
                 self._known = True
-                link = AsyncLink(connection, place=self._place, seam=self._seam)
+                link = AsyncLink(connection, place=self._place, seam=self._seam, named=True)
                 link.begin(patience)
                 return link
         # Outside of the handler, so that the driver's error does not come along as its context.

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from indelible import view
 from indelible.backends.postgres.appending import KIND_NUMBER, draft_links
-from indelible.backends.postgres.sessions import Context, Place, look_at, placed
-from indelible.backends.postgres.statements import All, Row, Rows, Sql
+from indelible.backends.postgres.named import Statement, array, bigint, smallint
+from indelible.backends.postgres.sessions import Context, Place, look_at, look_only_at, placed
+from indelible.backends.postgres.statements import All, Fetch, Row, Rows, Sql
 from indelible.core import rules
 from indelible.core.codec import KIND_BYTES, names_kind
 from indelible.core.plan import Plan, ask
@@ -40,6 +41,7 @@ IN_MANY: Final = """
 _ROWS: Final = f"""
     SELECT position, kind, written_at, CASE WHEN kind = ANY($4::smallint[])
         THEN substr(payload, 1, {KIND_BYTES}) ELSE payload END """
+_ROWS_IN_ONE: Final = Statement(_ROWS + _IN_ONE, "bigint", "bigint", "bigint", "smallint[]")
 _OUTLINE: Final = "SELECT position, kind, octet_length(payload), keep, opens, answers "
 _LOG: Final = """
     SELECT position, kind, written_at, part.deadline, batch, part.generation, keep, key, opens,
@@ -62,7 +64,7 @@ def read(context: Context, step: Read) -> Plan[Slice]:
     rows may be fetched after it. Only a vacuum can come between; then it looks again.
     """
     for _ in range(_ATTEMPTS_MAX):
-        place = placed((yield from ask(look_at(context, step.session))))
+        place = placed((yield from ask(look_only_at(context, step.session))))
         head = place.head()
         frozen = rules.frozen_of(step.session, step.frozen, head)
         try:
@@ -124,10 +126,16 @@ def _chunk(
     others: list[int],
 ) -> Plan[Rows]:
     """The rows of some extents, with an empty one for each that is missing."""
-    found = yield from _within(_ROWS, place, extents, others)
+    if len(extents) == 1:
+        ((start, stop),) = extents
+        kinds = array("smallint", list(map(smallint, others)))
+        bounds = [bigint(number) for number in (place.number, start, stop)]
+        found = sorted((yield from ask(Fetch(_ROWS_IN_ONE, [*bounds, kinds]))), key=itemgetter(0))
+    else:
+        found = yield from _within(_ROWS, place, extents, others)
     if len(found) == view.count(extents):
         return found
-    now = placed((yield from ask(look_at(context, step.session))))
+    now = placed((yield from ask(look_only_at(context, step.session))))
     if (now.number, now.life, now.vacuums) != (place.number, place.life, frozen.vacuums):
         if step.frozen is not None:
             raise rules.gone(step.session)
@@ -205,7 +213,7 @@ def _log_row(row: Row) -> LogRow:
 def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:
     """Kinds, sizes and links of what the session shows."""
     for _ in range(_ATTEMPTS_MAX):
-        place = placed((yield from ask(look_at(context, step.session))))
+        place = placed((yield from ask(look_only_at(context, step.session))))
         head = place.head()
         extents = view.freeze(head.view, head.end)
         if not extents:
@@ -213,7 +221,7 @@ def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:
         rows = yield from _within(_OUTLINE, place, extents)
         if len(rows) == view.count(extents):
             return Outlined(head, tuple(_outline(step.session, row) for row in rows))
-        now = placed((yield from ask(look_at(context, step.session))))
+        now = placed((yield from ask(look_only_at(context, step.session))))
         if (now.number, now.life, now.vacuums) == (place.number, place.life, place.vacuums):
             raise FormatError(
                 f"session {step.session!r} has entries missing; nothing was changed. verify says"

@@ -9,7 +9,7 @@ from indelible.backends.postgres.statements import BEGIN_WRITE, Do, Script, Sql,
 from indelible.core.plan import Plan, ask
 from indelible.errors import FormatError
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 # "indl" twice: whoever migrates holds this lock until its transaction ends.
 MIGRATION_LOCK: Final = 0x696E646C696E646C
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from indelible import view
-from indelible.backends.postgres.statements import All, Do, Row, Sql
+from indelible.backends.postgres.named import Statement, bigint
+from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
@@ -25,6 +26,7 @@ _COLUMNS = """
 _LOOK = f"""
     SELECT {_COLUMNS} FROM (VALUES (1)) AS one
     LEFT JOIN indelible.session ON namespace = $1 AND name = $2"""
+_LOOK_ONLY = Statement(_LOOK, "bytea", "bytea", "bigint")
 # Whoever writes takes the session's row first.
 _LOOK_AND_LOCK = f"""
     SELECT {_COLUMNS} FROM indelible.session
@@ -102,8 +104,13 @@ class Context:
 
 
 def look_at(context: Context, session: str) -> Sql:
-    """The statement that looks at a session."""
+    """The statement that looks at a session, along with others."""
     return Sql(_LOOK, (*context.named(session), context.now_ms()))
+
+
+def look_only_at(context: Context, session: str) -> Fetch:
+    """The same, alone."""
+    return Fetch(_LOOK_ONLY, [*context.named(session), bigint(context.now_ms())])
 
 
 def lock_of(context: Context, session: str) -> Sql:
@@ -143,7 +150,7 @@ def locked(context: Context, session: str, *also: Sql) -> Plan[tuple[Place, list
 def head(context: Context, step: ReadHead) -> Plan[Head]:
     """Look at a session without its entries."""
     if not step.count_snapshots:
-        return placed((yield from ask(look_at(context, step.session)))).head()
+        return placed((yield from ask(look_only_at(context, step.session)))).head()
     count = Sql(
         "SELECT count(*) FROM indelible.snapshot AS part" + OF_SESSION,
         context.named(step.session),

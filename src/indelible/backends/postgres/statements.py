@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from indelible.backends.postgres.named import Statement
 from indelible.core.plan import Plan, Step
 
 Row = tuple[Any, ...]
@@ -40,6 +41,22 @@ class DoAlone(Step[Rows]):
 
     text: str
     params: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Call(Step[str | None]):
+    """A call of one of the schema's functions, which commits by itself; answered with its text."""
+
+    statement: Statement
+    values: list[bytes | None]
+
+
+@dataclass(slots=True)
+class Fetch(Step[Rows]):
+    """A query that only reads, outside of a transaction, answered with its rows."""
+
+    statement: Statement
+    values: list[bytes | None]
 
 
 @dataclass(slots=True)
