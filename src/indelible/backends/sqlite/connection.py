@@ -29,6 +29,10 @@ class Sql(Step[Rows]):
     text: str
     params: tuple[Any, ...] = ()
 
+    def run(self, db: apsw.Connection) -> Rows:
+        """Do it."""
+        return db.execute(self.text, self.params).fetchall()
+
 
 @dataclass(slots=True)
 class Do(Step[None]):
@@ -37,13 +41,9 @@ class Do(Step[None]):
     text: str
     params: tuple[Any, ...] | None = None
 
-
-@dataclass(slots=True)
-class DoAlone(Step[int]):
-    """One statement that is a transaction of its own, answered with how many rows it changed."""
-
-    text: str
-    params: tuple[Any, ...]
+    def run(self, db: apsw.Connection) -> None:
+        """Do it."""
+        db.execute(self.text, self.params)
 
 
 @dataclass(slots=True)
@@ -53,6 +53,17 @@ class DoCounted(Step[int]):
     text: str
     params: tuple[Any, ...]
 
+    def run(self, db: apsw.Connection) -> int:
+        """Do it."""
+        db.execute(self.text, self.params)
+        return db.changes()
+
+
+class DoAlone(DoCounted):
+    """One statement that is a transaction of its own, answered with how many rows it changed."""
+
+    __slots__ = ()
+
 
 @dataclass(slots=True)
 class SqlMany(Step[None]):
@@ -60,6 +71,10 @@ class SqlMany(Step[None]):
 
     text: str
     params: list[tuple[Any, ...]]
+
+    def run(self, db: apsw.Connection) -> None:
+        """Do it."""
+        db.executemany(self.text, self.params)
 
 
 BEGIN_WRITE = Do("BEGIN IMMEDIATE")
@@ -106,27 +121,15 @@ class Connection:
             self._db.close(True)
             raise translated(error, path=path) from error
 
-    def execute(self, step: Step[Any]) -> Any:
+    def execute(self, step: Any) -> Any:
         """Do one step."""
         try:
             if self._seam is not None:
-                return self._seam(step, lambda: self._execute(step))
-            return self._execute(step)
+                return self._seam(step, lambda: step.run(self._db))
+            return step.run(self._db)
         except (apsw.Error, UnicodeDecodeError) as error:
             committing = step is COMMIT or type(step) is DoAlone
             raise translated(error, path=self.path, committing=committing) from error
-
-    def _execute(self, step: Step[Any]) -> Any:
-        if type(step) is Sql:
-            return self._db.execute(step.text, step.params).fetchall()
-        if type(step) is Do:
-            self._db.execute(step.text, step.params)
-        elif type(step) is SqlMany:
-            self._db.executemany(step.text, step.params)
-        elif type(step) is DoAlone or type(step) is DoCounted:
-            self._db.execute(step.text, step.params)
-            return self._db.changes()
-        return None
 
     @property
     def in_transaction(self) -> bool:

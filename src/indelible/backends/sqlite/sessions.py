@@ -10,7 +10,7 @@ from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
-from indelible.core.sources import Clock, milliseconds
+from indelible.core.sources import Clock
 from indelible.core.waist import (
     Head,
     ListSessions,
@@ -91,7 +91,7 @@ class Context:
 
     def now_ms(self) -> int:
         """The time, as rows keep it."""
-        return milliseconds(self.clock)
+        return int(self.clock() * 1000)
 
 
 def touch(place: Place) -> Do:
