@@ -80,11 +80,16 @@ class Writer:
     """The only connection that writes, and those who wait for it."""
 
     def __init__(
-        self, connect: Callable[[], Connection], *, on_rollback: Callable[[], None]
+        self,
+        connect: Callable[[], Connection],
+        connection: Connection,
+        *,
+        on_rollback: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._on_rollback = on_rollback
-        self._connection: Connection | None = None
+        # None after a failure, or a fork, until the next write.
+        self._connection: Connection | None = connection
         self._waiting: deque[Job] = deque()
         self._lock = threading.Lock()
         self._closed = False
