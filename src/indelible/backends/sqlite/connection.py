@@ -29,9 +29,9 @@ class Sql(Step[Rows]):
     text: str
     params: tuple[Any, ...] = ()
 
-    def run(self, db: apsw.Connection) -> Rows:
+    def run(self, cursor: apsw.Cursor) -> Rows:
         """Do it."""
-        return db.execute(self.text, self.params).fetchall()
+        return cursor.execute(self.text, self.params).fetchall()
 
 
 @dataclass(slots=True)
@@ -41,9 +41,9 @@ class Do(Step[None]):
     text: str
     params: tuple[Any, ...] | None = None
 
-    def run(self, db: apsw.Connection) -> None:
+    def run(self, cursor: apsw.Cursor) -> None:
         """Do it."""
-        db.execute(self.text, self.params)
+        cursor.execute(self.text, self.params)
 
 
 @dataclass(slots=True)
@@ -53,10 +53,10 @@ class DoCounted(Step[int]):
     text: str
     params: tuple[Any, ...]
 
-    def run(self, db: apsw.Connection) -> int:
+    def run(self, cursor: apsw.Cursor) -> int:
         """Do it."""
-        db.execute(self.text, self.params)
-        return db.changes()
+        cursor.execute(self.text, self.params)
+        return cursor.connection.changes()
 
 
 class DoAlone(DoCounted):
@@ -72,9 +72,9 @@ class SqlMany(Step[None]):
     text: str
     params: list[tuple[Any, ...]]
 
-    def run(self, db: apsw.Connection) -> None:
+    def run(self, cursor: apsw.Cursor) -> None:
         """Do it."""
-        db.executemany(self.text, self.params)
+        cursor.executemany(self.text, self.params)
 
 
 BEGIN_WRITE = Do("BEGIN IMMEDIATE")
@@ -109,6 +109,8 @@ class Connection:
         except apsw.Error as error:
             raise translated(error, path=path) from error
         try:
+            # One for all steps, since each has all its rows before the next begins.
+            self._cursor = self._db.cursor()
             self._db.set_busy_handler(self._wait)
             level = "FULL" if durability.covers(Durability.POWER) else "NORMAL"
             self._db.execute(
@@ -125,8 +127,8 @@ class Connection:
         """Do one step."""
         try:
             if self._seam is not None:
-                return self._seam(step, lambda: step.run(self._db))
-            return step.run(self._db)
+                return self._seam(step, lambda: step.run(self._cursor))
+            return step.run(self._cursor)
         except (apsw.Error, UnicodeDecodeError) as error:
             committing = step is COMMIT or type(step) is DoAlone
             raise translated(error, path=self.path, committing=committing) from error
