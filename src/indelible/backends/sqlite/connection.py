@@ -112,6 +112,9 @@ class Connection:
             # One for all steps, since each has all its rows before the next begins.
             self._cursor = self._db.cursor()
             self._db.set_busy_handler(self._wait)
+            # Else every new bound of a range has its statement planned anew, which takes longer
+            # than to read twenty entries. Our plans do not depend on what is bound.
+            self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             level = "FULL" if durability.covers(Durability.POWER) else "NORMAL"
             self._db.execute(
                 # On macOS, a sync that does not reach the platter unless it is asked to.
