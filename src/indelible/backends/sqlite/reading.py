@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from indelible import view
@@ -52,6 +53,7 @@ _LOG = """
     SELECT id, kind, written_at, deadline, batch, generation, keep, key, opens, answers, payload
     FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
 _ALL_KINDS = -1
+_NUMBER = itemgetter(1)
 
 
 def read(context: Context, step: Read) -> Plan[Slice]:
@@ -77,13 +79,10 @@ def read(context: Context, step: Read) -> Plan[Slice]:
 
 def _extents(extents: view.Extents, step: Read) -> view.Extents:
     """What is still to be read, in the order of reading."""
-    if not extents:
-        return ()
-    last = extents[-1][1]
+    start = step.start
     if step.newest:
-        stop = last if step.start is None else step.start
-        return view.between(extents, 0, stop)[::-1]
-    return view.between(extents, step.start or 0, last)
+        return (extents if start is None else view.between(extents, 0, start))[::-1]
+    return view.between(extents, start, extents[-1][1]) if start and extents else extents
 
 
 def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Stored]) -> Plan[bool]:
@@ -103,7 +102,7 @@ def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Store
         if len(found) != chunk:
             rules.refuse_if_torn_apart(step.session, chunk - len(found), low, high)
             found = _with_gaps(found, base, low, high, backwards=step.newest)
-        if numbers.issuperset([row[1] for row in found]):
+        if numbers.issuperset(map(_NUMBER, found)):
             rows += [
                 tuple_new(Stored, (entry_id & POSITION_MASK, _KIND[number], written_at, payload))
                 for entry_id, number, written_at, payload in found
