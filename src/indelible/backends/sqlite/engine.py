@@ -86,7 +86,7 @@ class Engine:
             # A file that is not ours keeps the log that its own program left, and gets none of us.
             first.close(checkpoint=not had_log)
             raise
-        # It stays, and writes. To close it here would copy the whole log into the file, and sync it.
+        # It stays, and writes. To close it here would copy the whole log into the file and sync it.
         self.writer = Writer(self._connect, first, on_rollback=self.context.tips.clear)
         self.readers = Readers(lambda: self._connect(read_only=True), wait_s=options.busy_timeout_s)
         # Told after a fork, in the child, where no thread of the parent lives on.
