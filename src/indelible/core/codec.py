@@ -47,7 +47,8 @@ _MODEL: dict[Kind, type[Value]] = {kind: model for model, kind in KIND_OF.items(
 _VALIDATE = {kind: model.__pydantic_validator__.validate_json for kind, model in _MODEL.items()}
 
 _MESSAGE_PREFIX = _PREFIX[Kind.MESSAGE].decode()
-_MESSAGE_START = '{"sum":"%s",' + _MESSAGE_PREFIX
+# What a message's envelope has before its checksum, and from there to its body.
+_MESSAGE_OPEN, _MESSAGE_NEXT = _OPEN.decode(), '",' + _MESSAGE_PREFIX
 _MESSAGE_BODY = _BODY[Kind.MESSAGE]
 _read_message = _VALIDATE[Kind.MESSAGE]
 
@@ -136,7 +137,7 @@ def decode_all(rows: Iterable[Stored], *, session: str) -> list[Value]:
         if kind is Kind.MESSAGE:
             # Most rows are messages as they should be. `decode` has the others, and says why.
             summed = blake2b(envelope[_REST:], digest_size=8).hexdigest()
-            if envelope[:_MESSAGE_BODY] == (_MESSAGE_START % summed).encode():
+            if envelope[:_MESSAGE_BODY] == f"{_MESSAGE_OPEN}{summed}{_MESSAGE_NEXT}".encode():
                 try:
                     values.append(_read_message(envelope[_MESSAGE_BODY:-1]))
                     continue
