@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
@@ -130,21 +130,21 @@ class AsyncMemoryStore:
         self._backend = backend
         self._settings = settings
 
-    def _run(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
-        return drive_async(plan, self._backend.perform)
+    async def _run(self, plan: Plan[T]) -> T:
+        return await drive_async(plan, self._backend.perform)
 
-    def _add(
+    async def _add(
         self,
         session_id: str,
         drafts: tuple[Draft, ...],
         key: str | None,
         expected: str | None,
         ttl: float | Never | None,
-    ) -> Coroutine[Any, Any, Receipt]:
+    ) -> Receipt:
         plan = appending.add(
             self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl
         )
-        return drive_async(plan, self._backend.perform)
+        return await self._run(plan)
 
     async def __aenter__(self) -> Self:
         return self
