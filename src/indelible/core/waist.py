@@ -20,7 +20,7 @@ from indelible.view import Extents, View
 tuple_new = tuple.__new__
 
 # Nobody changes an answer either, but those that every call makes are not declared frozen: that
-# makes a `Head` five times as dear as the rest of a look at a session.
+# would make a `Head` take four times as long to make.
 
 
 class Draft(NamedTuple):
