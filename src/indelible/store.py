@@ -186,7 +186,10 @@ class MemoryStore:
         appended or changed the view since. `ttl` is in seconds; None is the store's default.
         """
         draft = appending.message(role, content, name=name, metadata=metadata, pinned=pinned)
-        return self._add(session_id, (draft,), key, expected, ttl)
+        plan = appending.add(
+            self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl
+        )
+        return drive(plan, self._backend.perform)
 
     def add_messages(
         self,

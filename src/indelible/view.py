@@ -50,6 +50,8 @@ def normal(extents: Iterable[Extent]) -> Extents:
 
 def view_of(extents: Iterable[Extent], tail: int) -> View:
     """A view in normal form: a last extent that reaches the tail becomes part of it."""
+    if extents == ():
+        return View((), tail)
     closed = normal(extents)
     if closed and closed[-1][1] >= tail:
         return View(closed[:-1], min(closed[-1][0], tail))
@@ -58,6 +60,9 @@ def view_of(extents: Iterable[Extent], tail: int) -> View:
 
 def freeze(view: View, end: int) -> Extents:
     """What the view shows while the log ends at `end`, closed for good: this is a snapshot."""
+    if not view.extents:
+        # As in most sessions: all from some position on.
+        return ((view.tail, end),) if view.tail < end else ()
     return normal((*view.extents, (view.tail, end)))
 
 
@@ -172,6 +177,8 @@ def encode(extents: Extents) -> bytes:
 
 def decode(data: bytes) -> Extents:
     """The extents that `encode` wrote; anything else is a `FormatError`."""
+    if not data:
+        return ()
     extents: list[Extent] = []
     numbers: list[int] = []
     number = shift = at = 0

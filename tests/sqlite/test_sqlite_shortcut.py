@@ -56,6 +56,16 @@ def test_an_append_after_our_own_is_one_statement(store, seam):
     assert positions(store) == [0, 1, 2, 3]
 
 
+def test_an_append_that_landed_and_then_failed_strangely_is_there_once(store, seam):
+    def strange():
+        raise MemoryError
+
+    seam.at("alone", after=strange)
+    receipt = say(store, "two")
+    assert (receipt.positions.start, receipt.replayed) == (1, True)
+    assert contents(store) == ["one", "two"]
+
+
 @pytest.mark.parametrize(
     ("more", "calls"),
     [

@@ -14,6 +14,7 @@ import json
 import math
 import struct
 from array import array
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -25,7 +26,7 @@ from indelible.core.limits import (
     JSON_DEPTH_MAX,
     ROLE_CHARS_MAX,
 )
-from indelible.core.waist import Draft
+from indelible.core.waist import Draft, Stored, tuple_new
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import KIND_OF, ChatMessage, Kind, Summary, ToolCall, ToolResult, Value
 
@@ -39,8 +40,17 @@ _REST = _SUM_END + len(b'",')
 # at stored bytes without Python.
 CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM = len(_OPEN), _SUM_END, _REST
 _PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in Kind}
+# How an envelope of each kind begins, once its checksum is put in.
+_START = {kind: b'%b%%b",%b' % (_OPEN, prefix) for kind, prefix in _PREFIX.items()}
+_BODY = {kind: _REST + len(prefix) for kind, prefix in _PREFIX.items()}
 _MODEL: dict[Kind, type[Value]] = {kind: model for model, kind in KIND_OF.items()}
 _VALIDATE = {kind: model.__pydantic_validator__.validate_json for kind, model in _MODEL.items()}
+
+_MESSAGE_PREFIX = _PREFIX[Kind.MESSAGE].decode()
+# What a message's envelope has before its checksum, and from there to its body.
+_MESSAGE_OPEN, _MESSAGE_NEXT = _OPEN.decode(), '",' + _MESSAGE_PREFIX
+_MESSAGE_BODY = _BODY[Kind.MESSAGE]
+_read_message = _VALIDATE[Kind.MESSAGE]
 
 _INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
 
@@ -56,34 +66,36 @@ def encode(value: Value) -> Draft:
     kind = KIND_OF.get(type(value))
     if kind is None:
         raise UsageError(f"not something a session can hold: {shown(value)}", value=value)
-    return Draft(kind, _envelope(kind, _body(value)), *outline_of(value))
+    if isinstance(value, ChatMessage) and (text := _text_alone(value)) is not None:
+        return encode_text(value.role, text)
+    rest = b"%b%b}" % (_PREFIX[kind], _body(value))
+    envelope = b'%b%b",%b' % (_OPEN, checksum(rest), rest)
+    if len(envelope) > ENTRY_BYTES_MAX:
+        raise _too_long(envelope)
+    return Draft(kind, envelope, *outline_of(value))
 
 
 def encode_text(role: str, text: str) -> Draft:
     """Encode a message of role and text alone: the same bytes as `encode`, in a fraction of it."""
+    rest = f'{_MESSAGE_PREFIX}{{"role":{_quoted(role)},"content":{_quoted(text)}}}}}'
     try:
-        body = _text_body(role, text)
+        summed = blake2b(rest.encode(), digest_size=8).hexdigest()
     except UnicodeEncodeError:
         check_json(role, "role")
         check_json(text, "content")
         raise
-    return Draft(Kind.MESSAGE, _envelope(Kind.MESSAGE, body), role in _KEPT_ROLES)
-
-
-def _text_body(role: str, text: str) -> bytes:
-    return f'{{"role":{_quoted(role)},"content":{_quoted(text)}}}'.encode()
-
-
-def _envelope(kind: Kind, body: bytes) -> bytes:
-    rest = b"%b%b}" % (_PREFIX[kind], body)
-    envelope = b'%b%b",%b' % (_OPEN, checksum(rest), rest)
+    envelope = f'{{"sum":"{summed}",{rest}'.encode()
     if len(envelope) > ENTRY_BYTES_MAX:
-        raise LimitError(
-            f"an entry takes {len(envelope)} bytes; the limit is {ENTRY_BYTES_MAX}",
-            limit=ENTRY_BYTES_MAX,
-            actual=len(envelope),
-        )
-    return envelope
+        raise _too_long(envelope)
+    return tuple_new(Draft, (Kind.MESSAGE, envelope, role in _KEPT_ROLES, (), ()))
+
+
+def _too_long(envelope: bytes) -> LimitError:
+    return LimitError(
+        f"an entry takes {len(envelope)} bytes; the limit is {ENTRY_BYTES_MAX}",
+        limit=ENTRY_BYTES_MAX,
+        actual=len(envelope),
+    )
 
 
 def outline_of(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
@@ -104,18 +116,35 @@ def decode(kind: Kind | None, envelope: bytes, *, session: str, position: int) -
         why = "its kind is unknown" if envelope else "it is missing"
         raise _corrupt(session, position, why, envelope)
     rest = envelope[_REST:]
-    if envelope[:_REST] != b'%b%b",' % (_OPEN, checksum(rest)):
-        raise _corrupt(session, position, "its checksum does not match", envelope)
-    prefix = _PREFIX[kind]
-    if not rest.startswith(prefix):
+    summed = checksum(rest)
+    if not envelope.startswith(_START[kind] % summed):
+        if envelope[:_REST] != b'%b%b",' % (_OPEN, summed):
+            raise _corrupt(session, position, "its checksum does not match", envelope)
         raise _foreign(session, position, envelope)
     try:
         if kind is Kind.SUMMARY:
-            return _summary(rest[len(prefix) : -1])
-        value: Value = _VALIDATE[kind](rest[len(prefix) : -1])
+            return _summary(envelope[_BODY[kind] : -1])
+        value: Value = _VALIDATE[kind](envelope[_BODY[kind] : -1])
         return value
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
         raise _corrupt(session, position, "its body is not a " + kind, envelope) from exc
+
+
+def decode_all(rows: Iterable[Stored], *, session: str) -> list[Value]:
+    """Turn rows into their values, in order; the first that is wrong is an error."""
+    values: list[Value] = []
+    for position, kind, _, envelope in rows:
+        if kind is Kind.MESSAGE:
+            # Most rows are messages as they should be. `decode` has the others, and says why.
+            summed = blake2b(envelope[_REST:], digest_size=8).hexdigest()
+            if envelope[:_MESSAGE_BODY] == f"{_MESSAGE_OPEN}{summed}{_MESSAGE_NEXT}".encode():
+                try:
+                    values.append(_read_message(envelope[_MESSAGE_BODY:-1]))
+                    continue
+                except ValueError:
+                    pass
+        values.append(decode(kind, envelope, session=session, position=position))
+    return values
 
 
 # Enough of an envelope to tell its kind.
@@ -226,10 +255,6 @@ def _body(value: Value) -> bytes:
     if type(value) is Summary:
         return _summary_body(value)
     try:
-        if _is_plain_text(value):
-            assert isinstance(value, ChatMessage)
-            assert isinstance(value.content, str)
-            return _text_body(value.role, value.content)
         _check_fields(value)
         body = value.__pydantic_serializer__.to_json(value, exclude_defaults=True, warnings=False)
     except (pydantic_core.PydanticSerializationError, UnicodeEncodeError) as exc:
@@ -249,20 +274,22 @@ def _readable(value: Value, body: bytes) -> bytes:
     return body
 
 
-def _is_plain_text(value: Value) -> bool:
-    """Whether a value is a message of role and text alone, as most are: any JSON holds it."""
-    return (
-        type(value) is ChatMessage
-        and type(value.content) is str
-        and type(value.role) is str
-        and 0 < len(value.role) <= ROLE_CHARS_MAX
-        and value.metadata == {}
-        and not value.pinned
-        and value.name is None
-        and value.tool_calls is None
-        and value.tool_call_id is None
-        and not value.__pydantic_extra__
-    )
+def _text_alone(message: ChatMessage) -> str | None:
+    """The text of a message that has role and text alone, as most have: any JSON holds it."""
+    content = message.content
+    if (
+        type(content) is str
+        and type(message.role) is str
+        and 0 < len(message.role) <= ROLE_CHARS_MAX
+        and message.metadata == {}
+        and not message.pinned
+        and message.name is None
+        and message.tool_calls is None
+        and message.tool_call_id is None
+        and not message.__pydantic_extra__
+    ):
+        return content
+    return None
 
 
 def _check_fields(value: Value) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from indelible.core.codec import checksum_of
@@ -208,12 +207,19 @@ def rollback_of(step: ChangeView, head: Head, record: SnapshotRecord | None) -> 
     """The change that shows what a snapshot froze, from what the engine finds in its own step."""
     if head.status is not Status.ACTIVE or record is None:
         raise view_moved(step, head.generation)
-    return replace(
-        step,
-        life=head.life,
-        generation=head.generation,
+    return ChangeView(
+        step.session,
+        head.life,
+        head.generation,
+        step.change,
+        step.operation,
         extents=freeze(record.view, record.end),
+        tail=step.tail,
+        expected=step.expected,
+        undoes=step.undoes,
         vacuums=head.vacuums,
+        snapshot=step.snapshot,
+        fresh=step.fresh,
     )
 
 

@@ -15,6 +15,13 @@ from indelible.core.plan import Step
 from indelible.model import Kind, Risk, Status
 from indelible.view import Extents, View
 
+# What a named tuple's own constructor calls. Paths that make one for each entry call it themselves:
+# the constructor is Python, and takes longer than all the rest of it.
+tuple_new = tuple.__new__
+
+# Nobody changes an answer either, but those that every call makes are not declared frozen: that
+# would make a `Head` take four times as long to make.
+
 
 class Draft(NamedTuple):
     """An entry that is ready to be stored: its envelope, and what trim needs without reading it."""
@@ -64,7 +71,7 @@ class Outline(NamedTuple):
     answers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Head:
     """A session at one moment: everything about it but its entries."""
 
@@ -87,7 +94,7 @@ class Head:
     vacuums: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Frozen:
     """A state of a session that later reads go on with: its life and what it showed.
 
@@ -100,7 +107,7 @@ class Frozen:
     vacuums: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SnapshotRecord:
     """A snapshot as stored: the view and the log's end at one moment, from which it is computed."""
 
@@ -111,7 +118,7 @@ class SnapshotRecord:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JournalLine:
     """One change of the view, with what is needed to undo it or to answer its retry."""
 
@@ -160,7 +167,7 @@ class ReadHead(Step[Head]):
     count_snapshots: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Slice:
     """Entries of one state, in order; `resume` is the position to go on from, or None."""
 
@@ -216,7 +223,7 @@ class ReadOutline(Step[Outlined]):
     session: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Changed:
     """What became of a view change."""
 
@@ -248,6 +255,8 @@ class ChangeView(Step[Changed]):
     # life, generation, extents and vacuums say nothing. One that is not there is a `ConflictError`
     # too, and a look tells why.
     snapshot: str | None = None
+    # The operation was just made for this change: no earlier attempt can have used it.
+    fresh: bool = False
 
 
 @dataclass(slots=True)
@@ -258,6 +267,8 @@ class SaveSnapshot(Step[SnapshotRecord]):
     id: str
     label: str | None
     ttl_s: float | None
+    # The id was just made for this snapshot: no earlier attempt can have used it.
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from indelible import view
 from indelible.backends.sqlite.connection import Do, Sql, SqlMany
@@ -24,7 +23,7 @@ from indelible.core.codec import CHECKSUM_BYTES, checksum_of
 from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.sources import MADE_PREFIX
-from indelible.core.waist import Append, Appended, Draft
+from indelible.core.waist import Append, Appended, Draft, tuple_new
 from indelible.model import Kind, Status
 
 KIND_NUMBER = {
@@ -52,24 +51,17 @@ _BY_MADE_KEY = """
 
 # The session is as we left it, and the position behind our last entry is free: then nobody wrote
 # since, and this one statement is the whole append. Else it changes nothing, and we look first.
-_INSERT_IF_STILL = """
+# (A session's number is never given again, so that it need not be asked for by name.)
+INSERT_IF_STILL = """
     INSERT OR IGNORE INTO entry (id, kind, written_at, deadline, batch, generation, keep, key,
         opens, answers, payload)
     SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM session
-    WHERE number = ? AND namespace = ? AND name = ? AND life = ? AND generation = ? AND staged = 0
+    WHERE number = ? AND life = ? AND generation = ? AND staged = 0
     """
 
 
-class Shortcut(NamedTuple):
-    """An append as one statement, and what to call for its result if that wrote its row."""
-
-    text: str
-    params: tuple[Any, ...]
-    landed: Callable[[], Appended]
-
-
-def shortcut(context: Context, step: Append) -> Shortcut | None:
-    """The one statement that may be enough for an append; None if it must look first."""
+def shortcut(context: Context, step: Append) -> tuple[Any, ...] | None:
+    """What to give to `INSERT_IF_STILL`, which may be enough; None if an append must look first."""
     tip = context.tips.get(step.session)
     if (
         tip is None
@@ -79,21 +71,40 @@ def shortcut(context: Context, step: Append) -> Shortcut | None:
         or tip.end >= LOG_ENTRIES_MAX
     ):
         return None
-    now_ms = context.now_ms()
+    now_ms = int(context.clock() * 1000)
     if tip.deadline is not None and now_ms >= tip.deadline:
         return None
-    deadline = rules.deadline_ms(now_ms, step.ttl_s)
-    entry_id = tip.number << POSITION_BITS | tip.end
-    row = _row(step.drafts[0], entry_id, now_ms, deadline, 1, tip.generation, step.key)
-    still = (tip.number, context.namespace, step.session, tip.life, tip.generation)
+    kind, envelope, keep, opens, answers = step.drafts[0]
+    return (
+        tip.number << POSITION_BITS | tip.end,
+        KIND_NUMBER[kind],
+        now_ms,
+        None if step.ttl_s is None else rules.deadline_ms(now_ms, step.ttl_s),
+        1,
+        tip.generation,
+        keep,
+        step.key,
+        links(opens) if opens else None,
+        links(answers) if answers else None,
+        envelope,
+        tip.number,
+        tip.life,
+        tip.generation,
+    )
 
-    def landed() -> Appended:
-        tip.end += 1
-        tip.deadline = deadline
-        version = rules.version_token(tip.token, tip.end, tip.generation)
-        return Appended(tip.end - 1, 1, version)
 
-    return Shortcut(_INSERT_IF_STILL, row + still, landed)
+def landed(context: Context, step: Append, given: tuple[Any, ...], changed: int) -> Appended | None:
+    """What a shortcut came to; None, and the guess is forgotten, if it changed no row."""
+    if not changed:
+        # Somebody else wrote; where the session stands now is for the plan to find.
+        context.tips.pop(step.session, None)
+        return None
+    tip = context.tips[step.session]
+    first = tip.end
+    tip.end = first + 1
+    tip.deadline = given[3]
+    version = rules.version_token(tip.token, tip.end, tip.generation)
+    return tuple_new(Appended, (first, 1, version, False, True))
 
 
 def append(context: Context, step: Append) -> Plan[Appended]:

@@ -29,6 +29,10 @@ class Sql(Step[Rows]):
     text: str
     params: tuple[Any, ...] = ()
 
+    def run(self, cursor: apsw.Cursor) -> Rows:
+        """Do it."""
+        return cursor.execute(self.text, self.params).fetchall()
+
 
 @dataclass(slots=True)
 class Do(Step[None]):
@@ -37,13 +41,9 @@ class Do(Step[None]):
     text: str
     params: tuple[Any, ...] | None = None
 
-
-@dataclass(slots=True)
-class DoAlone(Step[int]):
-    """One statement that is a transaction of its own, answered with how many rows it changed."""
-
-    text: str
-    params: tuple[Any, ...]
+    def run(self, cursor: apsw.Cursor) -> None:
+        """Do it."""
+        cursor.execute(self.text, self.params)
 
 
 @dataclass(slots=True)
@@ -53,6 +53,17 @@ class DoCounted(Step[int]):
     text: str
     params: tuple[Any, ...]
 
+    def run(self, cursor: apsw.Cursor) -> int:
+        """Do it."""
+        cursor.execute(self.text, self.params)
+        return cursor.connection.changes()
+
+
+class DoAlone(DoCounted):
+    """One statement that is a transaction of its own, answered with how many rows it changed."""
+
+    __slots__ = ()
+
 
 @dataclass(slots=True)
 class SqlMany(Step[None]):
@@ -60,6 +71,10 @@ class SqlMany(Step[None]):
 
     text: str
     params: list[tuple[Any, ...]]
+
+    def run(self, cursor: apsw.Cursor) -> None:
+        """Do it."""
+        cursor.executemany(self.text, self.params)
 
 
 BEGIN_WRITE = Do("BEGIN IMMEDIATE")
@@ -94,7 +109,12 @@ class Connection:
         except apsw.Error as error:
             raise translated(error, path=path) from error
         try:
+            # One for all steps, since each has all its rows before the next begins.
+            self._cursor = self._db.cursor()
             self._db.set_busy_handler(self._wait)
+            # Else every new bound of a range has its statement planned anew, which takes longer
+            # than to read twenty entries. Our plans do not depend on what is bound.
+            self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             level = "FULL" if durability.covers(Durability.POWER) else "NORMAL"
             self._db.execute(
                 # On macOS, a sync that does not reach the platter unless it is asked to.
@@ -106,27 +126,15 @@ class Connection:
             self._db.close(True)
             raise translated(error, path=path) from error
 
-    def execute(self, step: Step[Any]) -> Any:
+    def execute(self, step: Any) -> Any:
         """Do one step."""
         try:
             if self._seam is not None:
-                return self._seam(step, lambda: self._execute(step))
-            return self._execute(step)
+                return self._seam(step, lambda: step.run(self._cursor))
+            return step.run(self._cursor)
         except (apsw.Error, UnicodeDecodeError) as error:
             committing = step is COMMIT or type(step) is DoAlone
             raise translated(error, path=self.path, committing=committing) from error
-
-    def _execute(self, step: Step[Any]) -> Any:
-        if type(step) is Sql:
-            return self._db.execute(step.text, step.params).fetchall()
-        if type(step) is Do:
-            self._db.execute(step.text, step.params)
-        elif type(step) is SqlMany:
-            self._db.executemany(step.text, step.params)
-        elif type(step) is DoAlone or type(step) is DoCounted:
-            self._db.execute(step.text, step.params)
-            return self._db.changes()
-        return None
 
     @property
     def in_transaction(self) -> bool:

@@ -75,7 +75,10 @@ def file_system_of(path: Path, mounts: Path) -> str | None:
         fields = before.split()
         if len(fields) < 5 or not after:
             continue
-        depth = depths.get(fields[4].encode().decode("unicode_escape"))
+        point = fields[4]
+        if "\\" in point:
+            point = point.encode().decode("unicode_escape")
+        depth = depths.get(point)
         # Of two mounts on one point, the later one hides the earlier.
         if depth is not None and (best is None or depth >= best[0]):
             best = (depth, after.split()[0])

@@ -8,13 +8,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from indelible.backends.sqlite.engine import Engine, SqliteOptions
+from indelible.backends.sqlite.engine import WRITES, Engine, SqliteOptions
 from indelible.backends.sqlite.readers import READERS_MAX
 from indelible.backends.sqlite.writer import GROUP_MAX, Job, Writer
 from indelible.core.outcome import Outcome
 from indelible.core.plan import Step
+from indelible.core.waist import Append
 from indelible.errors import ClosedError
 from indelible.model import Claims
 
@@ -29,9 +30,18 @@ class SqliteBackend:
 
     def perform(self, step: Step[R]) -> R:
         """Do one step, in one transaction."""
-        job = self._engine.writing(step)
-        result = self._engine.read(step) if job is None else self._engine.writer.run(job)
-        return cast(R, result)
+        engine = self._engine
+        result: Any = None
+        if type(step) is Append:
+            result = engine.writer.append_alone(engine.context, step)
+        if result is None:
+            plan = WRITES.get(type(step))
+            if plan is None:
+                result = engine.read(step)
+            else:
+                result = engine.writer.run(Job(engine.context, step, plan))
+        done: R = result
+        return done
 
     def prepare(self) -> None:
         """The file was opened, and made ready, when this was made."""
@@ -67,10 +77,11 @@ class AsyncSqliteBackend:
         if self._closed:
             raise ClosedError("the store is closed")
         loop = asyncio.get_running_loop()
-        written: Outcome[R] = Outcome(loop=loop)
-        job = self._engine.writing(step, written)
-        if job is None:
+        plan = WRITES.get(type(step))
+        if plan is None:
             return cast(R, await loop.run_in_executor(self._pool, self._engine.read, step))
+        written: Outcome[R] = Outcome(loop=loop)
+        job = Job(self._engine.context, step, plan, written)
         with self._starting:
             # Not behind the last word of a close that another event loop has said meanwhile.
             if self._closed:

@@ -25,14 +25,14 @@ from indelible.backends.sqlite import (
 from indelible.backends.sqlite.connection import Connection, Seam
 from indelible.backends.sqlite.readers import Readers
 from indelible.backends.sqlite.sessions import Context
-from indelible.backends.sqlite.writer import Job, Writer
+from indelible.backends.sqlite.writer import Writer
 from indelible.core import waist
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.plan import Plan, Step
 from indelible.core.sources import Clock
 from indelible.model import Claims, Durability
 
-_WRITES: dict[type, Callable[[Context, Any], Plan[Any]]] = {
+WRITES: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.Append: appending.append,
     waist.ChangeView: views.change_view,
     waist.SaveSnapshot: views.save_snapshot,
@@ -86,20 +86,18 @@ class Engine:
             # A file that is not ours keeps the log that its own program left, and gets none of us.
             first.close(checkpoint=not had_log)
             raise
-        first.close()
-        self.writer = Writer(self._connect, on_rollback=self.context.tips.clear)
+        # It stays, and writes. To close it here would copy the whole log into the file and sync it.
+        self.writer = Writer(self._connect, first, on_rollback=self.context.tips.clear)
         self.readers = Readers(lambda: self._connect(read_only=True), wait_s=options.busy_timeout_s)
         # Told after a fork, in the child, where no thread of the parent lives on.
         self.on_fork_in_child: Callable[[], None] | None = None
         _engines.add(self)
 
-    def writing(self, step: Step[Any], settle: Any = None) -> Job | None:
-        """The job of a step that writes; None for one that reads."""
-        plan = _WRITES.get(type(step))
-        return None if plan is None else Job(self.context, step, plan, settle)
-
     def read(self, step: Step[Any]) -> Any:
         """Do a step that does not write rows."""
+        plan = _READS.get(type(step))
+        if plan is not None:
+            return self.readers.run(plan(self.context, step))
         if isinstance(step, waist.Scrub):
             return self.writer.run_outside(maintaining.scrub(self.context, step))
         if isinstance(step, waist.Diagnose):
@@ -107,10 +105,9 @@ class Engine:
         if isinstance(step, waist.Nearest):
             # SQLite has nothing that compares vectors.
             return None
-        if isinstance(step, waist.Identify):
-            file = self.options.path.stat()
-            return f"file {file.st_dev} {file.st_ino} {self.options.namespace}"
-        return self.readers.run(_READS[type(step)](self.context, step))
+        assert isinstance(step, waist.Identify), step
+        file = self.options.path.stat()
+        return f"file {file.st_dev} {file.st_ino} {self.options.namespace}"
 
     def claims(self) -> Claims:
         """What is promised on this file."""

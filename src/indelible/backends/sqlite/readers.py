@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from indelible.backends.sqlite.connection import ROLLBACK, Connection, in_one_state
+from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK, Connection
 from indelible.core.plan import Plan, drive
 from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError
 
@@ -21,9 +21,12 @@ class Readers:
     def __init__(self, connect: Callable[[], Connection], *, wait_s: float) -> None:
         self._connect = connect
         self._wait_s = wait_s
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._idle: list[Connection] = []
         self._lent = 0
+        # How many wait for a reader to come back, or for all of them.
+        self._waiting = 0
         self._closed = False
         self._paused = False
 
@@ -32,12 +35,16 @@ class Readers:
         connection = self._borrow()
         healthy = False
         try:
-            result = drive(in_one_state(plan), connection.execute)
+            connection.execute(BEGIN_READ)
+            result = drive(plan, connection.execute)
+            connection.execute(END_READ)
             healthy = True
             return result
         except MemoryStoreBackendError:
             raise
         except Exception:
+            if connection.in_transaction:
+                connection.execute(ROLLBACK)
             healthy = True
             raise
         finally:
@@ -45,55 +52,65 @@ class Readers:
 
     def close(self) -> None:
         """Close every idle reader; those in use close when they come back."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._close_idle(checkpoint=True)
             self._changed.notify_all()
 
     def pause(self) -> None:
         """Before a fork: wait until all are back, and let go of the file."""
-        with self._changed:
+        with self._lock:
             self._paused = True
+            self._waiting += 1
             while self._lent:
                 self._changed.wait()
+            self._waiting -= 1
             self._close_idle(checkpoint=False)
-        self._changed.acquire()
+        self._lock.acquire()
 
     def resume(self) -> None:
         """After a fork, in parent and child alike."""
         self._paused = False
         self._changed.notify_all()
-        self._changed.release()
+        self._lock.release()
 
     def _borrow(self) -> Connection:
-        with self._changed:
-            deadline = time.monotonic() + self._wait_s
-            while (not self._idle and self._lent >= READERS_MAX) or self._paused:
-                if not self._changed.wait(deadline - time.monotonic()):
-                    raise BusyError(f"all {READERS_MAX} readers stayed in use; nothing was read")
-            if self._closed:
-                raise ClosedError("the store is closed")
+        with self._lock:
+            if self._paused or not self._idle:
+                self._wait_for_one()
             self._lent += 1
             if self._idle:
                 return self._idle.pop()
         try:
             return self._connect()
         except BaseException:
-            with self._changed:
+            with self._lock:
                 self._lent -= 1
                 self._changed.notify_all()
             raise
 
+    def _wait_for_one(self) -> None:
+        """Wait until a reader may be had, idle or new."""
+        deadline = time.monotonic() + self._wait_s
+        self._waiting += 1
+        try:
+            while (not self._idle and self._lent >= READERS_MAX) or self._paused:
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise BusyError(f"all {READERS_MAX} readers stayed in use; nothing was read")
+        finally:
+            self._waiting -= 1
+        if self._closed:
+            raise ClosedError("the store is closed")
+
     def _give_back(self, connection: Connection, *, healthy: bool) -> None:
-        if healthy and connection.in_transaction:
-            connection.execute(ROLLBACK)
-        with self._changed:
+        with self._lock:
             self._lent -= 1
             if healthy and not self._closed:
                 self._idle.append(connection)
             else:
                 connection.close(checkpoint=healthy)
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
 
     def _close_idle(self, *, checkpoint: bool) -> None:
         while self._idle:

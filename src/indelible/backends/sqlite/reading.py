@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from indelible import view
 from indelible.backends.sqlite.appending import KIND_NUMBER, draft_links
-from indelible.backends.sqlite.connection import Sql
+from indelible.backends.sqlite.connection import Rows, Sql
 from indelible.backends.sqlite.sessions import (
     POSITION_BITS,
     POSITION_MASK,
@@ -27,9 +29,10 @@ from indelible.core.waist import (
     ReadOutline,
     Slice,
     Stored,
+    tuple_new,
 )
 from indelible.errors import CorruptEntryError, FormatError
-from indelible.model import Status
+from indelible.model import Kind, Status
 
 _KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 
@@ -50,6 +53,7 @@ _LOG = """
     SELECT id, kind, written_at, deadline, batch, generation, keep, key, opens, answers, payload
     FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
 _ALL_KINDS = -1
+_NUMBER = itemgetter(1)
 
 
 def read(context: Context, step: Read) -> Plan[Slice]:
@@ -68,27 +72,23 @@ def read(context: Context, step: Read) -> Plan[Slice]:
     if step.limit is not None and len(rows) > step.limit:
         rows = rows[: step.limit]
         resume = rows[-1].position + (0 if step.newest else 1)
-    return Slice(head, frozen, tuple(reversed(rows) if step.newest else rows), resume)
+    if step.newest:
+        rows.reverse()
+    return Slice(head, frozen, tuple(rows), resume)
 
 
 def _extents(extents: view.Extents, step: Read) -> view.Extents:
     """What is still to be read, in the order of reading."""
-    if not extents:
-        return ()
-    last = extents[-1][1]
+    start = step.start
     if step.newest:
-        stop = last if step.start is None else step.start
-        return view.between(extents, 0, stop)[::-1]
-    return view.between(extents, step.start or 0, last)
+        return (extents if start is None else view.between(extents, 0, start))[::-1]
+    return view.between(extents, start, extents[-1][1]) if start and extents else extents
 
 
 def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Stored]) -> Plan[bool]:
     """Add an extent's entries to the rows, in chunks; says whether one over the limit is there."""
     start, stop = extent
-    mask = _ALL_KINDS
-    if step.kinds is not None:
-        # Bits that stand for no kind are set too: an unknown kind is read, and said.
-        mask = ~sum(1 << n for kind, n in KIND_NUMBER.items() if kind not in step.kinds)
+    numbers, mask = _wanted(step.kinds)
     base = place.number << POSITION_BITS
     wanted = stop - start if step.limit is None else step.limit + 1
     while start < stop:
@@ -96,28 +96,48 @@ def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Store
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
         low, high = (stop - chunk, stop) if step.newest else (start, start + chunk)
-        found = yield from ask(
-            Sql(
-                _BACKWARDS if step.newest else _FORWARDS,
-                (mask, base + low, base + high, chunk),
-            )
+        found: Rows = yield Sql(
+            _BACKWARDS if step.newest else _FORWARDS, (mask, base + low, base + high, chunk)
         )
         if len(found) != chunk:
             rules.refuse_if_torn_apart(step.session, chunk - len(found), low, high)
             found = _with_gaps(found, base, low, high, backwards=step.newest)
-        for entry_id, number, written_at, payload in found:
-            kind = _KIND.get(number)
-            if kind is not None and step.kinds is not None and kind not in step.kinds:
-                if names_kind(kind, payload):
-                    continue
-                ((payload,),) = yield from ask(  # noqa: PLW2901 (now all of it)
-                    Sql("SELECT payload FROM entry WHERE id = ?", (entry_id,))
-                )
-            rows.append(Stored(entry_id & POSITION_MASK, kind, written_at, payload))
+        if numbers.issuperset(map(_NUMBER, found)):
+            rows += [
+                tuple_new(Stored, (entry_id & POSITION_MASK, _KIND[number], written_at, payload))
+                for entry_id, number, written_at, payload in found
+            ]
+        else:
+            rows += yield from _picked(numbers, found)
         if step.limit is not None and len(rows) > step.limit:
             return True
         start, stop = (start, low) if step.newest else (high, stop)
     return False
+
+
+@cache
+def _wanted(kinds: frozenset[Kind] | None) -> tuple[frozenset[int], int]:
+    """The numbers of the kinds that are asked for, and the mask that picks their bodies."""
+    if kinds is None:
+        return frozenset(_KIND), _ALL_KINDS
+    # Bits that stand for no kind are set too: an unknown kind is read, and said.
+    mask = ~sum(1 << number for kind, number in KIND_NUMBER.items() if kind not in kinds)
+    return frozenset(KIND_NUMBER[kind] for kind in kinds), mask
+
+
+def _picked(numbers: frozenset[int], found: Rows) -> Plan[list[Stored]]:
+    """The rows of the kinds that are asked for, and those that may be of any."""
+    rows: list[Stored] = []
+    for entry_id, number, written_at, payload in found:
+        kind = _KIND.get(number)
+        if kind is not None and number not in numbers:
+            if names_kind(kind, payload):
+                continue
+            ((payload,),) = yield from ask(  # noqa: PLW2901 (now all of it)
+                Sql("SELECT payload FROM entry WHERE id = ?", (entry_id,))
+            )
+        rows.append(Stored(entry_id & POSITION_MASK, kind, written_at, payload))
+    return rows
 
 
 def _with_gaps(

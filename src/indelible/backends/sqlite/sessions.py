@@ -10,13 +10,14 @@ from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
-from indelible.core.sources import Clock, milliseconds
+from indelible.core.sources import Clock
 from indelible.core.waist import (
     Head,
     ListSessions,
     ReadHead,
     SessionPage,
     SetMetadata,
+    tuple_new,
 )
 from indelible.model import Status
 from indelible.view import View
@@ -91,7 +92,7 @@ class Context:
 
     def now_ms(self) -> int:
         """The time, as rows keep it."""
-        return milliseconds(self.clock)
+        return int(self.clock() * 1000)
 
 
 def touch(place: Place) -> Do:
@@ -127,8 +128,10 @@ def _placed(
         # Whoever lost its newest entries has no gap to show for it. But batches are whole.
         end = max(newest_id + 1, batch_stop or 0) - (number << POSITION_BITS)
         deadline = newest_deadline
-    standing = Standing(f"{number}.{life}", born, end, generation, deadline, bool(staged))
-    return Place(number, life, standing)
+    standing = tuple_new(
+        Standing, (f"{number}.{life}", born, end, generation, deadline, bool(staged))
+    )
+    return tuple_new(Place, (number, life, standing))
 
 
 def look_at(context: Context, name: str) -> Plan[tuple[Place, Head]]:
@@ -149,7 +152,7 @@ def look_at(context: Context, name: str) -> Plan[tuple[Place, Head]]:
     place = _placed(*row)
     return place, rules.head_of(
         place.standing,
-        view=view.view_of(view.decode(extents), tail),
+        view=view.view_of(view.decode(extents), tail) if extents else View((), tail),
         now_ms=context.now_ms(),
         created_at_ms=created_at,
         metadata=metadata,

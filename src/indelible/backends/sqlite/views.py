@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from indelible import view
-from indelible.backends.sqlite.connection import Do, Sql
-from indelible.backends.sqlite.sessions import Context, Place, living, look_at, place_of, touch
+from indelible.backends.sqlite.connection import Do, Rows, Sql
+from indelible.backends.sqlite.sessions import Context, Place, begin_life, look_at, place_of, touch
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
@@ -27,8 +27,10 @@ _LINES = """
     SELECT operation, change, changed_at, generation, "end", tail_before, tail_after,
         extents_before, extents_after, undone_by
     FROM journal WHERE session = ? AND life = ?"""
+_LINE_OF = _LINES + " AND operation = ?"
 # A line that changed nothing is there for the sake of its key alone.
 _CHANGED = " AND NOT (tail_before = tail_after AND extents_before = extents_after)"
+_NEW_VIEW = "UPDATE session SET tail = ?, extents = ?, generation = generation + 1 WHERE number = ?"
 _NEW_LINE = """
     INSERT INTO journal (session, life, operation, change, changed_at, generation, "end",
         tail_before, tail_after, extents_before, extents_after, undone_by)
@@ -36,6 +38,7 @@ _NEW_LINE = """
 _SNAPSHOTS = """
     SELECT id, label, taken_at, "end", tail, extents
     FROM snapshot WHERE session = ? AND life = ?"""
+_SNAPSHOT_OF = _SNAPSHOTS + " AND id = ?"
 # The row is a copy of the session's own view, whatever the length of the history.
 _NEW_SNAPSHOT = """
     INSERT INTO snapshot (session, life, id, label, taken_at, "end", tail, extents)
@@ -45,10 +48,8 @@ _NEW_SNAPSHOT = """
 def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
     """Show something else, if the view is still the one that was looked at."""
     place, head = yield from look_at(context, step.session)
-    if head.status is Status.ACTIVE:
-        done = yield from ask(
-            Sql(_LINES + " AND operation = ?", (place.number, place.life, step.operation))
-        )
+    if head.status is Status.ACTIVE and not step.fresh:
+        done = yield from ask(Sql(_LINE_OF, (place.number, place.life, step.operation)))
         if done:
             line = _line(place, done[0])
             rules.refuse_other_change(step.session, step.operation, step.change, line)
@@ -59,10 +60,7 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
         step = rules.rollback_of(step, head, records[0] if records else None)
     rules.refuse_if_changed(step, head)
     line = rules.line_of(step, head, context.now_ms())
-    yield Do(
-        "UPDATE session SET tail = ?, extents = ?, generation = generation + 1 WHERE number = ?",
-        (line.after.tail, view.encode(line.after.extents), place.number),
-    )
+    yield Do(_NEW_VIEW, (line.after.tail, view.encode(line.after.extents), place.number))
     yield insert_line(place, line, head.generation + 1)
     if step.undoes is not None:
         yield Do(
@@ -134,20 +132,17 @@ def snapshot_records(place: Place) -> Plan[list[SnapshotRecord]]:
 
 def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
     """Write the view and the log's end down under a new id."""
-    place = yield from place_of(context, step.session)
-    place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
-    there = yield from _snapshots_by_id(place, step.id)
-    if there:
-        yield touch(place)
-        return there[0]
-    assert place.standing is not None
-    end = place.standing.end
-    ((tail, extents),) = yield from ask(
-        Sql("SELECT tail, extents FROM session WHERE number = ?", (place.number,))
-    )
-    shown = view.view_of(view.decode(extents), tail)
-    rules.refuse_if_torn(step.session, view.freeze(shown, end))
-    record = SnapshotRecord(step.id, step.label, context.now_ms(), shown, end)
+    place, head = yield from look_at(context, step.session)
+    if head.status is not Status.ACTIVE:
+        yield from begin_life(context, place, step.session, ttl_s=step.ttl_s)
+        place, head = yield from look_at(context, step.session)
+    elif not step.fresh:
+        there = yield from _snapshots_by_id(place, step.id)
+        if there:
+            yield touch(place)
+            return there[0]
+    rules.refuse_if_torn(step.session, view.freeze(head.view, head.end))
+    record = SnapshotRecord(step.id, step.label, context.now_ms(), head.view, head.end)
     yield insert_snapshot(place, record)
     return record
 
@@ -180,7 +175,7 @@ def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
 
 
 def _snapshots_by_id(place: Place, snapshot_id: str) -> Plan[list[SnapshotRecord]]:
-    rows = yield from ask(Sql(_SNAPSHOTS + " AND id = ?", (place.number, place.life, snapshot_id)))
+    rows: Rows = yield Sql(_SNAPSHOT_OF, (place.number, place.life, snapshot_id))
     return [_record(row) for row in rows]
 
 

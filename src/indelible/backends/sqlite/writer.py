@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from indelible.backends.sqlite.appending import Shortcut, shortcut
+from indelible.backends.sqlite.appending import INSERT_IF_STILL, landed, shortcut
 from indelible.backends.sqlite.connection import (
     BEGIN_WRITE,
     COMMIT,
@@ -26,8 +26,8 @@ from indelible.backends.sqlite.connection import (
     DoCounted,
 )
 from indelible.backends.sqlite.sessions import Context
-from indelible.core.plan import Plan, Step, drive
-from indelible.core.waist import Append
+from indelible.core.plan import Plan, drive
+from indelible.core.waist import Append, Appended
 from indelible.errors import (
     BusyError,
     ClosedError,
@@ -43,17 +43,17 @@ GROUP_MAX = 256
 class Job:
     """A write that waits for its commit."""
 
-    __slots__ = ("_context", "_plan", "done", "error", "result", "settle", "step")
+    __slots__ = ("_plan", "context", "done", "error", "result", "settle", "step")
 
     def __init__(
         self,
         context: Context,
-        step: Step[Any],
+        step: Any,
         plan: Callable[[Context, Any], Plan[Any]],
         settle: Any = None,
     ) -> None:
         self.step = step
-        self._context = context
+        self.context = context
         self._plan = plan
         self.result: Any = None
         self.error: BaseException | None = None
@@ -63,21 +63,11 @@ class Job:
 
     def plan(self) -> Plan[Any]:
         """What to do, inside a transaction."""
-        return self._plan(self._context, self.step)
+        return self._plan(self.context, self.step)
 
-    def guess(self) -> Shortcut | None:
-        """What may do the whole job in one statement."""
-        return shortcut(self._context, self.step) if type(self.step) is Append else None
-
-    def is_done_by(self, guess: Shortcut, changed: int) -> bool:
-        """Whether the statement of a guess wrote its row; a wrong guess is forgotten."""
-        if changed == 1:
-            self.result = guess.landed()
-        else:
-            assert isinstance(self.step, Append)
-            # Somebody else wrote; where the session stands now is for the plan to find.
-            self._context.tips.pop(self.step.session, None)
-        return changed == 1
+    def guess(self) -> tuple[Any, ...] | None:
+        """What to give to the one statement that may do the whole job."""
+        return shortcut(self.context, self.step) if type(self.step) is Append else None
 
     def outcome(self) -> Any:
         """The plan's result, or its error."""
@@ -90,21 +80,49 @@ class Writer:
     """The only connection that writes, and those who wait for it."""
 
     def __init__(
-        self, connect: Callable[[], Connection], *, on_rollback: Callable[[], None]
+        self,
+        connect: Callable[[], Connection],
+        connection: Connection,
+        *,
+        on_rollback: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._on_rollback = on_rollback
-        self._connection: Connection | None = None
+        # None after a failure, or a fork, until the next write.
+        self._connection: Connection | None = connection
         self._waiting: deque[Job] = deque()
         self._lock = threading.Lock()
         self._closed = False
         # Whether the commit has been asked for; before that, a group can be taken back.
         self._committing = False
 
+    def append_alone(self, context: Context, step: Append) -> Appended | None:
+        """Append in one statement, if that is enough and nobody else is here; else write nothing.
+
+        Most appends go this way. Without neighbours there is no group, and no job to wait for.
+        """
+        if self._waiting or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            connection = self._connection
+            given = shortcut(context, step)
+            if given is None or connection is None:
+                return None
+            try:
+                changed = connection.execute(DoAlone(INSERT_IF_STILL, given))
+                return landed(context, step, given, changed)
+            except BaseException as error:
+                self._abandon(error)
+                if isinstance(error, MemoryStoreError) or not isinstance(error, Exception):
+                    raise
+                raise _unknown() from error
+        finally:
+            self._lock.release()
+
     def run(self, job: Job) -> Any:
         """Commit one job, together with whoever else is waiting."""
         if not self._waiting and self._lock.acquire(blocking=False):
-            # Nobody else is here: most writes go this way.
+            # Nobody else is here.
             try:
                 self._lead([job])
             finally:
@@ -157,9 +175,16 @@ class Writer:
         return jobs
 
     def _lead(self, jobs: list[Job]) -> None:
+        first = jobs[0]
+        self._committing = False
         try:
-            connection = self._connected()
-            if len(jobs) > 1 or not self._alone(connection, jobs[0]):
+            connection = self._connection or self._connected()
+            given = first.guess() if len(jobs) == 1 else None
+            if given is not None:
+                self._committing = True
+                changed = connection.execute(DoAlone(INSERT_IF_STILL, given))
+                first.result = landed(first.context, first.step, given, changed)
+            if first.result is None:
                 self._commit(connection, jobs)
         except MemoryStoreError as error:
             self._abandon(error)
@@ -168,9 +193,10 @@ class Writer:
         except BaseException as error:
             # A bug in one plan, or Ctrl-C in the leading thread: not the neighbours' error.
             self._abandon(error)
+            alone = len(jobs) == 1 and not self._committing
             for job in jobs:
                 if job.error is not error:
-                    job.error = self._interrupted()
+                    job.error = error if alone else self._interrupted()
             if not isinstance(error, Exception):
                 raise
         finally:
@@ -184,28 +210,17 @@ class Writer:
             self._connection = self._connect()
         return self._connection
 
-    def _alone(self, connection: Connection, job: Job) -> bool:
-        """Try a lone job's shortcut; says whether it did the job."""
-        try:
-            guess = job.guess()
-        except BaseException as error:
-            job.error = error
-            raise
-        self._committing = True
-        if guess is None:
-            return False
-        return job.is_done_by(guess, connection.execute(DoAlone(guess.text, guess.params)))
-
     def _commit(self, connection: Connection, jobs: list[Job]) -> None:
         execute = connection.execute
         self._committing = False
         execute(BEGIN_WRITE)
         for job in jobs:
             try:
-                guess = job.guess()
-                if guess is None or not job.is_done_by(
-                    guess, execute(DoCounted(guess.text, guess.params))
-                ):
+                given = job.guess()
+                if given is not None:
+                    changed = execute(DoCounted(INSERT_IF_STILL, given))
+                    job.result = landed(job.context, job.step, given, changed)
+                if job.result is None:
                     job.result = drive(job.plan(), execute)
             except MemoryStoreError as error:
                 # What the engine raised is everyone's; what a plan says of its session is not.
@@ -221,7 +236,7 @@ class Writer:
     def _interrupted(self) -> MemoryStoreError:
         """What those are told whose group was given up through no fault of theirs."""
         if self._committing:
-            return OutcomeUnknownError("the commit was interrupted: it may have landed")
+            return _unknown()
         return UnavailableError(
             "another write of the same group was interrupted, and the group was rolled back:"
             " nothing was written, so it is safe to try again"
@@ -245,3 +260,7 @@ class Writer:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(checkpoint=checkpoint)
+
+
+def _unknown() -> OutcomeUnknownError:
+    return OutcomeUnknownError("the commit was interrupted: it may have landed")

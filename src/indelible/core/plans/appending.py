@@ -19,7 +19,7 @@ from indelible.core.plan import Plan, ask
 from indelible.core.rules import refuse_if_moved
 from indelible.core.settings import Settings, checked_session_id, checked_text
 from indelible.core.sources import MADE_PREFIX
-from indelible.core.waist import Append, Appended, Draft, ReadHead
+from indelible.core.waist import Append, Appended, Draft, ReadHead, tuple_new
 from indelible.errors import (
     ClosedError,
     FormatError,
@@ -29,6 +29,7 @@ from indelible.errors import (
     UsageError,
 )
 from indelible.model import (
+    NEVER,
     ChatMessage,
     Never,
     Payload,
@@ -56,17 +57,18 @@ def add(
     session = checked_session_id(session_id)
     if len(drafts) != 1:
         _check_batch(drafts)
-    if not drafts:
-        return (yield from _nothing(session, key, expected))
-    step = Append(
-        session=session,
-        drafts=drafts,
-        key=MADE_PREFIX + settings.ids() if key is None else checked_key(key),
-        fresh=key is None,
-        expected=expected,
-        ttl_s=settings.ttl_s(ttl),
+        if not drafts:
+            return _nothing(session, key, expected)
+    return append(
+        Append(
+            session,
+            drafts,
+            key=MADE_PREFIX + settings.ids() if key is None else checked_key(key),
+            fresh=key is None,
+            expected=expected,
+            ttl_s=None if ttl is None and settings.ttl is NEVER else settings.ttl_s(ttl),
+        )
     )
-    return (yield from append(step))
 
 
 def append(step: Append) -> Plan[Receipt]:
@@ -90,14 +92,9 @@ def append(step: Append) -> Plan[Receipt]:
     else:
         assert unknown is not None
         raise unknown.copy(key=step.key, session=step.session) from unknown.__cause__
-    return Receipt(
-        session_id=step.session,
-        positions=range(appended.first, appended.first + appended.entries),
-        key=step.key,
-        version=appended.version,
-        replayed=appended.replayed,
-        visible=appended.visible,
-    )
+    first, count, version, replayed, visible = appended
+    positions = range(first, first + count)
+    return tuple_new(Receipt, (step.session, positions, step.key, version, replayed, visible))
 
 
 def checked_key(key: str) -> str:

@@ -350,6 +350,7 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
                     return _nothing(session, change, operation, proposed)
                 # Written down all the same: a retry must not find more to do than its first try.
                 proposed = _change(change, session, proposed, operation, proposed.view, expected)
+            proposed.fresh = not keyed and unknown is None
             answer = yield from ask(proposed)
             return _result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
@@ -388,15 +389,20 @@ def _done_before(session: str, change: str, operation: str) -> Plan[JournalLine 
 
 
 def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
-    before = view.freeze(line.before, line.end)
-    after = view.freeze(line.after, line.end)
+    dropped: tuple[int, ...] = ()
+    restored: tuple[int, ...] = ()
+    if line.before != line.after:
+        before = view.freeze(line.before, line.end)
+        after = view.freeze(line.after, line.end)
+        dropped = tuple(view.positions(view.subtract(before, after)))
+        restored = tuple(view.positions(view.subtract(after, before)))
     return ViewChange(
         session_id=session,
         change=line.change,
         key=line.operation,
         version=line.version,
-        dropped=tuple(view.positions(view.subtract(before, after))),
-        restored=tuple(view.positions(view.subtract(after, before))),
+        dropped=dropped,
+        restored=restored,
         replayed=replayed,
     )
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pydantic_core
 
 from indelible import view
-from indelible.core.codec import decode
+from indelible.core.codec import decode, decode_all
 from indelible.core.limits import BYTES_PER_TOKEN, PAGE_ENTRIES_DEFAULT, PAGE_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.settings import checked_session_id
@@ -66,11 +66,7 @@ class Decoding:
         """The values of the rows that can be read."""
         if self._quarantine:
             return [value for value in map(self.value, rows) if value is not None]
-        session = self._session
-        return [
-            decode(kind, envelope, session=session, position=position)
-            for position, kind, _, envelope in rows
-        ]
+        return decode_all(rows, session=self._session)
 
     def entries(self, rows: Iterable[Stored]) -> list[Entry]:
         """The rows that can be read, as entries."""
@@ -116,7 +112,7 @@ def history(
     if last == 0:
         head = yield from ask(ReadHead(session))
         return History([], version=head.version, status=head.status)
-    found = yield from ask(Read(session, kinds=_MESSAGES, limit=last, newest=last is not None))
+    found: Slice = yield Read(session, None, _MESSAGES, last, newest=last is not None)
     return _history(decoding.values(found.rows), found, decoding)
 
 

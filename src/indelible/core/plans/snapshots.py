@@ -50,13 +50,14 @@ def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> 
     session = checked_session_id(session_id)
     if label is not None:
         label = checked_text(label, what="a label", bytes_max=LABEL_BYTES_MAX)
-    step = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None))
+    step = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None), fresh=True)
     try:
         record = yield from ask(step)
     except OutcomeUnknownError as unknown:
         if unknown.details.get("exhausted"):
             raise
         # The id makes it safe to ask again; a refusal now says nothing of what was done before.
+        step.fresh = False
         try:
             record = yield from ask(step)
         except (MemoryStoreBackendError, FormatError, ClosedError) as error:
