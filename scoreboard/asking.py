@@ -20,6 +20,7 @@ SEED: Final = 1
 # one, and a verdict does not depend on what else the machine does. Of the races that were lost in
 # some rounds and not in others, the rarest were lost in one of three.
 ROUNDS: Final = 10
+RACES: Final = frozenset(case.id for case in all_cases() if case.races)
 # How long bad days, and races beyond their rounds, are repeated, as `--budget` takes it.
 BUDGET_S: Final = 60.0
 # A bound on a store that hangs.

@@ -8,7 +8,7 @@ from typing import Final
 
 from indelible.contract.report.wording import counted
 from indelible.contract.results import SILENT
-from scoreboard.asking import GATES, LEFT_OUT, ROUNDS
+from scoreboard.asking import GATES, LEFT_OUT, RACES, ROUNDS
 from scoreboard.results import Run
 from scoreboard.stores import STORES, Store
 from scoreboard.verdicts import RAISES, Finding, both_tried, compared, differences, findings, said
@@ -87,7 +87,7 @@ def command(store: Store, finding: Finding) -> str:
     """What shows it again."""
     assert finding.first is not None
     seen = finding.first
-    rounds = f" --rounds {ROUNDS}" if seen.gate == "concurrency" else ""
+    rounds = f" --rounds {ROUNDS}" if f"{seen.gate}/{seen.case}" in RACES else ""
     return store.command(f"--case {seen.gate}/{seen.case} --seed {seen.seed}{rounds}")
 
 

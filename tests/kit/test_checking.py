@@ -468,6 +468,11 @@ def test_a_race_with_errors_fails_though_later_rounds_pass(bench):
     assert (result.verdict, result.reason, len(drawn)) == ("FAIL", "round 2", 4)
 
 
+def test_a_bad_day_of_several_workers_is_run_in_rounds_too():
+    alone, crowded = BOOK["faults/reply_lost"], BOOK["faults/connection_flap"]
+    assert (alone.races, crowded.races) == (False, True)
+
+
 def test_what_is_no_race_is_not_run_in_rounds(bench):
     days = []
 

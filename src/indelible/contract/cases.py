@@ -64,6 +64,11 @@ class Case:
         return self.overlaps or self.gate in BAD_DAYS
 
     @property
+    def races(self) -> bool:
+        """Whether several workers meet in it, so that a round may end otherwise than the last."""
+        return self.overlaps or (self.gate in BAD_DAYS and self.modes == MANY_WORKERS)
+
+    @property
     def id(self) -> str:
         """The name with its gate: `concurrency/append_storm`."""
         return f"{self.gate}/{self.name}"

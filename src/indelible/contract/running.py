@@ -205,7 +205,7 @@ def run_case(
     began = time.monotonic()
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
     ours, tries = seed, 0
-    rounds = rounds if case.overlaps else 1
+    rounds = rounds if case.races else 1
     # What stands unless a later round has more to say: that it passed, or that calls raised.
     stands: tuple[Outcome, int] | None = None
     while True:
