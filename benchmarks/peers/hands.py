@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from benchmarks.peers.roster import Entry
+from indelible.contract.faults.servers.postgres import children_of
 
 ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENTS: Final = ROOT / ".venv-frameworks"
@@ -33,7 +36,8 @@ class Hand:
         self.entry = entry
         self._role = role
         self._cwd = cwd
-        self._place: str | None = None
+        # What had been open, and where.
+        self._opened: dict[str, str] = {}
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -59,28 +63,29 @@ class Hand:
         """What came of an order; one that was started again opens first what had been open."""
         if self._process is None:
             self.start()
-            if self._place is not None and do != "open":
-                self._ask("open", place=self._place)
+            for at, place in self._opened.items():
+                self._ask("open", place=place, at=at)
         answer = self._ask(do, **order)
         if do == "open":
-            self._place = order["place"]
+            self._opened[order["at"]] = order["place"]
         return answer
 
     def _ask(self, do: str, **order: Any) -> Any:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps({"do": do, **order}) + "\n")
-            self._process.stdin.flush()
+            process.stdin.write(json.dumps({"do": do, **order}) + "\n")
+            process.stdin.flush()
         except BrokenPipeError as error:
             raise RefusedError(self._last_words()) from error
         with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
+            selector.register(process.stdout, selectors.EVENT_READ)
             if not selector.select(HUNG_S):
                 self.stop()
                 raise TooSlowError(f"> {HUNG_S:.0f} s")
-        line = self._process.stdout.readline()
+        line = process.stdout.readline()
         if not line:
             raise RefusedError(self._last_words())
         answer = json.loads(line)
@@ -89,11 +94,23 @@ class Hand:
         return answer["result"]
 
     def stop(self) -> None:
-        """End it; an order that is asked later starts another."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        """End it and what it forked; an order that is asked later starts another."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            # Held still first: it must not fork another while its children are ended.
+            process.send_signal(signal.SIGSTOP)
+            for child in children_of(process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            # What was not written yet is for nobody.
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
     def _last_words(self) -> str:
         self.stop()
