@@ -15,7 +15,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.ending import end_in_order_when_told
+from benchmarks.ending import nothing_left_behind
 from benchmarks.peers import comparing, page, places
 from benchmarks.peers.bounds import FEWEST_ROUNDS, QUICK, Bounds
 from benchmarks.peers.hands import ENVIRONMENTS, ROOT
@@ -78,7 +78,6 @@ def chosen(only: str | None) -> list[Entry]:
 def main() -> int:
     """Measure, write, print."""
     given = asked()
-    end_in_order_when_told()
     console = Console() if sys.stdout.isatty() else Console(width=150)
     if given.page:
         console.print(f"page: {page.write(page.committed(), ROOT / 'docs')}")
@@ -96,7 +95,9 @@ def main() -> int:
     into = given.into or (page.RESULTS if _whole(given) else Path(tempfile.mkdtemp()))
     runs = []
     for engine in [each for each in ENGINES if any(e.engine == each for e in entries)]:
-        runs.append(measured(engine, [e for e in entries if e.engine == engine], given, console))
+        with nothing_left_behind():
+            found = measured(engine, [e for e in entries if e.engine == engine], given, console)
+        runs.append(found)
         path = into / page.file_name(engine)
         runs[-1].save(path)
         console.print(f"figures: {path}")

@@ -6,14 +6,14 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from benchmarks.ending import end
 from benchmarks.peers.roster import Entry
-from indelible.contract.faults.servers.postgres import children_of
 
 ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENTS: Final = ROOT / ".venv-frameworks"
@@ -39,6 +39,14 @@ class Hand:
         # What had been open, and where.
         self._opened: dict[str, str] = {}
         self._process: subprocess.Popen[str] | None = None
+        # Whoever ends the worker while another waits for its answer lets that one see the end.
+        self._answering = threading.RLock()
+
+    @property
+    def pid(self) -> int:
+        """The worker, while it runs."""
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         """Begin to import; the first answer waits for it."""
@@ -71,6 +79,10 @@ class Hand:
         return answer
 
     def _ask(self, do: str, **order: Any) -> Any:
+        with self._answering:
+            return self._answer(do, order)
+
+    def _answer(self, do: str, order: dict[str, Any]) -> Any:
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -99,17 +111,12 @@ class Hand:
         if process is None:
             return
         if process.poll() is None:
-            # Held still first: it must not fork another while its children are ended.
-            process.send_signal(signal.SIGSTOP)
-            for child in children_of(process.pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
-        process.kill()
+            end(process.pid)
         process.wait()
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             # What was not written yet is for nobody.
-            with contextlib.suppress(BrokenPipeError):
+            with self._answering, contextlib.suppress(BrokenPipeError):
                 pipe.close()
 
     def _last_words(self) -> str:

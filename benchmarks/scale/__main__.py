@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import indelible
+from benchmarks.ending import nothing_left_behind
 from benchmarks.measure import shown
 from benchmarks.pages import DOCS, written
 from benchmarks.scale import growing, servers
@@ -56,8 +57,9 @@ def main() -> int:
     for folder in (results, pictures):
         folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    grown = grow_all(asked.share)
-    costs = servers.costs(asked.share)
+    with nothing_left_behind():
+        grown = grow_all(asked.share)
+        costs = servers.costs(asked.share)
     console = Console(width=None if Console().is_terminal else 120)
     steep = 0
     for growth, points in grown:
