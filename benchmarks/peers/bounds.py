@@ -35,7 +35,8 @@ class Bounds:
     # How long tasks and processes go on appending, and how many messages each at most.
     crowd_s: float = 0.25
     each: int = 64
-    weighed: int = 200
+    # A database grows by pages: the more messages are weighed, the finer.
+    weighed: int = 800
     weighed_s: float = 0.3
     sizes: tuple[int, ...] = SIZES
 

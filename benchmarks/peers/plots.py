@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from xml.sax.saxutils import escape
 
 from benchmarks.peers.results import Results, Work
@@ -17,7 +18,7 @@ ROW = 22
 TOP = 34
 FOOT = 40
 # Characters of the small print in a line.
-LINE = 130
+LINE = 140
 
 # With a ground of its own: a page may be dark while the reader's system is light.
 STYLE = """
@@ -84,7 +85,7 @@ def plotted(results: Results, engine: str, work: Work) -> str:
             f'<line class="spread" {ends_at}/>',
             f'<text class="figure" x="{at(spread.high) + 6}" y="{y + 12}">{escape(told)}</text>',
         ]
-    for number, line in enumerate(_wrapped(measured(results, engine).replace("`", ""))):
+    for number, line in enumerate(textwrap.wrap(measured(results, engine).replace("`", ""), LINE)):
         y = bottom + 16 + 13 * number
         lines.append(f'<text class="small" x="8" y="{y}">{escape(line)}</text>')
     return "\n".join([*lines, "</svg>", ""])
@@ -104,11 +105,3 @@ def _rows(results: Results, engine: str, work: Work) -> list[Row]:
             told += f", {cell.lost:,} lost" if cell.lost else ""
             rows.append((ratio, peer["name"], told))
     return sorted(rows, key=lambda row: row[0].middle, reverse=work.more_is_better)
-
-
-def _wrapped(text: str) -> list[str]:
-    """In two lines at most, broken between words."""
-    if len(text) <= LINE:
-        return [text]
-    end = text.rfind(" ", 0, LINE)
-    return [text[:end], text[end + 1 :]]

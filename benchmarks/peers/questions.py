@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,6 +146,7 @@ class Asking:
     def _weighings(self) -> list[Question]:
         """How much a place grows; nobody else writes meanwhile, since servers are shared."""
         given = {"calls": self.bounds.weighed, "limit_s": self.bounds.weighed_s}
+        numbers = itertools.count()
 
         def grown(entry: Entry, at: str, do: str, session: str) -> float:
             place = self.at[entry, at]
@@ -156,7 +158,8 @@ class Asking:
             return lambda entry: grown(entry, LENGTHS, "back_and_forth", f"s{size}")
 
         def message(entry: Entry) -> float:
-            return grown(entry, WEIGHED, "say", "weighed") - OWN_BYTES
+            # A new session: in some stores a message takes the more, the longer a session is.
+            return grown(entry, WEIGHED, "say", f"weighed{next(numbers)}") - OWN_BYTES
 
         return [
             Question(work=MESSAGE_BYTES, ask=message),
