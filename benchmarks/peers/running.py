@@ -28,6 +28,8 @@ from benchmarks.peers.works import (
     SHORT,
     SNAPSHOT_BYTES,
     SNAPSHOTS,
+    TASKS_MANY,
+    TASKS_ONE,
 )
 
 # Importing frameworks and filling long sessions keep a core busy; nothing is measured meanwhile.
@@ -152,6 +154,10 @@ class Runner:
         with self._noted(entry, MESSAGE_BYTES):
             given = {"calls": self.bounds.weighed, "limit_s": self.bounds.weighed_s}
             served.ask("say", at=WEIGHED, session="weighed", **given)
+        with self._noted(entry, TASKS_ONE, TASKS_MANY):
+            # Threads get their connections, and a log its length.
+            order = {"each": self.bounds.each, "limit_s": self.bounds.crowd_s}
+            served.ask("tasks", at=TASKS, many=True, **order)
         if keeps is None:
             with self._noted(entry, LAST_LONG, LAST_LONGEST):
                 if not served.ask("newest", at=LENGTHS, session="order"):
