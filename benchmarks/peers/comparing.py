@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -21,21 +22,32 @@ class Apart:
     other: Spread
 
 
-def compared(one: Results, other: Results) -> tuple[int, list[Apart]]:
-    """How many figures both print with a spread, and those whose spreads do not meet."""
-    first, second = (dict([*spreads(run), *target_spreads(run)]) for run in (one, other))
+def compared(one: Results, other: Results) -> tuple[int, list[Apart], list[str]]:
+    """How many figures both print with a spread, those apart, and those that one has alone.
+
+    Engines that were measured in one of the runs only are not looked at.
+    """
+    engines = one.engines.keys() & other.engines.keys()
+    first, second = (_printed(run, engines) for run in (one, other))
     both = first.keys() & second.keys()
     apart = [
         Apart(name=name, one=first[name], other=second[name])
         for name in sorted(both)
         if not first[name].meets(second[name])
     ]
-    return len(both), apart
+    return len(both), apart, sorted(first.keys() ^ second.keys())
+
+
+def _printed(run: Results, engines: Collection[str]) -> dict[str, Spread]:
+    every = [*spreads(run), *target_spreads(run)]
+    return {name: spread for name, spread in every if name.startswith(tuple(engines))}
 
 
 def printed(one: Results, other: Results, console: Console) -> int:
     """Say it; 1 if a figure lies apart, or if there was nothing to compare."""
-    both, apart = compared(one, other)
+    both, apart, alone = compared(one, other)
+    for name in alone:
+        console.print(f"in one run only: {name}")
     for each in apart:
         console.print(f"apart: {each.name}: {_text(each.one)} and {_text(each.other)}")
     if not both:

@@ -195,8 +195,8 @@ def test_plots_are_valid_and_show_everybody(results):
 def test_two_runs_agree_where_their_spreads_meet():
     one = results_of(bare_driver=[1.0, 1.1], near=[2.0, 3.0], far=[2.0, 2.2])
     other = results_of(bare_driver=[1.1, 1.0], near=[2.4, 3.1], far=[8.0, 9.0])
-    both, apart = comparing.compared(one, other)
-    assert both == 3
+    both, apart, alone = comparing.compared(one, other)
+    assert (both, alone) == (3, [])
     assert [each.name for each in apart] == [
         f"{SQLITE} · far, append one message, at 10, × bare driver"
     ]
@@ -210,6 +210,13 @@ def test_one_figure_that_lies_apart_is_listed_and_is_enough_to_fail():
     other = results_of(bare_driver=[1.0, 1.0], **names | {"peer7": [20.0, 21.0]})
     assert comparing.printed(one, other, console) == 1
     assert "apart: SQLite · peer7, append one message, at 10" in console.export_text()
+
+
+def test_a_figure_of_one_run_alone_is_told_and_not_judged():
+    one = results_of(bare_driver=[1.0, 1.0], new=[1.0, 1.0])
+    both, apart, alone = comparing.compared(one, results_of(bare_driver=[1.0, 1.0]))
+    assert (both, apart) == (1, [])
+    assert any(name.startswith(f"{SQLITE} · new") for name in alone)
 
 
 def test_runs_without_a_figure_in_common_do_not_agree():
