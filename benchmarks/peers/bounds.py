@@ -23,7 +23,7 @@ class Bounds:
         default_factory=lambda: {SQLITE: 440.0, REDIS: 150.0, POSTGRES: 270.0}
     )
     # A round asks everybody for a short batch of calls, several times, each time in another order.
-    passes: int = 4
+    passes: int = 6
     calls: int = 10
     reads: int = 50
     batch_s: float = 0.02
