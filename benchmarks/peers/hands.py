@@ -64,7 +64,12 @@ class Hand:
                 stderr=said,
                 text=True,
                 cwd=self._cwd,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, path)),
+                    # Whoever is started again does the same again.
+                    "PYTHONHASHSEED": "0",
+                },
             )
 
     def ask(self, do: str, **order: Any) -> Any:

@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# A process that is started again differs by as much, however steady its rounds were.
-LEAST: float = 0.05
+# Processes that are started again differ by as much, however steady their rounds were: a ratio of
+# two of them is off by some per cent, and hundreds of ratios must agree.
+LEAST: float = 0.08
 # The distance of the lowest and the highest round, by the number of rounds, so often: half of it
 # at five. Then two runs of one machine lie apart by chance in about one figure of ten thousand.
 BEYOND: float = 2.5
