@@ -20,7 +20,7 @@ class Bounds:
     rounds_max: int = 10
     # No round is begun that would probably end later than this after the engine's start.
     engine_s: Mapping[str, float] = field(
-        default_factory=lambda: {SQLITE: 440.0, REDIS: 150.0, POSTGRES: 270.0}
+        default_factory=lambda: {SQLITE: 420.0, REDIS: 130.0, POSTGRES: 260.0}
     )
     # A round asks everybody for a short batch of calls, several times, each time in another order.
     passes: int = 6
