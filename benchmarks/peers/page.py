@@ -68,7 +68,8 @@ HOW: Final = f"""## How it is measured
   after the other and is killed; another opens the store and reads the last 20.
 - On disk: the growth of the database (its pages, those in SQLite's log counted once), folder or
   append-only file over some hundred appends (fewer if they are slow), by their number; and over as
-  many snapshots, each with a rollback to it. Of a message, the {OWN_BYTES} bytes of its text are
+  many snapshots, each with a rollback to it. A round adds to what the rounds before have weighed.
+  Of a message, the {OWN_BYTES} bytes of its text are
   taken off, and nothing else, from every peer alike: role, time, key, checksum, names of JSON, row
   and index are what stays.
 - All stores are filled before the first round. PostgreSQL is vacuumed, analyzed and checkpointed

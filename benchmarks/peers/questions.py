@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,20 +145,23 @@ class Asking:
     def _weighings(self) -> list[Question]:
         """How much a place grows; nobody else writes meanwhile, since servers are shared."""
         given = {"calls": self.bounds.weighed, "limit_s": self.bounds.weighed_s}
-        numbers = itertools.count()
+        # Bytes and calls of all rounds so far: a database grows by pages, a round is a few of them.
+        sums: dict[tuple[Entry, str], tuple[int, int]] = {}
 
         def grown(entry: Entry, at: str, do: str, session: str) -> float:
             place = self.at[entry, at]
             before = self.places.size(place)
             times = self.served[entry].ask(do, at=at, session=session, **given)
-            return float((self.places.size(place) - before) / times)
+            size, calls = sums.get((entry, session), (0, 0))
+            size, calls = size + self.places.size(place) - before, calls + times
+            sums[entry, session] = size, calls
+            return float(size / calls)
 
         def snapshot(size: int) -> Callable[[Entry], float]:
             return lambda entry: grown(entry, LENGTHS, "back_and_forth", f"s{size}")
 
         def message(entry: Entry) -> float:
-            # A new session: in some stores a message takes the more, the longer a session is.
-            return grown(entry, WEIGHED, "say", f"weighed{next(numbers)}") - OWN_BYTES
+            return grown(entry, WEIGHED, "say", "weighed") - OWN_BYTES
 
         return [
             Question(work=MESSAGE_BYTES, ask=message),
