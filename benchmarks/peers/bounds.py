@@ -28,12 +28,12 @@ class Bounds:
     reads: int = 50
     batch_s: float = 0.02
     # No further batch for a peer that has taken so long for a work in this round.
-    limit_s: float = 0.25
+    limit_s: float = 0.2
     # A call that takes longer is asked once, in the first round, and is told and not compared.
     slow_s: float = 2.0
-    fill_s: float = 10.0
+    fill_s: float = 8.0
     # How long tasks and processes go on appending, and how many messages each at most.
-    crowd_s: float = 0.25
+    crowd_s: float = 0.2
     each: int = 64
     # A database grows by pages: the more messages are weighed, the finer.
     weighed: int = 800
