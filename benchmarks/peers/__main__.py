@@ -10,20 +10,21 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.ending import nothing_left_behind
 from benchmarks.peers import comparing, page, places
+from benchmarks.peers.bounds import FEWEST_ROUNDS, QUICK, Bounds
 from benchmarks.peers.hands import ENVIRONMENTS, ROOT
 from benchmarks.peers.results import Results
 from benchmarks.peers.roster import BARE, ENGINES, OURS, ROSTER, Entry
-from benchmarks.peers.running import QUICK, Bounds, Runner
+from benchmarks.peers.running import Runner
 from benchmarks.peers.telling import printed
 
 EVERY_SECOND: Final = "everysec"
-FEWEST_ROUNDS: Final = 5
 EXAMPLES: Final = """examples:
   python -m benchmarks.peers                        everything; writes the results and the page
   python -m benchmarks.peers --quick --only redis   a look at one engine in half a minute
@@ -41,7 +42,7 @@ def asked() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", help="peers whose engine or name has this word")
-    parser.add_argument("--rounds", type=int, help=f"at least {FEWEST_ROUNDS} for the page (5)")
+    parser.add_argument("--rounds", type=int, help="so many rounds, and no more (5 to 10)")
     parser.add_argument("--quick", action="store_true", help="few calls, up to 10,000 messages")
     parser.add_argument(
         "--appendfsync", default=EVERY_SECOND, choices=["always", "everysec", "no"],
@@ -50,7 +51,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--into", type=Path, help="folder for the figures; no page is written")
     parser.add_argument(
         "--compare", type=Path, nargs="+", metavar="FILE",
-        help="say whether these figures of an earlier run agree; exit 1 if they do not",
+        help="list what does not agree with these figures of an earlier run; exit 1 if any",
     )  # fmt: skip
     parser.add_argument("--page", action="store_true", help="only write the page again")
     given = parser.parse_args()
@@ -94,7 +95,9 @@ def main() -> int:
     into = given.into or (page.RESULTS if _whole(given) else Path(tempfile.mkdtemp()))
     runs = []
     for engine in [each for each in ENGINES if any(e.engine == each for e in entries)]:
-        runs.append(measured(engine, [e for e in entries if e.engine == engine], given, console))
+        with nothing_left_behind():
+            found = measured(engine, [e for e in entries if e.engine == engine], given, console)
+        runs.append(found)
         path = into / page.file_name(engine)
         runs[-1].save(path)
         console.print(f"figures: {path}")
@@ -125,48 +128,55 @@ def measured(
     if given.rounds:
         bounds = bounds.with_rounds(given.rounds)
     folder = Path(tempfile.mkdtemp(prefix="peers-"))
-    opened = places.opened(engine, folder / "places", appendfsync=given.appendfsync)
+    found = places.places_of(engine, folder / "places", appendfsync=given.appendfsync)
     results = Results()
-    results.engines[engine] = {
-        "version": opened.version(),
-        "durability": opened.durability,
-        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d"),
-        "command": command(given),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "python": platform.python_version(),
-        "rounds": bounds.rounds,
-        "append rounds": bounds.append_rounds,
-        "ended early": 0,
-    }
     columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
     try:
+        found.start()
+        results.engines[engine] = about(found, given)
         with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task(engine)
+            task = progress.add_task(engine, total=None)
             begun = ""
 
             def tell(what: str) -> None:
                 nonlocal begun
-                progress.update(task, advance=1, description=f"{engine} · {what:<70.70}")
-                work = what.partition(":")[0]
-                # Where nobody sees the bar, a line for each work.
-                if work != begun and not console.is_terminal:
-                    console.print(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {engine} · {work}")
-                begun = work
+                part = what.partition(":")[0]
+                progress.update(
+                    task, advance=1, total=runner.steps, description=f"{engine} · {what:<70.70}"
+                )
+                # Where nobody sees the bar, a line for each round.
+                if part != begun and not console.is_terminal:
+                    console.print(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {engine} · {part}")
+                begun = part
 
             runner = Runner(
-                places=opened,
+                places=found,
                 entries=entries,
                 bounds=bounds,
                 results=results,
                 folder=folder,
                 tell=tell,
             )
-            progress.update(task, total=runner.steps)
             runner.run()
     finally:
-        opened.close()
+        found.close()
         shutil.rmtree(folder, ignore_errors=True)
     return results
+
+
+def about(found: places.Places, given: argparse.Namespace) -> dict[str, Any]:
+    """What the page says of a run."""
+    load = os.getloadavg()[0]
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return {
+        "version": found.version(),
+        "durability": found.durability,
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d"),
+        "command": command(given),
+        "machine": f"{machine}, load {load:.1f} before it began",
+        "python": platform.python_version(),
+        "rounds": 0,
+    }
 
 
 def command(given: argparse.Namespace) -> str:

@@ -2,64 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from rich.console import Console
 
 from benchmarks.peers.results import Results
-from benchmarks.peers.roster import BARE
-from benchmarks.peers.works import WORKS
-
-# Of all pairs, that many may lie apart: with five rounds a spread is itself a guess.
-APART_MAX = 0.05
+from benchmarks.peers.spread import Spread
+from benchmarks.peers.targets import target_spreads
+from benchmarks.peers.telling import spreads, times
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Apart:
-    """Two spreads that do not meet."""
+    """A figure of two runs whose spreads do not meet."""
 
-    label: str
-    work: str
-    one: tuple[float, float]
-    other: tuple[float, float]
+    name: str
+    one: Spread
+    other: Spread
 
 
-def compared(one: Results, other: Results) -> tuple[int, list[Apart]]:
-    """How many figures both have, and those whose spreads do not meet.
+def compared(one: Results, other: Results) -> tuple[int, list[Apart], list[str]]:
+    """How many figures both print with a spread, those apart, and those that one has alone.
 
-    Figures are ratios to the bare driver within a round where there is one: a machine that is
-    slower on another day is so for both.
+    Engines that were measured in one of the runs only are not looked at.
     """
-    both, apart = 0, []
-    for label, cells in one.cells.items():
-        for work in cells:
-            spreads = [_spread(run, label, work) for run in (one, other)]
-            first, second = spreads
-            if first is None or second is None:
-                continue
-            both += 1
-            if max(first[0], second[0]) > min(first[1], second[1]):
-                apart.append(Apart(label=label, work=work, one=first, other=second))
-    return both, apart
+    engines = one.engines.keys() & other.engines.keys()
+    first, second = (_printed(run, engines) for run in (one, other))
+    both = first.keys() & second.keys()
+    apart = [
+        Apart(name=name, one=first[name], other=second[name])
+        for name in sorted(both)
+        if not first[name].meets(second[name])
+    ]
+    return len(both), apart, sorted(first.keys() ^ second.keys())
 
 
-def _spread(run: Results, label: str, work: str) -> tuple[float, float] | None:
-    bare = f"{label.partition(' · ')[0]} · {BARE}"
-    ratios = run.ratios(label, work, to=bare) if label != bare else []
-    if len(ratios) > 1:
-        return min(ratios), max(ratios)
-    cell = run.cells.get(label, {}).get(work)
-    # A single figure has no spread to agree within; the bare driver is the measure itself.
-    if cell is None or len(cell.figures) < 2 or label == bare:
-        return None
-    return cell.spread
+def _printed(run: Results, engines: Collection[str]) -> dict[str, Spread]:
+    every = [*spreads(run), *target_spreads(run)]
+    return {name: spread for name, spread in every if name.startswith(tuple(engines))}
 
 
 def printed(one: Results, other: Results, console: Console) -> int:
-    """Say it; 1 if too many lie apart."""
-    both, apart = compared(one, other)
+    """Say it; 1 if a figure lies apart, or if there was nothing to compare."""
+    both, apart, alone = compared(one, other)
+    for name in alone:
+        console.print(f"in one run only: {name}")
     for each in apart:
-        spreads = " and ".join(f"{low:.3g} – {high:.3g}" for low, high in (each.one, each.other))
-        console.print(f"apart: {each.label}, {WORKS[each.work].title}: {spreads}")
+        console.print(f"apart: {each.name}: {_text(each.one)} and {_text(each.other)}")
+    if not both:
+        console.print("the runs have no figure in common")
+        return 1
     console.print(f"{both - len(apart):,} of {both:,} figures agree within their spreads")
-    return 1 if len(apart) > APART_MAX * both else 0
+    return 1 if apart else 0
+
+
+def _text(spread: Spread) -> str:
+    return f"{times(spread.middle)} ({times(spread.low)} – {times(spread.high)})"

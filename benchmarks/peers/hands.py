@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from benchmarks.ending import end
 from benchmarks.peers.roster import Entry
 
 ROOT: Final = Path(__file__).parents[2]
@@ -33,8 +36,17 @@ class Hand:
         self.entry = entry
         self._role = role
         self._cwd = cwd
-        self._place: str | None = None
+        # What had been open, and where.
+        self._opened: dict[str, str] = {}
         self._process: subprocess.Popen[str] | None = None
+        # Whoever ends the worker while another waits for its answer lets that one see the end.
+        self._answering = threading.RLock()
+
+    @property
+    def pid(self) -> int:
+        """The worker, while it runs."""
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         """Begin to import; the first answer waits for it."""
@@ -52,35 +64,45 @@ class Hand:
                 stderr=said,
                 text=True,
                 cwd=self._cwd,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, path)),
+                    # Whoever is started again does the same again.
+                    "PYTHONHASHSEED": "0",
+                },
             )
 
     def ask(self, do: str, **order: Any) -> Any:
         """What came of an order; one that was started again opens first what had been open."""
         if self._process is None:
             self.start()
-            if self._place is not None and do != "open":
-                self._ask("open", place=self._place)
+            for at, place in self._opened.items():
+                self._ask("open", place=place, at=at)
         answer = self._ask(do, **order)
         if do == "open":
-            self._place = order["place"]
+            self._opened[order["at"]] = order["place"]
         return answer
 
     def _ask(self, do: str, **order: Any) -> Any:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        with self._answering:
+            return self._answer(do, order)
+
+    def _answer(self, do: str, order: dict[str, Any]) -> Any:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps({"do": do, **order}) + "\n")
-            self._process.stdin.flush()
+            process.stdin.write(json.dumps({"do": do, **order}) + "\n")
+            process.stdin.flush()
         except BrokenPipeError as error:
             raise RefusedError(self._last_words()) from error
         with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
+            selector.register(process.stdout, selectors.EVENT_READ)
             if not selector.select(HUNG_S):
                 self.stop()
                 raise TooSlowError(f"> {HUNG_S:.0f} s")
-        line = self._process.stdout.readline()
+        line = process.stdout.readline()
         if not line:
             raise RefusedError(self._last_words())
         answer = json.loads(line)
@@ -89,11 +111,18 @@ class Hand:
         return answer["result"]
 
     def stop(self) -> None:
-        """End it; an order that is asked later starts another."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        """End it and what it forked; an order that is asked later starts another."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            end(process.pid)
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            # What was not written yet is for nobody.
+            with self._answering, contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
     def _last_words(self) -> str:
         self.stop()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.peers.plots import plotted
-from benchmarks.peers.results import Cell, Results, Work
+from benchmarks.peers.bounds import FEWEST_ROUNDS, Bounds
+from benchmarks.peers.plots import measured, plotted
+from benchmarks.peers.questions import OWN_BYTES
+from benchmarks.peers.results import Results, Work
 from benchmarks.peers.roster import ENGINES
-from benchmarks.peers.targets import judged
+from benchmarks.peers.spread import LEAST, Spread
+from benchmarks.peers.targets import Target, judged
 from benchmarks.peers.telling import Standing, cell_text, shown, standings
-from benchmarks.peers.works import APPEND, LAST_LONG, LOAD, TABLES, TASKS_ONE
+from benchmarks.peers.works import APPEND, LAST_LONG, LOAD, LONGEST, SHORT, TABLES, TASKS_ONE
 
 # Where the figures of the page are, a file for each engine.
 RESULTS: Final = Path(__file__).parents[1] / "results"
@@ -26,32 +29,51 @@ This page and its plots are written by `make bench-peers`, from the figures in
 
 GLANCE: Final = """\
 The better of indelible's two shells, beside the bare driver and beside the best peer of the same
-durability that lost nothing. Where a peer is better, the line is **bold**."""
+durability that lost nothing. Where a peer is better, the line is **bold**. Behind a ratio stands
+[its spread](#how-it-is-measured)."""
 
 AIMS: Final = """\
 What indelible aims at: ratios within this run, of the blocking shell where it is measured against
 the bare driver. `make bench` measures them more closely, with their noise."""
 
-HOW: Final = """## How it is measured
+HOW: Final = f"""## How it is measured
 
-- Every peer runs in a worker process of its own, in its framework's locked environment. In each
-  round every peer is asked once, one after the other, each time in another order. A figure is the
-  median of the rounds, the lowest and the highest stand behind it. Ratios are taken within a
-  round and their median is shown: what slows the machine slows both.
-- A message has 118 bytes of text. Peers that block are called as they are; 64 tasks are 64
-  threads for them. Peers that are awaited are awaited in one event loop. Each task and each
-  process appends a few messages, for a second at most.
+- Every peer runs in a worker process of its own, in its framework's locked environment. A round
+  asks all peers for all works; there are at least {FEWEST_ROUNDS}, spread over the whole run, so
+  that they see the machine in all its moods. Within a round every peer is asked for a few short
+  batches of calls, in turns and each time in another order; the middle batch is the round's
+  figure. The first call of a batch is not counted. Before each work the disk is synced.
+- A figure is the median of the rounds. **Ratios** (×) are taken within a round, and their median is
+  shown: what slows the machine slows both. The **spread** in brackets tells where the figure of
+  another run is to be expected: from the lowest round to the highest, and a part of their distance
+  beyond (half of it with five rounds, a quarter with ten); at least {LEAST:.0%} either way. Two
+  runs agree if their spreads meet: `python -m benchmarks.peers --into DIR --compare FILE …`
+  measures again, lists every figure for which they do not, and exits 1 if there is one.
+- In the tables of an engine, the bare driver has times and their spread; everybody else has a time
+  and, with its spread, the ratio to the bare driver. Bytes are counted, and have no ratio.
+- A message has {OWN_BYTES} bytes of text. Peers that block are called as they are; 64 tasks are 64
+  threads for them. Peers that are awaited are awaited in one event loop. Tasks and processes append
+  for a fraction of a second.
+- An append at {SHORT} goes to a new session of {SHORT} messages. It is measured right beside the
+  one at {LONGEST:,}, in turns, and their ratio is taken within a round as well.
 - An append is acknowledged when the call returns. **Lost** are acknowledged messages that a
   reader does not find afterwards; **refused** are appends that raised. Both are summed over all
   rounds. A store that loses messages, gives back other messages than the newest, or does not sync
   its files is in the tables but is never the best peer.
 - "–" with a word stands where a store does not offer something, or was not ready in time. A call
-  that takes longer than a second is measured in two rounds.
+  that takes more than {Bounds().slow_s:.0f} seconds is **asked once**: what it took is told,
+  and not compared.
 - First open: in a forked process that has imported the package, until the first message is
   acknowledged. Processes: eight that were forked so. After a kill: a process appends one message
   after the other and is killed; another opens the store and reads the last 20.
-- On disk: the growth of the file, folder, database or append-only file over some hundred appends
-  (fewer if they are slow), and over as many snapshots, each with a rollback to it.
+- On disk: the growth of the database (its pages, those in SQLite's log counted once), folder or
+  append-only file over some hundred appends (fewer if they are slow), by their number; and over as
+  many snapshots, each with a rollback to it. A round adds to what the rounds before have weighed.
+  Of a message, the {OWN_BYTES} bytes of its text are
+  taken off, and nothing else, from every peer alike: role, time, key, checksum, names of JSON, row
+  and index are what stays.
+- All stores are filled before the first round. PostgreSQL is vacuumed, analyzed and checkpointed
+  then, and makes no upkeep of its own while it is measured.
 """
 
 
@@ -107,7 +129,7 @@ def _lines(results: Results) -> Iterator[str]:
     for engine in _engines(results):
         told = results.engines[engine]
         cells = [told["version"], told["date"], told["durability"]]
-        cells += [f"{told['machine']}, Python {told['python']}", _rounds(told)]
+        cells += [f"{told['machine']}, Python {told['python']}", str(told["rounds"])]
         yield f"| {' | '.join(cells)} | `{told['command']}` |"
     yield ""
     yield "## At a glance"
@@ -117,6 +139,8 @@ def _lines(results: Results) -> Iterator[str]:
         yield ""
         yield f"### {engine} at a glance"
         yield ""
+        yield _measured(results, engine)
+        yield ""
         yield "| work | bare driver | indelible | × bare | best peer | × best peer |"
         yield "|---|---:|---:|---:|---|---:|"
         for standing in standings(results, engine):
@@ -125,15 +149,16 @@ def _lines(results: Results) -> Iterator[str]:
     yield "## Targets"
     yield ""
     yield AIMS
-    yield ""
-    yield "| engine | work | figure | target | |"
-    yield "|---|---|---:|---:|---|"
     for engine in _engines(results):
-        for target, figure in judged(results, engine):
-            cells = [engine, target.name, f"{figure:,.2f}{target.unit}"]
-            cells += [f"{target.bound} {target.target:g}{target.unit}"]
-            cells += ["met" if target.met(figure) else "**missed**"]
-            yield f"| {' | '.join(cells)} |"
+        yield ""
+        yield f"### Targets: {engine}"
+        yield ""
+        yield _measured(results, engine)
+        yield ""
+        yield "| work | figure | target | |"
+        yield "|---|---:|---:|---|"
+        for target, spread in judged(results, engine):
+            yield _aim(target, spread)
     for engine in _engines(results):
         yield from _engine_lines(results, engine)
     yield ""
@@ -142,11 +167,16 @@ def _lines(results: Results) -> Iterator[str]:
     yield ""
 
 
-def _rounds(told: dict[str, Any]) -> str:
-    text = f"{told['rounds']}, of appends {told['append rounds']}"
-    if told["ended early"]:
-        text += f"; {told['ended early']} works ended early, since the machine was busy"
-    return text
+def _measured(results: Results, engine: str) -> str:
+    """What every figure carries: versions, durability, date and command."""
+    return f"{measured(results, engine)}."
+
+
+def _aim(target: Target, spread: Spread) -> str:
+    low, high = (f"{figure:,.2f}" for figure in (spread.low, spread.high))
+    cells = [target.name, f"{spread.middle:,.2f}{target.unit} ({low} – {high})"]
+    cells += [f"{target.bound} {target.target:g}{target.unit}", target.verdict(spread)]
+    return f"| {' | '.join(cells)} |"
 
 
 def _glance(each: Standing) -> str:
@@ -156,19 +186,18 @@ def _glance(each: Standing) -> str:
         f"{bold}{each.work.title}{bold}",
         shown(each.bare, each.work) if each.bare is not None else "",
         shown(each.ours, each.work),
-        f"{each.to_bare:.2f}" if each.to_bare is not None else "",
+        each.bare_text,
         best,
-        f"{bold}{each.to_best:.2f}{bold}" if each.to_best is not None else "",
+        f"{bold}{each.best_text}{bold}" if each.best_text else "",
     ]
     return f"| {' | '.join(cells)} |"
 
 
 def _engine_lines(results: Results, engine: str) -> Iterator[str]:
-    told = results.engines[engine]
     yield ""
     yield f"## {engine}"
     yield ""
-    yield f"{told['version']}; {told['durability']}. {told['date']}, `{told['command']}`."
+    yield _measured(results, engine)
     for work in PLOTTED:
         yield ""
         yield f"![{engine}: {work.title}]({PLOTS}/{_plot_name(engine, work)})"
@@ -180,8 +209,7 @@ def _engine_lines(results: Results, engine: str) -> Iterator[str]:
         yield f"| | {' | '.join(work.title for work in works)} |"
         yield "|---" * (len(works) + 1) + "|"
         for label, peer in peers.items():
-            cells = results.cells.get(label, {})
-            row = [cell_text(cells.get(work.key, Cell()), work) for work in works]
+            row = [cell_text(results, label, work) for work in works]
             yield f"| {peer['name']} | {' | '.join(each.replace('|', '/') for each in row)} |"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,13 @@ WRITTEN_S_MAX = 30.0
 LOOK_AGAIN_S = 0.01
 # A database for each place; and a file that only grows, so that its growth can be told.
 SHARED = {"databases": "5000", "auto-aof-rewrite-percentage": "0"}
+# Connections of 64 threads for each peer; and no upkeep of its own while something is measured.
+UNDISTURBED = {
+    "max_connections": "1000",
+    "checkpoint_timeout": "1h",
+    "max_wal_size": "16GB",
+    "autovacuum_naptime": "1h",
+}
 
 
 class Places(ABC):
@@ -32,8 +41,20 @@ class Places(ABC):
         self._numbers = itertools.count(1)
 
     @abstractmethod
+    def start(self) -> None:
+        """Start the server, if there is one; `close` ends it, however far it came."""
+
+    @abstractmethod
     def fresh(self, entry: Entry) -> str:
         """A place where nothing is yet."""
+
+    def settle(self, places: Iterable[str]) -> None:  # noqa: ARG002
+        """Do the upkeep of what was prepared now, so that it is not done in between."""
+        self.calm()
+
+    def calm(self) -> None:
+        """Write what the disk still owes to somebody: nobody pays for another."""
+        os.sync()
 
     @abstractmethod
     def size(self, place: str) -> int:
@@ -57,6 +78,9 @@ class Files(Places):
         super().__init__()
         self._folder = folder
 
+    def start(self) -> None:
+        """There is no server."""
+
     def fresh(self, entry: Entry) -> str:
         path = self._folder / f"{next(self._numbers)}.db"
         if entry.environment == IN_A_FOLDER:
@@ -70,7 +94,7 @@ class Files(Places):
             return sum(each.stat().st_blocks * 512 for each in path.rglob("*"))
         connection = apsw.Connection(place)
         connection.set_busy_timeout(10_000)
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        # Those in the log are counted too, once; a log that is cut off would have to grow again.
         pages: int = connection.execute("PRAGMA page_count").get
         page_bytes: int = connection.execute("PRAGMA page_size").get
         connection.close()
@@ -95,6 +119,8 @@ class OnRedis(Places):
         super().__init__()
         self.durability = f"append-only file, `appendfsync {appendfsync}`"
         self._server = Valkey(folder, {"appendfsync": appendfsync, **SHARED})
+
+    def start(self) -> None:
         self._server.start()
 
     def fresh(self, entry: Entry) -> str:  # noqa: ARG002
@@ -128,27 +154,40 @@ class OnPostgres(Places):
         # The server may run as somebody who cannot enter a private folder.
         for each in (folder.parent, folder.parent.parent):
             each.chmod(0o755)
-        self._server = PostgresServer(folder, settings={"max_connections": "700"})
+        self._server = PostgresServer(folder, settings=UNDISTURBED)
+
+    def start(self) -> None:
         self._server.create()
         self._server.start()
 
     def fresh(self, entry: Entry) -> str:  # noqa: ARG002
         name = f"place{next(self._numbers)}"
-        self._server.sql(f"CREATE DATABASE {name} STRATEGY file_copy")
+        # Copying files would be a checkpoint of the whole server.
+        self._server.sql(f"CREATE DATABASE {name} STRATEGY wal_log")
         return self._server.url(name)
 
+    def settle(self, places: Iterable[str]) -> None:
+        for place in places:
+            self._server.sql("VACUUM ANALYZE", _database(place))
+        self._server.sql("CHECKPOINT")
+        super().settle(places)
+
     def size(self, place: str) -> int:
-        return int(self._server.sql(f"SELECT pg_database_size('{place.rpartition('/')[2]}')"))
+        return int(self._server.sql(f"SELECT pg_database_size('{_database(place)}')"))
 
     def version(self) -> str:
         return "PostgreSQL " + self._server.sql("SHOW server_version").strip()
 
     def close(self) -> None:
-        self._server.remove()
+        self._server.kill()
 
 
-def opened(engine: str, folder: Path, *, appendfsync: str) -> Places:
-    """The places of an engine, in a folder that may be thrown away."""
+def _database(place: str) -> str:
+    return place.rpartition("/")[2]
+
+
+def places_of(engine: str, folder: Path, *, appendfsync: str) -> Places:
+    """The places of an engine, in a folder that may be thrown away; to be started."""
     folder.mkdir()
     if engine == SQLITE:
         return Files(folder)

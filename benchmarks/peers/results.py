@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.peers.spread import Spread, spread_of
+
 Unit = Literal["seconds", "per second", "bytes"]
 
 
@@ -44,9 +46,9 @@ class Cell:
         return statistics.median(self.figures) if self.figures else None
 
     @property
-    def spread(self) -> tuple[float, float] | None:
-        """The lowest and the highest."""
-        return (min(self.figures), max(self.figures)) if self.figures else None
+    def spread(self) -> Spread | None:
+        """How far it may lie elsewhere in another run."""
+        return spread_of(self.figures)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,11 +66,14 @@ class Results:
         """The cell of a peer and a work, made when it is first asked for."""
         return self.cells.setdefault(label, {}).setdefault(work, Cell())
 
-    def ratios(self, label: str, work: str, *, to: str) -> list[float]:
-        """One peer's figures through another's, round by round: what slows both cancels out."""
+    def ratios(self, label: str, work: str, *, to: str, of: str | None = None) -> list[float]:
+        """A peer's figures through another's (`of` another work), round by round.
+
+        What slows the machine in a round slows both.
+        """
         mine = self.cells.get(label, {}).get(work, Cell()).figures
-        theirs = self.cells.get(to, {}).get(work, Cell()).figures
-        return [one / other for one, other in zip(mine, theirs, strict=False) if other]
+        theirs = self.cells.get(to, {}).get(of or work, Cell()).figures
+        return [one / other for one, other in zip(mine, theirs, strict=False) if other > 0]
 
     def save(self, path: Path) -> None:
         """Write it; figures are rounded to what they tell."""

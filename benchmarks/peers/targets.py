@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.peers.results import Cell, Results, Work
+from benchmarks.peers.results import Results, Work
 from benchmarks.peers.roster import BARE, OURS, POSTGRES, REDIS, SQLITE
+from benchmarks.peers.spread import Spread, spread_of
 from benchmarks.peers.telling import standings
 from benchmarks.peers.works import (
     APPEND,
@@ -23,7 +23,8 @@ from benchmarks.peers.works import (
     TASKS_ONE,
 )
 
-Figure = Callable[[Results, str], float | None]
+# The rounds of a figure.
+Figures = Callable[[Results, str], Sequence[float]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +33,7 @@ class Target:
 
     engine: str
     name: str
-    figure: Figure
+    figures: Figures
     bound: Literal["at most", "at least"]
     target: float
     unit: str = "×"
@@ -41,39 +42,45 @@ class Target:
         """Whether it is on the right side."""
         return figure <= self.target if self.bound == "at most" else figure >= self.target
 
-
-def _to_bare(work: Work) -> Figure:
-    def figure(results: Results, engine: str) -> float | None:
-        bare = f"{engine} · {BARE}"
-        ratios = results.ratios(f"{engine} · {OURS[0]}", work.key, to=bare)
-        return statistics.median(ratios) if ratios else None
-
-    return figure
+    def verdict(self, spread: Spread) -> str:
+        """Met or missed; or missed by less than another run may differ."""
+        if self.met(spread.middle):
+            return "met"
+        near = self.met(spread.low if self.bound == "at most" else spread.high)
+        return "missed, within the spread" if near else "**missed**"
 
 
-def _to_best(work: Work) -> Figure:
-    def figure(results: Results, engine: str) -> float | None:
-        return next((e.to_best for e in standings(results, engine) if e.work == work), None)
-
-    return figure
+def _ours(engine: str) -> str:
+    return f"{engine} · {OURS[0]}"
 
 
-def _cell(results: Results, engine: str, work: Work) -> Cell:
-    return results.cells.get(f"{engine} · {OURS[0]}", {}).get(work.key, Cell())
+def _to_bare(work: Work) -> Figures:
+    return lambda results, engine: results.ratios(_ours(engine), work.key, to=f"{engine} · {BARE}")
 
 
-def _longest_to_short(results: Results, engine: str) -> float | None:
-    long, short = (_cell(results, engine, work).median for work in (APPEND_LONGEST, APPEND))
-    return long / short if long and short else None
+def _to_best(work: Work) -> Figures:
+    def figures(results: Results, engine: str) -> Sequence[float]:
+        for each in standings(results, engine):
+            if each.work == work and each.best_name:
+                best = f"{engine} · {each.best_name}"
+                return results.ratios(each.ours_label, work.key, to=best)
+        return []
+
+    return figures
 
 
-def _median(work: Work) -> Figure:
-    return lambda results, engine: _cell(results, engine, work).median
+def _longest_to_short(results: Results, engine: str) -> Sequence[float]:
+    ours = _ours(engine)
+    return results.ratios(ours, APPEND_LONGEST.key, to=ours, of=APPEND.key)
+
+
+def _counted(work: Work) -> Figures:
+    return lambda results, engine: results.cell(_ours(engine), work.key).figures
 
 
 def _all() -> Iterator[Target]:
     for engine, append, tasks in ((SQLITE, 1.3, 5), (REDIS, 1.3, 2), (POSTGRES, 1.25, 2)):
-        rows: list[tuple[str, Figure, Literal["at most", "at least"], float]] = [
+        rows: list[tuple[str, Figures, Literal["at most", "at least"], float]] = [
             ("append, against the bare driver", _to_bare(APPEND), "at most", append),
             ("64 tasks appending, against the best peer", _to_best(TASKS_ONE), "at least", tasks),
             ("append at 100,000, against 10", _longest_to_short, "at most", 1.1),
@@ -82,8 +89,8 @@ def _all() -> Iterator[Target]:
             ("snapshot at 10,000, against a bare row", _to_bare(SNAPSHOTS[LONG]), "at most", 2),
             ("rollback at 10,000, against a bare row", _to_bare(ROLLBACKS[LONG]), "at most", 2),
         ]
-        for name, figure, bound, target in rows:
-            yield Target(engine=engine, name=name, figure=figure, bound=bound, target=target)
+        for name, figures, bound, target in rows:
+            yield Target(engine=engine, name=name, figures=figures, bound=bound, target=target)
     for name, work, target in (
         ("on disk for a message, beyond its text", MESSAGE_BYTES, 120),
         ("on disk for a snapshot and a rollback, at 10,000", SNAPSHOT_BYTES[LONG], 4096),
@@ -91,7 +98,7 @@ def _all() -> Iterator[Target]:
         yield Target(
             engine=SQLITE,
             name=name,
-            figure=_median(work),
+            figures=_counted(work),
             bound="at most",
             target=target,
             unit=" B",
@@ -101,10 +108,17 @@ def _all() -> Iterator[Target]:
 TARGETS = tuple(_all())
 
 
-def judged(results: Results, engine: str) -> Iterator[tuple[Target, float]]:
+def judged(results: Results, engine: str) -> Iterator[tuple[Target, Spread]]:
     """Every target of an engine that was measured, with its figure."""
     for target in TARGETS:
         if target.engine == engine:
-            figure = target.figure(results, engine)
-            if figure is not None:
-                yield target, figure
+            spread = spread_of(target.figures(results, engine))
+            if spread is not None:
+                yield target, spread
+
+
+def target_spreads(results: Results) -> Iterator[tuple[str, Spread]]:
+    """Figures of targets, and what they are."""
+    for engine in results.engines:
+        for target, spread in judged(results, engine):
+            yield f"{engine}, target: {target.name}", spread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from benchmarks.peers.results import Cell, Results, Work
 from benchmarks.peers.roster import BARE, ENGINES, OURS
+from benchmarks.peers.spread import Spread, spread_of
 from benchmarks.peers.works import WORKS
 
 
@@ -25,16 +27,35 @@ def shown(figure: float, work: Work) -> str:
     return f"{figure * 1e6:.0f} µs"
 
 
-def cell_text(cell: Cell, work: Work, *, spread: bool = True) -> str:
-    """Median, spread, and what was lost or refused on the way; or the word instead."""
-    if cell.median is None:
+def times(ratio: float) -> str:
+    """A ratio for people."""
+    if ratio < 0.1:
+        return f"{ratio:.2g}"
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.0f}"
+
+
+def to_bare(results: Results, label: str, work: Work) -> Spread | None:
+    """A peer's figures through the bare driver's; bytes are counted, and stand for themselves."""
+    bare = f"{label.partition(' · ')[0]} · {BARE}"
+    if label == bare or work.unit == "bytes":
+        return None
+    return spread_of(results.ratios(label, work.key, to=bare))
+
+
+def cell_text(results: Results, label: str, work: Work) -> str:
+    """The figure with its spread, and what was lost or refused on the way; or the word instead."""
+    cell = results.cells.get(label, {}).get(work.key, Cell())
+    if not any(cell.figures):
         if cell.refused:
             return f"– all refused ({_refusals(cell)})"
-        return f"– {cell.word}" if cell.word else ""
+        if not cell.figures:
+            return f"– {cell.word}" if cell.word else ""
+    assert cell.median is not None
     text = shown(cell.median, work)
-    if spread and cell.spread and len(cell.figures) > 1:
-        low, high = (shown(figure, work) for figure in cell.spread)
-        text += f" ({low} – {high})"
+    if (ratio := to_bare(results, label, work)) is not None:
+        text += f" · {times(ratio.middle)}× ({times(ratio.low)} – {times(ratio.high)})"
+    elif cell.spread:
+        text += f" ({shown(cell.spread.low, work)} – {shown(cell.spread.high, work)})"
     if cell.lost:
         text += f", **{cell.lost:,} of {cell.acknowledged:,} lost**"
     if cell.refused:
@@ -59,16 +80,32 @@ class Standing:
     ours_label: str
     best: float | None
     best_name: str
-    # Medians of ratios taken within rounds.
-    to_bare: float | None
-    to_best: float | None
+    # Ratios taken within rounds; bytes are counted, and have no such ratio.
+    to_bare: Spread | None
+    to_best: Spread | None
+
+    @property
+    def bare_text(self) -> str:
+        """The ratio to the bare driver, for people."""
+        return self._text(self.to_bare, self.bare)
+
+    @property
+    def best_text(self) -> str:
+        """The ratio to the best peer, for people."""
+        return self._text(self.to_best, self.best)
+
+    def _text(self, ratio: Spread | None, other: float | None) -> str:
+        if ratio is not None:
+            return f"{times(ratio.middle)} ({times(ratio.low)} – {times(ratio.high)})"
+        return times(self.ours / other) if other is not None and other > 0 else ""
 
     @property
     def ahead(self) -> bool | None:
         """Whether nobody is better; unknown if nobody does it."""
-        if self.to_best is None:
+        if self.best is None:
             return None
-        return self.to_best >= 1 if self.work.more_is_better else self.to_best <= 1
+        ratio = self.to_best.middle if self.to_best else self.ours / self.best if self.best else 1
+        return ratio >= 1 if self.work.more_is_better else ratio <= 1
 
 
 def standings(results: Results, engine: str) -> list[Standing]:
@@ -84,6 +121,7 @@ def standings(results: Results, engine: str) -> list[Standing]:
             if peer["engine"] == engine and peer["name"] not in (BARE, *OURS) and peer["synced"]
         ]
         best, bare = _best(results, others, work), f"{engine} · {BARE}"
+        timed = best is not None and work.unit != "bytes"
         found.append(
             Standing(
                 work=work,
@@ -92,15 +130,11 @@ def standings(results: Results, engine: str) -> list[Standing]:
                 ours_label=ours,
                 best=results.cell(best, work.key).median if best else None,
                 best_name=results.peers[best]["name"] if best else "",
-                to_bare=_median(results.ratios(ours, work.key, to=bare)),
-                to_best=_median(results.ratios(ours, work.key, to=best)) if best else None,
+                to_bare=to_bare(results, ours, work),
+                to_best=spread_of(results.ratios(ours, work.key, to=best or "")) if timed else None,
             )
         )
     return found
-
-
-def _median(ratios: list[float]) -> float | None:
-    return statistics.median(ratios) if ratios else None
 
 
 def _best(results: Results, labels: list[str], work: Work) -> str | None:
@@ -108,19 +142,35 @@ def _best(results: Results, labels: list[str], work: Work) -> str | None:
     figures = {}
     for label in labels:
         cell = results.cells.get(label, {}).get(work.key, Cell())
-        if cell.median is not None and not cell.lost and not cell.word:
-            figures[label] = cell.median
+        if any(cell.figures) and not cell.lost and not cell.word:
+            figures[label] = statistics.median(cell.figures)
     if not figures:
         return None
     choose = max if work.more_is_better else min
     return choose(figures, key=lambda label: figures[label])
 
 
+def spreads(results: Results) -> Iterator[tuple[str, Spread]]:
+    """Everything that is printed with a spread, and what it is."""
+    for label, cells in results.cells.items():
+        for key, cell in cells.items():
+            work = WORKS[key]
+            if ratio := to_bare(results, label, work):
+                yield f"{label}, {work.title}, × bare driver", ratio
+            elif cell.spread:
+                yield f"{label}, {work.title}", cell.spread
+    for engine in results.engines:
+        for each in standings(results, engine):
+            if each.to_best:
+                yield f"{engine}, {each.work.title}, indelible × best peer", each.to_best
+
+
 def printed(results: Results, console: Console) -> None:
     """The ratios, in a table for each engine."""
     for engine in (each for each in ENGINES if each in results.engines):
         told = results.engines[engine]
-        table = Table(title=f"{told['version']} · {told['durability'].replace('`', '')}")
+        durability = told["durability"].replace("`", "")
+        table = Table(title=f"{told['version']} · {durability} · {told['rounds']} rounds")
         for heading in ("", "bare", "indelible", "× bare", "best peer", "", "× best peer"):
             table.add_column(heading, justify="left" if heading == "" else "right")
         for each in standings(results, engine):
@@ -128,10 +178,10 @@ def printed(results: Results, console: Console) -> None:
                 each.work.title.replace("`", ""),
                 shown(each.bare, each.work) if each.bare is not None else "",
                 shown(each.ours, each.work),
-                f"{each.to_bare:.2f}" if each.to_bare is not None else "",
+                each.bare_text,
                 shown(each.best, each.work) if each.best is not None else "–",
                 each.best_name,
-                f"{each.to_best:.2f}" if each.to_best is not None else "",
+                each.best_text,
                 style="red" if each.ahead is False else None,
             )
         console.print(table)

@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any, TextIO
@@ -29,6 +29,9 @@ from benchmarks.peers.peer import Message, Peer, done
 
 TEXT = "What did we agree on for the delivery of order 4711? " * 2
 TASKS = 64
+# A short session is always prepared whole.
+FRESH_S = 60.0
+SEVERAL = 5
 
 
 def peer_class(code: str) -> type[Peer]:
@@ -46,23 +49,20 @@ def texts(prefix: str) -> Iterator[Message]:
 
 
 class Serving:
-    """What is measured in one process: each method is an order, and answers with plain values."""
+    """What is measured in one process: each method is an order, and answers with plain values.
+
+    Several stores are open at once, each at a place of its own: `at` says which is meant.
+    """
 
     def __init__(self, code: str) -> None:
         self._class = peer_class(code)
-        self._peer: Peer | None = None
+        self._peers: dict[str, Peer] = {}
         self._awaited = inspect.iscoroutinefunction(self._class.append)
         self._prefixes = (f"m{number:03d}" for number in itertools.count())
-        self._snapshots: dict[str, Any] = {}
-        self._made: set[str] = set()
+        self._snapshots: dict[tuple[str, str], Any] = {}
+        self._made: set[tuple[str, str]] = set()
         # As an application would, it keeps its threads, and they their connections.
         self._pool = ThreadPoolExecutor(TASKS)
-
-    @property
-    def peer(self) -> Peer:
-        """The opened peer."""
-        assert self._peer is not None
-        return self._peer
 
     async def about(self, packages: list[str]) -> dict[str, Any]:
         """What the page says of it."""
@@ -77,85 +77,102 @@ class Serving:
             "versions": {name: version(name) for name in packages},
         }
 
-    async def open(self, place: str) -> None:
-        """Open it there; what was open is closed."""
-        if self._peer is not None:
-            await done(self._peer.close())
-        self._peer = self._class()
-        self._snapshots.clear()
-        self._made.clear()
-        await done(self._peer.open(place))
+    async def open(self, place: str, at: str) -> None:
+        """Open a store there."""
+        self._peers[at] = self._class()
+        await done(self._peers[at].open(place))
 
-    async def fill(self, session: str, count: int, limit_s: float) -> int:
+    async def fill(self, at: str, session: str, count: int, limit_s: float) -> int:
         """Prepare a session; how many messages it got within the limit."""
+        peer = self._peers[at]
         messages = list(itertools.islice(texts(next(self._prefixes)), count))
-        if self.peer.offers("fill"):
-            await done(self.peer.fill(session, messages))
+        if peer.offers("fill"):
+            await done(peer.fill(session, messages))
             return count
         deadline = time.monotonic() + limit_s
-        for first in range(0, count, self.peer.batch):
+        for first in range(0, count, peer.batch):
             if time.monotonic() > deadline:
                 return first
-            await done(self.peer.append(session, messages[first : first + self.peer.batch]))
+            await done(peer.append(session, messages[first : first + peer.batch]))
         return count
 
-    async def append(self, session: str, calls: int, each: int, limit_s: float) -> list[float]:
-        """Append so many messages with each call; seconds per call and how many calls."""
-        said = texts(next(self._prefixes))
-        batches = [list(itertools.islice(said, each)) for _ in range(calls)]
-        todo = iter(batches)
-        return await self._timed(lambda: self.peer.append(session, next(todo)), calls, limit_s)
+    async def append(
+        self, at: str, session: str, calls: int, each: int, batch_s: float, fresh: int = 0
+    ) -> list[float]:
+        """Append so many messages with each call; to a new session of `fresh` messages, if any."""
+        prefix = next(self._prefixes)
+        if fresh:
+            session = f"{session}-{prefix}"
+            await self.fill(at, session, fresh, limit_s=FRESH_S)
+        said = texts(prefix)
+        # The first is not counted.
+        todo = iter([list(itertools.islice(said, each)) for _ in range(calls + 1)])
+        peer = self._peers[at]
+        return await self._timed(lambda: peer.append(session, next(todo)), calls, batch_s)
 
-    async def last(self, session: str, count: int, calls: int, limit_s: float) -> list[float]:
+    async def last(
+        self, at: str, session: str, count: int, calls: int, batch_s: float
+    ) -> list[float]:
         """Read the newest messages."""
-        return await self._timed(lambda: self.peer.last(session, count), calls, limit_s)
+        peer = self._peers[at]
+        return await self._timed(lambda: peer.last(session, count), calls, batch_s)
 
-    async def load(self, session: str, calls: int, limit_s: float) -> list[float]:
+    async def load(self, at: str, session: str, calls: int, batch_s: float) -> list[float]:
         """Read all."""
-        return await self._timed(lambda: self.peer.load(session), calls, limit_s)
+        peer = self._peers[at]
+        return await self._timed(lambda: peer.load(session), calls, batch_s)
 
-    async def count(self, session: str) -> int:
-        """How many messages can be read."""
-        return len(await done(self.peer.load(session)))
-
-    async def snapshot(self, session: str, calls: int, limit_s: float) -> list[float]:
+    async def snapshot(self, at: str, session: str, calls: int, batch_s: float) -> list[float]:
         """Take snapshots."""
-        return await self._timed(lambda: self.peer.snapshot(session), calls, limit_s)
+        peer = self._peers[at]
+        return await self._timed(lambda: peer.snapshot(session), calls, batch_s)
 
-    async def rollback(self, session: str, calls: int, limit_s: float) -> list[float]:
+    async def rollback(self, at: str, session: str, calls: int, batch_s: float) -> list[float]:
         """Roll back to one snapshot, taken at first."""
-        if session not in self._snapshots:
-            self._snapshots[session] = await done(self.peer.snapshot(session))
-        target = self._snapshots[session]
-        return await self._timed(lambda: self.peer.rollback(session, target), calls, limit_s)
+        peer = self._peers[at]
+        if (at, session) not in self._snapshots:
+            self._snapshots[at, session] = await done(peer.snapshot(session))
+        target = self._snapshots[at, session]
+        return await self._timed(lambda: peer.rollback(session, target), calls, batch_s)
 
-    async def back_and_forth(self, session: str, calls: int, limit_s: float) -> int:
+    async def back_and_forth(self, at: str, session: str, calls: int, limit_s: float) -> int:
         """Take a snapshot and roll back to it, again and again; how often."""
-        deadline = time.monotonic() + limit_s
-        for times in range(calls):
-            if times and time.monotonic() > deadline:
-                return times
-            taken = await done(self.peer.snapshot(session))
-            await done(self.peer.rollback(session, taken))
-        return calls
+        peer = self._peers[at]
 
-    async def newest(self, session: str) -> bool:
+        async def once() -> None:
+            await done(peer.rollback(session, await done(peer.snapshot(session))))
+
+        return await _often(once, calls, limit_s)
+
+    async def say(self, at: str, session: str, calls: int, limit_s: float) -> int:
+        """Append messages one by one; how many."""
+        peer, said = self._peers[at], texts(next(self._prefixes))
+
+        async def once() -> None:
+            await done(peer.append(session, [next(said)]))
+
+        return await _often(once, calls, limit_s)
+
+    async def newest(self, at: str, session: str) -> bool:
         """Append twenty messages, one by one; whether these are the last 20, in their order."""
+        peer = self._peers[at]
         said = list(itertools.islice(texts(next(self._prefixes)), 20))
         for message in said:
-            await done(self.peer.append(session, [message]))
-        return list(await done(self.peer.last(session, 20))) == [each.text for each in said]
+            await done(peer.append(session, [message]))
+        return list(await done(peer.last(session, 20))) == [each.text for each in said]
 
-    async def tasks(self, many: bool, each: int, limit_s: float) -> dict[str, Any]:
+    async def tasks(self, at: str, many: bool, each: int, limit_s: float) -> dict[str, Any]:
         """64 tasks appending to one session or to one each; threads where the peer blocks."""
-        prefix = next(self._prefixes)
-        sessions = [f"own-{number}" if many else "shared" for number in range(TASKS)]
+        peer, prefix = self._peers[at], next(self._prefixes)
+        # One that all share is new each time: it gets long.
+        sessions = [f"own-{number}" if many else f"shared-{prefix}" for number in range(TASKS)]
         said: dict[str, set[str]] = {session: set() for session in sessions}
         errors: Counter[str] = Counter()
         # Sessions that are made by many at once are another question.
-        for session in said.keys() - self._made:
-            await done(self.peer.append(session, [Message("user", "made")]))
-            self._made.add(session)
+        for session in said:
+            if (at, session) not in self._made:
+                await done(peer.append(session, [Message("user", "made")]))
+                self._made.add((at, session))
         deadline = time.monotonic() + limit_s
         loop = asyncio.get_running_loop()
 
@@ -166,9 +183,9 @@ class Serving:
                 todo = sessions[number], [message]
                 try:
                     if self._awaited:
-                        await self.peer.append(*todo)
+                        await peer.append(*todo)
                     else:
-                        await loop.run_in_executor(self._pool, self.peer.append, *todo)
+                        await loop.run_in_executor(self._pool, peer.append, *todo)
                 except Exception as error:  # noqa: BLE001 (whatever a peer raises is counted)
                     errors[type(error).__name__] += 1
                 else:
@@ -179,21 +196,39 @@ class Serving:
         seconds = time.perf_counter() - started
         lost = 0
         for session, kept in said.items():
-            lost += len(kept - set(await done(self.peer.load(session)))) if kept else 0
+            lost += len(kept - set(await done(peer.load(session)))) if kept else 0
         acknowledged = sum(map(len, said.values()))
         return {"seconds": seconds, "kept": acknowledged, "lost": lost, "errors": dict(errors)}
 
-    async def _timed(self, call: Callable[[], Any], calls: int, limit_s: float) -> list[float]:
-        """Seconds per call, and how many calls there were time for: at least one."""
-        deadline = time.monotonic() + limit_s
-        times = 0
+    async def _timed(self, call: Callable[[], Any], calls: int, batch_s: float) -> list[float]:
+        """Seconds per call of a batch, and how many calls were counted.
+
+        The first is not: its caches are cold, and it waits for what the disk still owes to others.
+        One that takes as long as several batches is no matter of that, and is the batch.
+        """
+        took = await self._several(call, 1)
+        if took >= SEVERAL * batch_s:
+            return [took, 1]
+        times = max(1, min(calls, int(batch_s / took)))
+        return [await self._several(call, times) / times, times]
+
+    async def _several(self, call: Callable[[], Any], times: int) -> float:
         started = time.perf_counter()
-        while times < calls and (not times or time.monotonic() < deadline):
+        for _ in range(times):
             result = call()
             if self._awaited:
                 await result
-            times += 1
-        return [(time.perf_counter() - started) / times, times]
+        return time.perf_counter() - started
+
+
+async def _often(once: Callable[[], Awaitable[None]], calls: int, limit_s: float) -> int:
+    """Again and again, until there is no time for more; how often."""
+    deadline = time.monotonic() + limit_s
+    for times in range(calls):
+        if times and time.monotonic() > deadline:
+            return times
+        await once()
+    return calls
 
 
 async def _serve(code: str, answers: TextIO) -> None:

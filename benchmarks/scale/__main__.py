@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
 import tempfile
@@ -19,25 +20,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import indelible
-from benchmarks.measure import shown
-from benchmarks.pages import DOCS, written
+from benchmarks.ending import nothing_left_behind
+from benchmarks.pages import DOCS
 from benchmarks.scale import growing, servers
-from benchmarks.scale.chart import chart
 from benchmarks.scale.growing import Growth, Point
 from benchmarks.scale.slope import exponent, is_as
-from benchmarks.scale.writing import (
-    BYTES,
-    COUNTS,
-    PAGE,
-    costs_text,
-    growth_text,
-    shown_as,
-    simulated_text,
-    size_of,
-)
+from benchmarks.scale.writing import plain, shown_as, write
 
 RESULTS = Path(__file__).parents[1] / "results"
-PICTURES = DOCS / "pictures"
+FILE = "scale.json"
+EXAMPLES = """examples:
+  python -m benchmarks.scale                                  everything; writes figures and page
+  python -m benchmarks.scale --share 0.01 --into /tmp/scale   a look, in half a minute
+  python -m benchmarks.scale --page                           only write the page again
+"""
 
 
 def main() -> int:
@@ -45,47 +41,49 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.scale",
         description="Grow stores to a million messages, and say which costs grow with them.",
-        epilog="Example: python -m benchmarks.scale --share 0.01 --into /tmp/scale",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--share", type=float, default=1.0, help="of the full sizes, 1 by default")
-    parser.add_argument("--into", type=Path, help="a folder for results and pictures")
+    parser.add_argument("--into", type=Path, help="a folder for results, page and pictures")
+    parser.add_argument("--page", action="store_true", help="only write the page again")
     asked = parser.parse_args()
     if not 0 < asked.share <= 1:
         parser.error("--share is a number above 0 and up to 1")
-    results, pictures = (asked.into, asked.into) if asked.into else (RESULTS, PICTURES)
-    for folder in (results, pictures):
-        folder.mkdir(parents=True, exist_ok=True)
+    if asked.share < 1 and not asked.into:
+        parser.error("--share needs --into: the page has the full sizes")
+    results, docs = (asked.into, asked.into) if asked.into else (RESULTS, DOCS)
+    if asked.page:
+        write(json.loads((results / FILE).read_text("utf-8")), docs)
+        return 0
     started = time.monotonic()
-    grown = grow_all(asked.share)
-    costs = servers.costs(asked.share)
+    with nothing_left_behind():
+        grown = grow_all(asked.share)
+        costs = servers.costs(asked.share)
     console = Console(width=None if Console().is_terminal else 120)
     steep = 0
     for growth, points in grown:
         table, too_steep = table_of(growth, points)
         steep += too_steep
         console.print(table)
-        for name, text in pictures_of(growth, points).items():
-            (pictures / name).write_text(text, "utf-8")
     console.print(servers.table_of(costs))
-    about = {
+    found = {**about(), "growth": plain(grown), "costs": costs}
+    results.mkdir(parents=True, exist_ok=True)
+    (results / FILE).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    write(found, docs)
+    console.print(f"{time.monotonic() - started:.0f} s; {steep or 'no'} curves too steep")
+    return 1 if steep else 0
+
+
+def about() -> dict[str, Any]:
+    """When and how it was measured."""
+    return {
         "date": time.strftime("%Y-%m-%d"),
         "versions": versions(),
         "durability": "SQLite at process, Valkey without a file, PostgreSQL at power",
         "command": "make bench-scale",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
-    sizes = {
-        growth.name: [{"size": point.size, **point.seen} for point in points]
-        for growth, points in grown
-    }
-    found = {**about, "growth": sizes, "costs": costs}
-    (results / "scale.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    page = PAGE.read_text("utf-8")
-    page = written(page, "growth", growth_text(grown, about))
-    page = written(page, "costs", costs_text(costs, about))
-    page = written(page, "simulation", simulated_text(costs))
-    (asked.into / PAGE.name if asked.into else PAGE).write_text(page, "utf-8")
-    console.print(f"{time.monotonic() - started:.0f} s; {steep or 'no'} curves too steep")
-    return 1 if steep else 0
 
 
 def versions() -> dict[str, str]:
@@ -134,23 +132,6 @@ def table_of(growth: Growth, points: Sequence[Point]) -> tuple[Table, int]:
         verdict = shape if fits else f"{shape}: TOO STEEP"
         table.add_row(name, *cells, f"{found:+.2f}", verdict, style=None if fits else "red")
     return table, steep
-
-
-def pictures_of(growth: Growth, points: Sequence[Point]) -> dict[str, str]:
-    """The curves of a growth: what calls take, and what is taken of disk and memory."""
-    names = list(points[0].seen)
-    sizes = [point.size for point in points]
-    stem = "scale-" + growth.name.replace(" ", "-")
-
-    def drawn(title: str, which: list[str], unit: Any) -> str:
-        curves = {name: [point.seen[name] for point in points] for name in which}
-        return chart(title, sizes, curves, counted=growth.counted, shown=unit)
-
-    timed = [name for name in names if name not in (*BYTES, *COUNTS)]
-    return {
-        f"{stem}-cost.svg": drawn(f"Cost of a call: {growth.name}", timed, shown),
-        f"{stem}-room.svg": drawn(f"Bytes: {growth.name}", list(BYTES), size_of),
-    }
 
 
 if __name__ == "__main__":

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT = 640, 340
-LEFT, RIGHT, TOP, BOTTOM = 66, 110, 40, 44
-# Told apart by people who see fewer colours too, on white and on black.
-COLOURS = ("#0284c7", "#d97706", "#059669", "#c026d3", "#dc2626", "#64748b")
-STYLE = """
-text { font: 12px system-ui, sans-serif; fill: #1f2937 }
-.title { font-weight: 600; font-size: 14px }
-.grid { stroke: #9ca3af; stroke-opacity: .35 }
-path { fill: none; stroke-width: 2 }
-@media (prefers-color-scheme: dark) { text { fill: #e5e7eb } }
+WIDTH, HEIGHT = 700, 372
+LEFT, RIGHT, TOP, BOTTOM = 76, 110, 40, 76
+# Characters of the small print in a line.
+LINE = 110
+# Told apart by people who see fewer colours too; darker on white, brighter on black.
+ON_WHITE = ("#0369a1", "#b45309", "#047857", "#a21caf", "#b91c1c", "#475569")
+ON_BLACK = ("#38bdf8", "#f59e0b", "#34d399", "#e879f9", "#f87171", "#94a3b8")
+
+
+def _colours(colours: Sequence[str]) -> str:
+    """The colour of each curve and its name."""
+    return " ".join(
+        f"path.c{number} {{ stroke: {colour} }} text.c{number} {{ fill: {colour} }}"
+        for number, colour in enumerate(colours)
+    )
+
+
+# With a ground of its own: a page may be dark while the reader's system is light.
+STYLE = f"""
+.ground {{ fill: #ffffff }}
+text {{ font: 12px system-ui, sans-serif; fill: #1f2937 }}
+.title {{ font-weight: 600; font-size: 14px }}
+.small {{ font-size: 10px }}
+.grid {{ stroke: #9ca3af; stroke-opacity: .35 }}
+path {{ fill: none; stroke-width: 2 }}
+{_colours(ON_WHITE)}
+@media (prefers-color-scheme: dark) {{
+.ground {{ fill: #0d1117 }} text {{ fill: #e5e7eb }}
+{_colours(ON_BLACK)}
+}}
 """
 
 
@@ -26,8 +47,9 @@ def chart(
     *,
     counted: str,
     shown: Callable[[float], str],
+    below: str = "",
 ) -> str:
-    """One picture: sizes to the right, a curve for each name."""
+    """One picture: sizes to the right, a curve for each name, and how it was measured below."""
     every = [height for heights in curves.values() for height in heights]
     low, high = _decades(every)
     first, last = math.log10(sizes[0]), math.log10(sizes[-1])
@@ -42,6 +64,7 @@ def chart(
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         f"<title>{escape(title)}</title><style>{STYLE}</style>",
+        f'<rect class="ground" width="{WIDTH}" height="{HEIGHT}" rx="6"/>',
         f'<text class="title" x="{LEFT}" y="20">{escape(title)}</text>',
     ]
     for decade in range(low, high + 1):
@@ -50,18 +73,22 @@ def chart(
         label = escape(shown(10.0**decade))
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{label}</text>')
     parts += [
-        f'<text x="{across(size):.0f}" y="{HEIGHT - 24}" text-anchor="middle">{_short(size)}</text>'
+        f'<text x="{across(size):.0f}" y="{HEIGHT - 56}" text-anchor="middle">{_short(size)}</text>'
         for size in sizes
     ]
     middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{counted}</text>')
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 38}" text-anchor="middle">{counted}</text>')
+    parts += [
+        f'<text class="small" x="8" y="{HEIGHT - 20 + 13 * number}">{escape(line)}</text>'
+        for number, line in enumerate(textwrap.wrap(below, LINE))
+    ]
     taken: list[float] = []
-    for colour, (name, heights) in zip(COLOURS, curves.items(), strict=False):
+    for number, (name, heights) in enumerate(curves.items()):
         points = [(across(size), down(y)) for size, y in zip(sizes, heights, strict=True)]
         line = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        parts.append(f'<path d="M{line}" stroke="{colour}"/>')
+        parts.append(f'<path d="M{line}" class="c{number}"/>')
         at = _free(points[-1][1] + 4, taken)
-        beside = f'x="{WIDTH - RIGHT + 8}" y="{at:.1f}" style="fill:{colour}"'
+        beside = f'x="{WIDTH - RIGHT + 8}" y="{at:.1f}" class="c{number}"'
         parts.append(f"<text {beside}>{escape(name)}</text>")
     return "\n".join([*parts, "</svg>\n"])
 

@@ -194,7 +194,7 @@ ALL: tuple[Growth, ...] = (
         name="rollbacks of a session",
         counted="rollbacks",
         sizes=THOUSANDS,
-        # A view is read and written as a whole: two bytes and a microsecond for each piece.
+        # A view is read and written as a whole, piece by piece.
         shapes={"append": "flat", "memory": "flat"},
         grow=many_rollbacks,
     ),

@@ -124,19 +124,17 @@ def _lengthen(store: indelible.MemoryStore, sessions: int, messages: int) -> Non
 def _valkey() -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
         server = Valkey(Path(folder), {"appendonly": "no"})
-        server.start()
-        client = server.client()
-        pid = client.info("server")["process_id"]
         try:
-            yield Server(
-                "Valkey",
-                server.url,
-                "none",
-                lambda: _ran_s(pid),
-                lambda: float(client.info("memory")["used_memory"]),
-            )
+            server.start()
+            with server.client() as client:
+                yield Server(
+                    "Valkey",
+                    server.url,
+                    "none",
+                    lambda: _ran_s(server.pid),
+                    lambda: float(client.info("memory")["used_memory"]),
+                )
         finally:
-            client.close()
             server.stop()
 
 
@@ -145,8 +143,6 @@ def _postgres() -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         server = PostgresServer(Path(folder) / "server")
-        server.create()
-        server.start()
 
         def held() -> float:
             server.sql("VACUUM")
@@ -155,6 +151,8 @@ def _postgres() -> Iterator[Server]:
             return float(server.sql(query + place).strip() or 0)
 
         try:
+            server.create()
+            server.start()
             yield Server(
                 "PostgreSQL",
                 server.url(),

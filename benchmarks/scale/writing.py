@@ -1,17 +1,21 @@
-"""The figures of docs/scale.md, as tables."""
+"""docs/scale.md and its pictures, written from what was measured and from nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import shown
-from benchmarks.pages import DOCS, row
+from benchmarks.pages import DOCS, row, written
+from benchmarks.scale import growing
+from benchmarks.scale.chart import chart
 from benchmarks.scale.growing import Growth, Point
 from benchmarks.scale.simulate import LOAD_MAX, World, breaks_first, bytes_of, simulated
 from benchmarks.scale.slope import exponent
 
 PAGE = DOCS / "scale.md"
+PICTURES = "pictures"
 BYTES = ("file", "memory")
 COUNTS = ("pieces",)
 MEMORY = 16e9
@@ -21,11 +25,77 @@ SESSIONS, MESSAGES, TURNS_PER_S = 5_000_000, 40, 20_000
 SERVERS = (1, 3, 6, 12, 24)
 
 
-def growth_text(grown: Sequence[tuple[Growth, Sequence[Point]]], about: Mapping[str, Any]) -> str:
+Grown = Sequence[tuple[Growth, Sequence[Point]]]
+
+
+def plain(grown: Grown) -> dict[str, list[dict[str, float]]]:
+    """The curves as they are kept, by name."""
+    return {
+        growth.name: [{"size": point.size, **point.seen} for point in points]
+        for growth, points in grown
+    }
+
+
+def grown_of(found: Mapping[str, Any]) -> Grown:
+    """The curves as they were kept."""
+    return [
+        (growth, [_point(each) for each in found["growth"][growth.name]])
+        for growth in growing.ALL
+        if growth.name in found["growth"]
+    ]
+
+
+def _point(kept: Mapping[str, float]) -> Point:
+    return Point(int(kept["size"]), {name: kept[name] for name in kept if name != "size"})
+
+
+def write(found: Mapping[str, Any], docs: Path) -> None:
+    """Write the page and its pictures into a folder."""
+    (docs / PICTURES).mkdir(parents=True, exist_ok=True)
+    for name, picture in pictures(found).items():
+        (docs / PICTURES / name).write_text(picture, "utf-8")
+    (docs / PAGE.name).write_text(text(found), "utf-8")
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """The page, with new figures in its parts."""
+    page = PAGE.read_text("utf-8")
+    page = written(page, "growth", growth_text(grown_of(found), found))
+    page = written(page, "costs", costs_text(found["costs"], found))
+    return written(page, "simulation", simulated_text(found["costs"], found))
+
+
+def pictures(found: Mapping[str, Any]) -> dict[str, str]:
+    """Every picture by its file's name: what calls take, and what is taken of disk and memory."""
+    drawn = {}
+    for growth, points in grown_of(found):
+        names = list(points[0].seen)
+        timed = [name for name in names if name not in (*BYTES, *COUNTS)]
+        sizes = [point.size for point in points]
+        for kind, title, which, unit in (
+            ("cost", "Cost of a call", timed, shown),
+            ("room", "Bytes", list(BYTES), size_of),
+        ):
+            drawn[f"{_stem(growth)}-{kind}.svg"] = chart(
+                f"{title}: {growth.name}",
+                sizes,
+                {name: [point.seen[name] for point in points] for name in which},
+                counted=growth.counted,
+                shown=unit,
+                below=measured_text(found).replace("`", "").strip(),
+            )
+    return drawn
+
+
+def _stem(growth: Growth) -> str:
+    return "scale-" + growth.name.replace(" ", "-")
+
+
+def growth_text(grown: Grown, about: Mapping[str, Any]) -> str:
     """Every curve as a row, with its exponent."""
     parts = [measured_text(about)]
     for growth, points in grown:
-        stem = "pictures/scale-" + growth.name.replace(" ", "-")
+        stem = f"{PICTURES}/{_stem(growth)}"
         sizes = [point.size for point in points]
         rows = [
             f"**{growth.name.capitalize()}**, by {growth.counted}:\n",
@@ -62,7 +132,7 @@ def costs_text(costs: Mapping[str, Mapping[str, float]], about: Mapping[str, Any
     return "\n".join([measured_text(about), *rows, ""])
 
 
-def simulated_text(costs: Mapping[str, Mapping[str, float]]) -> str:
+def simulated_text(costs: Mapping[str, Mapping[str, float]], about: Mapping[str, Any]) -> str:
     """What numbers of servers hold, by simulation; and the same with one session that is hot."""
     rows = [
         row(["engine", "servers", "busiest", "99 % done in", "fullest", "breaks first"]),
@@ -97,13 +167,14 @@ def simulated_text(costs: Mapping[str, Mapping[str, float]]) -> str:
         f"{SESSIONS:,} sessions of {MESSAGES} messages, {TURNS_PER_S:,} turns a second, servers of"
         f" 16 GB that should be at most {LOAD_MAX:.0%} busy:\n"
     )
-    return "\n".join([asked, *rows, ""])
+    return "\n".join([measured_text(about), asked, *rows, ""])
 
 
 def measured_text(about: Mapping[str, Any]) -> str:
     """When, what, how durable, and by which command."""
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
-    return f"{about['date']}; {versions}; {about['durability']}; `{about['command']}`.\n"
+    where = f"{about['machine']}; " if "machine" in about else ""
+    return f"{about['date']}; {versions}; {about['durability']}; {where}`{about['command']}`.\n"
 
 
 def shown_as(name: str, height: float) -> str:

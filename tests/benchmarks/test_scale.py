@@ -1,10 +1,12 @@
 """Growth: the slope of a curve, its picture, and what a simulation says of many servers."""
 
+import json
 from xml.etree import ElementTree as ET
 
 import pytest
-from benchmarks.scale import growing, simulate
+from benchmarks.scale import growing, simulate, writing
 from benchmarks.scale.chart import chart
+from benchmarks.scale.growing import Point
 from benchmarks.scale.simulate import World, breaks_first, server_of, simulated
 from benchmarks.scale.slope import exponent, is_as
 from redis.crc import key_slot
@@ -45,6 +47,36 @@ def test_a_picture_is_well_formed_and_says_what_it_shows():
     texts = [element.text for element in ET.fromstring(drawn).iter() if element.text]
     assert {"a < b", "append", "messages", "1k"} <= set(texts)
     assert "prefers-color-scheme: dark" in drawn
+
+
+def committed():
+    return json.loads(simulate.MEASURED.read_text("utf-8"))
+
+
+def test_the_committed_page_is_that_of_the_committed_figures():
+    found = committed()
+    assert writing.PAGE.read_text("utf-8") == writing.text(found)
+    drawn = writing.pictures(found)
+    assert drawn
+    for name, picture in drawn.items():
+        assert (writing.PAGE.parent / writing.PICTURES / name).read_text("utf-8") == picture
+
+
+def test_every_picture_and_part_says_when_of_what_how_durable_and_by_which_command():
+    found = committed()
+    carried = writing.measured_text(found)
+    assert found["date"] in carried
+    assert "make bench-scale" in carried
+    assert writing.text(found).count(carried) == 3
+    for picture in writing.pictures(found).values():
+        words = " ".join(element.text or "" for element in ET.fromstring(picture).iter())
+        assert carried.replace("`", "").strip() in words
+
+
+def test_what_is_kept_is_what_was_measured():
+    points = [Point(1, {"append": 2e-5, "file": 10.0}), Point(3, {"append": 1e-5, "file": 30.0})]
+    grown = [(growing.ALL[0], points)]
+    assert writing.grown_of({"growth": writing.plain(grown)}) == grown
 
 
 @pytest.mark.parametrize("growth", growing.ALL, ids=lambda growth: growth.name)
