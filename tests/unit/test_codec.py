@@ -2,6 +2,7 @@
 
 import base64
 import datetime as dt
+import gc
 import json
 import math
 from contextlib import suppress
@@ -23,9 +24,10 @@ from indelible import (
     UsageError,
 )
 from indelible.core import codec
-from indelible.core.codec import decode, encode, encode_json, encode_text
+from indelible.core.codec import decode, decode_all, encode, encode_json, encode_text
 from indelible.core.limits import ENTRY_BYTES_MAX, JSON_DEPTH_MAX
 from indelible.core.plans import appending
+from indelible.core.waist import Stored
 
 MIB = 1024 * 1024
 
@@ -595,3 +597,36 @@ def test_pinned_and_system_messages_are_kept():
 def test_session_metadata_reads_back_equal(metadata):
     again = pydantic_core.from_json(encode_json(metadata, what="metadata"))
     assert repr(again) == repr(metadata)
+
+
+def a_thousand_rows():
+    """Rows of a long session, as an engine gives them."""
+    drafts = [encode_text("user", f"message {place}") for place in range(1000)]
+    return [Stored(place, each.kind, 0, each.envelope) for place, each in enumerate(drafts)]
+
+
+def test_many_rows_read_back_in_order_with_the_collector_at_rest():
+    rows = a_thousand_rows()
+    before = gc.get_stats()[0]["collections"]
+    values = decode_all(rows, session="s")
+    # One may come with the first object after the rest; without it there would be four.
+    assert gc.get_stats()[0]["collections"] - before <= 1
+    assert [value.content for value in values] == [f"message {place}" for place in range(1000)]
+    assert gc.isenabled()
+
+
+def test_the_collector_goes_on_after_a_row_that_cannot_be_read():
+    rows = a_thousand_rows()
+    rows[900] = rows[900]._replace(envelope=b"nothing")
+    with pytest.raises(CorruptEntryError, match="entry 900"):
+        decode_all(rows, session="s")
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off():
+    gc.disable()
+    try:
+        decode_all(a_thousand_rows(), session="s")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import pydantic_core
@@ -62,7 +62,7 @@ class Decoding:
             self.corrupt.append(CorruptEntry(row.position, reason, row.envelope))
             return None
 
-    def values(self, rows: Iterable[Stored]) -> list[Any]:
+    def values(self, rows: Sequence[Stored]) -> list[Any]:
         """The values of the rows that can be read."""
         if self._quarantine:
             return [value for value in map(self.value, rows) if value is not None]
