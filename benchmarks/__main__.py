@@ -17,6 +17,7 @@ from rich.table import Table
 
 import indelible
 from benchmarks import goldens, on_postgres, on_redis, on_sqlite, traces, transfer
+from benchmarks.ending import nothing_left_behind
 from benchmarks.measure import Result
 from benchmarks.pages import DOCS, row, written
 
@@ -54,7 +55,11 @@ def main() -> int:
         console = Console(width=140)
     started = time.monotonic()
     results: list[Result] = []
-    with tempfile.TemporaryDirectory() as folder, console.status("measuring …") as status:
+    with (
+        nothing_left_behind(),
+        tempfile.TemporaryDirectory() as folder,
+        console.status("measuring …") as status,
+    ):
         for room in rooms:
             for result in room(Path(folder)):
                 status.update(f"measured: {result.name}")

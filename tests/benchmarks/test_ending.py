@@ -74,8 +74,12 @@ def test_a_run_that_is_told_to_end_ends_its_server_and_its_workers(tmp_path):
         run.wait()
 
 
-def test_a_server_of_the_scale_benchmark_is_ended_too(tmp_path):
-    run = started(tmp_path, "benchmarks.scale", "--share", "0.001", "--into", str(tmp_path / "r"))
+@pytest.mark.parametrize(
+    "command",
+    ["benchmarks.scale --share 0.001 --into {folder}/results", "benchmarks redis"],
+)
+def test_a_server_of_another_benchmark_is_ended_too(command, tmp_path):
+    run = started(tmp_path, *command.format(folder=tmp_path).split())
     try:
 
         def server():

@@ -2,6 +2,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import under_test
+
+from indelible.contract.running import Bench
 
 
 @pytest.fixture(autouse=True)
@@ -10,3 +13,11 @@ def _stores_can_be_named(monkeypatch):
     folder = str(Path(__file__).parent)
     if folder not in sys.path:
         monkeypatch.syspath_prepend(folder)
+
+
+@pytest.fixture
+def bench():
+    """The smallest store that there is, under test."""
+    ours = Bench(under_test.smallest)
+    yield ours
+    ours.close()

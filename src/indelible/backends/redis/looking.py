@@ -22,7 +22,7 @@ from indelible.backends.redis.sessions import head_of
 from indelible.core.codec import names_kind
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan
-from indelible.core.waist import Frozen, Head, Read, Stored
+from indelible.core.waist import Frozen, Head, Read, Stored, tuple_new
 from indelible.errors import UnavailableError
 from indelible.model import Kind, Status
 from indelible.view import Extents, freeze
@@ -178,7 +178,7 @@ def _positions(page: list[Any]) -> Sequence[int]:
 
 
 # A row from its four values; its own constructor is a function of Python around this.
-_row = partial(tuple.__new__, Stored)
+_row = partial(tuple_new, Stored)
 
 
 def _stored(shown: _Picked, kinds: frozenset[Kind] | None) -> list[Stored]:
