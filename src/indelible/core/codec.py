@@ -40,6 +40,8 @@ _REST = _SUM_END + len(b'",')
 # Where an envelope has its checksum, and where it begins to say its kind: for engines that look
 # at stored bytes without Python.
 CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM = len(_OPEN), _SUM_END, _REST
+# Leading digits of the checksum that an entry's row repeats, bound to its place: see `checksums`.
+CONTENT_DIGITS = 12
 _PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in Kind}
 # How an envelope of each kind begins, once its checksum is put in.
 _START = {kind: b'%b%%b",%b' % (_OPEN, prefix) for kind, prefix in _PREFIX.items()}
@@ -113,8 +115,13 @@ def outline_of(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
     return isinstance(value, Summary), opens, answers
 
 
-def decode(kind: Kind | None, envelope: bytes, *, session: str, position: int) -> Value:
-    """Turn stored bytes back into the value, or say that they are wrong; never less than all."""
+def decode(
+    kind: Kind | None, envelope: bytes, *, session: str, position: int, content: int | None = None
+) -> Value:
+    """Turn stored bytes back into the value, or say that they are wrong; never less than all.
+
+    `content` is the checksum that must stand at this place, if the engine knows it.
+    """
     if kind is None:
         why = "its kind is unknown" if envelope else "it is missing"
         raise _corrupt(session, position, why, envelope)
@@ -124,6 +131,8 @@ def decode(kind: Kind | None, envelope: bytes, *, session: str, position: int) -
         if envelope[:_REST] != b'%b%b",' % (_OPEN, summed):
             raise _corrupt(session, position, "its checksum does not match", envelope)
         raise _foreign(session, position, envelope)
+    if content is not None and content != int(summed[:CONTENT_DIGITS], 16):
+        raise _corrupt(session, position, "it was written for another place", envelope)
     try:
         if kind is Kind.SUMMARY:
             return _summary(envelope[_BODY[kind] : -1])
@@ -148,17 +157,21 @@ def decode_all(rows: Sequence[Stored], *, session: str) -> list[Value]:
 
 def _decoded(rows: Iterable[Stored], session: str) -> list[Value]:
     values: list[Value] = []
-    for position, kind, _, envelope in rows:
+    for position, kind, _, envelope, content in rows:
         if kind is Kind.MESSAGE:
             # Most rows are messages as they should be. `decode` has the others, and says why.
             summed = blake2b(envelope[_REST:], digest_size=8).hexdigest()
-            if envelope[:_MESSAGE_BODY] == f"{_MESSAGE_OPEN}{summed}{_MESSAGE_NEXT}".encode():
+            in_place = content is None or content == int(summed[:CONTENT_DIGITS], 16)
+            if (
+                in_place
+                and envelope[:_MESSAGE_BODY] == f"{_MESSAGE_OPEN}{summed}{_MESSAGE_NEXT}".encode()
+            ):
                 try:
                     values.append(_read_message(envelope[_MESSAGE_BODY:-1]))
                     continue
                 except ValueError:
                     pass
-        values.append(decode(kind, envelope, session=session, position=position))
+        values.append(decode(kind, envelope, session=session, position=position, content=content))
     return values
 
 

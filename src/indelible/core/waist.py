@@ -41,6 +41,9 @@ class Stored(NamedTuple):
     kind: Kind | None
     written_at_ms: int
     envelope: bytes
+    # The content checksum that the row's checksum stands for at this place (see `checksums`);
+    # None if the engine keeps no checksum of rows.
+    content: int | None = None
 
 
 class LogRow(NamedTuple):
@@ -58,6 +61,8 @@ class LogRow(NamedTuple):
     opens: tuple[str, ...]
     answers: tuple[str, ...]
     envelope: bytes
+    # As in `Stored`; of no meaning in a row that is to be written.
+    content: int | None = None
 
 
 class Outline(NamedTuple):

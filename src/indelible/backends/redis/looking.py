@@ -177,7 +177,7 @@ def _positions(page: list[Any]) -> Sequence[int]:
     return [int(name[:-2]) - 1 for name, _ in page]
 
 
-# A row from its four values; its own constructor is a function of Python around this.
+# A row from its five values; its own constructor is a function of Python around this.
 _row = partial(tuple_new, Stored)
 
 
@@ -197,6 +197,7 @@ def _stored(shown: _Picked, kinds: frozenset[Kind] | None) -> list[Stored]:
                 [kind_of[each[3]] for each in fields],
                 [int(each[1].partition(b" ")[0]) for each in fields],
                 [each[7] for each in fields],
+                [None] * len(fields),
                 strict=True,
             ),
         )

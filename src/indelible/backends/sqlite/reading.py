@@ -104,7 +104,9 @@ def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Store
             found = _with_gaps(found, base, low, high, backwards=step.newest)
         if numbers.issuperset(map(_NUMBER, found)):
             rows += [
-                tuple_new(Stored, (entry_id & POSITION_MASK, _KIND[number], written_at, payload))
+                tuple_new(
+                    Stored, (entry_id & POSITION_MASK, _KIND[number], written_at, payload, None)
+                )
                 for entry_id, number, written_at, payload in found
             ]
         else:

@@ -419,7 +419,13 @@ def _token_counter(
     found = yield from ask(Read(session, frozen=frozen))
     counted: list[int] = []
     for row in found.rows:
-        value = decode(row.kind, row.envelope, session=session, position=row.position)
+        value = decode(
+            row.kind,
+            row.envelope,
+            session=session,
+            position=row.position,
+            content=row.content,
+        )
         if isinstance(value, ChatMessage):
             counted.append(count_tokens(value))
         else:

@@ -189,7 +189,13 @@ def _at(position: int) -> view.Extent:
 def checked(session: str, row: LogRow) -> Entry | CorruptEntry:
     """An entry, or why it is none."""
     try:
-        value = decode(row.kind, row.envelope, session=session, position=row.position)
+        value = decode(
+            row.kind,
+            row.envelope,
+            session=session,
+            position=row.position,
+            content=row.content,
+        )
         if outline_of(value) != (row.keep, row.opens, row.answers):
             return CorruptEntry(row.position, "what trim reads of it is damaged", row.envelope)
         assert row.kind is not None

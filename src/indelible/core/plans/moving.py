@@ -322,9 +322,15 @@ def _emit(write: Write, fields: dict[str, Any]) -> None:
 def _row_out(session: str, row: LogRow) -> dict[str, Any]:
     """An entry's line. What cannot be read travels as it is, in base64."""
     fields = row._asdict()
-    del fields["envelope"]
+    del fields["envelope"], fields["content"]
     try:
-        decode(row.kind, row.envelope, session=session, position=row.position)
+        decode(
+            row.kind,
+            row.envelope,
+            session=session,
+            position=row.position,
+            content=row.content,
+        )
         fields["envelope"] = pydantic_core.from_json(row.envelope)
     except (MemoryStoreError, ValueError):
         fields["raw"] = base64.b64encode(row.envelope).decode("ascii")

@@ -54,7 +54,13 @@ class Decoding:
     def value(self, row: Stored) -> Value | None:
         """The value of a row; None if it went to quarantine."""
         try:
-            return decode(row.kind, row.envelope, session=self._session, position=row.position)
+            return decode(
+                row.kind,
+                row.envelope,
+                session=self._session,
+                position=row.position,
+                content=row.content,
+            )
         except (CorruptEntryError, FormatError) as error:
             if not self._quarantine:
                 raise

@@ -158,7 +158,13 @@ def _copies(
     used in.
     """
     for row in page.rows:
-        value = decode(row.kind, row.envelope, session=session, position=row.position)
+        value = decode(
+            row.kind,
+            row.envelope,
+            session=session,
+            position=row.position,
+            content=row.content,
+        )
         if isinstance(value, Summary) and value.covers:
             value = value.model_copy(update={"covers": _moved(value.covers, moved, first)})
         kind, envelope, keep, opens, answers = encode(value)

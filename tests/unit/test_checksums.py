@@ -1,0 +1,78 @@
+"""Checksums of rows: what is moved, swapped or changed no longer fits."""
+
+import pytest
+
+from indelible.core.checksums import (
+    content_at,
+    content_checksum,
+    entry_checksum,
+    row_checksum,
+    session_salt,
+)
+from indelible.core.codec import decode, encode_text
+from indelible.core.waist import Stored
+from indelible.errors import CorruptEntryError
+
+ENVELOPE = encode_text("user", "hello").envelope
+SALT = session_salt("", "ana")
+PLACE = {
+    "position": 7,
+    "written_at_ms": 1_700_000_000_000,
+    "deadline_ms": 1_800_000_000_000,
+    "generation": 3,
+    "batch": 2,
+}
+
+
+def test_a_row_at_its_place_gives_its_content_back():
+    checksum = entry_checksum(SALT, ENVELOPE, **PLACE)
+    assert content_at(checksum, SALT, **PLACE) == content_checksum(ENVELOPE)
+
+
+def test_an_engine_may_add_the_place_itself():
+    added = entry_checksum(SALT, ENVELOPE) + sum(PLACE.values())
+    assert added == entry_checksum(SALT, ENVELOPE, **PLACE)
+    assert added < 2**53
+
+
+@pytest.mark.parametrize("field", PLACE)
+def test_a_row_whose_place_changed_does_not_fit(field):
+    checksum = entry_checksum(SALT, ENVELOPE, **PLACE)
+    other = {**PLACE, field: PLACE[field] + 1}
+    assert content_at(checksum, SALT, **other) != content_checksum(ENVELOPE)
+
+
+@pytest.mark.parametrize(("namespace", "session"), [("", "ben"), ("other", "ana"), ("a", "na")])
+def test_a_row_of_another_session_does_not_fit(namespace, session):
+    checksum = entry_checksum(SALT, ENVELOPE, **PLACE)
+    salt = session_salt(namespace, session)
+    assert content_at(checksum, salt, **PLACE) != content_checksum(ENVELOPE)
+
+
+def test_an_entry_that_was_written_for_another_place_cannot_be_read():
+    other = encode_text("user", "bye")
+    with pytest.raises(CorruptEntryError, match="another place"):
+        decode(
+            other.kind,
+            other.envelope,
+            session="ana",
+            position=7,
+            content=content_checksum(ENVELOPE),
+        )
+
+
+def test_damaged_bytes_have_a_checksum_too():
+    assert content_checksum(b"") != content_checksum(b'{"sum":"zz')
+
+
+def test_fields_are_told_apart():
+    assert row_checksum("a", "bc") != row_checksum("ab", "c")
+    assert row_checksum(1) != row_checksum("1")
+    assert row_checksum(None) != row_checksum("None")
+    assert row_checksum(b"a") != row_checksum("a")
+    assert row_checksum("\ud800") == row_checksum("\ud800")
+
+
+def test_rows_without_a_checksum_are_read_as_they_are():
+    draft = encode_text("user", "hello")
+    assert Stored(0, draft.kind, 0, draft.envelope).content is None
