@@ -124,13 +124,14 @@ def retry(path):
 
 def migrate(path, folder, script):
     """Open with code whose newest format is one more; `script` brings a file to it."""
+    import shutil
     from pathlib import Path
 
     from indelible.backends.sqlite import schema
 
     newest = schema.FORMAT + 1
     migrations = Path(folder) / "migrations"
-    migrations.mkdir()
+    shutil.copytree(Path(schema.__file__).with_name("migrations"), migrations)
     (migrations / f"{newest:04}.sql").write_text(script)
     schema.FORMAT = newest
     schema.files = lambda package: Path(folder)

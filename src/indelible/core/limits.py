@@ -15,6 +15,9 @@ METADATA_BYTES_MAX: Final = 64 * 1024
 
 # Twice the largest text that we promise (16 MiB) and a little: quotes take two bytes in JSON.
 ENTRY_BYTES_MAX: Final = 33 * 1024 * 1024
+# A stored row: an entry with its key and call ids, which JSON may make several times as long. A
+# longer one was not written by us, and is not read into memory.
+ROW_BYTES_MAX: Final = 4 * ENTRY_BYTES_MAX
 # A batch is one transaction and one network message.
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 BATCH_ENTRIES_MAX: Final = 1000

@@ -12,12 +12,34 @@ from typing import Any
 import apsw
 
 from indelible.backends.sqlite.errors import translated
+from indelible.core.limits import ROW_BYTES_MAX
 from indelible.core.plan import Plan, Step
 from indelible.model import Durability
 
 # SQLite's own busy timeout starves writers: it backs off to 100 ms while others slip in. Short
 # random waits let everyone through.
 WAIT_S_MAX = 0.002
+
+# A file may come from somewhere else: no trigger or view of its own runs, double quotes never
+# make a string, and its pages and schema are written in no way but by SQL.
+_CONFIG = {
+    apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER: 0,
+    apsw.SQLITE_DBCONFIG_ENABLE_VIEW: 0,
+    apsw.SQLITE_DBCONFIG_DEFENSIVE: 1,
+    apsw.SQLITE_DBCONFIG_DQS_DDL: 0,
+    apsw.SQLITE_DBCONFIG_DQS_DML: 0,
+    # Else every new bound of a range has its statement planned anew, which takes longer than to
+    # read twenty entries. Our plans do not depend on what is bound.
+    apsw.SQLITE_DBCONFIG_ENABLE_QPSG: 1,
+}
+# Well above what our own statements need. VACUUM attaches one database.
+_LIMITS = {
+    apsw.SQLITE_LIMIT_LENGTH: ROW_BYTES_MAX,
+    apsw.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    apsw.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    apsw.SQLITE_LIMIT_ATTACHED: 1,
+    apsw.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+}
 
 Rows = list[tuple[Any, ...]]
 
@@ -112,16 +134,18 @@ class Connection:
             # One for all steps, since each has all its rows before the next begins.
             self._cursor = self._db.cursor()
             self._db.set_busy_handler(self._wait)
-            # Else every new bound of a range has its statement planned anew, which takes longer
-            # than to read twenty entries. Our plans do not depend on what is bound.
-            self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            for option, value in _CONFIG.items():
+                self._db.config(option, value)
+            for limit, value in _LIMITS.items():
+                self._db.limit(limit, value)
             level = "FULL" if durability.covers(Durability.POWER) else "NORMAL"
             self._db.execute(
                 # On macOS, a sync that does not reach the platter unless it is asked to.
                 f"PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;"
                 f"PRAGMA synchronous = {level}; PRAGMA secure_delete = ON;"
-                f" PRAGMA trusted_schema = OFF; PRAGMA query_only = {int(read_only)}"
-            )
+                f" PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
+                f" PRAGMA query_only = {int(read_only)}"
+            ).fetchall()  # Some answer with a row, and what follows is only run when it was read.
         except apsw.Error as error:
             self._db.close(True)
             raise translated(error, path=path) from error

@@ -43,6 +43,19 @@ def _translated(  # noqa: PLR0911 (a table of codes, one return for each meaning
     if code in (apsw.SQLITE_NOTADB, apsw.SQLITE_CORRUPT):
         what = "is not a SQLite database" if code == apsw.SQLITE_NOTADB else "is damaged"
         return FormatError(f"{path} {what}; it was left as it is", **details)
+    if code == apsw.SQLITE_ERROR:
+        # Our statements do not change: the tables that they name did.
+        return FormatError(
+            f"the schema of {path} is not as indelible made it ({error}); nothing was written."
+            " verify says what differs.",
+            **details,
+        )
+    if code == apsw.SQLITE_TOOBIG:
+        return FormatError(
+            f"{path} holds a value that is longer than any entry may be; it was left as it is."
+            " Restore the file from a backup, or forget the session that holds it.",
+            **details,
+        )
     if code == apsw.SQLITE_FULL:
         return UnavailableError(
             f"the disk of {path} is full; nothing was written. Free some space, then try again",

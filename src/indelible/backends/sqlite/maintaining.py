@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from indelible import view
 from indelible.backends.sqlite.connection import Do, Sql, SqlMany
+from indelible.backends.sqlite.schema import compare_schema
 from indelible.backends.sqlite.sessions import (
     POSITION_BITS,
     POSITION_MASK,
@@ -203,12 +204,13 @@ def scrub(_context: Context, _step: Scrub) -> Plan[tuple[str, ...]]:
 
 
 def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
-    """SQLite's own check, and rows that belong to no session."""
+    """SQLite's own check, the schema, and rows that belong to no session."""
     problems: list[str] = []
     owners = {"entry": "id >> 32", **dict.fromkeys(_PARTS, "session")}
     try:
         rows = yield from ask(Sql("PRAGMA integrity_check"))
         problems += [str(text) for (text,) in rows if text != "ok"]
+        problems += [f"the file {text}" for text in (yield from compare_schema())]
         for table, number in owners.items():
             ((count,),) = yield from ask(
                 Sql(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 import time
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
+
+import apsw
 
 from indelible.backends.sqlite.connection import (
     BEGIN_WRITE,
@@ -15,6 +20,7 @@ from indelible.backends.sqlite.connection import (
     ROLLBACK,
     Connection,
     Do,
+    Rows,
     Sql,
     in_one_state,
 )
@@ -30,6 +36,17 @@ from indelible.errors import (
 
 APPLICATION_ID = 0x696E646C  # "indl"
 FORMAT = 1
+
+_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+# Statistics that ANALYZE makes. Everything else in a schema is ours, or is refused.
+_STATISTICS = {
+    "sqlite_stat1": "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+    "sqlite_stat4": "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+}
+# The parts of SQL text that whitespace and comments are told from. These are SQLite's own spaces.
+_TOKENS = re.compile(
+    r"""('(?:[^']|'')*'|"(?:[^"]|"")*")|(?:--[^\n]*|/\*.*?(?:\*/|\Z)|[ \t\n\f\r])+""", re.DOTALL
+)
 
 # While a thread of this process creates a file and lets go of it, no other may lock it: closing a
 # file drops every lock that the process has on it.
@@ -75,7 +92,7 @@ def _format_of(path: str) -> Plan[int]:
         look = Sql("SELECT value FROM about WHERE name = 'oldest_format'")
         rows = (yield from ask(look)) if about else []
         oldest = rows[0][0] if rows else None
-        if not isinstance(oldest, int):
+        if not isinstance(oldest, int) or version < 1:
             raise FormatError(f"{path} does not say its oldest format; it was left as it is")
         if oldest > FORMAT:
             raise FormatError(
@@ -84,6 +101,13 @@ def _format_of(path: str) -> Plan[int]:
                 format=version,
                 oldest=oldest,
             )
+        differences = yield from compare_schema()
+        if differences:
+            raise FormatError(
+                f"{path} {'; '.join(differences)}. What else is in a file can run when it is"
+                " written to, so it was left as it is. Restore it from a backup, or remove what"
+                " was added with the sqlite3 command.",
+            )
         return int(version)
     ((tables,),) = yield from ask(Sql("SELECT count(*) FROM sqlite_schema"))
     if application_id or version or tables:
@@ -91,13 +115,72 @@ def _format_of(path: str) -> Plan[int]:
     return 0
 
 
+class SchemaObject(NamedTuple):
+    """A row of `sqlite_schema`, its SQL without comments and needless spaces."""
+
+    type: str
+    name: str
+    table: str
+    sql: str | None
+
+
+def compare_schema() -> Plan[list[str]]:
+    """How the file's schema differs from the one that its format has; empty if it does not."""
+    ((version,),) = yield from ask(Sql("PRAGMA user_version"))
+    found = _schema_objects((yield from ask(Sql(_SCHEMA))))
+    expected = expected_schema(min(version, FORMAT))
+    tables = {thing.table for thing in expected}
+    added = [
+        thing
+        for thing in found - expected
+        if _STATISTICS.get(thing.name) != thing.sql
+        and not (version > FORMAT and _stands_apart(thing, tables))
+    ]
+    known = {(thing.type, thing.name) for thing in found}
+    missing = [thing for thing in expected - found if (thing.type, thing.name) not in known]
+    return [
+        f"holds the {thing.type} {thing.name!r}, which indelible did not make so"
+        for thing in sorted(added, key=repr)
+    ] + [f"lacks the {thing.type} {thing.name!r}: it is missing" for thing in sorted(missing)]
+
+
+def _stands_apart(thing: SchemaObject, tables: set[str]) -> bool:
+    """Whether an object of a newer format can have no effect on our tables."""
+    virtual = (thing.sql or "").upper().startswith("CREATE VIRTUAL")
+    return thing.type in ("table", "index") and thing.table not in tables and not virtual
+
+
+@cache
+def expected_schema(version: int) -> frozenset[SchemaObject]:
+    """The schema that the migrations up to a format make."""
+    db = apsw.Connection(":memory:")
+    try:
+        for number in range(1, version + 1):
+            db.execute(_migration(number))
+        rows: Rows = db.execute(_SCHEMA).fetchall()
+    finally:
+        db.close()
+    return frozenset(_schema_objects(rows))
+
+
+def _schema_objects(rows: Rows) -> set[SchemaObject]:
+    return {SchemaObject(kind, name, table, _normalize(sql)) for kind, name, table, sql in rows}
+
+
+def _normalize(sql: str | None) -> str | None:
+    return None if sql is None else _TOKENS.sub(lambda found: found[1] or " ", str(sql)).strip()
+
+
+def _migration(version: int) -> str:
+    return files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
+
+
 def _migrate(path: str) -> Plan[None]:
     """Bring the file to this format in one exclusive transaction; whoever comes second finds it."""
     yield BEGIN_WRITE
     found = yield from _format_of(path)
     for version in range(found + 1, FORMAT + 1):
-        text = files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
-        yield Do(text)
+        yield Do(_migration(version))
     if found < FORMAT:
         yield Do(f"PRAGMA application_id = {APPLICATION_ID}")
         yield Do(f"PRAGMA user_version = {FORMAT}")
