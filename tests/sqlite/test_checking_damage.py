@@ -2,6 +2,7 @@
 
 import apsw
 import pytest
+from seams import forging
 
 import indelible
 from indelible import CorruptEntryError
@@ -109,9 +110,11 @@ OTHER_DAMAGES = {
 
 
 @pytest.mark.parametrize("kind", OTHER_DAMAGES)
-def test_damage_beside_the_entries_is_found(path, kind):
+def test_damage_beside_the_entries_that_no_checksum_shows_is_found(path, kind):
     sql, words = OTHER_DAMAGES[kind]
-    assert damage(path, sql) == 1
+    with forging(path) as file:
+        file.execute(sql)
+        assert file.changes() == 1
     with indelible.open(path) as store:
         report = store.verify()
         assert not report.ok
@@ -122,7 +125,8 @@ def test_a_view_that_does_not_follow_from_its_journal_is_found(path):
     with indelible.open(path) as store:
         store.trim("s", keep_last=2)
         assert store.verify().ok
-    damage(path, "UPDATE session SET tail = 2 WHERE name = 's'")
+    with forging(path) as file:
+        file.execute("UPDATE session SET tail = 2 WHERE name = 's'")
     with indelible.open(path) as store:
         assert "newest change" in store.verify("s").findings[0].what
 

@@ -93,7 +93,7 @@ def test_while_another_process_reads_the_receipt_is_pending_and_says_where_bytes
 
 def neighbours(store):
     """Three sessions that grow side by side, so that rows move between pages; a seed that shows."""
-    rng = random.Random(4)
+    rng = random.Random(7)
     for _ in range(60):
         for name in ("before", VICTIM, "behind"):
             text = "SECRETTEXT" * (rng.choice([500, 1500]) // 10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from seams import beside, blocking
+from seams import beside, blocking, forging
 
 from indelible import Durability, LimitError, view
 from indelible.view import EXTENTS_MAX
@@ -63,7 +63,7 @@ def almost_full(store, path):
         batch = [{"role": "user", "content": text} for text in said[start : start + 1000]]
         store.add_messages("session", batch)
     shown = view.rolled_back(pieces(cycles), len(said))
-    with beside(path) as file:
+    with forging(path) as file:
         file.execute(
             "UPDATE session SET extents = ?, tail = ?",
             (view.encode(shown.extents), shown.tail),

@@ -13,7 +13,7 @@ import pytest
 from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
 from indelible.errors import MemoryStoreError
 
-BUILDERS = {1: formats.format_1}
+BUILDERS = {2: formats.format_2}
 EXPECTED = {
     "sessions": ["ana", "ana-again", "edge %_*?:/'\"", "for ever", "tools", "vacuumed"],
     "status": "expired",
@@ -43,9 +43,11 @@ def test_there_is_a_golden_for_each_format(path):
 
 
 def test_the_newest_format_is_what_the_code_writes(snapshot_db):
-    formats.format_1(snapshot_db.path)
+    BUILDERS[FORMAT](snapshot_db.path)
     # The clock there goes on with each look at it, and how often that is belongs to no format.
     times = {"entry.written_at", "session.created_at", "session.deadline", "snapshot.taken_at"}
+    # Checksums are also of times.
+    times |= {f"{table}.checksum" for table in ("entry", "session", "snapshot", "journal")}
     snapshot_db.assert_matches(f"format_{FORMAT}", ignore=times)
 
 
@@ -109,3 +111,47 @@ def test_a_migration_that_is_killed_leaves_a_file_that_works(
     formats.wait_until(lambda: log.exists() and log.stat().st_size > 100_000)
     assert migrating.kill() == -9
     assert run_in_process(formats.contents, path) == EXPECTED
+
+
+# What code of format 1 does first to find a session, to append to one that it knows, and to one
+# that it has just looked at.
+STATEMENTS_OF_FORMAT_1 = [
+    """SELECT number, (SELECT id + batch FROM entry WHERE id >= number << 32
+        AND id < (number + 1) << 32 AND batch > 0 ORDER BY id DESC LIMIT 1)
+    FROM session WHERE namespace = '' AND name = 'ana'""",
+    """INSERT OR IGNORE INTO entry (id, kind, written_at, deadline, batch, generation, keep, key,
+        opens, answers, payload)
+    SELECT (number << 32) + 100, 1, 0, NULL, 1, generation, 0, NULL, NULL, NULL, x'00'
+    FROM session WHERE name = 'ana'""",
+    """INSERT INTO entry (id, kind, written_at, deadline, batch, generation, keep, key, opens,
+        answers, payload) VALUES (1, 1, 0, NULL, 1, 0, 0, NULL, NULL, NULL, x'00')""",
+]
+
+
+def test_code_of_format_1_that_has_the_file_open_cannot_write_past_the_checksums(
+    snapshot_db, run_in_process
+):
+    path = snapshot_db("format_1")
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        for statement in STATEMENTS_OF_FORMAT_1:
+            old.execute("BEGIN")
+            old.execute(statement)
+            old.execute("ROLLBACK")
+        assert run_in_process(formats.contents, path) == EXPECTED
+        for statement in STATEMENTS_OF_FORMAT_1:
+            with pytest.raises(sqlite3.OperationalError, match="batch"):
+                old.execute(statement)
+    assert run_in_process(formats.contents, path) == EXPECTED
+
+
+def test_a_file_of_format_1_has_every_checksum_once_it_was_opened(snapshot_db, run_in_process):
+    path = snapshot_db("format_1")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("INSERT INTO kept_key SELECT number, life, 'k', 0, 1, 0, x'' FROM session")
+    assert run_in_process(formats.contents, path) == EXPECTED
+    with closing(sqlite3.connect(path)) as db:
+        for table in ("entry", "session", "snapshot", "journal", "kept_key"):
+            ((rows, without),) = db.execute(f"SELECT count(*), sum(checksum = 0) FROM {table}")
+            assert rows > 0
+            assert without == 0
+        assert db.execute("SELECT value FROM about").fetchall() == [(FORMAT,)]

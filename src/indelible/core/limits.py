@@ -33,6 +33,9 @@ LOG_ENTRIES_MAX: Final = 2**32
 # bit of a row id can seem to make a log longer by millions.
 MISSING_NAMED_MAX: Final = 100_000
 
+# Damaged rows of one table that verify names; where there are more, the file as a whole is damaged.
+DAMAGED_ROWS_NAMED_MAX: Final = 100
+
 # Pages are one answer in memory.
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_ENTRIES_DEFAULT: Final = 200

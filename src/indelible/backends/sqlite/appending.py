@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from indelible import view
+from indelible.backends.sqlite.checksums import damaged_row, is_intact
 from indelible.backends.sqlite.connection import Do, Sql, SqlMany
 from indelible.backends.sqlite.sessions import (
     POSITION_BITS,
@@ -19,6 +20,7 @@ from indelible.backends.sqlite.sessions import (
     touch,
 )
 from indelible.core import rules
+from indelible.core.checksums import entry_checksum, session_salt
 from indelible.core.codec import CHECKSUM_BYTES, checksum_of
 from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
@@ -34,18 +36,18 @@ KIND_NUMBER = {
 }
 
 INSERT = """
-    INSERT INTO entry (id, kind, written_at, deadline, batch, generation, keep, key, opens,
-        answers, payload)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, opens,
+        answers, payload, checksum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _BY_CALLERS_KEY = """
-    SELECT id, batch, generation FROM entry
+    SELECT id, batch_size, generation FROM entry
     WHERE id >> 32 = ? AND key = ? AND substr(key, 1, 1) <> '~' AND id >= ?
     ORDER BY id DESC LIMIT 1"""
-_BY_KEPT_KEY = """
-    SELECT position, entries, generation, checksums FROM kept_key
-    WHERE session = ? AND life = ? AND key = ?"""
+_BY_KEPT_KEY = f"""
+    SELECT {is_intact("kept_key")}, position, entries, generation, checksums FROM kept_key
+    WHERE session = ? AND life = ? AND key = ?"""  # noqa: S608 (constants)
 _BY_MADE_KEY = """
-    SELECT id, batch, generation FROM entry
+    SELECT id, batch_size, generation FROM entry
     WHERE id >= ? AND id < ? AND key = ? ORDER BY id DESC LIMIT 1"""
 
 
@@ -53,9 +55,9 @@ _BY_MADE_KEY = """
 # since, and this one statement is the whole append. Else it changes nothing, and we look first.
 # (A session's number is never given again, so that it need not be asked for by name.)
 INSERT_IF_STILL = """
-    INSERT OR IGNORE INTO entry (id, kind, written_at, deadline, batch, generation, keep, key,
-        opens, answers, payload)
-    SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM session
+    INSERT OR IGNORE INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key,
+        opens, answers, payload, checksum)
+    SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM session
     WHERE number = ? AND life = ? AND generation = ? AND staged = 0
     """
 
@@ -74,19 +76,18 @@ def shortcut(context: Context, step: Append) -> tuple[Any, ...] | None:
     now_ms = int(context.clock() * 1000)
     if tip.deadline is not None and now_ms >= tip.deadline:
         return None
-    kind, envelope, keep, opens, answers = step.drafts[0]
+    deadline = None if step.ttl_s is None else rules.deadline_ms(now_ms, step.ttl_s)
     return (
-        tip.number << POSITION_BITS | tip.end,
-        KIND_NUMBER[kind],
-        now_ms,
-        None if step.ttl_s is None else rules.deadline_ms(now_ms, step.ttl_s),
-        1,
-        tip.generation,
-        keep,
-        step.key,
-        links(opens) if opens else None,
-        links(answers) if answers else None,
-        envelope,
+        *_row(
+            step.drafts[0],
+            tip.salt,
+            tip.number << POSITION_BITS | tip.end,
+            now_ms,
+            deadline,
+            1,
+            tip.generation,
+            step.key,
+        ),
         tip.number,
         tip.life,
         tip.generation,
@@ -128,9 +129,11 @@ def append(context: Context, step: Append) -> Plan[Appended]:
     count = len(step.drafts)
     deadline = rules.deadline_ms(now_ms, step.ttl_s)
     first_id = place.number << POSITION_BITS | standing.end
+    salt = session_salt(context.namespace, step.session)
     rows = [
         _row(
             draft,
+            salt,
             first_id + offset,
             now_ms,
             deadline,
@@ -145,7 +148,7 @@ def append(context: Context, step: Append) -> Plan[Appended]:
     if len(context.tips) >= TIPS_MAX:
         context.tips.clear()
     context.tips[step.session] = Tip(
-        place.number, place.life, standing.life, end, standing.generation, deadline
+        place.number, place.life, standing.life, end, standing.generation, deadline, salt
     )
     version = rules.version_token(standing.life, end, standing.generation)
     return Appended(standing.end, count, version)
@@ -153,6 +156,7 @@ def append(context: Context, step: Append) -> Plan[Appended]:
 
 def _row(
     draft: Draft,
+    salt: int,
     entry_id: int,
     now_ms: int,
     deadline: int | None,
@@ -173,6 +177,15 @@ def _row(
         links(opens) if opens else None,
         links(answers) if answers else None,
         envelope,
+        entry_checksum(
+            salt,
+            envelope,
+            position=entry_id & POSITION_MASK,
+            written_at_ms=now_ms,
+            deadline_ms=deadline,
+            generation=generation,
+            batch=batch,
+        ),
     )
 
 
@@ -187,7 +200,9 @@ def _earlier(place: Place, step: Append) -> Plan[Appended | None]:
     assert standing is not None
     kept = yield from ask(Sql(_BY_KEPT_KEY, (number, place.life, step.key)))
     if kept:
-        first, count, generation, checksums = kept[0]
+        intact, first, count, generation, checksums = kept[0]
+        if not intact:
+            raise damaged_row(f"the row of key {step.key!r}", step.session)
         stored = [
             checksums[at : at + CHECKSUM_BYTES] for at in range(0, len(checksums), CHECKSUM_BYTES)
         ]

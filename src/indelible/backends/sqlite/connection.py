@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from indelible.backends.sqlite import checksums
 from indelible.backends.sqlite.errors import translated
 from indelible.core.limits import ROW_BYTES_MAX
 from indelible.core.plan import Plan, Step
@@ -49,7 +50,7 @@ class Sql(Step[Rows]):
     """One statement, answered with its rows."""
 
     text: str
-    params: tuple[Any, ...] = ()
+    params: tuple[Any, ...] | dict[str, Any] = ()
 
     def run(self, cursor: apsw.Cursor) -> Rows:
         """Do it."""
@@ -134,6 +135,7 @@ class Connection:
             # One for all steps, since each has all its rows before the next begins.
             self._cursor = self._db.cursor()
             self._db.set_busy_handler(self._wait)
+            checksums.register(self._db)
             for option, value in _CONFIG.items():
                 self._db.config(option, value)
             for limit, value in _LIMITS.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from indelible import view
+from indelible.backends.sqlite.checksums import CONTENT, insert, is_intact, update
 from indelible.backends.sqlite.connection import Do, Sql, SqlMany
 from indelible.backends.sqlite.schema import compare_schema
 from indelible.backends.sqlite.sessions import (
@@ -15,7 +16,7 @@ from indelible.backends.sqlite.sessions import (
 )
 from indelible.backends.sqlite.views import journal_lines, snapshot_records
 from indelible.core import rules
-from indelible.core.limits import KEYS_KEPT, STAGE_ABANDONED_S
+from indelible.core.limits import DAMAGED_ROWS_NAMED_MAX, KEYS_KEPT, STAGE_ABANDONED_S
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
     CheckEngine,
@@ -32,6 +33,43 @@ from indelible.model import Status
 
 # Tables whose rows belong to a session by its number.
 _PARTS = ("snapshot", "journal", "kept_key", "quarantine")
+_KEEP_KEY = insert("kept_key", verb="INSERT OR IGNORE")
+_COUNT_VACUUM = update("session", {"vacuums": "vacuums + 1"}, where="number = ?1")
+_OF_SESSION = "LEFT JOIN (SELECT number AS owner, namespace, name FROM session) ON owner = session"
+# What may be damaged, and the statement that finds it. Entries of sessions that are active are
+# looked at one by one when their log is; here, those that say that a session's time is over.
+_DAMAGED = {
+    "the row": f"""
+        SELECT namespace, name, NULL FROM session WHERE NOT {is_intact("session")} LIMIT :limit""",  # noqa: S608 (constants)
+    "snapshot {0!r}": f"""
+        SELECT namespace, name, id FROM snapshot {_OF_SESSION}
+        WHERE NOT {is_intact("snapshot")} LIMIT :limit""",  # noqa: S608 (constants)
+    "the journal's line of {0!r}": f"""
+        SELECT namespace, name, operation FROM journal {_OF_SESSION}
+        WHERE NOT {is_intact("journal")} LIMIT :limit""",  # noqa: S608 (constants)
+    "the row of key {0!r}": f"""
+        SELECT namespace, name, key FROM kept_key {_OF_SESSION}
+        WHERE NOT {is_intact("kept_key")} LIMIT :limit""",  # noqa: S608 (constants)
+    "entry {0}, which says when its time is over,": f"""
+        SELECT namespace, name, id & 4294967295
+        FROM (SELECT number, born, namespace, name FROM session) JOIN entry
+        ON id = (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1)
+        WHERE id >= (number << 32 | born) AND deadline <= :now
+        AND {CONTENT.replace(":salt", "session_salt(namespace, name)")} <> content_checksum(payload)
+        LIMIT :limit""",  # noqa: S608 (constants)
+}
+_EMPTY = update(
+    "session",
+    {
+        "born": "?1",
+        "tail": "?1",
+        "extents": "x''",
+        "deadline": "?2",
+        "generation": "generation + 1",
+        "metadata": "x'7b7d'",
+    },
+    where="number = ?3",
+)
 
 
 def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
@@ -70,7 +108,7 @@ def _reclaim_active(context: Context, step: Reclaim, place: Place) -> Plan[Recla
         yield from _delete_entries(place, dead)
         yield from _forget_old_parts(place, {line.operation for line in kept})
         if removed.entries:
-            yield Do("UPDATE session SET vacuums = vacuums + 1 WHERE number = ?", (place.number,))
+            yield Do(_COUNT_VACUUM, (place.number,))
     return gone
 
 
@@ -101,7 +139,7 @@ def _keep_keys(place: Place, born: int, end: int, dead: view.Extents) -> Plan[No
     base = place.number << POSITION_BITS
     rows = yield from ask(
         Sql(
-            "SELECT id, batch, generation, key FROM entry"
+            "SELECT id, batch_size, generation, key FROM entry"
             " WHERE id >= ? AND id < ? AND key IS NOT NULL ORDER BY id DESC LIMIT ?",
             (base | born, base + end, KEYS_KEPT),
         )
@@ -122,7 +160,7 @@ def _keep_keys(place: Place, born: int, end: int, dead: view.Extents) -> Plan[No
             )
         )
         yield Do(
-            "INSERT OR IGNORE INTO kept_key VALUES (?, ?, ?, ?, ?, ?, ?)",
+            _KEEP_KEY,
             (
                 place.number,
                 place.life,
@@ -162,8 +200,7 @@ def remove_life(place: Place, *, forget: bool) -> Plan[None]:
     else:
         # The row now knows what its newest entry knew: where the log ends, and when life did.
         yield Do(
-            "UPDATE session SET born = ?1, tail = ?1, extents = x'', deadline = ?2,"
-            " generation = generation + 1, metadata = x'7b7d' WHERE number = ?3",
+            _EMPTY,
             (place.standing.end, place.standing.deadline_ms, place.number),
         )
 
@@ -177,7 +214,8 @@ def erase(context: Context, step: Erase) -> Plan[Erased]:
         )
     )
     names = tuple(name for (name,) in forks)
-    place = yield from place_of(context, step.session)
+    # Nothing of it is shown to anyone: a damaged session can be erased like any other.
+    place = yield from place_of(context, step.session, damaged=True)
     context.tips.pop(step.session, None)
     if place.standing is None:
         return Erased(forks=names)
@@ -203,8 +241,8 @@ def scrub(_context: Context, _step: Scrub) -> Plan[tuple[str, ...]]:
     return ("the write-ahead log, until no other process reads the file",) if busy else ()
 
 
-def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
-    """SQLite's own check, the schema, and rows that belong to no session."""
+def check_engine(context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
+    """SQLite's own check, the schema, checksums of rows, and rows that belong to no session."""
     problems: list[str] = []
     owners = {"entry": "id >> 32", **dict.fromkeys(_PARTS, "session")}
     try:
@@ -220,10 +258,26 @@ def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]
             )
             if count:
                 problems.append(f"{count} rows of {table} belong to no session")
+        problems += yield from _damaged_rows(context)
     except FormatError as error:
         # What was found so far is worth more than where the looking had to end.
         problems.append(error.message)
     return tuple(problems)
+
+
+def _damaged_rows(context: Context) -> Plan[list[str]]:
+    """What has not the checksum that it should have, in every namespace and life."""
+    problems: list[str] = []
+    for what, statement in _DAMAGED.items():
+        rows = yield from ask(
+            Sql(statement, {"now": context.now_ms(), "limit": DAMAGED_ROWS_NAMED_MAX + 1})
+        )
+        for namespace, session, name in rows[:DAMAGED_ROWS_NAMED_MAX]:
+            where = f" in namespace {namespace!r}" if namespace else ""
+            problems.append(f"{what.format(name)} of session {session!r} is damaged{where}")
+        if len(rows) > DAMAGED_ROWS_NAMED_MAX:
+            problems.append(f"more rows like these {DAMAGED_ROWS_NAMED_MAX} are damaged")
+    return problems
 
 
 def quarantine(context: Context, step: Quarantine) -> Plan[None]:

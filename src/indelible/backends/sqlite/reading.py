@@ -8,6 +8,7 @@ from typing import Any
 
 from indelible import view
 from indelible.backends.sqlite.appending import KIND_NUMBER, draft_links
+from indelible.backends.sqlite.checksums import CONTENT
 from indelible.backends.sqlite.connection import Rows, Sql
 from indelible.backends.sqlite.sessions import (
     POSITION_BITS,
@@ -17,6 +18,7 @@ from indelible.backends.sqlite.sessions import (
     look_at,
 )
 from indelible.core import rules
+from indelible.core.checksums import session_salt
 from indelible.core.codec import KIND_BYTES, names_kind
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
@@ -41,7 +43,8 @@ _KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 _COLUMNS = f"""
     id, kind, written_at,
     CASE WHEN kind BETWEEN 1 AND {len(KIND_NUMBER)} AND NOT ? >> kind & 1
-        THEN substr(payload, 1, {KIND_BYTES}) ELSE payload END"""
+        THEN substr(payload, 1, {KIND_BYTES}) ELSE payload END,
+    {CONTENT}"""
 _FORWARDS = f"""
     SELECT {_COLUMNS} FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""  # noqa: S608
 _BACKWARDS = f"""
@@ -49,9 +52,10 @@ _BACKWARDS = f"""
 _OUTLINE = """
     SELECT id, kind, length(payload), keep, opens, answers FROM entry
     WHERE id >= ? AND id < ? ORDER BY id"""
-_LOG = """
-    SELECT id, kind, written_at, deadline, batch, generation, keep, key, opens, answers, payload
-    FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
+_LOG = f"""
+    SELECT id, kind, written_at, deadline, batch_size, generation, keep, key, opens, answers,
+        payload, {CONTENT}
+    FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""  # noqa: S608 (constants)
 _ALL_KINDS = -1
 _NUMBER = itemgetter(1)
 
@@ -61,9 +65,10 @@ def read(context: Context, step: Read) -> Plan[Slice]:
     place, head = yield from look_at(context, step.session)
     frozen = rules.frozen_of(step.session, step.frozen, head)
     gaps_are_vacuumed = frozen.vacuums != head.vacuums
+    salt = session_salt(context.namespace, step.session)
     rows: list[Stored] = []
     for extent in _extents(frozen.extents, step):
-        done = yield from _read_extent(step, place, extent, rows)
+        done = yield from _read_extent(step, place, salt, extent, rows)
         if gaps_are_vacuumed and any(not row.envelope for row in rows):
             raise rules.gone(step.session)
         if done:
@@ -85,7 +90,9 @@ def _extents(extents: view.Extents, step: Read) -> view.Extents:
     return view.between(extents, start, extents[-1][1]) if start and extents else extents
 
 
-def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Stored]) -> Plan[bool]:
+def _read_extent(
+    step: Read, place: Place, salt: int, extent: view.Extent, rows: list[Stored]
+) -> Plan[bool]:
     """Add an extent's entries to the rows, in chunks; says whether one over the limit is there."""
     start, stop = extent
     numbers, mask = _wanted(step.kinds)
@@ -97,7 +104,7 @@ def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Store
         wanted *= 2
         low, high = (stop - chunk, stop) if step.newest else (start, start + chunk)
         found: Rows = yield Sql(
-            _BACKWARDS if step.newest else _FORWARDS, (mask, base + low, base + high, chunk)
+            _BACKWARDS if step.newest else _FORWARDS, (mask, salt, base + low, base + high, chunk)
         )
         if len(found) != chunk:
             rules.refuse_if_torn_apart(step.session, chunk - len(found), low, high)
@@ -105,9 +112,9 @@ def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Store
         if numbers.issuperset(map(_NUMBER, found)):
             rows += [
                 tuple_new(
-                    Stored, (entry_id & POSITION_MASK, _KIND[number], written_at, payload, None)
+                    Stored, (entry_id & POSITION_MASK, _KIND[number], written_at, payload, content)
                 )
-                for entry_id, number, written_at, payload in found
+                for entry_id, number, written_at, payload, content in found
             ]
         else:
             rows += yield from _picked(numbers, found)
@@ -130,7 +137,7 @@ def _wanted(kinds: frozenset[Kind] | None) -> tuple[frozenset[int], int]:
 def _picked(numbers: frozenset[int], found: Rows) -> Plan[list[Stored]]:
     """The rows of the kinds that are asked for, and those that may be of any."""
     rows: list[Stored] = []
-    for entry_id, number, written_at, payload in found:
+    for entry_id, number, written_at, payload, content in found:
         kind = _KIND.get(number)
         if kind is not None and number not in numbers:
             if names_kind(kind, payload):
@@ -138,7 +145,7 @@ def _picked(numbers: frozenset[int], found: Rows) -> Plan[list[Stored]]:
             ((payload,),) = yield from ask(  # noqa: PLW2901 (now all of it)
                 Sql("SELECT payload FROM entry WHERE id = ?", (entry_id,))
             )
-        rows.append(Stored(entry_id & POSITION_MASK, kind, written_at, payload))
+        rows.append(Stored(entry_id & POSITION_MASK, kind, written_at, payload, content))
     return rows
 
 
@@ -150,7 +157,7 @@ def _with_gaps(
     ids = (
         range(base + high - 1, base + low - 1, -1) if backwards else range(base + low, base + high)
     )
-    return [there.get(entry_id, (entry_id, None, 0, b"")) for entry_id in ids]
+    return [there.get(entry_id, (entry_id, None, 0, b"", None)) for entry_id in ids]
 
 
 def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
@@ -159,8 +166,9 @@ def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     base = place.number << POSITION_BITS
+    salt = session_salt(context.namespace, step.session)
     found = yield from ask(
-        Sql(_LOG, (base + max(step.start, head.born), base + head.end, step.limit))
+        Sql(_LOG, (salt, base + max(step.start, head.born), base + head.end, step.limit))
     )
     rows = tuple(_log_row(*row) for row in found)
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == step.limit else None)
@@ -178,6 +186,7 @@ def _log_row(
     opens: str | None,
     answers: str | None,
     payload: bytes,
+    content: int,
 ) -> LogRow:
     try:
         known, links = _KIND.get(kind), (draft_links(opens), draft_links(answers))
@@ -195,6 +204,7 @@ def _log_row(
         key,
         *links,
         payload,
+        content,
     )
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import apsw
 
+from indelible.backends.sqlite import checksums
 from indelible.backends.sqlite.connection import (
     BEGIN_WRITE,
     COMMIT,
@@ -35,7 +36,7 @@ from indelible.errors import (
 )
 
 APPLICATION_ID = 0x696E646C  # "indl"
-FORMAT = 1
+FORMAT = 2
 
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 # Statistics that ANALYZE makes. Everything else in a schema is ours, or is refused.
@@ -155,6 +156,7 @@ def expected_schema(version: int) -> frozenset[SchemaObject]:
     """The schema that the migrations up to a format make."""
     db = apsw.Connection(":memory:")
     try:
+        checksums.register(db)
         for number in range(1, version + 1):
             db.execute(_migration(number))
         rows: Rows = db.execute(_SCHEMA).fetchall()

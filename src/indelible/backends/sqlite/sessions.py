@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from indelible import view
+from indelible.backends.sqlite.checksums import CONTENT, damaged_row, is_intact, update
 from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.core import rules
+from indelible.core.checksums import session_salt
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
 from indelible.core.sources import Clock
@@ -19,6 +21,7 @@ from indelible.core.waist import (
     SetMetadata,
     tuple_new,
 )
+from indelible.errors import FormatError
 from indelible.model import Status
 from indelible.view import View
 
@@ -26,14 +29,14 @@ from indelible.view import View
 POSITION_BITS = 32
 POSITION_MASK = 2**POSITION_BITS - 1
 
-# A session's row, its newest entry, and where its newest batch ends. Scalar subqueries are a seek
-# each; a join is not.
-_ROW = """
-    number, life, born, generation, staged, session.deadline,
+# A session's row, whether it is intact, its newest entry, and where its newest batch ends. Scalar
+# subqueries are a seek each; a join is not.
+_ROW = f"""
+    {is_intact("session")}, number, life, born, generation, staged, session.deadline,
     (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
     (SELECT deadline FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
-    (SELECT id + batch FROM entry WHERE id >= number << 32 AND id < (number + 1) << 32
-        AND batch > 0 ORDER BY id DESC LIMIT 1)"""
+    (SELECT id + batch_size FROM entry WHERE id >= number << 32 AND id < (number + 1) << 32
+        AND batch_size > 0 ORDER BY id DESC LIMIT 1)"""  # noqa: S608 (constants)
 _PLACE = f"SELECT {_ROW} FROM session WHERE namespace = ? AND name = ?"  # noqa: S608 (constants)
 _ALL = f"""
     SELECT {_ROW}, tail, extents, created_at, metadata, forked_from, vacuums
@@ -43,11 +46,27 @@ _NEW_SESSION = """
         created_at, forked_from, metadata, extents)
     VALUES (?1, ?2, 1, ?7, ?3, 0, ?7, ?4, ?5, ?6, x'7b7d', x'')
     RETURNING number"""
-_NEW_LIFE = """
-    UPDATE session SET life = life + 1, born = ?1, tail = ?1, staged = ?2, generation = 0,
-        deadline = ?3, created_at = ?4, forked_from = ?5, metadata = x'7b7d', extents = x''
-    WHERE number = ?6
-    RETURNING life"""
+_NEW_LIFE = update(
+    "session",
+    {
+        "life": "life + 1",
+        "born": "?1",
+        "tail": "?1",
+        "staged": "?2",
+        "generation": "0",
+        "deadline": "?3",
+        "created_at": "?4",
+        "forked_from": "?5",
+        "metadata": "x'7b7d'",
+        "extents": "x''",
+    },
+    where="number = ?6 RETURNING life",
+)
+_SEAL = update("session", {}, where="number = ?1")
+_SET_METADATA = update("session", {"metadata": "?1"}, where="number = ?2")
+_NEWEST_ENTRY = f"""
+    SELECT id, {CONTENT} = content_checksum(payload) FROM entry
+    WHERE id >= :low AND id < :high ORDER BY id DESC LIMIT 1"""  # noqa: S608
 _LIST = f"""
     SELECT name, {_ROW} FROM session
     WHERE namespace = ? AND name >= ? AND name > ? ORDER BY name LIMIT ?"""  # noqa: S608
@@ -59,9 +78,10 @@ class Place(NamedTuple):
     number: int
     life: int
     standing: Standing | None
+    name: str
 
 
-NOWHERE = Place(0, 0, None)
+NOWHERE = Place(0, 0, None, "")
 
 
 @dataclass(slots=True)
@@ -74,6 +94,7 @@ class Tip:
     end: int
     generation: int
     deadline: int | None
+    salt: int
 
 
 # How many sessions a store remembers the end of; past it, it begins to remember anew.
@@ -104,13 +125,43 @@ def touch(place: Place) -> Do:
     return Do("UPDATE session SET touched = touched + 1 WHERE number = ?", (place.number,))
 
 
-def place_of(context: Context, name: str) -> Plan[Place]:
-    """Find a session."""
+def place_of(context: Context, name: str, *, damaged: bool = False) -> Plan[Place]:
+    """Find a session; unless `damaged` is allowed, one whose row is not."""
     rows: Rows = yield Sql(_PLACE, (context.namespace, name))
-    return _placed(*rows[0]) if rows else NOWHERE
+    if not rows:
+        return NOWHERE
+    intact, *row = rows[0]
+    place = _placed(name, *row)
+    if not damaged:
+        yield from _check(context, place, intact)
+    return place
+
+
+def _check(context: Context, place: Place, intact: int) -> Plan[None]:
+    """Raise if the session's row is damaged, or the entry that says that its time is over."""
+    if not intact:
+        raise damaged_row("the row", place.name)
+    standing = place.standing
+    assert standing is not None
+    deadline, born, end = standing.deadline_ms, standing.born, standing.end
+    if deadline is None or context.now_ms() < deadline or born == end:
+        return
+    base = place.number << POSITION_BITS
+    salt = session_salt(context.namespace, place.name)
+    rows = yield from ask(
+        Sql(_NEWEST_ENTRY, {"salt": salt, "low": base + born, "high": base + end})
+    )
+    if not all(fits for _, fits in rows):
+        raise FormatError(
+            f"session {place.name!r} may have expired, or not: entry"
+            f" {rows[0][0] & POSITION_MASK}, which says when, is damaged; nothing was changed."
+            " Restore the file from a backup, or forget the session and import it from an export.",
+            session=place.name,
+        )
 
 
 def _placed(
+    name: str,
     number: int,
     life: int,
     born: int,
@@ -131,7 +182,7 @@ def _placed(
     standing = tuple_new(
         Standing, (f"{number}.{life}", born, end, generation, deadline, bool(staged))
     )
-    return tuple_new(Place, (number, life, standing))
+    return tuple_new(Place, (number, life, standing, name))
 
 
 def look_at(context: Context, name: str) -> Plan[tuple[Place, Head]]:
@@ -148,8 +199,9 @@ def look_at(context: Context, name: str) -> Plan[tuple[Place, Head]]:
             forked_from=None,
             vacuums=0,
         )
-    *row, tail, extents, created_at, metadata, forked_from, vacuums = rows[0]
-    place = _placed(*row)
+    intact, *row, tail, extents, created_at, metadata, forked_from, vacuums = rows[0]
+    place = _placed(name, *row)
+    yield from _check(context, place, intact)
     return place, rules.head_of(
         place.standing,
         view=view.view_of(view.decode(extents), tail) if extents else View((), tail),
@@ -193,13 +245,15 @@ def begin_life(
     if place.standing is None:
         new = (context.namespace, name, int(staged), deadline, now_ms, forked_from, born)
         ((number,),) = yield from ask(Sql(_NEW_SESSION, new))
+        # Now that its number is known, which is part of the checksum.
+        yield Do(_SEAL, (number,))
         life = 1
     else:
         number = place.number
         again = (born, int(staged), deadline, now_ms, forked_from, number)
         ((life,),) = yield from ask(Sql(_NEW_LIFE, again))
     standing = Standing(f"{number}.{life}", born, born, 0, deadline, staged)
-    return Place(number, life, standing)
+    return Place(number, life, standing, name)
 
 
 def living(context: Context, place: Place, name: str, *, ttl_s: float | None) -> Plan[Place]:
@@ -216,22 +270,25 @@ def set_metadata(context: Context, step: SetMetadata) -> Plan[Head]:
     version = rules.version_of(place.standing, status)
     rules.refuse_if_moved(step.session, step.expected, version)
     place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
-    yield Do("UPDATE session SET metadata = ? WHERE number = ?", (step.metadata, place.number))
+    yield Do(_SET_METADATA, (step.metadata, place.number))
     return (yield from head(context, ReadHead(step.session, count_snapshots=True)))
 
 
 def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
-    """Name a page of active sessions, by name; the last name looked at is where to go on."""
+    """Name a page of active sessions, by name; the last name looked at is where to go on.
+
+    A session whose row is damaged is named too, so that it is missed by nobody.
+    """
     names: list[str] = []
     after = step.resume or ""
     while True:
         rows = yield from ask(Sql(_LIST, (context.namespace, step.prefix, after, step.limit + 1)))
-        for name, *row in rows:
+        for name, intact, *row in rows:
             if not name.startswith(step.prefix):
                 return SessionPage(tuple(names), None)
-            place = _placed(*row)
+            place = _placed(name, *row)
             status = rules.status_of(place.standing, context.now_ms())
-            if status is not Status.ACTIVE and not step.dead:
+            if intact and status is not Status.ACTIVE and not step.dead:
                 continue
             if len(names) == step.limit:
                 return SessionPage(tuple(names), names[-1])

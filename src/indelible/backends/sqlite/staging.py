@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from indelible import view
 from indelible.backends.sqlite.appending import INSERT, KIND_NUMBER, links
+from indelible.backends.sqlite.checksums import update
 from indelible.backends.sqlite.connection import Do, SqlMany
 from indelible.backends.sqlite.maintaining import remove_life
 from indelible.backends.sqlite.sessions import (
@@ -17,10 +18,24 @@ from indelible.backends.sqlite.sessions import (
 )
 from indelible.backends.sqlite.views import insert_line, insert_snapshot
 from indelible.core import rules
+from indelible.core.checksums import entry_checksum, session_salt
 from indelible.core.plan import Plan
 from indelible.core.waist import BeginStage, Head, ReadHead, ShowStage, Stage, StageRows
 from indelible.model import Status
 from indelible.view import View
+
+_SHOW = update(
+    "session",
+    {
+        "staged": "0",
+        "metadata": "?1",
+        "tail": "?2",
+        "extents": "?3",
+        "generation": "?4",
+        "created_at": "ifnull(?5, created_at)",
+    },
+    where="number = ?6",
+)
 
 
 def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
@@ -50,6 +65,7 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
     """Put entries at their positions."""
     place = yield from _staged(context, step.session, step.stage)
     base = place.number << POSITION_BITS
+    salt = session_salt(context.namespace, step.session)
     yield SqlMany(
         INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
         [
@@ -65,6 +81,15 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
                 links(row.opens),
                 links(row.answers),
                 row.envelope,
+                entry_checksum(
+                    salt,
+                    row.envelope,
+                    position=row.position,
+                    written_at_ms=row.written_at_ms,
+                    deadline_ms=row.deadline_ms,
+                    generation=row.generation,
+                    batch=row.batch,
+                ),
             )
             for row in step.rows
         ],
@@ -83,8 +108,7 @@ def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
     for generation, line in enumerate(step.journal, step.generation - len(step.journal) + 1):
         yield insert_line(place, line, generation)
     yield Do(
-        "UPDATE session SET staged = 0, metadata = ?, tail = ?, extents = ?, generation = ?,"
-        " created_at = ifnull(?, created_at) WHERE number = ?",
+        _SHOW,
         (
             step.metadata,
             shown.tail,

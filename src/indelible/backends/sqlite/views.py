@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from indelible import view
+from indelible.backends.sqlite.checksums import damaged_row, insert, is_intact, update
 from indelible.backends.sqlite.connection import Do, Rows, Sql
-from indelible.backends.sqlite.sessions import Context, Place, begin_life, look_at, place_of, touch
+from indelible.backends.sqlite.sessions import (
+    Context,
+    Place,
+    begin_life,
+    look_at,
+    place_of,
+    touch,
+)
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
@@ -23,26 +31,32 @@ from indelible.core.waist import (
 )
 from indelible.model import Status
 
-_LINES = """
-    SELECT operation, change, changed_at, generation, "end", tail_before, tail_after,
-        extents_before, extents_after, undone_by
-    FROM journal WHERE session = ? AND life = ?"""
+_LINES = f"""
+    SELECT {is_intact("journal")}, operation, change, changed_at, generation, "end",
+        tail_before, tail_after, extents_before, extents_after, undone_by
+    FROM journal WHERE session = ? AND life = ?"""  # noqa: S608 (constants)
 _LINE_OF = _LINES + " AND operation = ?"
-# A line that changed nothing is there for the sake of its key alone.
-_CHANGED = " AND NOT (tail_before = tail_after AND extents_before = extents_after)"
-_NEW_VIEW = "UPDATE session SET tail = ?, extents = ?, generation = generation + 1 WHERE number = ?"
-_NEW_LINE = """
-    INSERT INTO journal (session, life, operation, change, changed_at, generation, "end",
-        tail_before, tail_after, extents_before, extents_after, undone_by)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_SNAPSHOTS = """
-    SELECT id, label, taken_at, "end", tail, extents
-    FROM snapshot WHERE session = ? AND life = ?"""
+_UNDONE = update(
+    "journal", {"undone_by": "?1"}, where="session = ?2 AND life = ?3 AND operation = ?4"
+)
+# A line that changed nothing is there for the sake of its key alone; if it says so by damage, it
+# is read, and said.
+_CHANGED = (
+    " AND NOT (tail_before = tail_after AND extents_before = extents_after"
+    f" AND {is_intact('journal')})"
+)
+_NEW_VIEW = update(
+    "session",
+    {"tail": "?1", "extents": "?2", "generation": "generation + 1"},
+    where="number = ?3",
+)
+_NEW_LINE = insert("journal")
+_SNAPSHOTS = f"""
+    SELECT {is_intact("snapshot")}, id, label, taken_at, "end", tail, extents
+    FROM snapshot WHERE session = ? AND life = ?"""  # noqa: S608 (constants)
 _SNAPSHOT_OF = _SNAPSHOTS + " AND id = ?"
 # The row is a copy of the session's own view, whatever the length of the history.
-_NEW_SNAPSHOT = """
-    INSERT INTO snapshot (session, life, id, label, taken_at, "end", tail, extents)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+_NEW_SNAPSHOT = insert("snapshot")
 
 
 def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
@@ -63,10 +77,7 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
     yield Do(_NEW_VIEW, (line.after.tail, view.encode(line.after.extents), place.number))
     yield insert_line(place, line, head.generation + 1)
     if step.undoes is not None:
-        yield Do(
-            "UPDATE journal SET undone_by = ? WHERE session = ? AND life = ? AND operation = ?",
-            (step.operation, place.number, place.life, step.undoes),
-        )
+        yield Do(_UNDONE, (step.operation, place.number, place.life, step.undoes))
     return Changed(line)
 
 
@@ -98,11 +109,11 @@ def insert_line(place: Place, line: JournalLine, generation: int) -> Do:
             line.changed_at_ms,
             generation,
             line.end,
+            line.undone_by,
             line.before.tail,
             line.after.tail,
             view.encode(line.before.extents),
             view.encode(line.after.extents),
-            line.undone_by,
         ),
     )
 
@@ -127,7 +138,7 @@ def insert_snapshot(place: Place, record: SnapshotRecord) -> Do:
 def snapshot_records(place: Place) -> Plan[list[SnapshotRecord]]:
     """The snapshots of a life, oldest first."""
     rows = yield from ask(Sql(_SNAPSHOTS + " ORDER BY number", (place.number, place.life)))
-    return [_record(row) for row in rows]
+    return [_record(place, row) for row in rows]
 
 
 def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
@@ -176,18 +187,22 @@ def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
 
 def _snapshots_by_id(place: Place, snapshot_id: str) -> Plan[list[SnapshotRecord]]:
     rows: Rows = yield Sql(_SNAPSHOT_OF, (place.number, place.life, snapshot_id))
-    return [_record(row) for row in rows]
+    return [_record(place, row) for row in rows]
 
 
-def _record(row: tuple[Any, ...]) -> SnapshotRecord:
-    snapshot_id, label, taken_at, end, tail, extents = row
+def _record(place: Place, row: tuple[Any, ...]) -> SnapshotRecord:
+    intact, snapshot_id, label, taken_at, end, tail, extents = row
+    if not intact:
+        raise damaged_row(f"snapshot {snapshot_id!r}", place.name)
     return SnapshotRecord(
         snapshot_id, label, taken_at, view.view_of(view.decode(extents), tail), end
     )
 
 
 def _line(place: Place, row: tuple[Any, ...]) -> JournalLine:
-    operation, change, changed_at, generation, end, *tails, before, after, undone_by = row
+    intact, operation, change, changed_at, generation, end, *tails, before, after, undone_by = row
+    if not intact:
+        raise damaged_row(f"the journal's line of {operation!r}", place.name)
     return JournalLine(
         operation=operation,
         change=change,

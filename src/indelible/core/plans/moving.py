@@ -341,6 +341,10 @@ def _row_in(number: int, session: str, fields: dict[str, Any]) -> LogRow:
     kind = None if fields["kind"] is None else Kind(fields["kind"])
     if "raw" in fields:
         envelope = base64.b64decode(fields["raw"])
+        with suppress(MemoryStoreError):
+            # It could be read, but not where it stood. No more here: bytes of no kind are kept.
+            decode(kind, envelope, session=session, position=fields["position"])
+            kind = None
     else:
         envelope = pydantic_core.to_json(fields["envelope"])
         try:

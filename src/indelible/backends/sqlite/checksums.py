@@ -1,0 +1,98 @@
+"""Checksums of rows in SQL: the functions of a connection, and the fields of each table's row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import apsw
+
+from indelible.core import checksums
+from indelible.core.checksums import CHECKSUM_MASK
+from indelible.errors import FormatError
+
+# What each row's checksum is made of: all that decides what a session shows. A session's `touched`
+# only counts, and an entry's row is bound to its place by `CONTENT`.
+_FIELDS: Final = {
+    "session": "number namespace name life born staged generation tail session.deadline created_at"
+    " vacuums forked_from metadata extents",
+    "snapshot": 'session life id label taken_at "end" tail extents',
+    "journal": 'session life operation change changed_at generation "end" undone_by tail_before'
+    " tail_after extents_before extents_after",
+    "kept_key": "session life key position entries generation checksums",
+}
+
+# The content checksum that an entry's row stands for; compared with the one that it has.
+CONTENT: Final = (
+    "(checksum - (id & 4294967295) - written_at - ifnull(deadline, 0) - generation - batch_size"
+    f" - :salt) & {CHECKSUM_MASK}"
+)
+
+
+def is_intact(table: str) -> str:
+    """The SQL expression that is 1 for a row with the checksum that it should have."""
+    return f"{table}.checksum = row_checksum({', '.join(_FIELDS[table].split())})"
+
+
+def insert(table: str, *, verb: str = "INSERT") -> str:
+    """The statement that writes a row with its checksum; its parameters are the row's fields."""
+    fields = _FIELDS[table].split()
+    params = ", ".join(f"?{number}" for number in range(1, len(fields) + 1))
+    return (
+        f"{verb} INTO {table} ({', '.join(fields)}, checksum)"
+        f" VALUES ({params}, row_checksum({params}))"
+    )
+
+
+def update(table: str, changes: Mapping[str, str], *, where: str) -> str:
+    """The statement that changes fields of a row, and its checksum with them."""
+    named = {f"{table}.{field}": value for field, value in changes.items()}
+    values = [changes.get(field, named.get(field, field)) for field in _FIELDS[table].split()]
+    assignments = "".join(f"{field} = {value}, " for field, value in changes.items())
+    return (
+        f"UPDATE {table} SET {assignments}checksum = row_checksum({', '.join(values)})"  # noqa: S608
+        f" WHERE {where}"
+    )
+
+
+def damaged_row(what: str, session: str) -> FormatError:
+    """The error for a row whose checksum does not match."""
+    return FormatError(
+        f"{what} of session {session!r} is damaged: its checksum does not match; nothing was"
+        " changed. Restore the file from a backup, or forget the session and import it from an"
+        " export.",
+        session=session,
+    )
+
+
+def register(db: apsw.Connection) -> None:
+    """Give a connection the functions that compute checksums."""
+    functions: dict[str, Any] = {
+        "row_checksum": checksums.row_checksum,
+        "session_salt": checksums.session_salt,
+        "content_checksum": checksums.content_checksum,
+        "entry_checksum": _entry_checksum,
+    }
+    for name, function in functions.items():
+        db.create_scalar_function(name, function, deterministic=True)
+
+
+def _entry_checksum(
+    namespace: str,
+    name: str,
+    payload: bytes,
+    position: int,
+    written_at_ms: int,
+    deadline_ms: int | None,
+    generation: int,
+    batch: int,
+) -> int:
+    return checksums.entry_checksum(
+        checksums.session_salt(namespace, name),
+        payload,
+        position=position,
+        written_at_ms=written_at_ms,
+        deadline_ms=deadline_ms,
+        generation=generation,
+        batch=batch,
+    )
