@@ -147,7 +147,13 @@ def test_code_of_format_1_that_has_the_file_open_cannot_write_past_the_checksums
 def test_a_file_of_format_1_has_every_checksum_once_it_was_opened(snapshot_db, run_in_process):
     path = snapshot_db("format_1")
     with closing(sqlite3.connect(path)) as db, db:
-        db.execute("INSERT INTO kept_key SELECT number, life, 'k', 0, 1, 0, x'' FROM session")
+        # This is the only table without a row there.
+        db.execute(
+            "INSERT INTO journal (session, life, operation, change, changed_at, generation, 'end',"
+            " tail_before, tail_after, extents_before, extents_after)"
+            " SELECT number, life, 'none', 'trim', 1, generation, tail, tail, tail, extents, extents"
+            " FROM session WHERE name = 'ana'"
+        )
     assert run_in_process(formats.contents, path) == EXPECTED
     with closing(sqlite3.connect(path)) as db:
         for table in ("entry", "session", "snapshot", "journal", "kept_key"):

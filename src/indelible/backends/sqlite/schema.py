@@ -7,7 +7,7 @@ import random
 import re
 import threading
 import time
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -169,6 +169,7 @@ def _schema_objects(rows: Rows) -> set[SchemaObject]:
     return {SchemaObject(kind, name, table, _normalize(sql)) for kind, name, table, sql in rows}
 
 
+@lru_cache(64)
 def _normalize(sql: str | None) -> str | None:
     return None if sql is None else _TOKENS.sub(lambda found: found[1] or " ", str(sql)).strip()
 
