@@ -180,6 +180,21 @@ def _check(demand: Demand) -> None:
 
 
 def _path_of(target: str) -> Path:
+    bare = target.removeprefix("sqlite:").lstrip("/").removeprefix("file:")
+    if bare.startswith(":memory:") or target == "sqlite://":
+        raise UsageError(
+            f"a SQLite database in memory is not supported: {target!r}; nothing was opened. Write"
+            " memory: for a store in memory, or name a file.",
+            value=target,
+        )
+    if target.startswith(("file:", "sqlite:///file:")):
+        name = target.removeprefix("sqlite:///").removeprefix("file:").partition("?")[0]
+        name = "/" + name.lstrip("/") if name.startswith("/") else name
+        raise UsageError(
+            f"a file: URI is not supported: {target!r}; nothing was opened. Write the file's name:"
+            f" {name!r} (or './file:…' for a name that begins like that).",
+            value=target,
+        )
     scheme, separator, rest = target.partition("://")
     if separator and scheme == "sqlite":
         if not rest.startswith("/") or rest == "/":
@@ -188,7 +203,7 @@ def _path_of(target: str) -> Path:
                 value=target,
             )
         return Path(rest[1:])
-    if separator or target in (":memory:", "memory"):
+    if separator or target == "memory":
         raise UsageError(f"cannot open {shown(target)!r}; name {KNOWN}", value=shown(target))
     return Path(target)
 

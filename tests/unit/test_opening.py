@@ -1,6 +1,7 @@
 """What may be opened, told apart without reaching anything."""
 
 import asyncio
+import re
 
 import pytest
 import redis.asyncio
@@ -81,6 +82,49 @@ def test_a_client_is_recognised_by_what_it_descends_from():
 def test_what_is_no_target_is_refused(target):
     with pytest.raises(UsageError, match="cannot open"):
         indelible.open(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        ":memory:",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:////:memory:",
+        "sqlite:///:memory:?cache=shared",
+        "sqlite::memory:",
+        "file::memory:",
+    ],
+)
+def test_sqlites_names_for_memory_are_refused_with_ours(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="Write memory: "):
+        indelible.open(target)
+    with pytest.raises(UsageError, match="Write memory: "):
+        open_async(target)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("file:x.db", "'x.db'"),
+        ("file:x.db?mode=ro", "'x.db'"),
+        ("file:///srv/x.db", "'/srv/x.db'"),
+        ("sqlite:///file:x.db?uri=true", "'x.db'"),
+    ],
+)
+def test_a_file_uri_is_refused_with_the_right_spelling(target, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="Write the file's name: " + re.escape(name)):
+        indelible.open(target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_whose_name_begins_like_a_uri_can_be_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    indelible.open("./file:x.db").close()
+    assert [path.name for path in tmp_path.iterdir()] == ["file:x.db"]
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, "10", None, float("nan"), 3601])

@@ -151,8 +151,8 @@ def test_a_file_of_format_1_has_every_checksum_once_it_was_opened(snapshot_db, r
         db.execute(
             "INSERT INTO journal (session, life, operation, change, changed_at, generation, 'end',"
             " tail_before, tail_after, extents_before, extents_after)"
-            " SELECT number, life, 'none', 'trim', 1, generation, tail, tail, tail, extents, extents"
-            " FROM session WHERE name = 'ana'"
+            " SELECT number, life, 'none', 'trim', 1, generation, tail, tail, tail, extents,"
+            " extents FROM session WHERE name = 'ana'"
         )
     assert run_in_process(formats.contents, path) == EXPECTED
     with closing(sqlite3.connect(path)) as db:

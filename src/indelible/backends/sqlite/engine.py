@@ -30,6 +30,7 @@ from indelible.core import waist
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.plan import Plan, Step
 from indelible.core.sources import Clock
+from indelible.errors import UnavailableError
 from indelible.model import Claims, Durability
 
 WRITES: dict[type, Callable[[Context, Any], Plan[Any]]] = {
@@ -78,6 +79,8 @@ class Engine:
         self.options = options
         self.context = Context(options.namespace, options.clock)
         schema.create_file(options.path)
+        # Which file it is, whatever its name leads to later.
+        self._identity: tuple[int, int] | None = None
         had_log = options.path.with_name(options.path.name + "-wal").exists()
         first = self._connect()
         try:
@@ -86,8 +89,14 @@ class Engine:
             # A file that is not ours keeps the log that its own program left, and gets none of us.
             first.close(checkpoint=not had_log)
             raise
+        self._identity = _identity_of(options.path)
         # It stays, and writes. To close it here would copy the whole log into the file and sync it.
-        self.writer = Writer(self._connect, first, on_rollback=self.context.tips.clear)
+        self.writer = Writer(
+            self._connect,
+            first,
+            on_rollback=self.context.tips.clear,
+            refuse_if_moved=self._refuse_if_moved,
+        )
         self.readers = Readers(lambda: self._connect(read_only=True), wait_s=options.busy_timeout_s)
         # Told after a fork, in the child, where no thread of the parent lives on.
         self.on_fork_in_child: Callable[[], None] | None = None
@@ -97,7 +106,8 @@ class Engine:
         """Do a step that does not write rows."""
         plan = _READS.get(type(step))
         if plan is not None:
-            return self.readers.run(plan(self.context, step))
+            found = self.readers.run(plan(self.context, step))
+            return found + self._moved() if isinstance(step, waist.CheckEngine) else found
         if isinstance(step, waist.Scrub):
             return self.writer.run_outside(maintaining.scrub(self.context, step))
         if isinstance(step, waist.Diagnose):
@@ -137,6 +147,7 @@ class Engine:
 
     def _connect(self, *, read_only: bool = False) -> Connection:
         options = self.options
+        self._refuse_if_moved()
         return Connection(
             str(options.path),
             durability=options.durability,
@@ -144,6 +155,33 @@ class Engine:
             read_only=read_only,
             seam=options.seam,
         )
+
+    def _refuse_if_moved(self) -> None:
+        """Raise if the path no longer leads to the file that was opened."""
+        moved = self._moved()
+        if moved:
+            raise UnavailableError(
+                f"{moved[0]}; nothing was written. What was acknowledged is in the file that was"
+                " opened and in the -wal file that belongs to it. Put both back to go on, or close"
+                " this store and open the file at its new place.",
+                path=str(self.options.path),
+                moved=True,
+            )
+
+    def _moved(self) -> tuple[str, ...]:
+        """What verify finds if the path no longer leads to the file that was opened."""
+        path = self.options.path
+        if self._identity is None or _identity_of(path) == self._identity:
+            return ()
+        return (f"{path} was moved, deleted or replaced while it was open",)
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 (a third of the time, once for every write)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 # SQLite must not be carried across a fork: not even a connection that is only opened in the child

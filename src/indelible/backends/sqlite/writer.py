@@ -85,8 +85,10 @@ class Writer:
         connection: Connection,
         *,
         on_rollback: Callable[[], None],
+        refuse_if_moved: Callable[[], None],
     ) -> None:
         self._connect = connect
+        self._refuse_if_moved = refuse_if_moved
         self._on_rollback = on_rollback
         # None after a failure, or a fork, until the next write.
         self._connection: Connection | None = connection
@@ -108,6 +110,7 @@ class Writer:
             given = shortcut(context, step)
             if given is None or connection is None:
                 return None
+            self._refuse_if_moved()
             try:
                 changed = connection.execute(DoAlone(INSERT_IF_STILL, given))
                 return landed(context, step, given, changed)
@@ -149,6 +152,7 @@ class Writer:
     def run_outside(self, plan: Plan[Any]) -> Any:
         """Run a plan on the writing connection, outside of any transaction."""
         with self._lock:
+            self._refuse_if_moved()
             return drive(plan, self._connected().execute)
 
     def close(self) -> None:
@@ -178,6 +182,7 @@ class Writer:
         first = jobs[0]
         self._committing = False
         try:
+            self._refuse_if_moved()
             connection = self._connection or self._connected()
             given = first.guess() if len(jobs) == 1 else None
             if given is not None:
@@ -253,7 +258,8 @@ class Writer:
                 connection.execute(ROLLBACK)
         except MemoryStoreError as second:
             error = second
-        if not isinstance(error, BusyError):
+        # What a file that was moved or deleted holds can be read as long as it stays open.
+        if not isinstance(error, BusyError) and not getattr(error, "moved", False):
             self._disconnect(checkpoint=False)
 
     def _disconnect(self, *, checkpoint: bool) -> None:
