@@ -1,12 +1,19 @@
 """Export and import: an equal session on any engine, or nothing."""
 
+import base64
 import io
 import json
 
 import pytest
 
 import indelible
-from indelible import ChatMessage, ConflictError, FormatError, SessionNotFoundError
+from indelible import (
+    ChatMessage,
+    ConflictError,
+    CorruptEntryError,
+    FormatError,
+    SessionNotFoundError,
+)
 
 
 def lived(store, session="origin"):
@@ -236,3 +243,21 @@ def test_a_session_that_expired_may_be_imported_anew(make_store, clock):
     clock.advance(61)
     assert store.session("s").status == "expired"
     assert store.import_(lines).sessions == 1
+
+
+def test_bytes_that_could_not_be_read_where_they_stood_cannot_be_read_after_an_import(store):
+    """An engine that binds entries to their place exports those at a wrong one as bytes alone."""
+    for text in ("one", "two", "three"):
+        store.add_message("origin", "user", text)
+    lines = [json.loads(line) for line in exported(store)]
+    (second,) = (line["entry"] for line in lines if line.get("entry", {}).get("position") == 1)
+    raw = json.dumps(second.pop("envelope"), separators=(",", ":"))
+    second["raw"] = base64.b64encode(raw.encode()).decode()
+    store.forget("origin")
+    store.import_(io.StringIO("\n".join(map(json.dumps, lines))))
+    with pytest.raises(CorruptEntryError) as caught:
+        store.get_history("origin")
+    assert caught.value.position == 1
+    rest = store.get_history("origin", on_corrupt="quarantine")
+    assert [message.content for message in rest] == ["one", "three"]
+    assert rest.corrupt[0].raw == raw.encode()
