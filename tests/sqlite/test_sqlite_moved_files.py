@@ -10,6 +10,7 @@ from seams import blocking, engine_of
 
 import indelible
 from indelible import UnavailableError
+from indelible.backends.sqlite import engine
 
 
 def contents(store):
@@ -51,6 +52,12 @@ WRITES = {
     "clear": lambda store: store.clear("s"),
     "forget": lambda store: store.forget("s"),
 }
+
+
+@pytest.fixture(autouse=True)
+def _at_every_write(request, monkeypatch):
+    if "soon" not in request.node.name:
+        monkeypatch.setattr(engine, "MOVED_CHECK_S", 0)
 
 
 @pytest.fixture
@@ -95,6 +102,17 @@ async def test_the_async_store_says_it_too(path, way):
                 await write()
 
 
+def test_a_store_that_writes_on_and_on_notices_it_soon(store, path):
+    delete(path)
+    with pytest.raises(UnavailableError, match="moved, deleted or replaced"):
+        write_on(store)
+
+
+def write_on(store):
+    for _ in range(100_000):
+        store.add_message("s", "user", "more")
+
+
 def test_a_file_that_was_put_back_is_written_to_again(store, path):
     move(path)
     with pytest.raises(UnavailableError):
@@ -108,10 +126,10 @@ def test_a_file_that_was_put_back_is_written_to_again(store, path):
 def test_a_file_that_replaced_ours_is_not_read_in_its_place(path):
     with blocking(path) as store:
         store.add_message("s", "user", "one")
-        engine = engine_of(store)
+        readers = engine_of(store).readers
         # No connection is left: the next one opens what is there now.
-        engine.readers.pause()
-        engine.readers.resume()
+        readers.pause()
+        readers.resume()
         held = path.with_name("held.db")
         os.link(path, held)
         replace(path)

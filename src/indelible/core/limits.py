@@ -61,6 +61,10 @@ VIEW_ATTEMPTS_MAX: Final = 50
 # How often an append with an unknown outcome is sent again, with its key, before saying so.
 APPEND_ATTEMPTS_MAX: Final = 3
 
+# How long writes go on before it is looked whether the file was moved or deleted. What is written
+# in this time is as lost as what was written just before.
+MOVED_CHECK_S: Final = 0.001
+
 # How long a call to a server may take, with all its retries, unless told otherwise.
 TIMEOUT_S: Final = 10.0
 # A deadline beyond an hour is a mistake, and past some weeks timers overflow.
