@@ -19,6 +19,7 @@ from indelible.backends.postgres.statements import (
     BEGIN_READ,
     BEGIN_WRITE,
     BOUNDS,
+    FIX_SEARCH_PATH,
     All,
     Begin,
     Call,
@@ -106,6 +107,8 @@ class Link:
             return self._wait(self._caller.call(step))
         if isinstance(step, Fetch):
             return self._wait(self._caller.fetch(step))
+        if isinstance(step, Sql) and self._is_outside_transaction():
+            return self._all(All((step,)))[0]
         if isinstance(step, (Sql, DoAlone)):
             return self._run(step.text, step.params).fetchall()
         if isinstance(step, Do):
@@ -122,6 +125,10 @@ class Link:
             # Several statements in one message need the simple protocol, outside of a pipeline.
             self.connection.execute(step.text.encode())
         return None
+
+    def _is_outside_transaction(self) -> bool:
+        idle = psycopg.pq.TransactionStatus.IDLE
+        return not self._pipelined and self.connection.info.transaction_status is idle
 
     def _begin(self, how: str) -> None:
         self._pipeline = self._stack.enter_context(self.connection.pipeline())
@@ -142,6 +149,7 @@ class Link:
         alone = not self._pipelined
         if alone:
             self._begin(BEGIN_READ)
+            self._run(FIX_SEARCH_PATH)
         cursors = [self._run(query.text, query.params) for query in step.queries]
         if alone:
             self._run("COMMIT")

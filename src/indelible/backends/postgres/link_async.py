@@ -19,6 +19,7 @@ from indelible.backends.postgres.statements import (
     BEGIN_READ,
     BEGIN_WRITE,
     BOUNDS,
+    FIX_SEARCH_PATH,
     All,
     Begin,
     Call,
@@ -89,6 +90,8 @@ class AsyncLink:
             return await self._wait(self._caller.call(step))
         if isinstance(step, Fetch):
             return await self._wait(self._caller.fetch(step))
+        if isinstance(step, Sql) and self._is_outside_transaction():
+            return (await self._all(All((step,))))[0]
         if isinstance(step, (Sql, DoAlone)):
             return await (await self._run(step.text, step.params)).fetchall()
         if isinstance(step, Do):
@@ -105,6 +108,10 @@ class AsyncLink:
             # Several statements in one message need the simple protocol, outside of a pipeline.
             await self.connection.execute(step.text.encode())
         return None
+
+    def _is_outside_transaction(self) -> bool:
+        idle = psycopg.pq.TransactionStatus.IDLE
+        return not self._pipelined and self.connection.info.transaction_status is idle
 
     async def _begin(self, how: str) -> None:
         self._pipeline = await self._stack.enter_async_context(self.connection.pipeline())
@@ -124,6 +131,7 @@ class AsyncLink:
         alone = not self._pipelined
         if alone:
             await self._begin(BEGIN_READ)
+            await self._run(FIX_SEARCH_PATH)
         cursors = [await self._run(query.text, query.params) for query in step.queries]
         if alone:
             await self._run("COMMIT")

@@ -20,6 +20,7 @@ _TYPES: Final = {
     "smallint[]": 1005,
     "integer[]": 1007,
     "text[]": 1009,
+    "bigint[]": 1016,
 }
 # The driver's word for values that are bytes and not text.
 BINARY: Final = 1
@@ -110,6 +111,11 @@ def array(of: str, items: Sequence[bytes | None]) -> bytes:
         else:
             parts += (_packed_integer(len(item)), item)
     return b"".join(parts)
+
+
+def bigints(numbers: Iterable[int]) -> bytes:
+    """An array of large numbers."""
+    return array("bigint", list(map(_packed_bigint, numbers)))
 
 
 def integers(numbers: Iterable[int]) -> bytes:

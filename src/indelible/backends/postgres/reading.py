@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from indelible import view
 from indelible.backends.postgres.appending import KIND_NUMBER, draft_links
-from indelible.backends.postgres.named import Statement, array, bigint, smallint
+from indelible.backends.postgres.named import Statement, array, bigint, bigints, smallint
 from indelible.backends.postgres.sessions import Context, Place, look_at, look_only_at, placed
 from indelible.backends.postgres.statements import All, Fetch, Row, Rows, Sql
 from indelible.core import rules
@@ -32,16 +32,21 @@ _KIND: Final = {number: kind for kind, number in KIND_NUMBER.items()}
 
 # Any number of extents in one statement; for one, a range that the planner can see through. The
 # order of rows is made here: a sort in the server would go to its disk for a long session.
-_IN_ONE: Final = "FROM indelible.entry WHERE session = $1 AND position >= $2 AND position < $3"
+_IN_ONE: Final = """
+    FROM indelible.entry WHERE session OPERATOR(pg_catalog.=) $1
+        AND position OPERATOR(pg_catalog.>=) $2 AND position OPERATOR(pg_catalog.<) $3"""
+# `unnest` of several arrays is part of the syntax, and means that of pg_catalog.
 IN_MANY: Final = """
     FROM unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)
-    JOIN indelible.entry ON session = $1 AND position >= start AND position < stop"""
+    JOIN indelible.entry ON session OPERATOR(pg_catalog.=) $1
+        AND position OPERATOR(pg_catalog.>=) start AND position OPERATOR(pg_catalog.<) stop"""
 # Entries of other kinds come without their bodies, but they come: a position that is missing, or
 # whose kind was damaged, must not look like one that was not asked for.
 _ROWS: Final = f"""
-    SELECT position, kind, written_at, CASE WHEN kind = ANY($4::smallint[])
-        THEN substr(payload, 1, {KIND_BYTES}) ELSE payload END """
+    SELECT position, kind, written_at, CASE WHEN kind OPERATOR(pg_catalog.=) ANY($4::smallint[])
+        THEN pg_catalog.substr(payload, 1, {KIND_BYTES}) ELSE payload END """
 _ROWS_IN_ONE: Final = Statement(_ROWS + _IN_ONE, "bigint", "bigint", "bigint", "smallint[]")
+_ROWS_IN_MANY: Final = Statement(_ROWS + IN_MANY, "bigint", "bigint[]", "bigint[]", "smallint[]")
 _OUTLINE: Final = "SELECT position, kind, octet_length(payload), keep, opens, answers "
 _LOG: Final = """
     SELECT position, kind, written_at, part.deadline, batch, part.generation, keep, key, opens,
@@ -126,13 +131,14 @@ def _chunk(
     others: list[int],
 ) -> Plan[Rows]:
     """The rows of some extents, with an empty one for each that is missing."""
+    number, kinds = bigint(place.number), array("smallint", list(map(smallint, others)))
     if len(extents) == 1:
         ((start, stop),) = extents
-        kinds = array("smallint", list(map(smallint, others)))
-        bounds = [bigint(number) for number in (place.number, start, stop)]
-        found = sorted((yield from ask(Fetch(_ROWS_IN_ONE, [*bounds, kinds]))), key=itemgetter(0))
+        query = Fetch(_ROWS_IN_ONE, [number, bigint(start), bigint(stop), kinds])
     else:
-        found = yield from _within(_ROWS, place, extents, others)
+        starts, stops = map(bigints, bounds_of(extents))
+        query = Fetch(_ROWS_IN_MANY, [number, starts, stops, kinds])
+    found = sorted((yield from ask(query)), key=itemgetter(0))
     if len(found) == view.count(extents):
         return found
     now = placed((yield from ask(look_only_at(context, step.session))))
@@ -142,15 +148,6 @@ def _chunk(
         raise _VacuumedError
     there = {row[0]: row for row in found}
     return [there.get(at, (at, None, 0, b"")) for at in view.positions(extents)]
-
-
-def _within(select: str, place: Place, extents: view.Extents, *more: Any) -> Plan[Rows]:
-    """What the log holds within some extents, in order."""
-    if len(extents) == 1:
-        query = Sql(select + _IN_ONE, (place.number, *extents[0], *more))
-    else:
-        query = Sql(select + IN_MANY, (place.number, *bounds_of(extents), *more))
-    return sorted((yield from ask(query)), key=itemgetter(0))
 
 
 def bounds_of(extents: view.Extents) -> tuple[list[int], list[int]]:
@@ -218,7 +215,8 @@ def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:
         extents = view.freeze(head.view, head.end)
         if not extents:
             return Outlined(head, ())
-        rows = yield from _within(_OUTLINE, place, extents)
+        query = Sql(_OUTLINE + IN_MANY, (place.number, *bounds_of(extents)))
+        rows = sorted((yield from ask(query)), key=itemgetter(0))
         if len(rows) == view.count(extents):
             return Outlined(head, tuple(_outline(step.session, row) for row in rows))
         now = placed((yield from ask(look_only_at(context, step.session))))

@@ -5,11 +5,18 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final
 
-from indelible.backends.postgres.statements import BEGIN_WRITE, Do, Script, Sql, milliseconds_of
+from indelible.backends.postgres.statements import (
+    BEGIN_WRITE,
+    FIX_SEARCH_PATH,
+    Do,
+    Script,
+    Sql,
+    milliseconds_of,
+)
 from indelible.core.plan import Plan, ask
 from indelible.errors import FormatError
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 # "indl" twice: whoever migrates holds this lock until its transaction ends.
 MIGRATION_LOCK: Final = 0x696E646C696E646C
 
@@ -24,6 +31,7 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
     if found >= FORMAT:
         return
     yield Do(BEGIN_WRITE)
+    yield Do(FIX_SEARCH_PATH)
     yield Do("SELECT set_config('lock_timeout', $1, true)", (milliseconds_of(wait_s),))
     yield Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
     # Another process may have done it while this one waited.

@@ -25,7 +25,8 @@ _COLUMNS = """
 # A row in any case: it carries the server's time, also where there is no session.
 _LOOK = f"""
     SELECT {_COLUMNS} FROM (VALUES (1)) AS one
-    LEFT JOIN indelible.session ON namespace = $1 AND name = $2"""
+    LEFT JOIN indelible.session
+        ON namespace OPERATOR(pg_catalog.=) $1 AND name OPERATOR(pg_catalog.=) $2"""
 _LOOK_ONLY = Statement(_LOOK, "bytea", "bytea", "bigint")
 # Whoever writes takes the session's row first.
 _LOOK_AND_LOCK = f"""
