@@ -175,7 +175,10 @@ def draft_links(text: str | None) -> tuple[str, ...]:
     """Call ids as they were handed in; a `ValueError` if the row does not hold any such."""
     if text is None:
         return ()
-    call_ids = json.loads(text)
+    try:
+        call_ids = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(text) from error
     if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
         raise ValueError(text)
     return tuple(call_ids)

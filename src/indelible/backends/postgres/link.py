@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 import psycopg.waiting
 from psycopg.rows import tuple_row
+from psycopg.types.array import ListBinaryDumper
 from psycopg.waiting import Ready, Wait
 
 from indelible.backends.postgres.calls import Caller
@@ -142,6 +143,7 @@ class Link:
     def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.RawCursor[Any]:
         # Each has its own cursor, since in a pipeline the answer comes later.
         cursor = psycopg.RawCursor(self.connection, row_factory=tuple_row)
+        send_arrays_in_binary(cursor, params)
         # Never a named statement: behind a pooler the next one may go to another server process.
         return cursor.execute(text.encode(), params, prepare=False, binary=True)
 
@@ -203,6 +205,18 @@ class Link:
             # Else the driver would go on waiting for what is left of a pipeline.
             give_up(self.connection, waits)
             raise
+
+
+def send_arrays_in_binary(
+    cursor: psycopg.RawCursor[Any] | psycopg.AsyncRawCursor[Any], params: tuple[Any, ...]
+) -> None:
+    """Keep the driver from sending arrays as text.
+
+    As text, `bytea` is escaped for a literal, which it is not: under standard_conforming_strings=off
+    its backslashes are doubled, and other bytes are stored.
+    """
+    if any(isinstance(value, list) for value in params):
+        cursor.adapters.register_dumper(list, ListBinaryDumper)
 
 
 def give_up(

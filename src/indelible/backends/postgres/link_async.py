@@ -14,7 +14,12 @@ from psycopg.waiting import Ready, Wait, wait_async
 
 from indelible.backends.postgres.calls import Caller
 from indelible.backends.postgres.errors import TimeLimitError, translated
-from indelible.backends.postgres.link import SYNC_WAIT, give_up, not_replicated
+from indelible.backends.postgres.link import (
+    SYNC_WAIT,
+    give_up,
+    not_replicated,
+    send_arrays_in_binary,
+)
 from indelible.backends.postgres.statements import (
     BEGIN_READ,
     BEGIN_WRITE,
@@ -124,6 +129,7 @@ class AsyncLink:
 
     async def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.AsyncRawCursor[Any]:
         cursor = psycopg.AsyncRawCursor(self.connection, row_factory=tuple_row)
+        send_arrays_in_binary(cursor, params)
         # Never a named statement: behind a pooler the next one may go to another server process.
         return await cursor.execute(text.encode(), params, prepare=False, binary=True)
 

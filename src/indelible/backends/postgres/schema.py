@@ -32,6 +32,8 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
         return
     yield Do(BEGIN_WRITE)
     yield Do(FIX_SEARCH_PATH)
+    # A server may be told to read backslashes in literals as escapes; these files do not.
+    yield Do("SET LOCAL standard_conforming_strings = on")
     yield Do("SELECT set_config('lock_timeout', $1, true)", (milliseconds_of(wait_s),))
     yield Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
     # Another process may have done it while this one waited.

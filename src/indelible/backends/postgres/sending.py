@@ -70,8 +70,12 @@ def _has_call(step: Append) -> bool:
     for draft in step.drafts:
         if draft.kind is Kind.SUMMARY:
             return False
-    # What is no version is for the driver to refuse.
-    return is_sayable(step.expected)
+    return True
+
+
+def _expected(step: Append) -> str | None:
+    """The version that a session must have; text that cannot be sent is none that any has."""
+    return step.expected if is_sayable(step.expected) else ""
 
 
 def _alone(context: Context, step: Append, wait: str) -> Call:
@@ -82,7 +86,7 @@ def _alone(context: Context, step: Append, wait: str) -> Call:
             context.namespace,
             step.session.encode(),
             step.key.encode(),
-            ascii_text(step.expected),
+            ascii_text(_expected(step)),
             bigint(context.now_ms()),
             bigint(ttl_ms(step.ttl_s)),
             wait.encode(),
@@ -152,7 +156,7 @@ def _call(context: Context, step: Append, wait: str, params: list[Any]) -> str:
     kind, envelope, keep, opens, answers = step.drafts[0]
     arguments = (
         f"{put(context.namespace)}, {put(step.session.encode())}, {put(step.key.encode())},"
-        f" {put(step.expected)}, {put(context.now_ms())}, {put(ttl_ms(step.ttl_s))}, '{wait}',"
+        f" {put(_expected(step))}, {put(context.now_ms())}, {put(ttl_ms(step.ttl_s))}, '{wait}',"
         f" {KIND_NUMBER[kind]}::smallint, {keep}, {put(links(opens))}, {put(links(answers))},"
         f" {put(envelope)}"
     )

@@ -8,6 +8,22 @@ UPDATE indelible.about SET value = 4 WHERE name = 'format';
 CREATE OR REPLACE FUNCTION indelible.now_ms(p_now bigint) RETURNS bigint LANGUAGE sql VOLATILE
 RETURN coalesce(p_now, floor(date_part('epoch', clock_timestamp()) * 1000)::bigint);
 
+-- A number as stored views have it. No backslash in a literal: whether that is an escape is a setting.
+CREATE OR REPLACE FUNCTION indelible.varint(p_number bigint) RETURNS bytea LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_left  bigint := p_number;
+    v_byte  bytea := decode('00', 'hex');
+    v_bytes bytea := '';
+BEGIN
+    WHILE v_left > 127 LOOP
+        v_bytes := v_bytes || set_byte(v_byte, 0, (v_left & 127)::integer | 128);
+        v_left := v_left >> 7;
+    END LOOP;
+    RETURN v_bytes || set_byte(v_byte, 0, v_left::integer);
+END
+$$;
+
 ALTER FUNCTION indelible.append(bytea, bytea, bytea, text, bigint, bigint, text, smallint, boolean,
     text, text, bytea, integer) SET search_path = pg_catalog, pg_temp;
 ALTER FUNCTION indelible.append_batch(bytea, bytea, bytea, text, bigint, bigint, text, smallint,
@@ -19,7 +35,6 @@ ALTER FUNCTION indelible.append_many(bytea, bigint, bigint, text, bytea[], integ
 ALTER FUNCTION indelible.with_vectors(text, integer[], bytea[], text[])
     SET search_path = pg_catalog, pg_temp;
 ALTER FUNCTION indelible.last_stop(bytea) SET search_path = pg_catalog, pg_temp;
-ALTER FUNCTION indelible.varint(bigint) SET search_path = pg_catalog, pg_temp;
 ALTER FUNCTION indelible.save_snapshot(bytea, bytea, bigint, text, bytea, bytea)
     SET search_path = pg_catalog, pg_temp;
 ALTER FUNCTION indelible.roll_back(bytea, bytea, bigint, text, text, bytea, bytea, bytea)
