@@ -1,4 +1,4 @@
-"""Operators and functions that another role made in `public` never run as the application's role."""
+"""Operators and functions that another role made in `public` never run as the application."""
 
 import asyncio
 import io

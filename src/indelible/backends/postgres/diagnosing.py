@@ -21,8 +21,8 @@ _SETTINGS: Final = """
         current_setting('default_transaction_isolation')"""
 
 # Roles that can have code of theirs run by whoever uses the schema: they may create functions and
-# operators in it, triggers on its tables, or own something in it. Its owner, superusers and this role
-# are left out.
+# operators in it, triggers on its tables, or own something in it. Its owner, superusers and this
+# role are left out.
 _STRANGERS: Final = """
     WITH schema AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = 'indelible'),
     relation AS (SELECT relowner, relacl FROM pg_class JOIN schema ON relnamespace = schema.oid),
@@ -77,7 +77,8 @@ class Settings(NamedTuple):
 def read_settings() -> Plan[Settings]:
     """Ask the server."""
     ((version, *others),), strangers = yield from ask(All((Sql(_SETTINGS), Sql(_STRANGERS))))
-    return Settings(version.split()[0], *others, tuple(name for (name,) in strangers))
+    settings = Settings(version.split()[0], *others)
+    return settings._replace(strangers=tuple(role for (role,) in strangers))
 
 
 def read_place() -> Plan[str]:
@@ -146,8 +147,8 @@ def _of_strangers(settings: Settings) -> Iterator[Risk]:
             subject=f"the schema indelible is open to {roles}",
             risk="functions, operators or triggers that they make there run as this role: they can"
             " read, change and delete every session",
-            remedy=f"REVOKE CREATE ON SCHEMA indelible FROM {roles}; REVOKE TRIGGER ON ALL TABLES IN"
-            f" SCHEMA indelible FROM {roles}; and give what they own in it to its owner (ALTER …"
+            remedy=f"REVOKE CREATE ON SCHEMA indelible FROM {roles}; REVOKE TRIGGER ON ALL TABLES"
+            f" IN SCHEMA indelible FROM {roles}; and give what they own in it to its owner (ALTER …"
             " OWNER TO)",
         )
 

@@ -212,7 +212,7 @@ def send_arrays_in_binary(
 ) -> None:
     """Keep the driver from sending arrays as text.
 
-    As text, `bytea` is escaped for a literal, which it is not: under standard_conforming_strings=off
+    As text, `bytea` is escaped for a literal, which it is not: with standard_conforming_strings off
     its backslashes are doubled, and other bytes are stored.
     """
     if any(isinstance(value, list) for value in params):

@@ -52,12 +52,12 @@ def _function(name: str, *types: str) -> Statement:
 APPEND: Final = _function(
     "append",
     *("bytea", "bytea", "bytea", "text", "bigint", "bigint", "text", "smallint", "boolean"),
-    *("text", "text", "bytea", "integer"),
+    *("text", "text", "bytea", "bigint", "integer"),
 )
 APPEND_MANY: Final = _function(
     "append_many",
     *("bytea", "bigint", "bigint", "text", "bytea[]", "integer[]", "integer[]", "integer[]"),
-    *("smallint[]", "boolean[]", "bytea[]", "text[]", "text[]", "bytea[]"),
+    *("smallint[]", "boolean[]", "bytea[]", "text[]", "text[]", "bytea[]", "bigint[]"),
 )
 SAVE_SNAPSHOT: Final = _function(
     "save_snapshot", "bytea", "bytea", "bigint", "text", "bytea", "bytea"
