@@ -143,7 +143,7 @@ class Link:
     def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.RawCursor[Any]:
         # Each has its own cursor, since in a pipeline the answer comes later.
         cursor = psycopg.RawCursor(self.connection, row_factory=tuple_row)
-        send_arrays_in_binary(cursor, params)
+        params = bind_arrays(cursor, params)
         # Never a named statement: behind a pooler the next one may go to another server process.
         return cursor.execute(text.encode(), params, prepare=False, binary=True)
 
@@ -207,16 +207,23 @@ class Link:
             raise
 
 
-def send_arrays_in_binary(
+def bind_arrays(
     cursor: psycopg.RawCursor[Any] | psycopg.AsyncRawCursor[Any], params: tuple[Any, ...]
-) -> None:
-    """Keep the driver from sending arrays as text.
+) -> tuple[Any, ...]:
+    """Keep the driver from sending arrays as text, whose meaning depends on the role's settings.
 
     As text, `bytea` is escaped for a literal, which it is not: with standard_conforming_strings off
-    its backslashes are doubled, and other bytes are stored.
+    its backslashes are doubled, and other bytes are stored. With array_nulls off, a NULL becomes a
+    word. An array of nothing but NULL has no type, and is sent as text all the same: NULL stands
+    for it, since `unnest` fills up the shorter of several arrays.
     """
-    if any(isinstance(value, list) for value in params):
-        cursor.adapters.register_dumper(list, ListBinaryDumper)
+    if not any(isinstance(value, list) for value in params):
+        return params
+    cursor.adapters.register_dumper(list, ListBinaryDumper)
+    return tuple(
+        None if isinstance(value, list) and value and all(item is None for item in value) else value
+        for value in params
+    )
 
 
 def give_up(

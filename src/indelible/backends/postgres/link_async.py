@@ -16,9 +16,9 @@ from indelible.backends.postgres.calls import Caller
 from indelible.backends.postgres.errors import TimeLimitError, translated
 from indelible.backends.postgres.link import (
     SYNC_WAIT,
+    bind_arrays,
     give_up,
     not_replicated,
-    send_arrays_in_binary,
 )
 from indelible.backends.postgres.statements import (
     BEGIN_READ,
@@ -129,7 +129,7 @@ class AsyncLink:
 
     async def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.AsyncRawCursor[Any]:
         cursor = psycopg.AsyncRawCursor(self.connection, row_factory=tuple_row)
-        send_arrays_in_binary(cursor, params)
+        params = bind_arrays(cursor, params)
         # Never a named statement: behind a pooler the next one may go to another server process.
         return await cursor.execute(text.encode(), params, prepare=False, binary=True)
 

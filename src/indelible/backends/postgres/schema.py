@@ -96,7 +96,7 @@ def _format_of(place: str) -> Plan[tuple[int, bool]]:
         return 0, has_schema
     rows = yield from ask(Sql("SELECT name, value FROM indelible.about"))
     about: dict[str, int] = dict(rows)
-    if not {"format", "oldest_format"} <= set(about):
+    if not all(isinstance(about.get(name), int) for name in ("format", "oldest_format")):
         raise FormatError(f"{place} does not say its format; it was left as it is")
     if about["oldest_format"] > FORMAT:
         raise FormatError(
