@@ -121,3 +121,36 @@ def test_writers_agree_whatever_isolation_the_role_has_by_default(url, level):
         one.clear("s")
         two.undo("s")
         assert len(one.get_history("s")) == 20
+
+
+STRANGERS = {
+    "everyone": ("GRANT CREATE ON SCHEMA indelible TO PUBLIC", "PUBLIC"),
+    "a role that may create": ("GRANT CREATE ON SCHEMA indelible TO stranger", "stranger"),
+    "a role that may add triggers": ("GRANT TRIGGER ON indelible.entry TO stranger", "stranger"),
+    "a role that owns a table": ("ALTER TABLE indelible.entry OWNER TO stranger", "stranger"),
+    "a role that owns a function": (
+        "ALTER FUNCTION indelible.varint OWNER TO stranger",
+        "stranger",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("who", STRANGERS)
+def test_a_schema_that_others_may_write_to_is_a_danger(fresh_url, who):
+    statement, role = STRANGERS[who]
+    indelible.open(fresh_url).close()
+    with psycopg.connect(fresh_url, autocommit=True) as owner:
+        if not owner.execute("SELECT FROM pg_roles WHERE rolname = 'stranger'").fetchall():
+            owner.execute("CREATE ROLE stranger")
+        owner.execute("GRANT USAGE ON SCHEMA indelible TO stranger")
+        owner.execute("GRANT SELECT ON ALL TABLES IN SCHEMA indelible TO stranger")
+        assert CliRunner().invoke(app, ["doctor", fresh_url]).exit_code == 0
+        owner.execute(statement)
+    with indelible.open(fresh_url) as store:
+        (risk,) = [risk for risk in store.risks() if risk.severity is Gravity.DANGER]
+    assert risk.subject == f"the schema indelible is open to {role}"
+    assert f"FROM {role}" in risk.remedy
+    with pytest.raises(indelible.UnsupportedError, match="schema indelible"):
+        indelible.open(fresh_url, strict=True)
+    assert CliRunner().invoke(app, ["doctor", fresh_url]).exit_code == 1

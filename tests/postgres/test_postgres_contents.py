@@ -1,9 +1,13 @@
 """Whatever an id or a message holds comes back as it was; whatever cannot is refused before."""
 
+import asyncio
+import io
+
 import psycopg
 import pytest
 
 import indelible
+import postgres_here
 
 HOSTILE = [
     "nul\0inside",
@@ -37,6 +41,85 @@ def test_an_id_may_hold_any_character(url, name):
         assert store.get_tool_calls(name)[0].call_id == name
         assert store.session(name).version != first.version
         assert list(other.list_sessions()) == []
+
+
+@pytest.fixture(scope="module")
+def escaping_url():
+    """A database for a role whose literals read backslashes as escapes."""
+    url = postgres_here.fresh_database()
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute("CREATE ROLE escaping LOGIN SUPERUSER")
+        owner.execute("ALTER ROLE escaping SET standard_conforming_strings = off")
+        owner.execute("ALTER ROLE escaping SET escape_string_warning = off")
+        # Nor is NULL what it seems in an array that is written as text.
+        owner.execute("ALTER ROLE escaping SET array_nulls = off")
+    return url.replace("//postgres@", "//escaping@")
+
+
+def everything_of(store, session):
+    """All that a copy of a session must have, too."""
+    return (
+        [(entry.kind, entry.value) for entry in store.get_entries(session)],
+        [call.call_id for call in store.get_tool_calls(session)],
+        store.session(session).metadata,
+    )
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "{a,b} \"q\" 'q' \\\\ NULL \\x41"])
+def test_contents_are_kept_where_backslashes_are_escapes(escaping_url, name):
+    name = name[:500]
+    with psycopg.connect(escaping_url) as connection:
+        assert connection.execute("SHOW standard_conforming_strings").fetchone() == ("off",)
+    with indelible.open(escaping_url, namespace=name) as store:
+        store.add_message(name, "user", name, key=name)
+        store.save_context(name, name, name, key=f"2{name}", expected=store.session(name).version)
+        store.add_summary(name, name, [1.0, 0.0], embedder=name)
+        store.add_tool_call(name, name, name, {name: name})
+        store.add_tool_result(name, name, name)
+        snapshot = store.save_snapshot(name, label=name)
+        store.set_metadata(name, {name: name})
+        store.trim(name, keep_last=1)
+        store.add_message(name, "user", name)
+        store.rollback_to_snapshot(name, snapshot.id)
+        expected = everything_of(store, name)
+        assert [message.content for message in store.get_history(name)] == [name] * 3
+        store.fork(name, "fork")
+        assert everything_of(store, "fork") == expected
+        exported = io.StringIO()
+        store.export(exported, name)
+        store.forget(name)
+        exported.seek(0)
+        store.import_(exported)
+        assert everything_of(store, name) == expected
+        assert store.list_snapshots(name)[0].label == name
+        assert store.add_message(name, "user", name, key=name).replayed
+        store.clear(name)
+        store.vacuum(undo_window=0)
+        assert store.verify().ok
+
+
+def test_a_fork_is_kept_by_an_async_store_where_backslashes_are_escapes(escaping_url):
+    async def work():
+        async with indelible.open_async(escaping_url, namespace="async") as store:
+            await store.add_message("s", "user", "a")
+            await store.fork("s", "t")
+            assert [message.content for message in await store.get_history("t")] == ["a"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("expected", ["nul\0", "\ud800", "ä", ""])
+def test_a_version_that_cannot_be_sent_is_a_conflict(url, expected):
+    with indelible.open(url) as store:
+        store.add_message("s", "user", "a")
+        for append in (
+            lambda: store.add_message("s", "user", "b", expected=expected),
+            lambda: store.save_context("s", "b", "c", expected=expected),
+            lambda: store.add_summary("s", "b", [1.0], embedder="e", expected=expected),
+        ):
+            with pytest.raises(indelible.ConflictError):
+                append()
+        assert len(store.get_entries("s")) == 1
 
 
 def test_a_lone_surrogate_is_refused_where_sqlite_refuses_it(url, tmp_path):

@@ -15,8 +15,9 @@ NAMES = "SELECT name FROM pg_prepared_statements WHERE name LIKE 'indelible%'"
 OTHER_TYPE = """
     ALTER FUNCTION indelible.append RENAME TO append_before;
     CREATE FUNCTION indelible.append(bytea, bytea, bytea, text, bigint, bigint, text, smallint,
-        boolean, text, text, bytea, integer) RETURNS varchar LANGUAGE sql AS
-    $$ SELECT indelible.append_before($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) $$"""
+        boolean, text, text, bytea, bigint, integer) RETURNS varchar LANGUAGE sql AS
+    $$ SELECT indelible.append_before($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+    $$"""
 
 
 def used(store):

@@ -13,6 +13,7 @@ from pg_workers import append_in_a_forked_child, one_key, write_batches
 
 import indelible
 from indelible import BusyError, ConflictError, UnavailableError
+from indelible.core.checksums import entry_checksum, session_salt
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
@@ -74,13 +75,14 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
     """The first attempt still waits in the server when the retry comes; the index lets one in."""
     call = """
         SELECT indelible.append('', 's', 'k', NULL, NULL, NULL, '60000', 1::smallint, false, NULL,
-            NULL, %s, 1)"""
+            NULL, %s, %s, 1)"""
     with indelible.open(url) as store, ThreadPoolExecutor(2) as threads:
         store.add_message("s", "user", "first")
         payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'
+        checksum = entry_checksum(session_salt("", "s"), payload)
         with psycopg.connect(url, autocommit=True) as ghost:
             with Held(other), psycopg.connect(url, autocommit=True) as looker:
-                landed = threads.submit(ghost.execute, call, (payload,))
+                landed = threads.submit(ghost.execute, call, (payload, checksum))
                 until(lambda: waiting(looker) == 1)
                 retry = threads.submit(store.add_message, "s", "user", "hi", key="k")
                 until(lambda: waiting(looker) == 2)

@@ -10,12 +10,15 @@ from indelible.backends.postgres.sessions import (
     OF_SESSION,
     Context,
     Place,
+    damaged,
     living,
     locked,
+    update_session,
 )
 from indelible.backends.postgres.statements import Do, Row, Sql
 from indelible.backends.postgres.vectors import vector_of
 from indelible.core import rules
+from indelible.core.checksums import content_checksum, entry_checksum
 from indelible.core.codec import CHECKSUM_BYTES, checksum_of
 from indelible.core.plan import Plan
 from indelible.core.waist import Append, Appended, Draft, LogRow
@@ -30,31 +33,35 @@ KIND_NUMBER: Final = {
 
 ENTRY_COLUMNS: Final = """
     session, position, written_at, deadline, generation, life, batch, kind, keep, key, opens,
-    answers, payload, embedder, vector"""
+    answers, payload, embedder, vector, checksum"""
 # Rows as one array for each column: one statement for any number of them.
 INSERT: Final = f"""
     INSERT INTO indelible.entry ({ENTRY_COLUMNS})
     SELECT $1, position, written_at, deadline, generation, $2, batch, kind, keep, key, opens,
-        answers, payload, embedder, vector::real[]
+        answers, payload, embedder, vector::real[], checksum
     FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[],
         $8::smallint[], $9::boolean[], $10::bytea[], $11::text[], $12::text[], $13::bytea[],
-        $14::bytea[], $15::text[])
+        $14::bytea[], $15::text[], $16::bigint[])
         AS row (position, written_at, deadline, generation, batch, kind, keep, key, opens, answers,
-            payload, embedder, vector)"""
+            payload, embedder, vector, checksum)"""
 _EARLIER: Final = (
     """
     SELECT part.position, part.batch, part.generation,
         (SELECT array_agg(substr(payload, 1, $4::integer) ORDER BY position)
             FROM indelible.entry AS all_of_it
             WHERE all_of_it.session = part.session AND all_of_it.position >= part.position
-                AND all_of_it.position < part.position + part.batch)
+                AND all_of_it.position < part.position + part.batch),
+        indelible.content_at(part.checksum, part.position, part.written_at, part.deadline,
+            part.generation, part.batch, $5::bigint)
     FROM indelible.entry AS part"""
     + OF_SESSION
     + " AND part.key = $3"
 )
 _KEPT: Final = (
     """
-    SELECT part.position, part.entries, part.generation, part.checksums
+    SELECT part.position, part.entries, part.generation, part.checksums,
+        part.checksum = indelible.kept_key_checksum(part.session, part.life, part.position,
+            part.generation, part.entries, part.key, part.checksums)
     FROM indelible.kept_key AS part"""
     + OF_SESSION
     + " AND part.key = $3"
@@ -90,17 +97,17 @@ def landed(step: Append, version: str) -> Appended:
 def append(context: Context, step: Append) -> Plan[Appended]:
     """Put a batch at the end of the log, after a look at what stands in the way."""
     named = context.named(step.session)
-    key = step.key.encode()
+    key, salt = step.key.encode(), context.salt(step.session)
     place, (kept, earlier) = yield from locked(
         context,
         step.session,
         Sql(_KEPT, (*named, key)),
-        Sql(_EARLIER, (*named, key, _HEAD_BYTES)),
+        Sql(_EARLIER, (*named, key, _HEAD_BYTES, salt)),
     )
     standing, status = place.standing, place.status
     if status is Status.ACTIVE and (kept or earlier):
         # The lock of the row is a write: its commit waits for what the answer speaks of.
-        return _replayed(place, step, *_known(kept, earlier))
+        return _replayed(place, step, *_known(step.session, kept, earlier))
     version = rules.version_of(standing, status)
     rules.refuse_if_moved(step.session, step.expected, version)
     count = len(step.drafts)
@@ -110,11 +117,8 @@ def append(context: Context, step: Append) -> Plan[Appended]:
     assert standing is not None
     deadline = rules.deadline_ms(place.now_ms, step.ttl_s)
     end = standing.end + count
-    yield Do(
-        "UPDATE indelible.session SET log_end = $3, deadline = $4"
-        " WHERE namespace = $1 AND name = $2",
-        (*named, end, deadline),
-    )
+    batches = [count] + [0] * (count - 1)
+    yield Do(update_session(log_end="$3", deadline="$4"), (*named, end, deadline))
     yield Do(
         INSERT,
         (
@@ -124,21 +128,37 @@ def append(context: Context, step: Append) -> Plan[Appended]:
             [place.now_ms] * count,
             [deadline] * count,
             [standing.generation] * count,
-            [count] + [0] * (count - 1),
+            batches,
             *columns(step.drafts)[:2],
             [key] + [None] * (count - 1),
             *columns(step.drafts)[2:],
             *vector_columns(step.drafts),
+            [
+                entry_checksum(
+                    salt,
+                    draft.envelope,
+                    position=position,
+                    written_at_ms=place.now_ms,
+                    deadline_ms=deadline,
+                    generation=standing.generation,
+                    batch=batch,
+                )
+                for position, batch, draft in zip(
+                    range(standing.end, end), batches, step.drafts, strict=True
+                )
+            ],
         ),
     )
     version = rules.version_token(standing.life, end, standing.generation)
     return Appended(standing.end, count, version)
 
 
-def _known(kept: list[Row], earlier: list[Row]) -> tuple[int, int, int, list[bytes]]:
+def _known(session: str, kept: list[Row], earlier: list[Row]) -> tuple[int, int, int, list[bytes]]:
     """Position, entries, generation and checksums of the append that used the key first."""
     if kept:
-        first, count, generation, joined = kept[0]
+        first, count, generation, joined, is_intact = kept[0]
+        if not is_intact:
+            raise damaged(session, f"a key of position {first} in indelible.kept_key")
         size = CHECKSUM_BYTES
         return (
             first,
@@ -146,7 +166,9 @@ def _known(kept: list[Row], earlier: list[Row]) -> tuple[int, int, int, list[byt
             generation,
             [joined[at : at + size] for at in range(0, len(joined), size)],
         )
-    first, count, generation, heads = earlier[0]
+    first, count, generation, heads, content = earlier[0]
+    if not heads or content != content_checksum(heads[0]):
+        raise damaged(session, f"entry {first} in indelible.entry")
     return first, count, generation, [checksum_of(start) for start in heads]
 
 
@@ -175,7 +197,10 @@ def draft_links(text: str | None) -> tuple[str, ...]:
     """Call ids as they were handed in; a `ValueError` if the row does not hold any such."""
     if text is None:
         return ()
-    call_ids = json.loads(text)
+    try:
+        call_ids = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(text) from error
     if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
         raise ValueError(text)
     return tuple(call_ids)

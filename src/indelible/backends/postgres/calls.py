@@ -35,7 +35,7 @@ _NAME_TROUBLE: Final = {
     "42P05",  # duplicate_prepared_statement: it knows it from somebody else
     "0A000",  # feature_not_supported: what it stands for has become something else
 }
-_PID: Final = b"SELECT pg_backend_pid()::text"
+_PID: Final = b"SELECT pg_catalog.pg_backend_pid()::pg_catalog.text"
 
 
 class Caller:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from indelible.backends.postgres.statements import Sql
+from indelible.backends.postgres.statements import All, Sql
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.model import Claims, Durability, Gravity, Risk
@@ -19,6 +19,24 @@ _SETTINGS: Final = """
         (SELECT count(*) FROM pg_stat_replication
             WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum')),
         current_setting('default_transaction_isolation')"""
+
+# Roles that can have code of theirs run by whoever uses the schema: they may create functions and
+# operators in it, triggers on its tables, or own something in it. Its owner, superusers and this
+# role are left out.
+_STRANGERS: Final = """
+    WITH schema AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = 'indelible'),
+    relation AS (SELECT relowner, relacl FROM pg_class JOIN schema ON relnamespace = schema.oid),
+    able (role) AS (
+        SELECT grantee FROM schema, aclexplode(nspacl) WHERE privilege_type = 'CREATE'
+        UNION SELECT grantee FROM relation, aclexplode(relacl) WHERE privilege_type = 'TRIGGER'
+        UNION SELECT relowner FROM relation
+        UNION SELECT proowner FROM pg_proc JOIN schema ON pronamespace = schema.oid
+        UNION SELECT oprowner FROM pg_operator JOIN schema ON oprnamespace = schema.oid)
+    SELECT CASE role WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(role)) END
+    FROM able LEFT JOIN pg_roles ON pg_roles.oid = role
+    WHERE role NOT IN (SELECT nspowner FROM schema) AND rolname IS DISTINCT FROM current_user
+        AND rolsuper IS NOT TRUE
+    ORDER BY 1"""
 
 # Two servers do not start in the same microsecond, and a database's number is its own.
 _PLACE: Final = """
@@ -41,6 +59,8 @@ class Settings(NamedTuple):
     replicas: int
     synchronous_replicas: int
     isolation: str
+    # Other roles that can have code of theirs run by whoever uses the tables.
+    strangers: tuple[str, ...] = ()
 
     @property
     def durability(self) -> Durability:
@@ -56,8 +76,9 @@ class Settings(NamedTuple):
 
 def read_settings() -> Plan[Settings]:
     """Ask the server."""
-    ((version, *others),) = yield from ask(Sql(_SETTINGS))
-    return Settings(version.split()[0], *others)
+    ((version, *others),), strangers = yield from ask(All((Sql(_SETTINGS), Sql(_STRANGERS))))
+    settings = Settings(version.split()[0], *others)
+    return settings._replace(strangers=tuple(role for (role,) in strangers))
 
 
 def read_place() -> Plan[str]:
@@ -86,7 +107,12 @@ def claims_of(settings: Settings, *, ttl_clock: str) -> Claims:
 
 def risks_of(settings: Settings) -> tuple[Risk, ...]:
     """What may be lost on this server, now."""
-    return (*_of_disk(settings), *_of_standbys(settings), *_of_defaults(settings))
+    return (
+        *_of_disk(settings),
+        *_of_strangers(settings),
+        *_of_standbys(settings),
+        *_of_defaults(settings),
+    )
 
 
 def _of_disk(settings: Settings) -> Iterator[Risk]:
@@ -110,6 +136,20 @@ def _of_disk(settings: Settings) -> Iterator[Risk]:
             subject="synchronous_commit=off",
             risk="a crash of the server takes the newest acknowledged writes with it",
             remedy="set synchronous_commit = on for this role or database",
+        )
+
+
+def _of_strangers(settings: Settings) -> Iterator[Risk]:
+    if settings.strangers:
+        roles = ", ".join(settings.strangers)
+        yield Risk(
+            severity=Gravity.DANGER,
+            subject=f"the schema indelible is open to {roles}",
+            risk="functions, operators or triggers that they make there run as this role: they can"
+            " read, change and delete every session",
+            remedy=f"REVOKE CREATE ON SCHEMA indelible FROM {roles}; REVOKE TRIGGER ON ALL TABLES"
+            f" IN SCHEMA indelible FROM {roles}; and give what they own in it to its owner (ALTER …"
+            " OWNER TO)",
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 import psycopg.waiting
 from psycopg.rows import tuple_row
+from psycopg.types.array import ListBinaryDumper
 from psycopg.waiting import Ready, Wait
 
 from indelible.backends.postgres.calls import Caller
@@ -19,6 +20,7 @@ from indelible.backends.postgres.statements import (
     BEGIN_READ,
     BEGIN_WRITE,
     BOUNDS,
+    FIX_SEARCH_PATH,
     All,
     Begin,
     Call,
@@ -106,6 +108,8 @@ class Link:
             return self._wait(self._caller.call(step))
         if isinstance(step, Fetch):
             return self._wait(self._caller.fetch(step))
+        if isinstance(step, Sql) and self._is_outside_transaction():
+            return self._all(All((step,)))[0]
         if isinstance(step, (Sql, DoAlone)):
             return self._run(step.text, step.params).fetchall()
         if isinstance(step, Do):
@@ -123,6 +127,10 @@ class Link:
             self.connection.execute(step.text.encode())
         return None
 
+    def _is_outside_transaction(self) -> bool:
+        idle = psycopg.pq.TransactionStatus.IDLE
+        return not self._pipelined and self.connection.info.transaction_status is idle
+
     def _begin(self, how: str) -> None:
         self._pipeline = self._stack.enter_context(self.connection.pipeline())
         self._pipelined = True
@@ -135,6 +143,7 @@ class Link:
     def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.RawCursor[Any]:
         # Each has its own cursor, since in a pipeline the answer comes later.
         cursor = psycopg.RawCursor(self.connection, row_factory=tuple_row)
+        params = bind_arrays(cursor, params)
         # Never a named statement: behind a pooler the next one may go to another server process.
         return cursor.execute(text.encode(), params, prepare=False, binary=True)
 
@@ -142,6 +151,7 @@ class Link:
         alone = not self._pipelined
         if alone:
             self._begin(BEGIN_READ)
+            self._run(FIX_SEARCH_PATH)
         cursors = [self._run(query.text, query.params) for query in step.queries]
         if alone:
             self._run("COMMIT")
@@ -195,6 +205,25 @@ class Link:
             # Else the driver would go on waiting for what is left of a pipeline.
             give_up(self.connection, waits)
             raise
+
+
+def bind_arrays(
+    cursor: psycopg.RawCursor[Any] | psycopg.AsyncRawCursor[Any], params: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Keep the driver from sending arrays as text, whose meaning depends on the role's settings.
+
+    As text, `bytea` is escaped for a literal, which it is not: with standard_conforming_strings off
+    its backslashes are doubled, and other bytes are stored. With array_nulls off, a NULL becomes a
+    word. An array of nothing but NULL has no type, and is sent as text all the same: NULL stands
+    for it, since `unnest` fills up the shorter of several arrays.
+    """
+    if not any(isinstance(value, list) for value in params):
+        return params
+    cursor.adapters.register_dumper(list, ListBinaryDumper)
+    return tuple(
+        None if isinstance(value, list) and value and all(item is None for item in value) else value
+        for value in params
+    )
 
 
 def give_up(

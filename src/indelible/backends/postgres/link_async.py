@@ -14,11 +14,17 @@ from psycopg.waiting import Ready, Wait, wait_async
 
 from indelible.backends.postgres.calls import Caller
 from indelible.backends.postgres.errors import TimeLimitError, translated
-from indelible.backends.postgres.link import SYNC_WAIT, give_up, not_replicated
+from indelible.backends.postgres.link import (
+    SYNC_WAIT,
+    bind_arrays,
+    give_up,
+    not_replicated,
+)
 from indelible.backends.postgres.statements import (
     BEGIN_READ,
     BEGIN_WRITE,
     BOUNDS,
+    FIX_SEARCH_PATH,
     All,
     Begin,
     Call,
@@ -89,6 +95,8 @@ class AsyncLink:
             return await self._wait(self._caller.call(step))
         if isinstance(step, Fetch):
             return await self._wait(self._caller.fetch(step))
+        if isinstance(step, Sql) and self._is_outside_transaction():
+            return (await self._all(All((step,))))[0]
         if isinstance(step, (Sql, DoAlone)):
             return await (await self._run(step.text, step.params)).fetchall()
         if isinstance(step, Do):
@@ -106,6 +114,10 @@ class AsyncLink:
             await self.connection.execute(step.text.encode())
         return None
 
+    def _is_outside_transaction(self) -> bool:
+        idle = psycopg.pq.TransactionStatus.IDLE
+        return not self._pipelined and self.connection.info.transaction_status is idle
+
     async def _begin(self, how: str) -> None:
         self._pipeline = await self._stack.enter_async_context(self.connection.pipeline())
         self._pipelined = True
@@ -117,6 +129,7 @@ class AsyncLink:
 
     async def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.AsyncRawCursor[Any]:
         cursor = psycopg.AsyncRawCursor(self.connection, row_factory=tuple_row)
+        params = bind_arrays(cursor, params)
         # Never a named statement: behind a pooler the next one may go to another server process.
         return await cursor.execute(text.encode(), params, prepare=False, binary=True)
 
@@ -124,6 +137,7 @@ class AsyncLink:
         alone = not self._pipelined
         if alone:
             await self._begin(BEGIN_READ)
+            await self._run(FIX_SEARCH_PATH)
         cursors = [await self._run(query.text, query.params) for query in step.queries]
         if alone:
             await self._run("COMMIT")

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from indelible import view
-from indelible.backends.postgres.sessions import Context, Place, locked
+from indelible.backends.postgres.sessions import (
+    Context,
+    Place,
+    locked,
+    session_checksum,
+    update_session,
+)
 from indelible.backends.postgres.statements import All, Do, Sql
 from indelible.backends.postgres.views import (
     all_snapshots,
@@ -41,16 +47,28 @@ _EXTENTS: Final = "unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)"
 _WITHIN: Final = "session = $1 AND position >= start AND position < stop"
 # Keys of appends that lose an entry, with what their entries were.
 _KEEP_KEYS: Final = f"""
-    INSERT INTO indelible.kept_key (session, life, key, position, entries, generation, checksums)
-    SELECT $1, $4, key, position, batch, generation,
-        (SELECT string_agg(substr(payload, 9, {CHECKSUM_BYTES}), '' ORDER BY position)
-            FROM indelible.entry AS whole WHERE whole.session = $1
-                AND whole.position >= first.position
-                AND whole.position < first.position + first.batch)
-    FROM indelible.entry AS first
+    INSERT INTO indelible.kept_key (session, life, key, position, entries, generation, checksums,
+        checksum)
+    SELECT session, life, key, position, batch, generation, checksums,
+        indelible.kept_key_checksum(session, life, position, generation, batch, key, checksums)
+    FROM indelible.entry AS first, LATERAL (
+        SELECT string_agg(substr(payload, 9, {CHECKSUM_BYTES}), '' ORDER BY position) AS checksums
+        FROM indelible.entry AS whole WHERE whole.session = $1
+            AND whole.position >= first.position
+            AND whole.position < first.position + first.batch) AS entries
     WHERE session = $1 AND life = $4 AND key IS NOT NULL AND position >= $5
         AND EXISTS (SELECT FROM {_EXTENTS} WHERE position + batch > start AND position < stop)
     ON CONFLICT DO NOTHING"""
+# Rows that are not what was written.
+_DAMAGED: Final = {
+    "session": session_checksum(),
+    "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, tail, id,"
+    " label, extents)",
+    "journal": "indelible.journal_checksum(session, life, generation, changed_at, log_end,"
+    " tail_before, tail_after, operation, change, undone_by, extents_before, extents_after)",
+    "kept_key": "indelible.kept_key_checksum(session, life, position, generation, entries, key,"
+    " checksums)",
+}
 
 
 def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
@@ -65,9 +83,9 @@ def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
     if place.status is not Status.ACTIVE:
         return (yield from _reclaim_dead(context, step, place))
     head = place.head()
-    changes = lines_of(lines)
+    changes = lines_of(step.session, lines)
     kept = rules.kept_lines(changes, step.undo_since_ms)
-    reach = rules.reachable(head, map(record_of, records), kept)
+    reach = rules.reachable(head, [record_of(step.session, row) for row in records], kept)
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
     removed = yield from _size_of(place, dead)
     gone = Reclaimed(removed.entries, removed.size_bytes, len(changes) - len(kept))
@@ -79,11 +97,7 @@ def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
         )
         yield from _forget_old_parts(place, [line.operation.encode() for line in kept])
         if removed.entries:
-            yield Do(
-                "UPDATE indelible.session SET vacuums = vacuums + 1"
-                " WHERE namespace = $1 AND name = $2",
-                context.named(step.session),
-            )
+            yield Do(update_session(vacuums="vacuums + 1"), context.named(step.session))
     return gone
 
 
@@ -150,11 +164,14 @@ def remove_life(context: Context, place: Place, session: str, *, forget: bool) -
     if forget:
         yield Do("DELETE FROM indelible.session WHERE namespace = $1 AND name = $2", named)
     else:
-        yield Do(
-            "UPDATE indelible.session SET born = log_end, tail = log_end, extents = '',"
-            " generation = generation + 1, metadata = '{}' WHERE namespace = $1 AND name = $2",
-            named,
+        ended = update_session(
+            born="log_end",
+            tail="log_end",
+            extents="''",
+            generation="generation + 1",
+            metadata="'{}'",
         )
+        yield Do(ended, named)
 
 
 def erase(context: Context, step: Erase) -> Plan[Erased]:
@@ -177,22 +194,18 @@ def erase(context: Context, step: Erase) -> Plan[Erased]:
 
 
 def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
-    """Rows that belong to no session."""
-    counts = yield from ask(
-        All(
-            tuple(
-                Sql(
-                    f"SELECT count(*) FROM indelible.{table} AS part WHERE NOT EXISTS"
-                    " (SELECT FROM indelible.session WHERE number = part.session)"
-                )
-                for table in PARTS
-            )
-        )
-    )
+    """Rows that belong to no session, and rows whose checksum does not match."""
+    queries = {
+        f"rows of {table} belong to no session": f"SELECT count(*) FROM indelible.{table} AS part"
+        " WHERE NOT EXISTS (SELECT FROM indelible.session WHERE number = part.session)"
+        for table in PARTS
+    }
+    for table, checksum in _DAMAGED.items():
+        query = f"SELECT count(*) FROM indelible.{table} WHERE checksum <> {checksum}"
+        queries[f"rows of {table} are damaged: their checksum does not match"] = query
+    counts = yield from ask(All(tuple(map(Sql, queries.values()))))
     return tuple(
-        f"{count} rows of {table} belong to no session"
-        for table, ((count,),) in zip(PARTS, counts, strict=True)
-        if count
+        f"{count} {what}" for what, ((count,),) in zip(queries, counts, strict=True) if count
     )
 
 

@@ -20,6 +20,7 @@ _TYPES: Final = {
     "smallint[]": 1005,
     "integer[]": 1007,
     "text[]": 1009,
+    "bigint[]": 1016,
 }
 # The driver's word for values that are bytes and not text.
 BINARY: Final = 1
@@ -51,12 +52,12 @@ def _function(name: str, *types: str) -> Statement:
 APPEND: Final = _function(
     "append",
     *("bytea", "bytea", "bytea", "text", "bigint", "bigint", "text", "smallint", "boolean"),
-    *("text", "text", "bytea", "integer"),
+    *("text", "text", "bytea", "bigint", "integer"),
 )
 APPEND_MANY: Final = _function(
     "append_many",
     *("bytea", "bigint", "bigint", "text", "bytea[]", "integer[]", "integer[]", "integer[]"),
-    *("smallint[]", "boolean[]", "bytea[]", "text[]", "text[]", "bytea[]"),
+    *("smallint[]", "boolean[]", "bytea[]", "text[]", "text[]", "bytea[]", "bigint[]"),
 )
 SAVE_SNAPSHOT: Final = _function(
     "save_snapshot", "bytea", "bytea", "bigint", "text", "bytea", "bytea"
@@ -110,6 +111,11 @@ def array(of: str, items: Sequence[bytes | None]) -> bytes:
         else:
             parts += (_packed_integer(len(item)), item)
     return b"".join(parts)
+
+
+def bigints(numbers: Iterable[int]) -> bytes:
+    """An array of large numbers."""
+    return array("bigint", list(map(_packed_bigint, numbers)))
 
 
 def integers(numbers: Iterable[int]) -> bytes:

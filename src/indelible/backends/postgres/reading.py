@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from indelible import view
 from indelible.backends.postgres.appending import KIND_NUMBER, draft_links
-from indelible.backends.postgres.named import Statement, array, bigint, smallint
+from indelible.backends.postgres.named import Statement, array, bigint, bigints, smallint
 from indelible.backends.postgres.sessions import Context, Place, look_at, look_only_at, placed
 from indelible.backends.postgres.statements import All, Fetch, Row, Rows, Sql
 from indelible.core import rules
@@ -32,22 +32,36 @@ _KIND: Final = {number: kind for kind, number in KIND_NUMBER.items()}
 
 # Any number of extents in one statement; for one, a range that the planner can see through. The
 # order of rows is made here: a sort in the server would go to its disk for a long session.
-_IN_ONE: Final = "FROM indelible.entry WHERE session = $1 AND position >= $2 AND position < $3"
+_IN_ONE: Final = """
+    FROM indelible.entry WHERE session OPERATOR(pg_catalog.=) $1
+        AND position OPERATOR(pg_catalog.>=) $2 AND position OPERATOR(pg_catalog.<) $3"""
+# `unnest` of several arrays is part of the syntax, and means that of pg_catalog.
 IN_MANY: Final = """
     FROM unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)
-    JOIN indelible.entry ON session = $1 AND position >= start AND position < stop"""
+    JOIN indelible.entry ON session OPERATOR(pg_catalog.=) $1
+        AND position OPERATOR(pg_catalog.>=) start AND position OPERATOR(pg_catalog.<) stop"""
+# The checksum that the content of an entry must have, if its row is where it was written.
+CONTENT: Final = """indelible.content_at(
+    checksum, position, written_at, deadline, generation, batch, {salt}::bigint)"""
 # Entries of other kinds come without their bodies, but they come: a position that is missing, or
 # whose kind was damaged, must not look like one that was not asked for.
 _ROWS: Final = f"""
-    SELECT position, kind, written_at, CASE WHEN kind = ANY($4::smallint[])
-        THEN substr(payload, 1, {KIND_BYTES}) ELSE payload END """
-_ROWS_IN_ONE: Final = Statement(_ROWS + _IN_ONE, "bigint", "bigint", "bigint", "smallint[]")
+    SELECT position, kind, written_at, CASE WHEN kind OPERATOR(pg_catalog.=) ANY($4::smallint[])
+        THEN pg_catalog.substr(payload, 1, {KIND_BYTES}) ELSE payload END,
+        {CONTENT.format(salt="$5")} """
+_ROWS_IN_ONE: Final = Statement(
+    _ROWS + _IN_ONE, "bigint", "bigint", "bigint", "smallint[]", "bigint"
+)
+_ROWS_IN_MANY: Final = Statement(
+    _ROWS + IN_MANY, "bigint", "bigint[]", "bigint[]", "smallint[]", "bigint"
+)
 _OUTLINE: Final = "SELECT position, kind, octet_length(payload), keep, opens, answers "
-_LOG: Final = """
-    SELECT position, kind, written_at, part.deadline, batch, part.generation, keep, key, opens,
-        answers, payload
-    FROM indelible.entry AS part JOIN indelible.session AS own ON part.session = own.number
-    WHERE own.namespace = $1 AND own.name = $2 AND position >= own.born AND position >= $3
+_LOG: Final = f"""
+    SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
+        payload, {CONTENT.format(salt="$5")}
+    FROM indelible.entry JOIN (SELECT number, born FROM indelible.session
+        WHERE namespace = $1 AND name = $2) AS own ON session = own.number
+    WHERE position >= own.born AND position >= $3
     ORDER BY position LIMIT $4"""
 # How often a read begins anew because a vacuum took away what it was about to read.
 _ATTEMPTS_MAX: Final = 10
@@ -64,7 +78,7 @@ def read(context: Context, step: Read) -> Plan[Slice]:
     rows may be fetched after it. Only a vacuum can come between; then it looks again.
     """
     for _ in range(_ATTEMPTS_MAX):
-        place = placed((yield from ask(look_only_at(context, step.session))))
+        place = placed(step.session, (yield from ask(look_only_at(context, step.session))))
         head = place.head()
         frozen = rules.frozen_of(step.session, step.frozen, head)
         try:
@@ -126,31 +140,24 @@ def _chunk(
     others: list[int],
 ) -> Plan[Rows]:
     """The rows of some extents, with an empty one for each that is missing."""
+    number, salt = bigint(place.number), bigint(context.salt(step.session))
+    kinds = array("smallint", list(map(smallint, others)))
     if len(extents) == 1:
         ((start, stop),) = extents
-        kinds = array("smallint", list(map(smallint, others)))
-        bounds = [bigint(number) for number in (place.number, start, stop)]
-        found = sorted((yield from ask(Fetch(_ROWS_IN_ONE, [*bounds, kinds]))), key=itemgetter(0))
+        query = Fetch(_ROWS_IN_ONE, [number, bigint(start), bigint(stop), kinds, salt])
     else:
-        found = yield from _within(_ROWS, place, extents, others)
+        starts, stops = map(bigints, bounds_of(extents))
+        query = Fetch(_ROWS_IN_MANY, [number, starts, stops, kinds, salt])
+    found = sorted((yield from ask(query)), key=itemgetter(0))
     if len(found) == view.count(extents):
         return found
-    now = placed((yield from ask(look_only_at(context, step.session))))
+    now = placed(step.session, (yield from ask(look_only_at(context, step.session))))
     if (now.number, now.life, now.vacuums) != (place.number, place.life, frozen.vacuums):
         if step.frozen is not None:
             raise rules.gone(step.session)
         raise _VacuumedError
     there = {row[0]: row for row in found}
-    return [there.get(at, (at, None, 0, b"")) for at in view.positions(extents)]
-
-
-def _within(select: str, place: Place, extents: view.Extents, *more: Any) -> Plan[Rows]:
-    """What the log holds within some extents, in order."""
-    if len(extents) == 1:
-        query = Sql(select + _IN_ONE, (place.number, *extents[0], *more))
-    else:
-        query = Sql(select + IN_MANY, (place.number, *bounds_of(extents), *more))
-    return sorted((yield from ask(query)), key=itemgetter(0))
+    return [there.get(at, (at, None, 0, b"", None)) for at in view.positions(extents)]
 
 
 def bounds_of(extents: view.Extents) -> tuple[list[int], list[int]]:
@@ -158,30 +165,31 @@ def bounds_of(extents: view.Extents) -> tuple[list[int], list[int]]:
     return [start for start, _ in extents], [stop for _, stop in extents]
 
 
-def stored(position: int, number: int, written_at_ms: int, payload: bytes) -> Stored:
+def stored(position: int, number: int, written_at_ms: int, payload: bytes, content: int) -> Stored:
     """A row as the waist has it."""
-    return Stored(position, _KIND.get(number), written_at_ms, payload)
+    return Stored(position, _KIND.get(number), written_at_ms, payload, content)
 
 
 def _wanted(step: Read, place: Place, found: Any) -> Plan[list[Stored]]:
     """Those of the kinds that were asked for, and those that cannot be told."""
     rows: list[Stored] = []
-    for position, number, written_at, payload in found:
+    for position, number, written_at, payload, content in found:
         kind = _KIND.get(number)
         if kind is not None and step.kinds is not None and kind not in step.kinds:
             if names_kind(kind, payload):
                 continue
             whole = "SELECT payload FROM indelible.entry WHERE session = $1 AND position = $2"
             ((payload,),) = yield from ask(Sql(whole, (place.number, position)))  # noqa: PLW2901
-        rows.append(Stored(position, kind, written_at, payload))
+        rows.append(Stored(position, kind, written_at, payload, content))
     return rows
 
 
 def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
     """The log of the session's life itself, whether it shows or not."""
-    query = Sql(_LOG, (*context.named(step.session), step.start, step.limit))
+    salt = context.salt(step.session)
+    query = Sql(_LOG, (*context.named(step.session), step.start, step.limit, salt))
     looked, found = yield from ask(All((look_at(context, step.session), query)))
-    head = placed(looked).head()
+    head = placed(step.session, looked).head()
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     rows = tuple(map(_log_row, found))
@@ -189,13 +197,15 @@ def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
 
 
 def _log_row(row: Row) -> LogRow:
-    position, number, written_at, deadline, batch, generation, keep, key, *calls, payload = row
+    position, number, written_at, deadline, batch, generation, keep, key, *rest = row
+    opens, answers, payload, content = rest
     kind: Kind | None = _KIND.get(number)
     try:
-        links = draft_links(calls[0]), draft_links(calls[1])
+        links = draft_links(opens), draft_links(answers)
+        name = None if key is None else key.decode()
     except ValueError:
         # As damaged as one of an unknown kind: whoever reads it says so.
-        kind, links = None, ((), ())
+        kind, name, links = None, None, ((), ())
     return LogRow(
         position,
         kind,
@@ -204,24 +214,26 @@ def _log_row(row: Row) -> LogRow:
         batch,
         generation,
         keep,
-        None if key is None else key.decode(),
+        name,
         *links,
         payload,
+        content,
     )
 
 
 def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:
     """Kinds, sizes and links of what the session shows."""
     for _ in range(_ATTEMPTS_MAX):
-        place = placed((yield from ask(look_only_at(context, step.session))))
+        place = placed(step.session, (yield from ask(look_only_at(context, step.session))))
         head = place.head()
         extents = view.freeze(head.view, head.end)
         if not extents:
             return Outlined(head, ())
-        rows = yield from _within(_OUTLINE, place, extents)
+        query = Sql(_OUTLINE + IN_MANY, (place.number, *bounds_of(extents)))
+        rows = sorted((yield from ask(query)), key=itemgetter(0))
         if len(rows) == view.count(extents):
             return Outlined(head, tuple(_outline(step.session, row) for row in rows))
-        now = placed((yield from ask(look_only_at(context, step.session))))
+        now = placed(step.session, (yield from ask(look_only_at(context, step.session))))
         if (now.number, now.life, now.vacuums) == (place.number, place.life, place.vacuums):
             raise FormatError(
                 f"session {step.session!r} has entries missing; nothing was changed. verify says"

@@ -5,13 +5,35 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final
 
-from indelible.backends.postgres.statements import BEGIN_WRITE, Do, Script, Sql, milliseconds_of
+from indelible.backends.postgres.statements import (
+    BEGIN_WRITE,
+    FIX_SEARCH_PATH,
+    Do,
+    Script,
+    Sql,
+    milliseconds_of,
+)
+from indelible.core.checksums import entry_checksum, session_salt
 from indelible.core.plan import Plan, ask
 from indelible.errors import FormatError
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 # "indl" twice: whoever migrates holds this lock until its transaction ends.
 MIGRATION_LOCK: Final = 0x696E646C696E646C
+
+# The format that brought checksums, and how many entries that were there get theirs at a time.
+_CHECKSUMS_SINCE: Final = 4
+_BACKFILL_ENTRIES: Final = 1000
+# An envelope begins with its checksum. Entries of no session, which verify finds, get one, too.
+_UNCHECKED: Final = """
+    SELECT session, position, written_at, entry.deadline, entry.generation, batch,
+        substr(payload, 1, 64), coalesce(namespace, ''), coalesce(name, '')
+    FROM indelible.entry LEFT JOIN indelible.session AS own ON own.number = session
+    WHERE (session, position) > ($1::bigint, $2::bigint) ORDER BY session, position LIMIT $3"""
+_SET_CHECKSUMS: Final = """
+    UPDATE indelible.entry SET checksum = new.checksum
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS new (session, position, checksum)
+    WHERE entry.session = new.session AND entry.position = new.position"""
 
 _SCHEMA: Final = """
     SELECT to_regclass('indelible.about') IS NOT NULL, to_regnamespace('indelible') IS NOT NULL,
@@ -24,6 +46,9 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
     if found >= FORMAT:
         return
     yield Do(BEGIN_WRITE)
+    yield Do(FIX_SEARCH_PATH)
+    # A server may be told to read backslashes in literals as escapes; these files do not.
+    yield Do("SET LOCAL standard_conforming_strings = on")
     yield Do("SELECT set_config('lock_timeout', $1, true)", (milliseconds_of(wait_s),))
     yield Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
     # Another process may have done it while this one waited.
@@ -33,7 +58,31 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
     for version in range(found + 1, FORMAT + 1):
         text = files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
         yield Script(text)
+        if version == _CHECKSUMS_SINCE:
+            yield from _add_entry_checksums()
     yield Do("COMMIT")
+
+
+def _add_entry_checksums() -> Plan[None]:
+    """Give entries that were written before there were checksums theirs."""
+    after = (0, -1)
+    while rows := (yield from ask(Sql(_UNCHECKED, (*after, _BACKFILL_ENTRIES)))):
+        checksums = [
+            entry_checksum(
+                session_salt(namespace.decode(), name.decode()),
+                head,
+                position=position,
+                written_at_ms=written_at,
+                deadline_ms=deadline,
+                generation=generation,
+                batch=batch,
+            )
+            for _, position, written_at, deadline, generation, batch, head, namespace, name in rows
+        ]
+        numbers, positions, *_ = map(list, zip(*rows, strict=True))
+        yield Do(_SET_CHECKSUMS, (numbers, positions, checksums))
+        after = numbers[-1], positions[-1]
+    yield Do("ALTER TABLE indelible.entry ALTER COLUMN checksum SET NOT NULL")
 
 
 def _format_of(place: str) -> Plan[tuple[int, bool]]:
@@ -47,7 +96,7 @@ def _format_of(place: str) -> Plan[tuple[int, bool]]:
         return 0, has_schema
     rows = yield from ask(Sql("SELECT name, value FROM indelible.about"))
     about: dict[str, int] = dict(rows)
-    if not {"format", "oldest_format"} <= set(about):
+    if not all(isinstance(about.get(name), int) for name in ("format", "oldest_format")):
         raise FormatError(f"{place} does not say its format; it was left as it is")
     if about["oldest_format"] > FORMAT:
         raise FormatError(

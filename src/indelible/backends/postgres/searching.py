@@ -11,7 +11,7 @@ from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.appending import KIND_NUMBER
-from indelible.backends.postgres.reading import IN_MANY, bounds_of, stored
+from indelible.backends.postgres.reading import CONTENT, IN_MANY, bounds_of, stored
 from indelible.backends.postgres.sessions import Context, look_at, placed
 from indelible.backends.postgres.statements import All, Sql
 from indelible.backends.postgres.vectors import name_of, packed
@@ -48,10 +48,10 @@ _NEAREST: Final = f"""
         SELECT distance + $7::float8 AS distance FROM compared WHERE distance IS NOT NULL
         ORDER BY distance OFFSET $8::bigint LIMIT 1
     )
-    SELECT entry.position, kind, written_at, payload
-    FROM compared JOIN indelible.entry ON session = $1 AND entry.position = compared.position
-    WHERE unknown OR distance = 'NaN'
-        OR distance <= coalesce((SELECT distance FROM reach), 'Infinity')"""
+    SELECT position, kind, written_at, payload, {CONTENT.format(salt="$10")}
+    FROM compared JOIN indelible.entry USING (position)
+    WHERE session = $1 AND (unknown OR distance = 'NaN'
+        OR distance <= coalesce((SELECT distance FROM reach), 'Infinity'))"""
 _MARKS: Final = [kind_mark(kind) for kind in sorted(KIND_NUMBER, key=KIND_NUMBER.__getitem__)]
 
 
@@ -61,7 +61,7 @@ def nearest(context: Context, step: Nearest) -> Plan[tuple[Stored, ...] | None]:
     if not 0 < dimension <= DIMENSIONS_MAX or (vector := packed(step.vector)) is None:
         return None
     looked, extension = yield from ask(All((look_at(context, step.session), Sql(_EXTENSION))))
-    place = placed(looked)
+    place = placed(step.session, looked)
     extents = rules.frozen_of(step.session, None, place.head()).extents
     if not extension or not extents:
         return None
@@ -75,7 +75,7 @@ def nearest(context: Context, step: Nearest) -> Plan[tuple[Stored, ...] | None]:
                 Sql(_COUNT, within),
                 Sql(
                     _NEAREST % {"schema": schema},
-                    (*within, *query, min(step.k, shown) - 1, _MARKS),
+                    (*within, *query, min(step.k, shown) - 1, _MARKS, context.salt(step.session)),
                 ),
             )
         )

@@ -14,6 +14,7 @@ from indelible.backends.postgres.named import (
     array,
     ascii_text,
     bigint,
+    bigints,
     boolean,
     integer,
     integers,
@@ -23,6 +24,7 @@ from indelible.backends.postgres.named import (
 from indelible.backends.postgres.sessions import Context, ttl_ms
 from indelible.backends.postgres.statements import Call, DoAlone, milliseconds_of
 from indelible.backends.postgres.vectors import vector_of
+from indelible.core.checksums import entry_checksum
 from indelible.core.waist import Append
 from indelible.model import Kind
 
@@ -67,11 +69,18 @@ def versions_of(steps: Sequence[Append], answer: Any) -> Sequence[str | None]:
 
 def _has_call(step: Append) -> bool:
     """Whether it can be said by values alone: vectors have a function of their own."""
-    for draft in step.drafts:
-        if draft.kind is Kind.SUMMARY:
-            return False
-    # What is no version is for the driver to refuse.
-    return is_sayable(step.expected)
+    return all(draft.kind is not Kind.SUMMARY for draft in step.drafts)
+
+
+def _expected(step: Append) -> str | None:
+    """The version that a session must have; text that cannot be sent is none that any has."""
+    return step.expected if is_sayable(step.expected) else ""
+
+
+def _checksums(context: Context, step: Append) -> list[int]:
+    """Checksums of the entries, to which the server adds their places."""
+    salt = context.salt(step.session)
+    return [entry_checksum(salt, draft.envelope) for draft in step.drafts]
 
 
 def _alone(context: Context, step: Append, wait: str) -> Call:
@@ -82,7 +91,7 @@ def _alone(context: Context, step: Append, wait: str) -> Call:
             context.namespace,
             step.session.encode(),
             step.key.encode(),
-            ascii_text(step.expected),
+            ascii_text(_expected(step)),
             bigint(context.now_ms()),
             bigint(ttl_ms(step.ttl_s)),
             wait.encode(),
@@ -91,6 +100,7 @@ def _alone(context: Context, step: Append, wait: str) -> Call:
             ascii_text(links(opens)),
             ascii_text(links(answers)),
             envelope,
+            bigint(entry_checksum(context.salt(step.session), envelope)),
             _ONE,
         ],
     )
@@ -129,6 +139,7 @@ def _many(context: Context, steps: Sequence[Append], wait: str) -> Call:
             array("text", [ascii_text(links(draft.opens)) for draft in drafts]),
             array("text", [ascii_text(links(draft.answers)) for draft in drafts]),
             array("bytea", [draft.envelope for draft in drafts]),
+            bigints(checksum for step in steps for checksum in _checksums(context, step)),
         ],
     )
 
@@ -150,16 +161,17 @@ def _call(context: Context, step: Append, wait: str, params: list[Any]) -> str:
         return f"${len(params)}"
 
     kind, envelope, keep, opens, answers = step.drafts[0]
+    checksum, *checksums = _checksums(context, step)
     arguments = (
         f"{put(context.namespace)}, {put(step.session.encode())}, {put(step.key.encode())},"
-        f" {put(step.expected)}, {put(context.now_ms())}, {put(ttl_ms(step.ttl_s))}, '{wait}',"
+        f" {put(_expected(step))}, {put(context.now_ms())}, {put(ttl_ms(step.ttl_s))}, '{wait}',"
         f" {KIND_NUMBER[kind]}::smallint, {keep}, {put(links(opens))}, {put(links(answers))},"
-        f" {put(envelope)}"
+        f" {put(envelope)}, {put(checksum)}"
     )
     if len(step.drafts) == 1:
         call = f"indelible.append({arguments}, 1)"
     else:
-        more = ", ".join(map(put, columns(step.drafts[1:])))
+        more = ", ".join(map(put, (*columns(step.drafts[1:]), checksums)))
         call = f"indelible.append_batch({arguments}, {more})"
     said = [
         (len(step.drafts) - nth, *vector_of(draft.kind, draft.envelope))

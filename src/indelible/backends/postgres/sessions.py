@@ -5,27 +5,53 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from indelible import view
 from indelible.backends.postgres.named import Statement, bigint
 from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
 from indelible.core import rules
+from indelible.core.checksums import session_salt
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
 from indelible.core.sources import Clock, milliseconds
 from indelible.core.waist import Head, ListSessions, ReadHead, SessionPage, SetMetadata
-from indelible.errors import BusyError
+from indelible.errors import BusyError, FormatError
 from indelible.model import Status
 from indelible.view import View
 
-_COLUMNS = """
+# The columns that a session's checksum covers, in the order in which its function takes them.
+_CHECKED_COLUMNS: Final = (
+    *("number", "life", "born", "generation", "tail", "created_at", "vacuums", "staged"),
+    *("namespace", "name", "forked_from", "extents", "metadata", "log_end", "deadline"),
+)
+
+
+def session_checksum(**changed: str) -> str:
+    """The expression of a row's checksum, with other expressions for columns that change."""
+    values = [changed.get(column, column) for column in _CHECKED_COLUMNS]
+    return f"indelible.session_checksum({', '.join(values)})"
+
+
+def update_session(**changed: str) -> str:
+    """The statement that changes columns of the session $1, $2, and with them its checksum.
+
+    Whoever sends it holds the row, and has seen that it was not damaged.
+    """
+    columns = {**changed, "checksum": session_checksum(**changed)}
+    values = ", ".join(f"{column} = {value}" for column, value in columns.items())
+    return f"UPDATE indelible.session SET {values} WHERE namespace = $1 AND name = $2"
+
+
+_IS_INTACT = f"checksum OPERATOR(pg_catalog.=) {session_checksum()}"
+_COLUMNS = f"""
     indelible.now_ms($3::bigint), number, life, born, log_end, generation, deadline, staged, tail,
-    extents, created_at, metadata, forked_from, vacuums"""
+    extents, created_at, metadata, forked_from, vacuums, {_IS_INTACT}"""
 # A row in any case: it carries the server's time, also where there is no session.
 _LOOK = f"""
     SELECT {_COLUMNS} FROM (VALUES (1)) AS one
-    LEFT JOIN indelible.session ON namespace = $1 AND name = $2"""
+    LEFT JOIN indelible.session
+        ON namespace OPERATOR(pg_catalog.=) $1 AND name OPERATOR(pg_catalog.=) $2"""
 _LOOK_ONLY = Statement(_LOOK, "bytea", "bytea", "bigint")
 # Whoever writes takes the session's row first.
 _LOOK_AND_LOCK = f"""
@@ -36,21 +62,46 @@ OF_SESSION = """
     JOIN indelible.session AS own ON part.session = own.number AND part.life = own.life
     WHERE own.namespace = $1 AND own.name = $2"""
 _NEW_SESSION = """
-    INSERT INTO indelible.session (namespace, name, log_end, born, tail, created_at, deadline,
-        staged, forked_from)
-    SELECT $1, $2, $4, $4, $4, now, now + $5::bigint, $6, $7
-    FROM indelible.now_ms($3::bigint) AS now
+    INSERT INTO indelible.session (number, namespace, name, log_end, born, tail, created_at,
+        deadline, staged, forked_from, checksum)
+    SELECT number, $1, $2, $4, $4, $4, now, now + $5::bigint, $6, $7, {checksum}
+    FROM indelible.now_ms($3::bigint) AS now, nextval('indelible.session_number') AS number
     ON CONFLICT DO NOTHING
-    RETURNING number, created_at"""
-_NEW_LIFE = """
-    UPDATE indelible.session SET life = life + 1, log_end = $2, born = $2, tail = $2,
-        generation = 0, created_at = $3, deadline = $4, staged = $5, forked_from = $6,
-        metadata = '{}', extents = ''
-    WHERE number = $1 AND namespace = $7 AND name = $8"""
-_LIST = """
+    RETURNING number, created_at""".format(
+    checksum=session_checksum(
+        life="1",
+        born="$4",
+        generation="0",
+        tail="$4",
+        created_at="now",
+        vacuums="0",
+        staged="$6",
+        namespace="$1",
+        name="$2",
+        forked_from="$7",
+        extents="''",
+        metadata="'{}'",
+        log_end="$4",
+        deadline="now + $5::bigint",
+    )
+)
+_NEW_LIFE = update_session(
+    life="life + 1",
+    log_end="$3",
+    born="$3",
+    tail="$3",
+    generation="0",
+    created_at="$4",
+    deadline="$5",
+    staged="$6",
+    forked_from="$7",
+    metadata="'{}'",
+    extents="''",
+)
+_LIST = f"""
     SELECT name, number, life, born, log_end, generation, deadline, staged,
-        indelible.now_ms($5::bigint)
-    FROM indelible.session
+        now, CASE WHEN staged OR deadline <= now THEN {_IS_INTACT} ELSE true END
+    FROM indelible.now_ms($5::bigint) AS now, indelible.session
     WHERE namespace = $1 AND name >= $2 AND name > $3 ORDER BY name LIMIT $4"""
 
 
@@ -102,6 +153,10 @@ class Context:
         """The first two parameters of most statements."""
         return self.namespace, session.encode()
 
+    def salt(self, session: str) -> int:
+        """What binds the checksums of entries to their session."""
+        return session_salt(self.namespace.decode(), session)
+
 
 def look_at(context: Context, session: str) -> Sql:
     """The statement that looks at a session, along with others."""
@@ -118,14 +173,16 @@ def lock_of(context: Context, session: str) -> Sql:
     return Sql(_LOOK_AND_LOCK, (*context.named(session), context.now_ms()))
 
 
-def placed(rows: list[Row]) -> Place:
-    """What a look found."""
+def placed(session: str, rows: list[Row]) -> Place:
+    """What a look found. A row that is not what was written is a `FormatError`."""
     if not rows:
         return Place()
     now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = rows[0]
     if number is None:
         return Place(now_ms)
-    created_at, metadata, forked_from, vacuums = rest
+    created_at, metadata, forked_from, vacuums, is_intact = rest
+    if not is_intact:
+        raise damaged(session, "its row in indelible.session")
     return Place(
         now_ms,
         number,
@@ -139,24 +196,33 @@ def placed(rows: list[Row]) -> Place:
     )
 
 
+def damaged(session: str, what: str) -> FormatError:
+    """The error for a row whose checksum does not match."""
+    return FormatError(
+        f"session {session!r} is damaged: the checksum of {what} does not match, so nothing of the"
+        " session can be trusted. Nothing was changed. Restore that row from a backup.",
+        session=session,
+    )
+
+
 def locked(context: Context, session: str, *also: Sql) -> Plan[tuple[Place, list[list[Row]]]]:
     """Hold a session, and ask more in the same round trip, behind its lock."""
     if not also:
-        return placed((yield from ask(lock_of(context, session)))), []
+        return placed(session, (yield from ask(lock_of(context, session)))), []
     first, *others = yield from ask(All((lock_of(context, session), *also)))
-    return placed(first), others
+    return placed(session, first), others
 
 
 def head(context: Context, step: ReadHead) -> Plan[Head]:
     """Look at a session without its entries."""
     if not step.count_snapshots:
-        return placed((yield from ask(look_only_at(context, step.session)))).head()
+        return placed(step.session, (yield from ask(look_only_at(context, step.session)))).head()
     count = Sql(
         "SELECT count(*) FROM indelible.snapshot AS part" + OF_SESSION,
         context.named(step.session),
     )
     looked, ((snapshots,),) = yield from ask(All((look_at(context, step.session), count)))
-    found = placed(looked).head()
+    found = placed(step.session, looked).head()
     return replace(found, snapshots=snapshots) if found.status is Status.ACTIVE else found
 
 
@@ -192,9 +258,8 @@ def begin_life(
         number, now_ms, life, vacuums = place.number, place.now_ms, place.life + 1, place.vacuums
     deadline = rules.deadline_ms(now_ms, ttl_s)
     if standing is not None:
-        yield Do(
-            _NEW_LIFE, (number, born, now_ms, deadline, staged, origin, *context.named(session))
-        )
+        changed = (born, now_ms, deadline, staged, origin)
+        yield Do(_NEW_LIFE, (*context.named(session), *changed))
     return Place(
         now_ms,
         number,
@@ -221,10 +286,7 @@ def set_metadata(context: Context, step: SetMetadata) -> Plan[Head]:
     version = rules.version_of(place.standing, place.status)
     rules.refuse_if_moved(step.session, step.expected, version)
     place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
-    yield Do(
-        "UPDATE indelible.session SET metadata = $3 WHERE namespace = $1 AND name = $2",
-        (*context.named(step.session), step.metadata),
-    )
+    yield Do(update_session(metadata="$3"), (*context.named(step.session), step.metadata))
     ((snapshots,),) = yield from ask(
         Sql(
             "SELECT count(*) FROM indelible.snapshot WHERE session = $1 AND life = $2",
@@ -243,18 +305,29 @@ def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
         rows = yield from ask(
             Sql(_LIST, (context.namespace, prefix, after, step.limit + 1, context.now_ms()))
         )
-        for name, number, life, *standing, now_ms in rows:
+        for name, number, life, *standing, now_ms, is_intact in rows:
             if not name.startswith(prefix):
                 return SessionPage(tuple(names), None)
             status = rules.status_of(Standing(f"{number}.{life}", *standing), now_ms)
-            if status is not Status.ACTIVE and not step.dead:
+            # A damaged row cannot say that its session ended; whoever reads it says what is wrong.
+            if is_intact and status is not Status.ACTIVE and not step.dead:
                 continue
             if len(names) == step.limit:
                 return SessionPage(tuple(names), names[-1])
-            names.append(name.decode())
+            names.append(_name_of(name))
         if len(rows) <= step.limit:
             return SessionPage(tuple(names), None)
         after = rows[-1][0]
+
+
+def _name_of(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"the name of a session is damaged: {name[:40]!r} is not text. Nothing was changed."
+            " Restore its row in indelible.session from a backup.",
+        ) from error
 
 
 Handler = Callable[[Context, Any], Plan[Any]]

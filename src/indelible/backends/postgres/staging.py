@@ -5,12 +5,19 @@ from __future__ import annotations
 from indelible import view
 from indelible.backends.postgres.appending import INSERT, KIND_NUMBER, links, vector_columns
 from indelible.backends.postgres.maintaining import remove_life
-from indelible.backends.postgres.sessions import Context, Place, begin_life, locked
+from indelible.backends.postgres.sessions import (
+    Context,
+    Place,
+    begin_life,
+    locked,
+    update_session,
+)
 from indelible.backends.postgres.statements import Do
 from indelible.backends.postgres.views import insert_line, insert_snapshot
 from indelible.core import rules
+from indelible.core.checksums import entry_checksum
 from indelible.core.plan import Plan
-from indelible.core.waist import BeginStage, Head, ShowStage, Stage, StageRows
+from indelible.core.waist import BeginStage, Head, LogRow, ShowStage, Stage, StageRows
 from indelible.model import Status
 from indelible.view import View
 
@@ -44,7 +51,7 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
     place = yield from _staged(context, step.session, step.stage)
     if not step.rows:
         return
-    rows = step.rows
+    rows, salt = step.rows, context.salt(step.session)
     yield Do(
         INSERT + _UNLESS_THERE,
         (
@@ -62,12 +69,24 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
             [links(row.answers) for row in rows],
             [row.envelope for row in rows],
             *vector_columns(rows),
+            [_checksum_of(salt, row) for row in rows],
         ),
     )
     yield Do(
-        "UPDATE indelible.session SET log_end = greatest(log_end, $3), deadline = $4"
-        " WHERE namespace = $1 AND name = $2",
+        update_session(log_end="greatest(log_end, $3)", deadline="$4"),
         (*context.named(step.session), rows[-1].position + 1, rows[-1].deadline_ms),
+    )
+
+
+def _checksum_of(salt: int, row: LogRow) -> int:
+    return entry_checksum(
+        salt,
+        row.envelope,
+        position=row.position,
+        written_at_ms=row.written_at_ms,
+        deadline_ms=row.deadline_ms,
+        generation=row.generation,
+        batch=row.batch,
     )
 
 
@@ -85,8 +104,14 @@ def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
         yield insert_line(place, line, generation)
     created_at = step.created_at_ms or place.created_at_ms
     yield Do(
-        "UPDATE indelible.session SET staged = false, metadata = $3, tail = $4, extents = $5,"
-        " generation = $6, created_at = $7 WHERE namespace = $1 AND name = $2",
+        update_session(
+            staged="false",
+            metadata="$3",
+            tail="$4",
+            extents="$5",
+            generation="$6",
+            created_at="$7",
+        ),
         (
             *context.named(step.session),
             step.metadata,

@@ -89,11 +89,18 @@ BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # How long an attempt waits for a lock, and keeps its connection from others. Then it pauses, and
 # tries again until its deadline.
 LOCK_WAIT_S: Final = 1.0
+# Else an operator that another role made in `public`, and that takes exactly the types at hand, is
+# preferred to PostgreSQL's own, and runs as this role. Set by each transaction: a pooler may give
+# each one another server process. Statements outside of one qualify all that they name.
+SEARCH_PATH: Final = "pg_catalog, pg_temp"
+FIX_SEARCH_PATH: Final = f"SET LOCAL search_path = {SEARCH_PATH}"
 # Local to the transaction, so that a pooler may give the connection to anyone afterwards. A client
 # that stops in the middle of one does not hold its session's row for longer than its own deadline.
-BOUNDS: Final = """
-    SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
-        set_config('idle_in_transaction_session_timeout', $2, true)"""
+BOUNDS: Final = f"""
+    SELECT pg_catalog.set_config('search_path', '{SEARCH_PATH}', true),
+        pg_catalog.set_config('lock_timeout', $1, true),
+        pg_catalog.set_config('statement_timeout', $2, true),
+        pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)"""
 
 
 def in_transaction(plan: Plan[Any]) -> Plan[Any]:

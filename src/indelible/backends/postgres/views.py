@@ -7,10 +7,12 @@ from indelible.backends.postgres.sessions import (
     OF_SESSION,
     Context,
     Place,
+    damaged,
     living,
     locked,
     look_at,
     placed,
+    update_session,
 )
 from indelible.backends.postgres.statements import All, Do, Row, Sql
 from indelible.core import rules
@@ -33,7 +35,9 @@ _LINES = (
     """
     SELECT part.operation, part.change, part.changed_at, part.generation, part.log_end,
         part.tail_before, part.tail_after, part.extents_before, part.extents_after, part.undone_by,
-        part.session, part.life
+        part.session, part.life, part.checksum = indelible.journal_checksum(part.session, part.life,
+            part.generation, part.changed_at, part.log_end, part.tail_before, part.tail_after,
+            part.operation, part.change, part.undone_by, part.extents_before, part.extents_after)
     FROM indelible.journal AS part"""
     + OF_SESSION
 )
@@ -43,18 +47,29 @@ _CHANGED = """
     ORDER BY part.generation DESC LIMIT $3"""
 _NEW_LINE = """
     INSERT INTO indelible.journal (session, life, operation, change, changed_at, generation,
-        log_end, tail_before, tail_after, extents_before, extents_after, undone_by)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"""
+        log_end, tail_before, tail_after, extents_before, extents_after, undone_by, checksum)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, indelible.journal_checksum($1, $2,
+        $6, $5, $7, $8, $9, $3, $4, $12, $10, $11))"""
+_UNDONE = """
+    UPDATE indelible.journal SET undone_by = $4,
+        checksum = indelible.journal_checksum(session, life, generation, changed_at, log_end,
+            tail_before, tail_after, operation, change, $4, extents_before, extents_after)
+    WHERE session = $1 AND life = $2 AND operation = $3"""
 _SNAPSHOTS = (
     """
-    SELECT part.id, part.label, part.taken_at, part.log_end, part.tail, part.extents
+    SELECT part.id, part.label, part.taken_at, part.log_end, part.tail, part.extents,
+        part.checksum = indelible.snapshot_checksum(part.session, part.life, part.number,
+            part.taken_at, part.log_end, part.tail, part.id, part.label, part.extents)
     FROM indelible.snapshot AS part"""
     + OF_SESSION
 )
 # The row is a copy of the session's own view, whatever the length of the history.
 _NEW_SNAPSHOT = """
-    INSERT INTO indelible.snapshot (session, life, id, label, taken_at, log_end, tail, extents)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"""
+    INSERT INTO indelible.snapshot (session, life, id, label, taken_at, log_end, tail, extents,
+        number, checksum)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, number,
+        indelible.snapshot_checksum($1, $2, number, $5, $6, $7, $3, $4, $8)
+    FROM nextval('indelible.snapshot_number') AS number"""
 
 
 def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
@@ -66,27 +81,22 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
     place, (done, *snapshots) = yield from locked(context, step.session, *queries)
     head = place.head()
     if head.status is Status.ACTIVE and done:
-        line = _line(done[0])
+        line = _line(step.session, done[0])
         rules.refuse_other_change(step.session, step.operation, step.change, line)
         # The lock of the row is a write: its commit waits for what the answer speaks of.
         return Changed(line, replayed=True)
     if step.snapshot is not None:
         (found,) = snapshots
-        step = rules.rollback_of(step, head, record_of(found[0]) if found else None)
+        step = rules.rollback_of(step, head, record_of(step.session, found[0]) if found else None)
     rules.refuse_if_changed(step, head)
     line = rules.line_of(step, head, place.now_ms)
     yield Do(
-        "UPDATE indelible.session SET tail = $3, extents = $4, generation = generation + 1"
-        " WHERE namespace = $1 AND name = $2",
+        update_session(tail="$3", extents="$4", generation="generation + 1"),
         (*named, line.after.tail, view.encode(line.after.extents)),
     )
     yield insert_line(place, line, head.generation + 1)
     if step.undoes is not None:
-        yield Do(
-            "UPDATE indelible.journal SET undone_by = $4"
-            " WHERE session = $1 AND life = $2 AND operation = $3",
-            (place.number, place.life, step.undoes.encode(), operation),
-        )
+        yield Do(_UNDONE, (place.number, place.life, step.undoes.encode(), operation))
     return Changed(line)
 
 
@@ -97,10 +107,10 @@ def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
             (look_at(context, step.session), journal_lines(context, step.session, limit=step.limit))
         )
     )
-    head = placed(looked).head()
+    head = placed(step.session, looked).head()
     if head.status is not Status.ACTIVE:
         return Journal(head, ())
-    return Journal(head, tuple(map(_line, lines)))
+    return Journal(head, lines_of(step.session, lines))
 
 
 def journal_lines(context: Context, session: str, *, limit: int | None = None) -> Sql:
@@ -163,7 +173,7 @@ def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
         _snapshot_by_id(context, step.session, step.id),
     )
     if place.status is Status.ACTIVE and there:
-        return record_of(there[0])
+        return record_of(step.session, there[0])
     place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
     assert place.standing is not None
     end = place.standing.end
@@ -183,10 +193,10 @@ def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
             _SNAPSHOTS + " AND part.id = ANY($3::bytea[])", (*context.named(step.session), ids)
         )
     looked, rows = yield from ask(All((look_at(context, step.session), query)))
-    head = placed(looked).head()
+    head = placed(step.session, looked).head()
     if head.status is not Status.ACTIVE:
         return Snapshots(head, ())
-    records = [record_of(row) for row in rows]
+    records = [record_of(step.session, row) for row in rows]
     if step.ids is not None:
         by_id = {record.id: record for record in records}
         records = [by_id[name] for name in step.ids if name in by_id]
@@ -208,9 +218,11 @@ def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
     return bool(rows)
 
 
-def record_of(row: Row) -> SnapshotRecord:
+def record_of(session: str, row: Row) -> SnapshotRecord:
     """A snapshot as it was stored."""
-    snapshot_id, label, taken_at, end, tail, extents = row
+    snapshot_id, label, taken_at, end, tail, extents, is_intact = row
+    if not is_intact:
+        raise damaged(session, f"its snapshot {snapshot_id!r} in indelible.snapshot")
     return SnapshotRecord(
         snapshot_id.decode(),
         None if label is None else label.decode(),
@@ -220,8 +232,11 @@ def record_of(row: Row) -> SnapshotRecord:
     )
 
 
-def _line(row: Row) -> JournalLine:
-    operation, change, changed_at, generation, end, *tails, before, after, undone_by, at, life = row
+def _line(session: str, row: Row) -> JournalLine:
+    operation, change, changed_at, generation, end, *tails, before, after, undone_by = row[:-3]
+    at, life, is_intact = row[-3:]
+    if not is_intact:
+        raise damaged(session, f"the line {operation!r} in indelible.journal")
     return JournalLine(
         operation=operation.decode(),
         change=change.decode(),
@@ -234,6 +249,6 @@ def _line(row: Row) -> JournalLine:
     )
 
 
-def lines_of(rows: list[Row]) -> tuple[JournalLine, ...]:
+def lines_of(session: str, rows: list[Row]) -> tuple[JournalLine, ...]:
     """Journal lines as they were stored."""
-    return tuple(map(_line, rows))
+    return tuple(_line(session, row) for row in rows)
