@@ -336,12 +336,17 @@ class SessionPage:
 
 @dataclass(slots=True)
 class ListSessions(Step[SessionPage]):
-    """Name a page of active sessions, in no order; with `dead`, expired and unfinished ones too."""
+    """Name a page of active sessions, in no order; with `dead`, expired and unfinished ones too.
+
+    With `damaged`, sessions that an engine finds only by what is left of them are named as well,
+    perhaps more than once.
+    """
 
     prefix: str
     resume: str | None
     limit: int
     dead: bool = False
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,21 @@ def heads_pattern(namespace: str, prefix: str) -> str:
     return f"{PREFIX}{{{encoded(namespace)}:{encoded(prefix)}*}}{HEAD}"
 
 
+def parts_pattern(namespace: str, prefix: str) -> str:
+    """What SCAN matches: every key of these sessions."""
+    return f"{PREFIX}{{{encoded(namespace)}:{encoded(prefix)}*}}?"
+
+
+def is_head(key: bytes) -> bool:
+    """Whether this is the head of a session."""
+    return key.endswith(HEAD.encode())
+
+
+def head_key_of(part: bytes) -> bytes:
+    """The key of a session's head, from any other of its keys."""
+    return part[:-1] + HEAD.encode()
+
+
 def session_of(key: bytes) -> str:
     """The session whose key this is."""
     inside = key[key.index(b"{") + 1 : key.rindex(b"}")]

@@ -69,7 +69,8 @@ def look(
         # Perhaps it was more than can be sent in the time: less of it, next time.
         context.saw_rows(step.session, 1, READ_BYTES)
         raise
-    if found is None:
+    if found is None or found[0][0] is None:
+        # Refused; or there is no head. The script tells a new session from one that lost it.
         return Looked(None, asking.patience)
     head = head_of(step.session, _described(context, *found[:3]))
     extents = frozen.extents if frozen else freeze(head.view, head.end)
@@ -127,8 +128,6 @@ def _described(context: Context, head: list[Any], view: list[Any], time: list[An
     if not now:
         now = int(time[0]) * 1000 + int(time[1]) // 1000
     life, born, end, generation, deadline, staged = head
-    if life is None:
-        view = [None] * len(view)
     return [now, life, born or 0, end or 0, generation or 0, deadline, staged, *view]
 
 

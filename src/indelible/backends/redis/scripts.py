@@ -51,7 +51,9 @@ class Script(NamedTuple):
 @cache
 def script(name: str, *, keys: int = len(PARTS)) -> Script:
     """One script, with the constants that it names and, but for appends, the prelude."""
-    text = _file(name) if name.startswith("append") else _file("prelude") + _file(name)
+    text = _file(name)
+    if not name.startswith("append"):
+        text = "".join((_file("prelude"), _file("guard"), *_guards(name), text))
     # Each is made anew in every call, so that a script has only those that it uses.
     constants = [
         f"local {constant} = {value}\n"
@@ -65,6 +67,18 @@ def script(name: str, *, keys: int = len(PARTS)) -> Script:
         packed_arguments(("EVALSHA", digest, keys)),
         packed_arguments(("EVAL", text, keys)),
     )
+
+
+# Upkeep of what is left of a session, whatever it lost; and reads that need only its entries.
+_WITHOUT_GUARD: Final = {"bury", "erase", "measure", "read_quarantine", "remove"}
+_OF_ENTRIES: Final = {"read", "read_log"}
+
+
+def _guards(name: str) -> tuple[str, ...]:
+    """What refuses to run a script on a session that lost a key."""
+    if name in _WITHOUT_GUARD:
+        return ()
+    return (_file("guard_entries" if name in _OF_ENTRIES else "guard_all"),)
 
 
 def _file(name: str) -> str:

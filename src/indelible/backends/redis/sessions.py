@@ -10,8 +10,14 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from indelible.backends.redis.calls import Ask, Context, CountServers, ttl_ms
-from indelible.backends.redis.errors import Next, next_of, refused
-from indelible.backends.redis.keys import heads_pattern, session_of
+from indelible.backends.redis.errors import Next, damaged, next_of, refused
+from indelible.backends.redis.keys import (
+    head_key_of,
+    heads_pattern,
+    is_head,
+    parts_pattern,
+    session_of,
+)
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
@@ -57,11 +63,7 @@ def head_of(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
         )
     status = rules.status_of(standing, int(now))
     if status is Status.ACTIVE and (tail is None or vacuums is None):
-        raise FormatError(
-            f"session {session!r} has lost what it shows: the server dropped one of its keys."
-            " doctor says whether it may",
-            session=session,
-        )
+        raise damaged(session, "its view is missing")
     return rules.head_of(
         standing,
         view=_view(extents, int(tail)) if tail is not None else View(),
@@ -173,11 +175,12 @@ def _scanned(
     context: Context, step: ListSessions, at: Bookmark, keys: int
 ) -> Plan[tuple[str, int, list[str]]]:
     """One call of SCAN: the server's run, where it goes on, and the names that count."""
-    pattern = heads_pattern(context.namespace, step.prefix)
+    matching = parts_pattern if step.damaged else heads_pattern
+    pattern = matching(context.namespace, step.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
     info, scanned = yield from ask(Ask(at.server, (("INFO", "server"), scan)))
-    cursor, heads = answered(context, scanned)
-    looks = tuple(("HMGET", key, "life", "deadline", "staged") for key in heads)
+    cursor, keys_found = answered(context, scanned)
+    looks = tuple(("HMGET", head_key_of(key), "life", "deadline", "staged") for key in keys_found)
     time, *rows = yield from ask(Ask(at.server, (("TIME",), *looks)))
     seconds, micros = answered(context, time)
     now_ms = int(seconds) * 1000 + int(micros) // 1000
@@ -185,8 +188,12 @@ def _scanned(
         now_ms = milliseconds(context.clock)
     names = [
         session_of(key)
-        for key, row in zip(heads, rows, strict=True)
-        if _counts(context, row, now_ms, dead=step.dead)
+        for key, row in zip(keys_found, rows, strict=True)
+        if (
+            _counts(context, row, now_ms, dead=step.dead)
+            if is_head(key)
+            else _has_no_head(context, row)
+        )
     ]
     return run_of(info), int(cursor), names
 
@@ -200,6 +207,13 @@ def _counts(context: Context, reply: Any, now_ms: int, *, dead: bool) -> bool:
     if life is None:
         return False
     return dead or (staged != b"1" and (not deadline or now_ms < int(deadline)))
+
+
+def _has_no_head(context: Context, reply: Any) -> bool:
+    """Whether a part of a session was found without its head, by the same look."""
+    if isinstance(reply, Exception) and next_of(reply) in (Next.MOVE, Next.ASK):
+        return False
+    return answered(context, reply)[0] is None
 
 
 def answered(context: Context, reply: Any) -> Any:

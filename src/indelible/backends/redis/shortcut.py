@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from indelible.backends.redis.appending import meta_text
 from indelible.backends.redis.calls import EXPIRY_MARGIN_MS, KEYS_REMEMBERED_MAX, Context, ttl_ms
-from indelible.backends.redis.keys import HEAD, LOG
+from indelible.backends.redis.keys import HEAD, LOG, VIEW
 from indelible.backends.redis.protocol import packed_arguments
 from indelible.backends.redis.scripts import EVAL_WORDS, script
 from indelible.core.waist import Append, Appended
 from indelible.model import Durability
 
-_KEYS = 2
+_KEYS = 3
 # How many words the command has: without a time to live, and with one.
 _PLAIN = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 3)
 _ENDING = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 5)
@@ -32,7 +32,7 @@ _NO_TTL = packed_arguments((b"",))
 class Part(NamedTuple):
     """One append: a command by itself, or a part of one."""
 
-    # The head and the log of its session, and its key, meta and envelope, as they are sent.
+    # Head, log and view of its session, and its key, meta and envelope, as they are sent.
     keys: bytes
     entry: bytes
     # The time to live, as it is sent; empty for none.
@@ -120,4 +120,4 @@ class Shortcut:
             if len(self._known) >= KEYS_REMEMBERED_MAX:
                 self._known.clear()
             tag = self._context.keys(step.session).head[: -len(HEAD)]
-            self._known[step.session] = packed_arguments((tag + HEAD, tag + LOG))
+            self._known[step.session] = packed_arguments((tag + HEAD, tag + LOG, tag + VIEW))

@@ -27,7 +27,7 @@ if snapshot then
 end
 if ARGV[10] ~= '' and ARGV[10] ~= version() then return {'moved', version()} end
 local view = call('HMGET', VIEW, 'tail', 'extents', 'vacuums')
-if not snapshot and (generation ~= ARGV[4] or (view[3] or '0') ~= ARGV[5]) then
+if not snapshot and (generation ~= ARGV[4] or view[3] ~= ARGV[5]) then
   return {'changed', generation}
 end
 
@@ -39,13 +39,13 @@ if last and tonumber(last) >= tail then
   text = string.gsub(text, ';?%d+,%d+$', '')
 end
 local after = tail .. ' ' .. text
-local before = (view[1] or '0') .. ' ' .. (view[2] or '')
+local before = view[1] .. ' ' .. view[2]
 call('HSET', VIEW, 'tail', tail, 'extents', text)
-local number = lines + 1
-call('HSET', HEAD, 'gen', gen + 1, 'lines', number)
-local line = number .. ' ' .. ARGV[6] .. ' ' .. now .. ' ' .. gen + 1 .. ' ' .. stop .. '|' .. before
+lines, gen = lines + 1, gen + 1
+local line = lines .. ' ' .. ARGV[6] .. ' ' .. now .. ' ' .. gen .. ' ' .. stop .. '|' .. before
   .. '|' .. after
-call('HSET', LINES, 'o' .. operation, line, '#' .. number, operation)
+call('HSET', LINES, 'o' .. operation, line, '#' .. lines, operation)
 if ARGV[11] ~= '' then call('HSET', LINES, 'u' .. ARGV[11], operation) end
 expire_one(LINES)
+save_head()
 return {'new', life, line, false}

@@ -1,7 +1,7 @@
 -- Begin a vacuum: from here on nothing leads to what it takes. ARGV: 3 life, 4 generation,
 -- 5 vacuums, 6 whether entries go, 7 how many keys are written down, then name and value of each;
 -- then the operations whose lines go.
-local vacuums = call('HGET', VIEW, 'vacuums') or '0'
+local vacuums = call('HGET', VIEW, 'vacuums')
 if not active() or life ~= ARGV[3] or string.format('%.0f', gen) ~= ARGV[4] or vacuums ~= ARGV[5] then
   return {'changed'}
 end
@@ -18,4 +18,5 @@ for n = at, #ARGV do
   end
 end
 expire_one(USED)
+save_head()
 return {'let go'}

@@ -12,16 +12,32 @@ if not now then
 end
 local margin = tonumber(ARGV[2])
 
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
 -- In a protected call, so that a refusal keeps its code, which older servers bury in text.
 local found = redis.pcall('HMGET', HEAD, 'life', 'born', 'end', 'gen', 'deadline', 'staged', 'until',
-  'lines')
+  'lines', 'snaps', 'keys', 'snapshots', 'journal', 'aside')
 if found.err then return found end
 local life, born, stop = found[1], tonumber(found[2] or 0), tonumber(found[3] or 0)
 local gen, deadline, staged = tonumber(found[4] or 0), found[5] or '', found[6] == '1'
 -- When the engine frees the keys: at the deadline, and some time after it.
 local ends = tonumber(found[7] or '')
--- How many lines the journal has had.
-local lines = tonumber(found[8] or 0)
+-- How many lines the journal has had, and how many snapshots were taken.
+local lines, snaps = tonumber(found[8] or 0), tonumber(found[9] or 0)
+
+-- Write the head. It counts the fields of the other hashes, so that one that is lost is missed.
+local function save_head()
+  call('HSET', HEAD, 'life', life, 'born', whole(born), 'end', whole(stop), 'gen', whole(gen),
+    'deadline', deadline, 'staged', staged and '1' or '0', 'until', ends and whole(ends) or '',
+    'lines', whole(lines), 'snaps', whole(snaps), 'keys', call('HLEN', USED),
+    'snapshots', call('HLEN', SNAPS), 'journal', call('HLEN', LINES), 'aside', call('HLEN', ASIDE))
+end
+
+local function damaged(what)
+  return redis.error_reply('DAMAGED ' .. what)
+end
 
 local function active()
   return life and not staged and (deadline == '' or now < tonumber(deadline))
@@ -35,20 +51,19 @@ local function version()
   return 'new'
 end
 
--- All keys of the session run out together; what says that it expired outlives them.
+-- All keys of the session run out together; what says that it expired outlives them. Whoever calls
+-- this saves the head afterwards.
 local function expire_all()
   local parts = {VIEW, LOG, USED, SNAPS, LINES, ASIDE}
   if deadline == '' then
     ends = nil
     for _, key in ipairs(parts) do call('PERSIST', key) end
     call('PERSIST', HEAD)
-    call('HSET', HEAD, 'until', '')
   else
     -- The engine frees what the scripts have taken for expired already: it must not come first.
     ends = tonumber(deadline) + margin
     for _, key in ipairs(parts) do call('PEXPIRE', key, ends - now) end
     call('PEXPIRE', HEAD, ends - now + KNOWN_MS)
-    call('HSET', HEAD, 'until', ends)
   end
 end
 
@@ -62,19 +77,19 @@ local function begin(ttl, first, forked, as_stage)
   life = string.format('%.0f', t[1] * 1000000 + t[2])
   born = first or stop
   stop = born
-  gen = 0
-  deadline = ttl == '' and '' or string.format('%.0f', now + tonumber(ttl))
+  gen, lines, snaps = 0, 0, 0
+  deadline = ttl == '' and '' or whole(now + tonumber(ttl))
   ends = nil
   staged = as_stage
   -- First what a full server refuses: then nothing was changed.
-  call('HSET', HEAD, 'life', life, 'born', born, 'end', stop, 'gen', 0, 'deadline', deadline,
-    'staged', as_stage and '1' or '0', 'until', '')
-  call('HDEL', HEAD, 'lines', 'snaps', 'touched', 'keyed')
+  call('HSET', HEAD, 'life', life)
+  call('HDEL', HEAD, 'touched', 'keyed')
   call('PERSIST', HEAD)
   call('UNLINK', VIEW, LOG, USED, SNAPS, LINES, ASIDE)
-  call('HSET', VIEW, 'tail', born, 'extents', '', 'created', string.format('%.0f', now),
+  call('HSET', VIEW, 'tail', whole(born), 'extents', '', 'created', whole(now),
     'metadata', '{}', 'forked', forked or '', 'vacuums', 0)
   if deadline ~= '' and not as_stage then expire_all() end
+  save_head()
 end
 
 local function describe()

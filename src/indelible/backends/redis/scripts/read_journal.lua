@@ -1,10 +1,10 @@
 -- The newest changes of the view, newest first; those that changed nothing are left out.
 -- ARGV: 3 how many ('' for all).
 local head = describe()
-local lines = {}
+local last, lines = lines, {}
 if active() then
   local left = tonumber(ARGV[3] == '' and 1e15 or ARGV[3])
-  for number = tonumber(call('HGET', HEAD, 'lines') or 0), 1, -1 do
+  for number = last, 1, -1 do
     if left == 0 then break end
     local operation = call('HGET', LINES, '#' .. number)
     if operation then

@@ -7,15 +7,16 @@ if there then
   return {'there', there}
 end
 local view = call('HMGET', VIEW, 'tail', 'extents')
-local tail, text = view[1] or '0', view[2] or ''
+local tail, text = view[1], view[2]
 local state = version()
 -- Few pieces always fit. With many, the caller computes whether they do, and comes again.
 if #text > TEXT_SMALL and ARGV[6] ~= state then
   return {'large', state, tail, text, string.format('%.0f', stop)}
 end
-local number = call('HINCRBY', HEAD, 'snaps', 1)
+snaps = snaps + 1
 -- Joined, not formatted: Lua's %s ends at a zero byte, and a label may hold one.
-local record = string.format('%d %.0f %.0f ', number, now, stop) .. tail .. ' ' .. text .. '|' .. ARGV[4]
+local record = string.format('%.0f %.0f %.0f ', snaps, now, stop) .. tail .. ' ' .. text .. '|' .. ARGV[4]
 call('HSET', SNAPS, ARGV[3], record)
 expire_one(SNAPS)
+save_head()
 return {'new', record}

@@ -28,5 +28,6 @@ for n = 4, #ARGV, 6 do
     deadline = ARGV[n + 5]
   end
 end
-call('HSET', HEAD, 'end', stop, 'deadline', deadline, 'keyed', current)
+save_head()
+call('HSET', HEAD, 'keyed', current)
 return {'staged'}

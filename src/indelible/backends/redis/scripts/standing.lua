@@ -1,10 +1,10 @@
 -- All that decides what a vacuum may take: the session, its snapshots and its changes.
 -- The lines of every number, also those that changed nothing, so that they can be told apart.
 local head = describe()
-local lines, snapshots = {}, {}
+local last, lines, snapshots = lines, {}, {}
 if active() then
   snapshots = call('HGETALL', SNAPS)
-  for number = tonumber(call('HGET', HEAD, 'lines') or 0), 1, -1 do
+  for number = last, 1, -1 do
     local operation = call('HGET', LINES, '#' .. number)
     if operation then
       lines[#lines + 1] = operation
