@@ -464,6 +464,13 @@ class CheckEngine(Step[tuple[str, ...]]):
 
 
 @dataclass(slots=True)
+class CheckSession(Step[tuple[str, ...]]):
+    """What is wrong with rows of a session that no other step of a check reads, in plain words."""
+
+    session: str
+
+
+@dataclass(slots=True)
 class Diagnose(Step[tuple[Risk, ...]]):
     """Look at the engine as it runs, and say what it can lose."""
 

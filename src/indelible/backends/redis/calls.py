@@ -49,7 +49,9 @@ class Call(Step[Any]):
     @property
     def session(self) -> str:
         """The session that it is about."""
-        return session_of(self.keys.head.encode())
+        session = session_of(self.keys.head.encode())
+        assert session is not None
+        return session
 
     def sent_before(self) -> None:
         """An attempt was sent, and nobody knows what became of it."""

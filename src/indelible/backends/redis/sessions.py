@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 from indelible.backends.redis.calls import Ask, Context, CountServers, ttl_ms
 from indelible.backends.redis.errors import Next, damaged, next_of, refused
 from indelible.backends.redis.keys import (
+    HEAD_FIELDS,
     head_key_of,
     heads_pattern,
     is_head,
     parts_pattern,
     session_of,
 )
+from indelible.backends.redis.sums import head_is_sound
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
@@ -179,41 +181,39 @@ def _scanned(
     pattern = matching(context.namespace, step.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
     info, scanned = yield from ask(Ask(at.server, (("INFO", "server"), scan)))
-    cursor, keys_found = answered(context, scanned)
-    looks = tuple(("HMGET", head_key_of(key), "life", "deadline", "staged") for key in keys_found)
-    time, *rows = yield from ask(Ask(at.server, (("TIME",), *looks)))
+    cursor, found = answered(context, scanned)
+    named = {key: session for key in found if (session := session_of(key)) is not None}
+    looks = tuple(("HMGET", head_key_of(key), *HEAD_FIELDS) for key in named)
+    time, *heads = yield from ask(Ask(at.server, (("TIME",), *looks)))
     seconds, micros = answered(context, time)
     now_ms = int(seconds) * 1000 + int(micros) // 1000
     if context.clock is not None:
         now_ms = milliseconds(context.clock)
     names = [
-        session_of(key)
-        for key, row in zip(keys_found, rows, strict=True)
-        if (
-            _counts(context, row, now_ms, dead=step.dead)
-            if is_head(key)
-            else _has_no_head(context, row)
-        )
+        session
+        for (key, session), head in zip(named.items(), heads, strict=True)
+        if _counts(context, step, key, head, now_ms)
     ]
     return run_of(info), int(cursor), names
 
 
-def _counts(context: Context, reply: Any, now_ms: int, *, dead: bool) -> bool:
-    """Whether a session is to be named, by its life, its deadline and whether it is staged."""
+def _counts(context: Context, step: ListSessions, key: bytes, reply: Any, now_ms: int) -> bool:
+    """Whether a session is to be named, by one of its keys and what its head says."""
     if isinstance(reply, Exception) and next_of(reply) in (Next.MOVE, Next.ASK):
         # It was here a moment ago, and is on its way to another server: it is there.
+        return is_head(key)
+    head = answered(context, reply)
+    if not is_head(key):
+        # What is left of a session that lost its head.
+        return head[0] is None
+    if head[0] is None:
+        return False
+    if not context.simulated and not head_is_sound(key, head):
+        # Nobody knows whether it is over: whoever looks at it is told that it is damaged.
         return True
-    life, deadline, staged = answered(context, reply)
-    if life is None:
-        return False
-    return dead or (staged != b"1" and (not deadline or now_ms < int(deadline)))
-
-
-def _has_no_head(context: Context, reply: Any) -> bool:
-    """Whether a part of a session was found without its head, by the same look."""
-    if isinstance(reply, Exception) and next_of(reply) in (Next.MOVE, Next.ASK):
-        return False
-    return answered(context, reply)[0] is None
+    fields = dict(zip(HEAD_FIELDS, head, strict=True))
+    ends = fields["deadline"]
+    return step.dead or (fields["staged"] != b"1" and (not ends or now_ms < int(ends)))
 
 
 def answered(context: Context, reply: Any) -> Any:

@@ -18,6 +18,7 @@ from indelible.core.limits import KEYS_KEPT, STAGE_ABANDONED_S
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
     CheckEngine,
+    CheckSession,
     Erase,
     Erased,
     Quarantine,
@@ -222,6 +223,12 @@ def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]
         # What was found so far is worth more than where the looking had to end.
         problems.append(error.message)
     return tuple(problems)
+
+
+def check_session(_context: Context, _step: CheckSession) -> Plan[tuple[str, ...]]:
+    """Every row of a session is read by other steps."""
+    yield from ()
+    return ()
 
 
 def quarantine(context: Context, step: Quarantine) -> Plan[None]:

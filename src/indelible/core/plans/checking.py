@@ -25,6 +25,7 @@ from indelible.core.settings import Settings, checked_session_id
 from indelible.core.sources import moment
 from indelible.core.waist import (
     CheckEngine,
+    CheckSession,
     Head,
     Journal,
     ListSessions,
@@ -121,6 +122,8 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
             Finding(severity=severity, what=what, session_id=session, position=position)
         )
 
+    for what in (yield from ask(CheckSession(session))):
+        found(Severity.ERROR, what)
     snapshots = yield from ask(ReadSnapshots(session))
     journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
     info_of(session, journal.head)

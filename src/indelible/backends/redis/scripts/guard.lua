@@ -1,23 +1,79 @@
--- What is missing of a session that is there, or nil. Needs the prelude.
--- Nothing is left out by mistake: the engine frees the other keys only when the deadline has passed,
--- and the head long after them. So a part without its head was never left behind by an expiry.
-local function missing_entries()
-  if call('EXISTS', VIEW) == 0 then return 'its view is missing' end
-  if stop > born and call('EXISTS', LOG) == 0 then return 'its log is missing' end
+-- What is wrong with a session, or nil. Needs the prelude.
+-- The engine frees the other keys only when the deadline has passed, and the head long after them.
+-- So no expiry leaves a part without its head, or an active head without a part.
+local function wrong_head()
+  if not life then
+    local left = call('EXISTS', VIEW, LOG, USED, SNAPS, LINES, ASIDE)
+    return left > 0 and 'its head is missing' or nil
+  end
+  if not head_is_sound(HEAD, found) then return 'its head does not match its checksum' end
 end
 
-local function missing_part()
-  local what = missing_entries()
-  if what then return what end
-  if #call('XRANGE', LOG, whole(stop + 1), '+', 'COUNT', 1) > 0 then
+local function wrong_entries()
+  load_view()
+  if not view[1] then return 'its view is missing' end
+  for n = 1, 7 do
+    if not view[n] then return 'a part of its view is missing' end
+  end
+  if view[7] ~= sum_of_view() then return 'its view does not match its checksum' end
+  if stop > born and call('EXISTS', LOG) == 0 then return 'its log is missing' end
+  if #call('XRANGE', LOG, whole(stop) .. '-1', '+', 'COUNT', 1) > 0 then
     return 'its head is older than its log'
   end
-  if call('HLEN', USED) ~= tonumber(found[10]) then return 'keys of its callers are missing' end
-  if call('HLEN', SNAPS) ~= tonumber(found[11]) then return 'snapshots are missing' end
-  if call('HLEN', LINES) ~= tonumber(found[12]) then return 'lines of its journal are missing' end
-  if call('HLEN', ASIDE) ~= tonumber(found[13]) then return 'its quarantine is missing' end
 end
 
-local function is_orphaned()
-  return not life and call('EXISTS', VIEW, LOG, USED, SNAPS, LINES, ASIDE) > 0
+local function wrong_part()
+  local what = wrong_entries()
+  if what then return what end
+  if call('HLEN', USED) ~= tonumber(found[8]) then return 'keys of its callers are missing' end
+  if call('HLEN', SNAPS) ~= tonumber(found[9]) then return 'snapshots are missing' end
+  if call('HLEN', LINES) ~= tonumber(found[10]) then return 'lines of its journal are missing' end
+  if call('HLEN', ASIDE) ~= tonumber(found[11]) then return 'its quarantine is missing' end
+end
+
+-- What was found to be damaged while values were opened. A script that opens some returns it before
+-- it writes anything.
+local broken
+
+-- Values of the other hashes, by the letter of what they are and their name.
+local function sealed(name, text)
+  return seal(HEAD, life, name, text)
+end
+
+local function opened(name, value, what)
+  if not value then return false end
+  local text = unseal(HEAD, life, name, value)
+  if not text then broken = damaged(what .. ' does not match its checksum') end
+  return text or ''
+end
+
+-- Where an entry of the log stands, by its id.
+local function position_of(id)
+  local number = string.match(id, '^(%d+)%-0$')
+  if not number then
+    broken = damaged('its log holds an entry that was not written by a store')
+    number = string.match(id, '^%d+')
+  end
+  return tonumber(number) - 1
+end
+
+-- The journal's line of this number: its operation, itself, and what undid it.
+local function line_at(number)
+  local operation = call('HGET', LINES, '#' .. number)
+  if not operation then return end
+  local what = 'a line of its journal'
+  local line = opened('o' .. operation, call('HGET', LINES, 'o' .. operation), what)
+  if not broken and (not line or string.match(line, '^%d+') ~= whole(number)) then
+    broken = damaged('lines of its journal are missing')
+  end
+  return operation, line, opened('u' .. operation, call('HGET', LINES, 'u' .. operation), what)
+end
+
+-- The snapshots as HGETALL gives them.
+local function all_snapshots()
+  local records = call('HGETALL', SNAPS)
+  for n = 1, #records, 2 do
+    records[n + 1] = opened('s' .. records[n], records[n + 1], 'a snapshot')
+  end
+  return records
 end

@@ -1,6 +1,3 @@
--- Refuse to work on a session that lost a key.
-if is_orphaned() then return damaged('its head is missing') end
-if active() then
-  local what = missing_part()
-  if what then return damaged(what) end
-end
+-- Refuse to work on a session that lost a part.
+local wrong = wrong_head() or (active() and wrong_part())
+if wrong then return damaged(wrong) end

@@ -17,22 +17,45 @@ local function whole(number)
 end
 
 -- In a protected call, so that a refusal keeps its code, which older servers bury in text.
-local found = redis.pcall('HMGET', HEAD, 'life', 'born', 'end', 'gen', 'deadline', 'staged', 'until',
-  'lines', 'snaps', 'keys', 'snapshots', 'journal', 'aside')
+local found = redis.pcall('HMGET', HEAD, unpack(HEAD_FIELDS))
 if found.err then return found end
-local life, born, stop = found[1], tonumber(found[2] or 0), tonumber(found[3] or 0)
-local gen, deadline, staged = tonumber(found[4] or 0), found[5] or '', found[6] == '1'
+local life, born, gen = found[1], tonumber(found[2] or 0), tonumber(found[3] or 0)
+local staged = found[4] == '1'
 -- When the engine frees the keys: at the deadline, and some time after it.
-local ends = tonumber(found[7] or '')
+local ends = tonumber(found[5] or '')
 -- How many lines the journal has had, and how many snapshots were taken.
-local lines, snaps = tonumber(found[8] or 0), tonumber(found[9] or 0)
+local lines, snaps = tonumber(found[6] or 0), tonumber(found[7] or 0)
+local stop, deadline = tonumber(found[12] or 0), found[13] or ''
+-- The values of VIEW_FIELDS, once they were looked at.
+local view
 
 -- Write the head. It counts the fields of the other hashes, so that one that is lost is missed.
 local function save_head()
-  call('HSET', HEAD, 'life', life, 'born', whole(born), 'end', whole(stop), 'gen', whole(gen),
-    'deadline', deadline, 'staged', staged and '1' or '0', 'until', ends and whole(ends) or '',
-    'lines', whole(lines), 'snaps', whole(snaps), 'keys', call('HLEN', USED),
-    'snapshots', call('HLEN', SNAPS), 'journal', call('HLEN', LINES), 'aside', call('HLEN', ASIDE))
+  local head = {life, whole(born), whole(gen), staged and '1' or '0', ends and whole(ends) or '',
+    whole(lines), whole(snaps)}
+  for n, part in ipairs({USED, SNAPS, LINES, ASIDE}) do head[7 + n] = whole(call('HLEN', part)) end
+  head[12], head[13] = whole(stop), deadline
+  head[14] = whole(base_of(HEAD, head) + stop + (deadline == '' and 0 or tonumber(deadline)))
+  local fields = {}
+  for n = 1, 14 do fields[2 * n - 1], fields[2 * n] = HEAD_FIELDS[n], head[n] end
+  call('HSET', HEAD, unpack(fields))
+end
+
+local function load_view()
+  view = call('HMGET', VIEW, unpack(VIEW_FIELDS))
+end
+
+local function sum_of_view()
+  return digest(VIEW, life, whole(gen), unpack(view, 1, 6))
+end
+
+-- Write the view's fields that changed, and its checksum; it is bound to the generation.
+local function save_view(changed)
+  local fields = {'sum', sum_of_view()}
+  for _, n in ipairs(changed) do
+    fields[#fields + 1], fields[#fields + 2] = VIEW_FIELDS[n], view[n]
+  end
+  call('HSET', VIEW, unpack(fields))
 end
 
 local function damaged(what)
@@ -86,21 +109,18 @@ local function begin(ttl, first, forked, as_stage)
   call('HDEL', HEAD, 'touched', 'keyed')
   call('PERSIST', HEAD)
   call('UNLINK', VIEW, LOG, USED, SNAPS, LINES, ASIDE)
-  call('HSET', VIEW, 'tail', whole(born), 'extents', '', 'created', whole(now),
-    'metadata', '{}', 'forked', forked or '', 'vacuums', 0)
+  view = {whole(born), '', whole(now), '{}', forked or '', '0'}
+  save_view({1, 2, 3, 4, 5, 6})
   if deadline ~= '' and not as_stage then expire_all() end
   save_head()
 end
 
 local function describe()
-  local view = {}
-  if life then
-    view = call('HMGET', VIEW, 'tail', 'extents', 'created', 'metadata', 'forked', 'vacuums')
-  end
-  return {string.format('%.0f', now), life, string.format('%.0f', born),
-    string.format('%.0f', stop), string.format('%.0f', gen), deadline, staged and '1' or '0',
-    view[1] or false, view[2] or false, view[3] or false, view[4] or false, view[5] or false,
-    view[6] or false}
+  if life and not view then load_view() end
+  local shown = view or {}
+  return {whole(now), life, whole(born), whole(stop), whole(gen), deadline, staged and '1' or '0',
+    shown[1] or false, shown[2] or false, shown[3] or false, shown[4] or false, shown[5] or false,
+    shown[6] or false}
 end
 
 -- For WAIT: it answers for what its connection wrote last, so a retry that finds its work done
