@@ -319,6 +319,27 @@ def test_what_was_imported_forked_vacuumed_or_expired_is_whole(store, client, tm
     assert texts(store, "s")[-2:] == ["one", "two"]
 
 
+@pytest.mark.parametrize("key", [HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL])
+def test_a_key_of_another_type_is_found(store, client, key):
+    fill(store)
+    store.add_message("t", "user", "fine")
+    client.delete(key)
+    client.set(key, "somebody else's")
+    assert not store.verify().ok
+    assert texts(store, "t") == ["fine"]
+    assert sorted(store.list_sessions()) == ["s", "t"]
+    left = dump(client)
+    for attempt in (
+        lambda: store.session("s"),
+        lambda: store.save_snapshot("s"),
+        lambda: store.clear("s"),
+        lambda: store.set_metadata("s", {}),
+    ):
+        with pytest.raises(FormatError):
+            attempt()
+    assert dump(client) == left
+
+
 def test_keys_that_only_look_like_ours_are_passed_over(store, client):
     store.add_message("s", "user", "hi")
     for name in (b"indelible:{:%ff}h", b"indelible:{:a b}h", b"indelible:{:\xff}v"):

@@ -17,13 +17,15 @@ FORMAT_KEY = PREFIX + "format"
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE = "hvlksjq"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE)
 
-# What says all about a session but its entries, in the order that checksums take. Of the head,
-# `until` is when the engine frees the keys; `lines` and `snaps` count what was ever written; the
-# next four say how many fields the other hashes have. End and deadline are added to the checksum.
-HEAD_FIELDS = (
+# What says all about a session but its entries, in the order that checksums take. Most appends
+# change only the end and the deadline of a head; the rest is one text, its state, so that it is
+# read and checked at once.
+HEAD_FIELDS = ("state", "end", "deadline", "sum")
+# The words of a state. `until` is when the engine frees the keys; `lines` and `snaps` count what
+# was ever written; the last four say how many fields the other hashes have.
+STATE_FIELDS = (
     *("life", "born", "gen", "staged", "until", "lines", "snaps"),
     *("keys", "snapshots", "journal", "aside"),
-    *("end", "deadline", "sum"),
 )
 VIEW_FIELDS = ("tail", "extents", "created", "metadata", "forked", "vacuums", "sum")
 

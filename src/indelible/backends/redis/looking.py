@@ -130,14 +130,18 @@ def _described(context: Context, head: list[Any], view: list[Any], time: list[An
     now: Any = context.now()
     if not now:
         now = int(time[0]) * 1000 + int(time[1]) // 1000
-    life, born, generation, staged, *_, end, deadline, _ = head
+    state, end, deadline, _ = head
+    life, born, generation, staged, *_ = state.split(b" ")
     return [now, life, born, end, generation, deadline, staged, *view[:-1]]
 
 
 def _is_sound(keys: SessionKeys, head: list[Any], view: list[Any]) -> bool:
     """Whether a session is there, and its head and its view are as they were written."""
     name = keys.head.encode()
-    return head_is_sound(name, head) and view_is_sound(view_key_of(name), head[0], head[2], view)
+    if not head_is_sound(name, head):
+        return False
+    life, _, generation, *_ = head[0].split(b" ")
+    return view_is_sound(view_key_of(name), life, generation, view)
 
 
 class _Picked(NamedTuple):

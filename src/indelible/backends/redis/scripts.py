@@ -7,7 +7,7 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from indelible.backends.redis.keys import HEAD_FIELDS, PARTS, VIEW_FIELDS
+from indelible.backends.redis.keys import HEAD_FIELDS, PARTS, STATE_FIELDS, VIEW_FIELDS
 from indelible.backends.redis.protocol import packed_arguments
 from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, kind_mark
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
@@ -52,7 +52,8 @@ class Script(NamedTuple):
 def script(name: str, *, keys: int = len(PARTS)) -> Script:
     """One script, with the constants that it names and, but for appends, the prelude."""
     before = () if name.startswith("append") else ("prelude", "guard", *_guards(name))
-    text = "".join(map(_file, ("sums", *before, name)))
+    seals = () if name in ("append_plain", "append_group") else ("seals",)
+    text = "".join(map(_file, ("sums", *seals, *before, name)))
     # Each is made anew in every call, so that a script has only those that it uses.
     constants = [
         f"local {constant} = {value}\n"
@@ -114,4 +115,5 @@ def _constants() -> dict[str, object]:
         "SLACK_MS": SLACK_MS,
         "HEAD_FIELDS": _table(HEAD_FIELDS),
         "VIEW_FIELDS": _table(VIEW_FIELDS),
+        "STATE": "'^" + " ".join(["(%d*)"] * len(STATE_FIELDS)) + "$'",
     }

@@ -10,9 +10,10 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from indelible.backends.redis.calls import Ask, Context, CountServers, ttl_ms
-from indelible.backends.redis.errors import Next, damaged, next_of, refused
+from indelible.backends.redis.errors import Next, code_of, damaged, next_of, refused
 from indelible.backends.redis.keys import (
     HEAD_FIELDS,
+    STATE_FIELDS,
     head_key_of,
     heads_pattern,
     is_head,
@@ -202,6 +203,9 @@ def _counts(context: Context, step: ListSessions, key: bytes, reply: Any, now_ms
     if isinstance(reply, Exception) and next_of(reply) in (Next.MOVE, Next.ASK):
         # It was here a moment ago, and is on its way to another server: it is there.
         return is_head(key)
+    if isinstance(reply, Exception) and code_of(reply) == "WRONGTYPE":
+        # No head at all: whoever looks at the session is told.
+        return is_head(key)
     head = answered(context, reply)
     if not is_head(key):
         # What is left of a session that lost its head.
@@ -211,9 +215,9 @@ def _counts(context: Context, step: ListSessions, key: bytes, reply: Any, now_ms
     if not context.simulated and not head_is_sound(key, head):
         # Nobody knows whether it is over: whoever looks at it is told that it is damaged.
         return True
-    fields = dict(zip(HEAD_FIELDS, head, strict=True))
-    ends = fields["deadline"]
-    return step.dead or (fields["staged"] != b"1" and (not ends or now_ms < int(ends)))
+    state, _, deadline, _ = head
+    staged = state.split(b" ")[STATE_FIELDS.index("staged")] == b"1"
+    return step.dead or (not staged and (not deadline or now_ms < int(deadline)))
 
 
 def answered(context: Context, reply: Any) -> Any:

@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha1
 
-from indelible.backends.redis.keys import HEAD_FIELDS
-
 _DIGITS = 12
-# The fields of a head that only its digest covers; end and deadline are added to that.
-_COVERED = HEAD_FIELDS.index("end")
 
 
 def _digest(*fields: bytes) -> bytes:
@@ -22,13 +18,11 @@ def _digest(*fields: bytes) -> bytes:
 
 def head_is_sound(name: bytes, head: Sequence[bytes | None]) -> bool:
     """Whether a head, its fields in the order of `HEAD_FIELDS`, is as it was written."""
-    fields = [field for field in head if field is not None]
-    if len(fields) != len(HEAD_FIELDS):
+    state, end, deadline, summed = head
+    if state is None or end is None or deadline is None or summed is None:
         return False
-    end, deadline, summed = fields[_COVERED:]
-    base = int(_digest(name, *fields[:_COVERED]), 16)
     try:
-        return base + int(end) + int(deadline or 0) == int(summed)
+        return int(_digest(name, state), 16) + int(end) + int(deadline or 0) == int(summed)
     except ValueError:
         return False
 

@@ -21,26 +21,25 @@ end
 
 -- What may be refused is asked for in protected calls and comes first: then nothing was changed, and
 -- the refusal keeps its code, which older servers bury in text.
-local head = redis.pcall('HMGET', HEAD, unpack(HEAD_FIELDS))
+local head = redis.pcall('HMGET', HEAD, 'state', 'end', 'deadline', 'sum')
 if head.err then return head end
-local life, gen, ends = head[1], head[3], head[5]
 -- Nothing is added to a session that is damaged. See guard.lua.
-if life then
+if head[1] then
   if not head_is_sound(HEAD, head) then return damaged('its head does not match its checksum') end
 elseif call('EXISTS', unpack(KEYS, 2)) > 0 then
   return damaged('its head is missing')
 end
-local stop, deadline = tonumber(head[12] or 0), head[13] or ''
-local active = life and head[4] == '0' and (deadline == '' or now < tonumber(deadline))
+-- The words of its state; the last are those that an append leaves alone.
+local life, born, gen, staged, ends, written, keys, counts =
+  string.match(head[1] or '', '^(%d+) (%d+) (%d+) (%d) (%d*) (%d+ %d+) (%d+) (.+)$')
+local stop, deadline = tonumber(head[2] or 0), head[3] or ''
+local active = life and staged == '0' and (deadline == '' or now < tonumber(deadline))
 if active then
-  if call('EXISTS', VIEW) == 0 then return damaged('its view is missing') end
-  if stop > tonumber(head[2]) and call('EXISTS', LOG) == 0 then
-    return damaged('its log is missing')
+  if call('EXISTS', VIEW, LOG) < 2 then
+    if call('EXISTS', VIEW) == 0 then return damaged('its view is missing') end
+    if stop > tonumber(born) then return damaged('its log is missing') end
   end
-  if #call('XRANGE', LOG, stop .. '-1', '+', 'COUNT', 1) > 0 then
-    return damaged('its head is older than its log')
-  end
-  if (not made or ARGV[6] == '0') and call('HLEN', USED) ~= tonumber(head[8]) then
+  if (not made or ARGV[6] == '0') and call('HLEN', USED) ~= tonumber(keys) then
     return damaged('keys of its callers are missing')
   end
 end
@@ -77,19 +76,15 @@ if active and ARGV[6] == '0' then
   end
   if done then
     local view = call('HMGET', VIEW, unpack(VIEW_FIELDS))
-    for n = 1, 7 do
-      if not view[n] then return damaged('a part of its view is missing') end
-    end
-    if view[7] ~= digest(VIEW, life, gen, unpack(view, 1, 6)) then
-      return damaged('its view does not match its checksum')
-    end
+    local what = wrong_view(VIEW, life, gen, view)
+    if what then return damaged(what) end
     if ARGV[7] == '1' then call('HINCRBY', HEAD, 'touched', 1) end
     return {'replayed', done, life, stop, view[1], view[2]}
   end
 end
 if expected ~= '' then
   local version = 'new'
-  if life and head[4] == '0' then
+  if life and staged == '0' then
     version = life .. '.' .. stop .. '.' .. gen
     if not active then
       version = now < tonumber(deadline) + KNOWN_MS and version .. '!' or 'new'
@@ -101,18 +96,18 @@ if stop + count > LOG_MAX then return {'full', stop} end
 
 local had_deadline = active and deadline ~= ''
 deadline = ttl == '' and '' or now + ttl
+local changed = not active
 if not active then
   clock = clock or call('TIME')
-  life, gen, ends = format('%.0f', clock[1] * 1000000 + clock[2]), '0', ''
-  head = {life, stop .. '', gen, '0', ends, '0', '0', '0', '0', '0', '0'}
-  local refused = redis.pcall('HSET', HEAD, 'life', life, 'born', stop, 'gen', 0, 'staged', 0,
-    'lines', 0, 'snaps', 0, 'snapshots', 0, 'journal', 0, 'aside', 0)
+  life, born, gen, ends = format('%.0f', clock[1] * 1000000 + clock[2]), stop, '0', ''
+  written, keys, counts = '0 0', 0, '0 0 0'
+  local refused = redis.pcall('HSET', HEAD, 'touched', 0)
   if type(refused) == 'table' then return refused end
-  call('HDEL', HEAD, 'touched', 'keyed')
+  call('HDEL', HEAD, 'keyed')
   call('PERSIST', HEAD)
   call('UNLINK', unpack(KEYS, 2))
   call('HSET', VIEW, 'tail', stop, 'extents', '', 'created', now, 'metadata', '{}', 'forked', '',
-    'vacuums', 0, 'sum', digest(VIEW, life, gen, stop, '', now, '{}', '', '0'))
+    'vacuums', 0, 'sum', sum_of_view(VIEW, life, gen, {stop, '', now, '{}', '', '0'}))
 end
 
 -- The entries before the head: a refusal comes with the first write, and then nothing was changed.
@@ -120,7 +115,10 @@ local place = now + (ttl == '' and 0 or deadline) + gen
 local stamp = now .. ' ' .. deadline .. ' ' .. gen .. ' '
 local refused = redis.pcall('XADD', LOG, (stop + 1) .. '-0',
   't', stamp .. format('%.0f', ARGV[10] + place + stop), 'm', ARGV[8], 'k', key, 'e', ARGV[9])
-if type(refused) == 'table' then return refused end
+if type(refused) == 'table' then
+  if #call('XRANGE', LOG, stop + 1, '+', 'COUNT', 1) == 0 then return refused end
+  return damaged('its head is older than its log')
+end
 for n = 2, count do
   local at = 5 + 3 * n
   call('XADD', LOG, (stop + n) .. '-0',
@@ -132,7 +130,7 @@ if not made then
   for n = 1, count do sums[n] = sub(ARGV[6 + 3 * n], SUM_FROM, SUM_TO) end
   local value = stop .. ' ' .. count .. ' ' .. gen .. ' ' .. table.concat(sums)
   call('HSET', USED, key, seal(HEAD, life, 'k' .. key, value))
-  head[8] = (head[8] + 1) .. ''
+  keys, changed = keys + 1, true
 end
 if ttl ~= '' then
   -- All keys of the session run out together, and what says that it expired outlives them. They are
@@ -143,15 +141,24 @@ if ttl ~= '' then
     local left = ttl + ARGV[2] + slack
     for n = 2, 7 do call('PEXPIRE', KEYS[n], left) end
     call('PEXPIRE', HEAD, left + KNOWN_MS)
-    head[5] = (now + left) .. ''
+    ends, changed = now + left, true
   elseif not made then
     call('PEXPIRE', USED, ends - now)
   end
 elseif had_deadline then
   for n = 1, 7 do call('PERSIST', KEYS[n]) end
-  head[5] = ''
+  ends, changed = '', true
 end
-stop = stop + count
-call('HSET', HEAD, 'end', stop, 'deadline', deadline, 'until', head[5], 'keys', head[8],
-  'sum', format('%.0f', base_of(HEAD, head) + stop + (ttl == '' and 0 or deadline)))
-return {'appended', stop - count, life, gen}
+local added = stop + count
+if changed then
+  local state = life .. ' ' .. born .. ' ' .. gen .. ' 0 ' .. ends .. ' ' .. written .. ' ' .. keys
+    .. ' ' .. counts
+  call('HSET', HEAD, 'state', state, 'end', added, 'deadline', deadline,
+    'sum', format('%.0f', sum_of_head(HEAD, state, added, deadline)))
+else
+  -- The state is the same, and so is its share of the checksum.
+  local later = ttl == '' and 0 or deadline - head[3]
+  call('HSET', HEAD, 'end', added, 'deadline', deadline,
+    'sum', format('%.0f', head[4] + count + later))
+end
+return {'appended', stop, life, gen}

@@ -8,12 +8,13 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local margin, at, answers = ARGV[1], 2, {}
 for n = 1, #KEYS, 3 do
   local log = KEYS[n + 1]
-  local head = pcall('HMGET', KEYS[n], unpack(HEAD_FIELDS))
-  local usable = head[4] == '0' and head_is_sound(KEYS[n], head) and call('EXISTS', KEYS[n + 2]) == 1
-  local life, gen, stop, deadline = head[1], head[3], head[12], head[13]
+  local head = pcall('HMGET', KEYS[n], 'state', 'end', 'deadline', 'sum')
+  local usable = head_is_sound(KEYS[n], head) and call('EXISTS', KEYS[n + 2]) == 1
+  local life, gen, freed_at = string.match(head[1] or '', '^(%d+) %d+ (%d+) 0 (%d*)')
+  local stop, deadline = head[2], head[3]
   local added
   for place = at + 1, at + 5 * ARGV[at], 5 do
-    local ttl, ends, fits = ARGV[place + 4], deadline, usable and stop + 1 <= LOG_MAX
+    local ttl, ends, fits = ARGV[place + 4], deadline, usable and life and stop + 1 <= LOG_MAX
     local later = 0
     if fits and ttl == '' then
       fits = deadline == ''
@@ -22,7 +23,7 @@ for n = 1, #KEYS, 3 do
       if fits then
         ends = now + ttl
         later = ends
-        local ahead = head[5] - ends - margin
+        local ahead = freed_at - ends - margin
         fits = ahead >= 0 and ahead <= math.min(ttl / SLACK_SHARE, SLACK_MS)
       end
     end
@@ -39,10 +40,10 @@ for n = 1, #KEYS, 3 do
   end
   at = at + 1 + 5 * ARGV[at]
   if added and deadline == '' then
-    call('HSET', KEYS[n], 'end', stop, 'sum', format('%.0f', head[14] + stop - head[12]))
+    call('HSET', KEYS[n], 'end', stop, 'sum', format('%.0f', head[4] + stop - head[2]))
   elseif added then
     call('HSET', KEYS[n], 'end', stop, 'deadline', deadline,
-      'sum', format('%.0f', head[14] + stop - head[12] + deadline - head[13]))
+      'sum', format('%.0f', head[4] + stop - head[2] + deadline - head[3]))
   end
 end
 return answers

@@ -3,15 +3,15 @@
 -- was written. KEYS: head, log, view. ARGV: key, meta, envelope and checksum, to which its place is
 -- added here; and ttl and margin if it has one.
 local call, format = redis.call, string.format
-local head = redis.pcall('HMGET', KEYS[1], unpack(HEAD_FIELDS))
-if head[4] ~= '0' or not head_is_sound(KEYS[1], head) or call('EXISTS', KEYS[3]) == 0 then
-  return 0
-end
-local stop, gen, deadline, ttl = head[12] + 1, head[3], head[13], ARGV[5]
+local head = redis.pcall('HMGET', KEYS[1], 'state', 'end', 'deadline', 'sum')
+if not head_is_sound(KEYS[1], head) or call('EXISTS', KEYS[3]) == 0 then return 0 end
+local life, gen, ends = string.match(head[1], '^(%d+) %d+ (%d+) 0 (%d*)')
+local stop, deadline, ttl = head[2] + 1, head[3], ARGV[5]
+if not life then return 0 end
 if stop > LOG_MAX then return 0 end
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local sum, later = head[14] + 1, 0
+local sum, later = head[4] + 1, 0
 if not ttl then
   if deadline ~= '' then return 0 end
 else
@@ -19,7 +19,7 @@ else
   later = now + ttl
   sum = sum + later - deadline
   deadline = later
-  local ahead = head[5] - deadline - ARGV[6]
+  local ahead = ends - deadline - ARGV[6]
   if ahead < 0 or ahead > math.min(ttl / SLACK_SHARE, SLACK_MS) then return 0 end
 end
 -- The entry first: a refusal comes with the first write, and then nothing was changed. A log that the
@@ -34,4 +34,4 @@ if ttl then
 else
   call('HSET', KEYS[1], 'end', stop, 'sum', format('%.0f', sum))
 end
-return head[1] .. '.' .. stop .. '.' .. gen
+return life .. '.' .. stop .. '.' .. gen

@@ -2,7 +2,7 @@
 -- The engine frees the other keys only when the deadline has passed, and the head long after them.
 -- So no expiry leaves a part without its head, or an active head without a part.
 local function wrong_head()
-  if not life then
+  if not found[1] then
     local left = call('EXISTS', VIEW, LOG, USED, SNAPS, LINES, ASIDE)
     return left > 0 and 'its head is missing' or nil
   end
@@ -11,11 +11,8 @@ end
 
 local function wrong_entries()
   load_view()
-  if not view[1] then return 'its view is missing' end
-  for n = 1, 7 do
-    if not view[n] then return 'a part of its view is missing' end
-  end
-  if view[7] ~= sum_of_view() then return 'its view does not match its checksum' end
+  local what = wrong_view(VIEW, life, whole(gen), view)
+  if what then return what end
   if stop > born and call('EXISTS', LOG) == 0 then return 'its log is missing' end
   if #call('XRANGE', LOG, whole(stop) .. '-1', '+', 'COUNT', 1) > 0 then
     return 'its head is older than its log'
@@ -25,10 +22,10 @@ end
 local function wrong_part()
   local what = wrong_entries()
   if what then return what end
-  if call('HLEN', USED) ~= tonumber(found[8]) then return 'keys of its callers are missing' end
-  if call('HLEN', SNAPS) ~= tonumber(found[9]) then return 'snapshots are missing' end
-  if call('HLEN', LINES) ~= tonumber(found[10]) then return 'lines of its journal are missing' end
-  if call('HLEN', ASIDE) ~= tonumber(found[11]) then return 'its quarantine is missing' end
+  if call('HLEN', USED) ~= tonumber(words[8]) then return 'keys of its callers are missing' end
+  if call('HLEN', SNAPS) ~= tonumber(words[9]) then return 'snapshots are missing' end
+  if call('HLEN', LINES) ~= tonumber(words[10]) then return 'lines of its journal are missing' end
+  if call('HLEN', ASIDE) ~= tonumber(words[11]) then return 'its quarantine is missing' end
 end
 
 -- What was found to be damaged while values were opened. A script that opens some returns it before

@@ -19,39 +19,35 @@ end
 -- In a protected call, so that a refusal keeps its code, which older servers bury in text.
 local found = redis.pcall('HMGET', HEAD, unpack(HEAD_FIELDS))
 if found.err then return found end
-local life, born, gen = found[1], tonumber(found[2] or 0), tonumber(found[3] or 0)
-local staged = found[4] == '1'
+-- The words of its state, in the order of STATE_FIELDS in keys.py.
+local words = {string.match(found[1] or '', STATE)}
+-- False, not nil, if there is none: a reply ends at a nil.
+local life, born, gen = words[1] or false, tonumber(words[2] or 0), tonumber(words[3] or 0)
+local staged = words[4] == '1'
 -- When the engine frees the keys: at the deadline, and some time after it.
-local ends = tonumber(found[5] or '')
+local ends = tonumber(words[5] or '')
 -- How many lines the journal has had, and how many snapshots were taken.
-local lines, snaps = tonumber(found[6] or 0), tonumber(found[7] or 0)
-local stop, deadline = tonumber(found[12] or 0), found[13] or ''
+local lines, snaps = tonumber(words[6] or 0), tonumber(words[7] or 0)
+local stop, deadline = tonumber(found[2] or 0), found[3] or ''
 -- The values of VIEW_FIELDS, once they were looked at.
 local view
 
 -- Write the head. It counts the fields of the other hashes, so that one that is lost is missed.
 local function save_head()
-  local head = {life, whole(born), whole(gen), staged and '1' or '0', ends and whole(ends) or '',
-    whole(lines), whole(snaps)}
-  for n, part in ipairs({USED, SNAPS, LINES, ASIDE}) do head[7 + n] = whole(call('HLEN', part)) end
-  head[12], head[13] = whole(stop), deadline
-  head[14] = whole(base_of(HEAD, head) + stop + (deadline == '' and 0 or tonumber(deadline)))
-  local fields = {}
-  for n = 1, 14 do fields[2 * n - 1], fields[2 * n] = HEAD_FIELDS[n], head[n] end
-  call('HSET', HEAD, unpack(fields))
+  local state = table.concat({life, whole(born), whole(gen), staged and '1' or '0',
+    ends and whole(ends) or '', whole(lines), whole(snaps), call('HLEN', USED), call('HLEN', SNAPS),
+    call('HLEN', LINES), call('HLEN', ASIDE)}, ' ')
+  call('HSET', HEAD, 'state', state, 'end', whole(stop), 'deadline', deadline,
+    'sum', whole(sum_of_head(HEAD, state, stop, deadline)))
 end
 
 local function load_view()
   view = call('HMGET', VIEW, unpack(VIEW_FIELDS))
 end
 
-local function sum_of_view()
-  return digest(VIEW, life, whole(gen), unpack(view, 1, 6))
-end
-
 -- Write the view's fields that changed, and its checksum; it is bound to the generation.
 local function save_view(changed)
-  local fields = {'sum', sum_of_view()}
+  local fields = {'sum', sum_of_view(VIEW, life, whole(gen), view)}
   for _, n in ipairs(changed) do
     fields[#fields + 1], fields[#fields + 2] = VIEW_FIELDS[n], view[n]
   end
@@ -105,8 +101,8 @@ local function begin(ttl, first, forked, as_stage)
   ends = nil
   staged = as_stage
   -- First what a full server refuses: then nothing was changed.
-  call('HSET', HEAD, 'life', life)
-  call('HDEL', HEAD, 'touched', 'keyed')
+  call('HSET', HEAD, 'touched', 0)
+  call('HDEL', HEAD, 'keyed')
   call('PERSIST', HEAD)
   call('UNLINK', VIEW, LOG, USED, SNAPS, LINES, ASIDE)
   view = {whole(born), '', whole(now), '{}', forked or '', '0'}
