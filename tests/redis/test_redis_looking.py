@@ -108,8 +108,11 @@ def test_a_user_who_may_not_begin_a_transaction_reads_by_script(url, client):
 def test_a_damaged_entry_is_loud_in_a_plain_read(url, client):
     with indelible.open(url) as store:
         store.add_message("s", "user", "hi")
+        store.add_message("s", "user", "there")
+        ((name, fields),) = client.xrange(LOG, count=1)
+        client.delete(LOG)
+        client.xadd(LOG, fields, id=name)
         client.xadd(LOG, {"t": "x", "m": "nonsense", "k": "", "e": "{}"}, id="2-0")
-        client.hset("indelible:{:s}h", "end", 2)
         with pytest.raises(indelible.CorruptEntryError) as caught:
             store.get_history("s")
     assert caught.value.details["position"] == 1

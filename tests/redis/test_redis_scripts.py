@@ -69,7 +69,7 @@ def test_a_rollback_to_a_damaged_snapshot_changes_nothing(url, client, record):
         store.add_message("s", "user", "second")
         version = store.session("s").version
         client.hset("indelible:{:s}s", snapshot.id, record)
-        with pytest.raises(indelible.FormatError, match="snapshot is damaged"):
+        with pytest.raises(indelible.FormatError, match="snapshot does not match its checksum"):
             store.rollback_to_snapshot("s", snapshot.id)
         assert store.session("s").version == version
 

@@ -336,12 +336,17 @@ class SessionPage:
 
 @dataclass(slots=True)
 class ListSessions(Step[SessionPage]):
-    """Name a page of active sessions, in no order; with `dead`, expired and unfinished ones too."""
+    """Name a page of active sessions, in no order; with `dead`, expired and unfinished ones too.
+
+    With `damaged`, sessions that an engine finds only by what is left of them are named as well,
+    perhaps more than once.
+    """
 
     prefix: str
     resume: str | None
     limit: int
     dead: bool = False
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,6 +461,13 @@ class Scrub(Step[tuple[str, ...]]):
 @dataclass(slots=True)
 class CheckEngine(Step[tuple[str, ...]]):
     """The engine's own check of itself: what is wrong, in its words."""
+
+
+@dataclass(slots=True)
+class CheckSession(Step[tuple[str, ...]]):
+    """What is wrong with rows of a session that no other step of a check reads, in plain words."""
+
+    session: str
 
 
 @dataclass(slots=True)

@@ -66,6 +66,7 @@ _READS: Final[dict[type, Handler]] = {
     waist.ReadLog: reading.read_log,
     waist.ReadQuarantine: maintaining.read_quarantine,
     waist.CheckEngine: maintaining.check_engine,
+    waist.CheckSession: maintaining.check_session,
 }
 # Gives the version that an attempt at an append came to, None where somebody must look, or raises.
 Tried = Callable[[], str | None]

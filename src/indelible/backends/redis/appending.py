@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from indelible.backends.redis.calls import Call, Context, ttl_ms
 from indelible.backends.redis.protocol import Argument
 from indelible.backends.redis.scripts import KIND_NUMBER
 from indelible.backends.redis.sessions import extents_of
 from indelible.core import rules
+from indelible.core.checksums import content_at, entry_checksum
 from indelible.core.codec import CHECKSUM_BYTES
 from indelible.core.waist import Append, Appended, LogRow
 from indelible.errors import FormatError
@@ -32,9 +33,11 @@ def call_of(context: Context, step: Append) -> Call:
         context.touch,
     ]
     batch = len(step.drafts)
+    salt = context.keys(step.session).salt
     for kind, envelope, keep, opens, answers in step.drafts:
         arguments.append(meta_text(kind, keep, batch, opens, answers))
         arguments.append(envelope)
+        arguments.append(entry_checksum(salt, envelope, batch=batch))
         batch = 0
     return context.write("append", step.session, *arguments, fresh_at=_FRESH_AT)
 
@@ -109,36 +112,71 @@ class Meta:
 
 
 @lru_cache(maxsize=1024)
-def kind_in(meta: bytes) -> Kind | None:
-    """The kind that stands beside an envelope; most of what does is the same few bytes."""
-    return Meta(meta).kind
+def read_meta(meta: bytes) -> Meta:
+    """What stands beside an envelope; most of what does is the same few bytes."""
+    return Meta(meta)
 
 
-def stamp_text(row: LogRow) -> str:
-    """When an entry was written, until when it lives, and in which generation of the view."""
+class Stamp(NamedTuple):
+    """When an entry was written, until when it lives, in which generation of the view."""
+
+    written_at_ms: int = 0
+    deadline_ms: int | None = None
+    generation: int = 0
+    # The checksum that binds the entry to its place (see `core.checksums`).
+    checksum: int = 0
+
+
+def stamp_text(row: LogRow, salt: int) -> str:
+    """What is known of an entry's time, with its checksum, as a script would write it."""
     deadline = "" if row.deadline_ms is None else str(row.deadline_ms)
-    return f"{row.written_at_ms} {deadline} {row.generation}"
+    checksum = entry_checksum(
+        salt,
+        row.envelope,
+        position=row.position,
+        written_at_ms=row.written_at_ms,
+        deadline_ms=row.deadline_ms,
+        generation=row.generation,
+        batch=row.batch,
+    )
+    return f"{row.written_at_ms} {deadline} {row.generation} {checksum}"
 
 
-def log_row_of(position: bytes, stamp: bytes, meta: bytes, key: bytes, envelope: bytes) -> LogRow:
+def parse_stamp(text: bytes) -> Stamp:
+    """Raises `ValueError` if it is none."""
+    written, deadline, generation, checksum = text.split(b" ")
+    return Stamp(int(written), int(deadline) if deadline else None, int(generation), int(checksum))
+
+
+def log_row_of(
+    position: bytes, stamp: bytes, meta: bytes, key: bytes, envelope: bytes, *, salt: int
+) -> LogRow:
     """An entry with all that stands beside it."""
     beside = Meta(meta)
-    kind, written, deadline, generation = beside.kind, b"0", b"", b"0"
+    kind, at = beside.kind, Stamp()
     try:
-        written, deadline, generation = stamp.split(b" ")
-        numbers = int(written), int(deadline) if deadline else None, int(generation)
+        at = parse_stamp(stamp)
     except ValueError:
-        kind, numbers = None, (0, None, 0)
+        kind = None
     return LogRow(
         int(position),
         kind,
-        numbers[0],
-        numbers[1],
+        at.written_at_ms,
+        at.deadline_ms,
         beside.batch,
-        numbers[2],
+        at.generation,
         beside.keep,
         key.decode("utf-8", "replace") if key else None,
         beside.opens,
         beside.answers,
         envelope,
+        content_at(
+            at.checksum,
+            salt,
+            position=int(position),
+            written_at_ms=at.written_at_ms,
+            deadline_ms=at.deadline_ms,
+            generation=at.generation,
+            batch=beside.batch,
+        ),
     )

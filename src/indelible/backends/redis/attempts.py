@@ -58,7 +58,7 @@ class Attempts:
             self._by_text = True
             return None
         self._by_text = False
-        problem = self.outcome(refused(reply, shown=self._shown))
+        problem = self.outcome(refused(reply, shown=self._shown, session=self._call.session))
         if then is Next.ASK:
             assert isinstance(reply, theirs.AskError)
             self.asking = Address(reply.host, reply.port)

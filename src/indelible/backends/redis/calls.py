@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.backends.redis.keys import PARTS, SessionKeys, keys_of
+from indelible.backends.redis.keys import PARTS, SessionKeys, keys_of, session_of
 from indelible.backends.redis.protocol import Argument, packed_arguments
 from indelible.backends.redis.scripts import (
     EVAL_WORDS,
@@ -45,6 +45,13 @@ class Call(Step[Any]):
     fresh_at: int | None = None
     # The time that it has, if some of it was spent already.
     patience: Patience | None = None
+
+    @property
+    def session(self) -> str:
+        """The session that it is about."""
+        session = session_of(self.keys.head.encode())
+        assert session is not None
+        return session
 
     def sent_before(self) -> None:
         """An attempt was sent, and nobody knows what became of it."""

@@ -66,8 +66,24 @@ def next_of(error: Exception) -> Next:
     return _BY_CODE.get(code_of(error), Next.RAISE)
 
 
-def refused(error: Exception, *, shown: str) -> MemoryStoreError:
+# The code that scripts refuse a damaged session with.
+DAMAGED = "DAMAGED"
+
+
+def damaged(session: str, what: str) -> FormatError:
+    """Our error for a session that is not as it was written."""
+    return FormatError(
+        f"session {session!r} is damaged: {what}; nothing was changed. The server dropped keys"
+        " (doctor says whether it may), somebody else changed them, or a copy was restored in part."
+        " Restore the server's data, or forget the session and import an export of it",
+        session=session,
+    )
+
+
+def refused(error: Exception, *, shown: str, session: str | None = None) -> MemoryStoreError:
     """Our error for a refusal that will not pass by itself, or did not in time."""
+    if session is not None and code_of(error) == DAMAGED:
+        return damaged(session, str(error).partition(f"{DAMAGED} ")[2])
     ours = _refused(error, shown)
     ours.__cause__ = error
     return ours

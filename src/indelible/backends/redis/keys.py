@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from indelible.backends.redis.protocol import packed_arguments
+from indelible.backends.redis.protocol import packed, packed_arguments
+from indelible.core.checksums import session_salt
 
 # Every key of ours begins like this.
 PREFIX = "indelible:"
@@ -16,10 +17,22 @@ FORMAT_KEY = PREFIX + "format"
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE = "hvlksjq"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE)
 
-# What says all about a session but its entries: six fields of its head, and six of its view.
-_HEAD_FIELDS = packed_arguments(("life", "born", "end", "gen", "deadline", "staged"))
-_VIEW_FIELDS = packed_arguments(("tail", "extents", "created", "metadata", "forked", "vacuums"))
-_LOOK = b"*8\r\n$5\r\nHMGET\r\n%b%b"
+# What says all about a session but its entries, in the order that checksums take. Most appends
+# change only the end and the deadline of a head; the rest is one text, its state, so that it is
+# read and checked at once.
+HEAD_FIELDS = ("state", "end", "deadline", "sum")
+# The words of a state. `until` is when the engine frees the keys; `lines` and `snaps` count what
+# was ever written; the last four say how many fields the other hashes have.
+STATE_FIELDS = (
+    *("life", "born", "gen", "staged", "until", "lines", "snaps"),
+    *("keys", "snapshots", "journal", "aside"),
+)
+VIEW_FIELDS = ("tail", "extents", "created", "metadata", "forked", "vacuums", "sum")
+
+
+def _look(key: str, fields: tuple[str, ...]) -> bytes:
+    return packed("HMGET", key, *fields)
+
 
 # Everything else is written as %xx: no brace can end a hash tag, no star can match, and what is
 # the beginning of an id is the beginning of its encoding.
@@ -31,6 +44,8 @@ class SessionKeys(NamedTuple):
     """The keys of one session: the head, and others as they are sent."""
 
     head: str
+    # What the checksums of its entries begin with.
+    salt: int
     # All of them, as every script takes them.
     packed: bytes
     # What looks at the head and at the view, and the log.
@@ -53,11 +68,11 @@ def decoded(part: bytes) -> str:
 def keys_of(namespace: str, session: str) -> SessionKeys:
     """All keys of a session."""
     tag = f"{PREFIX}{{{encoded(namespace)}:{encoded(session)}}}"
-    head, view = packed_arguments((tag + HEAD,)), packed_arguments((tag + VIEW,))
     return SessionKeys(
         tag + HEAD,
+        session_salt(namespace, session),
         packed_arguments(tag + part for part in PARTS),
-        (_LOOK % (head, _HEAD_FIELDS), _LOOK % (view, _VIEW_FIELDS)),
+        (_look(tag + HEAD, HEAD_FIELDS), _look(tag + VIEW, VIEW_FIELDS)),
         packed_arguments((tag + LOG,)),
     )
 
@@ -67,10 +82,30 @@ def heads_pattern(namespace: str, prefix: str) -> str:
     return f"{PREFIX}{{{encoded(namespace)}:{encoded(prefix)}*}}{HEAD}"
 
 
-def session_of(key: bytes) -> str:
-    """The session whose key this is."""
+def parts_pattern(namespace: str, prefix: str) -> str:
+    """What SCAN matches: every key of these sessions."""
+    return f"{PREFIX}{{{encoded(namespace)}:{encoded(prefix)}*}}?"
+
+
+def is_head(key: bytes) -> bool:
+    """Whether this is the head of a session."""
+    return key.endswith(HEAD.encode())
+
+
+def head_key_of(part: bytes) -> bytes:
+    """The key of a session's head, from any other of its keys."""
+    return part[:-1] + HEAD.encode()
+
+
+def session_of(key: bytes) -> str | None:
+    """The session whose key this is; None if it only looks like a key of ours."""
     inside = key[key.index(b"{") + 1 : key.rindex(b"}")]
-    return decoded(inside.partition(b":")[2])
+    name = inside.partition(b":")[2]
+    try:
+        session = decoded(name)
+    except UnicodeDecodeError:
+        return None
+    return session if encoded(session).encode() == name else None
 
 
 def view_key_of(head: bytes) -> bytes:

@@ -13,12 +13,14 @@ from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple
 
-from indelible.backends.redis.appending import kind_in
+from indelible.backends.redis.appending import read_meta
 from indelible.backends.redis.calls import Context, Look
-from indelible.backends.redis.keys import SessionKeys
+from indelible.backends.redis.keys import SessionKeys, view_key_of
 from indelible.backends.redis.protocol import packed, packed_arguments
 from indelible.backends.redis.scripts import KIND_OF_NUMBER, READ_BYTES
 from indelible.backends.redis.sessions import head_of
+from indelible.backends.redis.sums import head_is_sound, view_is_sound
+from indelible.core.checksums import CHECKSUM_MASK
 from indelible.core.codec import names_kind
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan
@@ -69,7 +71,8 @@ def look(
         # Perhaps it was more than can be sent in the time: less of it, next time.
         context.saw_rows(step.session, 1, READ_BYTES)
         raise
-    if found is None:
+    if found is None or not _is_sound(keys, *found[:2]):
+        # Refused, new, expired or damaged: the script tells these apart.
         return Looked(None, asking.patience)
     head = head_of(step.session, _described(context, *found[:3]))
     extents = frozen.extents if frozen else freeze(head.view, head.end)
@@ -80,12 +83,13 @@ def look(
         picked = _picked(page, extents, asked or (0, head.end), count, newest=step.newest)
         if picked is None:
             return Looked(None, asking.patience)
-        rows = _stored(picked, step.kinds)
+        rows = _stored(picked, step.kinds, keys.salt)
+        sizes = [len(fields[7]) for _, fields in page]
     except (ValueError, IndexError):
         # Damaged: the script says how.
         return Looked(None, asking.patience)
     if page:
-        context.saw_rows(step.session, len(page), sum([len(fields[7]) for _, fields in page]))
+        context.saw_rows(step.session, len(page), sum(sizes))
     if step.newest:
         rows.reverse()
     return Looked(Portion(head, picked.left_off, rows))
@@ -126,10 +130,18 @@ def _described(context: Context, head: list[Any], view: list[Any], time: list[An
     now: Any = context.now()
     if not now:
         now = int(time[0]) * 1000 + int(time[1]) // 1000
-    life, born, end, generation, deadline, staged = head
-    if life is None:
-        view = [None] * len(view)
-    return [now, life, born or 0, end or 0, generation or 0, deadline, staged, *view]
+    state, end, deadline, _ = head
+    life, born, generation, staged, *_ = state.split(b" ")
+    return [now, life, born, end, generation, deadline, staged, *view[:-1]]
+
+
+def _is_sound(keys: SessionKeys, head: list[Any], view: list[Any]) -> bool:
+    """Whether a session is there, and its head and its view are as they were written."""
+    name = keys.head.encode()
+    if not head_is_sound(name, head):
+        return False
+    life, _, generation, *_ = head[0].split(b" ")
+    return view_is_sound(view_key_of(name), life, generation, view)
 
 
 class _Picked(NamedTuple):
@@ -181,27 +193,27 @@ def _positions(page: list[Any]) -> Sequence[int]:
 _row = partial(tuple_new, Stored)
 
 
-def _stored(shown: _Picked, kinds: frozenset[Kind] | None) -> list[Stored]:
-    """Rows as core takes them, without those of other kinds."""
+def _stored(shown: _Picked, kinds: frozenset[Kind] | None, salt: int) -> list[Stored]:
+    """Rows as core takes them, without those of other kinds.
+
+    Raises `ValueError` if a stamp cannot be read.
+    """
     positions, fields = shown.positions, shown.fields
     # Few of them differ.
-    kind_of = {meta: kind_in(meta) for meta in {each[3] for each in fields}}
-    if kinds is not None and not kinds.issuperset(kind_of.values()):
+    beside = {meta: read_meta(meta) for meta in {each[3] for each in fields}}
+    if kinds is not None and not kinds.issuperset(each.kind for each in beside.values()):
         kept = [not _is_other(each[3], each[7], kinds) for each in fields]
         positions, fields = list(compress(positions, kept)), list(compress(fields, kept))
-    return list(
-        map(
-            _row,
-            zip(
-                positions,
-                [kind_of[each[3]] for each in fields],
-                [int(each[1].partition(b" ")[0]) for each in fields],
-                [each[7] for each in fields],
-                [None] * len(fields),
-                strict=True,
-            ),
-        )
-    )
+    rows: list[Stored] = []
+    for position, each in zip(positions, fields, strict=True):
+        meta = beside[each[3]]
+        written, deadline, generation, checksum = each[1].split(b" ")
+        written_at_ms = int(written)
+        # As `content_at` computes it, without a call for each entry.
+        place = position + written_at_ms + int(deadline or 0) + int(generation) + meta.batch
+        content = (int(checksum) - place - salt) & CHECKSUM_MASK
+        rows.append(_row((position, meta.kind, written_at_ms, each[7], content)))
+    return rows
 
 
 def _is_other(meta: bytes, envelope: bytes, kinds: frozenset[Kind]) -> bool:

@@ -7,7 +7,16 @@ from typing import Any
 
 from indelible import view
 from indelible.backends.redis.calls import Ask, Context, CountServers, pairs
-from indelible.backends.redis.keys import heads_pattern, session_of, view_key_of
+from indelible.backends.redis.keys import (
+    ASIDE,
+    JOURNAL,
+    PARTS,
+    SNAPSHOTS,
+    USED,
+    heads_pattern,
+    session_of,
+    view_key_of,
+)
 from indelible.backends.redis.protocol import Argument
 from indelible.backends.redis.sessions import SCAN_KEYS, answered, head_of
 from indelible.backends.redis.settings import persistence_of, read_settings
@@ -18,6 +27,7 @@ from indelible.core.plan import Plan, ask
 from indelible.core.sources import MADE_PREFIX
 from indelible.core.waist import (
     CheckEngine,
+    CheckSession,
     Erase,
     Erased,
     Head,
@@ -186,10 +196,10 @@ def _forks_of(context: Context, session: str) -> Plan[tuple[str, ...]]:
             looks = tuple(("HGET", view_key_of(key), "forked") for key in heads)
             origins = (yield from ask(Ask(server, looks))) if looks else []
             names |= {
-                session_of(key)
+                name
                 for key, origin in zip(heads, origins, strict=True)
                 # One that is on its way to another server is found there.
-                if origin == session.encode()
+                if origin == session.encode() and (name := session_of(key)) is not None
             }
             cursor = int(after)
             if cursor == 0:
@@ -207,6 +217,34 @@ def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]
     """A server checks its own files when it starts; while it runs there is nothing to ask."""
     yield from ask(CountServers())
     return ()
+
+
+# Hashes of a session whose values carry checksums: which of its keys, the letter that stands before
+# their names in a checksum, and what they are.
+_CHECKED = (
+    (USED, "k", "the key of a caller"),
+    (SNAPSHOTS, "s", "the snapshot"),
+    (JOURNAL, "", "the line of the journal"),
+    (ASIDE, "q", "the entry in quarantine at"),
+)
+
+
+def check_session(context: Context, step: CheckSession) -> Plan[tuple[str, ...]]:
+    """Recompute the checksum of every value that stands beside the log."""
+    wrong: list[str] = []
+    for part, letter, what in _CHECKED:
+        cursor = b"0"
+        while True:
+            cursor, names = yield from ask(
+                context.read("check_part", step.session, PARTS.index(part) + 1, letter, cursor)
+            )
+            wrong += [
+                f"{what} {name.decode('utf-8', 'replace')!r} does not match its checksum"
+                for name in names
+            ]
+            if cursor == b"0":
+                break
+    return tuple(wrong)
 
 
 def quarantine(context: Context, step: Quarantine) -> Plan[None]:

@@ -62,6 +62,7 @@ PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.Erase: maintaining.erase,
     waist.Scrub: maintaining.scrub,
     waist.CheckEngine: maintaining.check_engine,
+    waist.CheckSession: maintaining.check_session,
     waist.Quarantine: maintaining.quarantine,
     waist.ReadQuarantine: maintaining.read_quarantine,
     waist.Diagnose: diagnosing.diagnose,
@@ -69,7 +70,7 @@ PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
 }
 
 # What the keys on a server look like; the layout is in DESIGN.md.
-FORMAT = 1
+FORMAT = 2
 # How many replicas must have a write before it is acknowledged at `replicated`.
 REPLICAS_WAITED = 1
 # A server that we wait for through WAIT must answer before we stop listening.
@@ -111,6 +112,24 @@ class Wait(Step[None]):
     """Let some time pass."""
 
     seconds: float
+
+
+def _refuse_other_format(found: Any, *, shown: str) -> None:
+    """Raise if the keys on a server are not of the format that is read and written here."""
+    version = int(found) if isinstance(found, bytes) and found.isdigit() else None
+    if version == FORMAT:
+        return
+    if version is None:
+        raise FormatError(f"{FORMAT_KEY} on {shown} is not indelible's; it was left as it is")
+    if version > FORMAT:
+        raise FormatError(
+            f"{shown} was written by a newer indelible (format {version}); upgrade to use it"
+        )
+    raise FormatError(
+        f"{shown} was written by an older indelible (format {version}; this one has {FORMAT});"
+        " nothing was changed. Export its sessions with that version, and import them into an empty"
+        " database with this one"
+    )
 
 
 class Network:
@@ -160,12 +179,7 @@ class Network:
         patience = Patience(self.timeout_s)
         commands = (packed("SET", FORMAT_KEY, FORMAT, "NX"), packed("GET", FORMAT_KEY))
         replies = yield from self._exchange(FORMAT_KEY, commands, patience)
-        found = replies[1]
-        if isinstance(found, bytes) and found.isdigit() and int(found) > FORMAT:
-            raise FormatError(
-                f"{context.shown} was written by a newer indelible (format {int(found)}); upgrade"
-                " to use it"
-            )
+        _refuse_other_format(replies[1], shown=context.shown)
 
     def claims(self) -> Plan[Claims]:
         """What is promised, by the settings as they are now."""

@@ -80,7 +80,8 @@ def _looked_or_called(
     if portion is not None:
         return portion
     head, left_off, found = yield from _portion(context, step, frozen, start, wanted, patience)
-    return Portion(head, left_off, [_stored(*row) for row in found])
+    salt = context.keys(step.session).salt
+    return Portion(head, left_off, [_stored(*row, salt=salt) for row in found])
 
 
 def _portion(
@@ -115,8 +116,9 @@ def _portion(
     return head, None if left_off is None else int(left_off), rows
 
 
-def _stored(position: bytes, meta: bytes, written: bytes, envelope: bytes) -> Stored:
-    return Stored(int(position), Meta(meta).kind, int(written), envelope)
+def _stored(position: bytes, meta: bytes, stamp: bytes, envelope: bytes, *, salt: int) -> Stored:
+    row = log_row_of(position, stamp, meta, b"", envelope, salt=salt)
+    return Stored(row.position, row.kind, row.written_at_ms, envelope, row.content)
 
 
 def nearest(_context: Context, _step: Nearest) -> Plan[None]:
@@ -178,12 +180,12 @@ def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
     head = head_of(step.session, described)
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
-    rows = tuple(log_rows(flat))
+    rows = tuple(log_rows(flat, salt=context.keys(step.session).salt))
     return LogPage(head, rows, rows[-1].position + 1 if more and rows else None)
 
 
-def log_rows(flat: list[Any]) -> Iterator[LogRow]:
+def log_rows(flat: list[Any], *, salt: int) -> Iterator[LogRow]:
     """Rows as a script gives them, five values each."""
     columns = (flat[at::5] for at in range(5))
     for position, stamp, meta, key, envelope in zip(*columns, strict=True):
-        yield log_row_of(position, stamp, meta, key, envelope)
+        yield log_row_of(position, stamp, meta, key, envelope, salt=salt)

@@ -7,7 +7,7 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from indelible.backends.redis.keys import PARTS
+from indelible.backends.redis.keys import HEAD_FIELDS, PARTS, STATE_FIELDS, VIEW_FIELDS
 from indelible.backends.redis.protocol import packed_arguments
 from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, kind_mark
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
@@ -51,7 +51,9 @@ class Script(NamedTuple):
 @cache
 def script(name: str, *, keys: int = len(PARTS)) -> Script:
     """One script, with the constants that it names and, but for appends, the prelude."""
-    text = _file(name) if name.startswith("append") else _file("prelude") + _file(name)
+    before = () if name.startswith("append") else ("prelude", "guard", *_guards(name))
+    seals = () if name in ("append_plain", "append_group") else ("seals",)
+    text = "".join(map(_file, ("sums", *seals, *before, name)))
     # Each is made anew in every call, so that a script has only those that it uses.
     constants = [
         f"local {constant} = {value}\n"
@@ -67,8 +69,27 @@ def script(name: str, *, keys: int = len(PARTS)) -> Script:
     )
 
 
+# What works on whatever is left of a session; what needs its head alone; what needs its entries.
+_WITHOUT_GUARD: Final = {"erase", "measure"}
+_OF_HEAD: Final = {"bury", "check_part", "read_quarantine", "remove"}
+_OF_ENTRIES: Final = {"read", "read_log"}
+
+
+def _guards(name: str) -> tuple[str, ...]:
+    """What refuses to run a script on a session that is damaged."""
+    if name in _WITHOUT_GUARD:
+        return ()
+    if name in _OF_HEAD:
+        return ("guard_head",)
+    return ("guard_entries" if name in _OF_ENTRIES else "guard_all",)
+
+
 def _file(name: str) -> str:
     return files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8")
+
+
+def _table(names: tuple[str, ...]) -> str:
+    return "{" + ", ".join(f"'{name}'" for name in names) + "}"
 
 
 def _constants() -> dict[str, object]:
@@ -92,4 +113,7 @@ def _constants() -> dict[str, object]:
         "TEXT_SMALL": TEXT_SMALL,
         "SLACK_SHARE": SLACK_SHARE,
         "SLACK_MS": SLACK_MS,
+        "HEAD_FIELDS": _table(HEAD_FIELDS),
+        "VIEW_FIELDS": _table(VIEW_FIELDS),
+        "STATE": "'^" + " ".join(["(%d*)"] * len(STATE_FIELDS)) + "$'",
     }

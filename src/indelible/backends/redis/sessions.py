@@ -10,8 +10,17 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from indelible.backends.redis.calls import Ask, Context, CountServers, ttl_ms
-from indelible.backends.redis.errors import Next, next_of, refused
-from indelible.backends.redis.keys import heads_pattern, session_of
+from indelible.backends.redis.errors import Next, code_of, damaged, next_of, refused
+from indelible.backends.redis.keys import (
+    HEAD_FIELDS,
+    STATE_FIELDS,
+    head_key_of,
+    heads_pattern,
+    is_head,
+    parts_pattern,
+    session_of,
+)
+from indelible.backends.redis.sums import head_is_sound
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
@@ -57,11 +66,7 @@ def head_of(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
         )
     status = rules.status_of(standing, int(now))
     if status is Status.ACTIVE and (tail is None or vacuums is None):
-        raise FormatError(
-            f"session {session!r} has lost what it shows: the server dropped one of its keys."
-            " doctor says whether it may",
-            session=session,
-        )
+        raise damaged(session, "its view is missing")
     return rules.head_of(
         standing,
         view=_view(extents, int(tail)) if tail is not None else View(),
@@ -173,33 +178,46 @@ def _scanned(
     context: Context, step: ListSessions, at: Bookmark, keys: int
 ) -> Plan[tuple[str, int, list[str]]]:
     """One call of SCAN: the server's run, where it goes on, and the names that count."""
-    pattern = heads_pattern(context.namespace, step.prefix)
+    matching = parts_pattern if step.damaged else heads_pattern
+    pattern = matching(context.namespace, step.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
     info, scanned = yield from ask(Ask(at.server, (("INFO", "server"), scan)))
-    cursor, heads = answered(context, scanned)
-    looks = tuple(("HMGET", key, "life", "deadline", "staged") for key in heads)
-    time, *rows = yield from ask(Ask(at.server, (("TIME",), *looks)))
+    cursor, found = answered(context, scanned)
+    named = {key: session for key in found if (session := session_of(key)) is not None}
+    looks = tuple(("HMGET", head_key_of(key), *HEAD_FIELDS) for key in named)
+    time, *heads = yield from ask(Ask(at.server, (("TIME",), *looks)))
     seconds, micros = answered(context, time)
     now_ms = int(seconds) * 1000 + int(micros) // 1000
     if context.clock is not None:
         now_ms = milliseconds(context.clock)
     names = [
-        session_of(key)
-        for key, row in zip(heads, rows, strict=True)
-        if _counts(context, row, now_ms, dead=step.dead)
+        session
+        for (key, session), head in zip(named.items(), heads, strict=True)
+        if _counts(context, step, key, head, now_ms)
     ]
     return run_of(info), int(cursor), names
 
 
-def _counts(context: Context, reply: Any, now_ms: int, *, dead: bool) -> bool:
-    """Whether a session is to be named, by its life, its deadline and whether it is staged."""
+def _counts(context: Context, step: ListSessions, key: bytes, reply: Any, now_ms: int) -> bool:
+    """Whether a session is to be named, by one of its keys and what its head says."""
     if isinstance(reply, Exception) and next_of(reply) in (Next.MOVE, Next.ASK):
         # It was here a moment ago, and is on its way to another server: it is there.
-        return True
-    life, deadline, staged = answered(context, reply)
-    if life is None:
+        return is_head(key)
+    if isinstance(reply, Exception) and code_of(reply) == "WRONGTYPE":
+        # No head at all: whoever looks at the session is told.
+        return is_head(key)
+    head = answered(context, reply)
+    if not is_head(key):
+        # What is left of a session that lost its head.
+        return head[0] is None
+    if head[0] is None:
         return False
-    return dead or (staged != b"1" and (not deadline or now_ms < int(deadline)))
+    if not context.simulated and not head_is_sound(key, head):
+        # Nobody knows whether it is over: whoever looks at it is told that it is damaged.
+        return True
+    state, _, deadline, _ = head
+    staged = state.split(b" ")[STATE_FIELDS.index("staged")] == b"1"
+    return step.dead or (not staged and (not deadline or now_ms < int(deadline)))
 
 
 def answered(context: Context, reply: Any) -> Any:

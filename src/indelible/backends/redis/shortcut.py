@@ -14,17 +14,18 @@ from typing import NamedTuple
 
 from indelible.backends.redis.appending import meta_text
 from indelible.backends.redis.calls import EXPIRY_MARGIN_MS, KEYS_REMEMBERED_MAX, Context, ttl_ms
-from indelible.backends.redis.keys import HEAD, LOG
+from indelible.backends.redis.keys import HEAD, LOG, VIEW
 from indelible.backends.redis.protocol import packed_arguments
 from indelible.backends.redis.scripts import EVAL_WORDS, script
+from indelible.core.checksums import entry_checksum
 from indelible.core.waist import Append, Appended
 from indelible.model import Durability
 
-_KEYS = 2
+_KEYS = 3
 # How many words the command has: without a time to live, and with one.
-_PLAIN = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 3)
-_ENDING = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 5)
-_ENTRY = b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
+_PLAIN = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 4)
+_ENDING = b"*%d\r\n" % (EVAL_WORDS + _KEYS + 6)
+_ENTRY = b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
 _MARGIN = packed_arguments((EXPIRY_MARGIN_MS,))
 _NO_TTL = packed_arguments((b"",))
 
@@ -32,7 +33,7 @@ _NO_TTL = packed_arguments((b"",))
 class Part(NamedTuple):
     """One append: a command by itself, or a part of one."""
 
-    # The head and the log of its session, and its key, meta and envelope, as they are sent.
+    # Head, log and view of its session, and its key, meta, envelope and checksum, as sent.
     keys: bytes
     entry: bytes
     # The time to live, as it is sent; empty for none.
@@ -65,7 +66,7 @@ def together(parts: Sequence[Part]) -> tuple[bytes, list[int]]:
         by_text = by_text or part.by_text
     keys = _KEYS * len(of_session)
     group = script("append_group", keys=keys)
-    words = EVAL_WORDS + keys + 1 + len(of_session) + 4 * len(parts)
+    words = EVAL_WORDS + keys + 1 + len(of_session) + 5 * len(parts)
     pieces = [b"*%d\r\n" % words, group.by_text if by_text else group.by_digest]
     pieces += of_session
     pieces.append(_MARGIN)
@@ -84,7 +85,8 @@ class Shortcut:
 
     def __init__(self, context: Context, *, cluster: bool) -> None:
         self._context = context
-        self._known: dict[str, bytes] = {}
+        # Of each session its keys as they are sent, and its salt.
+        self._known: dict[str, tuple[bytes, int]] = {}
         # A group waits for replicas and for the server that has the keys; alone, nobody would.
         self.usable = not (
             cluster
@@ -95,13 +97,18 @@ class Shortcut:
 
     def part(self, step: Append) -> Part | None:
         """The append, to be sent alone or with others; None if it must go the long way."""
-        keys = self._known.get(step.session)
-        if keys is None or not step.fresh or step.expected is not None or len(step.drafts) != 1:
+        known = self._known.get(step.session)
+        if known is None or not step.fresh or step.expected is not None or len(step.drafts) != 1:
             return None
         kind, envelope, keep, opens, answers = step.drafts[0]
         meta = meta_text(kind, keep, 1, opens, answers).encode()
         key = step.key.encode()
-        entry = _ENTRY % (len(key), key, len(meta), meta, len(envelope), envelope)
+        keys, salt = known
+        summed = b"%d" % entry_checksum(salt, envelope, batch=1)
+        entry = _ENTRY % (
+            *(len(key), key, len(meta), meta),
+            *(len(envelope), envelope, len(summed), summed),
+        )
         ttl = b"" if step.ttl_s is None else packed_arguments((ttl_ms(step.ttl_s),))
         return Part(keys, entry, ttl)
 
@@ -119,5 +126,7 @@ class Shortcut:
         if step.session not in self._known:
             if len(self._known) >= KEYS_REMEMBERED_MAX:
                 self._known.clear()
-            tag = self._context.keys(step.session).head[: -len(HEAD)]
-            self._known[step.session] = packed_arguments((tag + HEAD, tag + LOG))
+            keys = self._context.keys(step.session)
+            tag = keys.head[: -len(HEAD)]
+            packed = packed_arguments((tag + HEAD, tag + LOG, tag + VIEW))
+            self._known[step.session] = packed, keys.salt

@@ -31,12 +31,13 @@ def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
 
 def stage_rows(context: Context, step: StageRows) -> Plan[None]:
     """Put entries at their positions, in order."""
+    salt = context.keys(step.session).salt
     for start in range(0, len(step.rows), ROWS_PER_CALL):
         arguments: list[Argument] = []
         for row in step.rows[start : start + ROWS_PER_CALL]:
             arguments += (
                 row.position,
-                stamp_text(row),
+                stamp_text(row, salt),
                 meta_text(row.kind, row.keep, row.batch, row.opens, row.answers),
                 row.key or "",
                 row.envelope,

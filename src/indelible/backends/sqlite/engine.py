@@ -57,6 +57,7 @@ _READS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.ReadLog: reading.read_log,
     waist.ReadQuarantine: maintaining.read_quarantine,
     waist.CheckEngine: maintaining.check_engine,
+    waist.CheckSession: maintaining.check_session,
 }
 _MOVED = "was moved, deleted or replaced while it was open"
 

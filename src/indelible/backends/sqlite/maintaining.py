@@ -20,6 +20,7 @@ from indelible.core.limits import DAMAGED_ROWS_NAMED_MAX, KEYS_KEPT, STAGE_ABAND
 from indelible.core.plan import Plan, ask
 from indelible.core.waist import (
     CheckEngine,
+    CheckSession,
     Erase,
     Erased,
     Quarantine,
@@ -278,6 +279,12 @@ def _damaged_rows(context: Context) -> Plan[list[str]]:
         if len(rows) > DAMAGED_ROWS_NAMED_MAX:
             problems.append(f"more rows like these {DAMAGED_ROWS_NAMED_MAX} are damaged")
     return problems
+
+
+def check_session(_context: Context, _step: CheckSession) -> Plan[tuple[str, ...]]:
+    """Every row of a session is read by other steps."""
+    yield from ()
+    return ()
 
 
 def quarantine(context: Context, step: Quarantine) -> Plan[None]:

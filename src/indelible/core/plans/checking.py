@@ -25,6 +25,7 @@ from indelible.core.settings import Settings, checked_session_id
 from indelible.core.sources import moment
 from indelible.core.waist import (
     CheckEngine,
+    CheckSession,
     Head,
     Journal,
     ListSessions,
@@ -60,7 +61,7 @@ CLOSED_BY_REPAIR = "The tool never answered: its process ended first. Closed by 
 
 
 def each_session(
-    session_id: str | None, *, prefix: str = "", dead: bool = False
+    session_id: str | None, *, prefix: str = "", dead: bool = False, damaged: bool = False
 ) -> Plan[list[str]]:
     """The one session that was named, or all of them."""
     if session_id is not None:
@@ -68,11 +69,11 @@ def each_session(
     names: list[str] = []
     resume: str | None = None
     while True:
-        page = yield from ask(ListSessions(prefix, resume, PAGE_ENTRIES_MAX, dead))
+        page = yield from ask(ListSessions(prefix, resume, PAGE_ENTRIES_MAX, dead, damaged))
         names += page.names
         resume = page.resume
         if resume is None:
-            return names
+            return list(dict.fromkeys(names))
 
 
 def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyReport]:
@@ -82,7 +83,7 @@ def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyR
     try:
         problems = yield from ask(CheckEngine())
         findings += [Finding(severity=Severity.ERROR, what=problem) for problem in problems]
-        names = yield from each_session(session_id)
+        names = yield from each_session(session_id, damaged=True)
     except FormatError as error:
         findings.append(Finding(severity=Severity.ERROR, what=error.message))
         return VerifyReport(sessions=0, entries=0, findings=tuple(findings))
@@ -121,6 +122,8 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
             Finding(severity=severity, what=what, session_id=session, position=position)
         )
 
+    for what in (yield from ask(CheckSession(session))):
+        found(Severity.ERROR, what)
     snapshots = yield from ask(ReadSnapshots(session))
     journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
     info_of(session, journal.head)

@@ -4,30 +4,31 @@
 local operation = ARGV[7]
 local is_active = active()
 if is_active then
-  local done = call('HGET', LINES, 'o' .. operation)
+  local what = 'a line of its journal'
+  local done = opened('o' .. operation, call('HGET', LINES, 'o' .. operation), what)
+  local undone_by = opened('u' .. operation, call('HGET', LINES, 'u' .. operation), what)
+  if broken then return broken end
   if done then
     if ARGV[12] == '1' then touch() end
-    return {'done', life, done, call('HGET', LINES, 'u' .. operation)}
+    return {'done', life, done, undone_by}
   end
 end
-local generation = gen .. ''
+local generation = whole(gen)
 local text, snapshot = ARGV[8], ARGV[13]
 if not is_active or not (snapshot or life == ARGV[3]) then return {'changed', generation} end
 if snapshot then
-  local record = call('HGET', SNAPS, snapshot)
+  local record = opened('s' .. snapshot, call('HGET', SNAPS, snapshot), 'the snapshot')
+  if broken then return broken end
   if not record then return {'changed', generation} end
   -- What it showed, with its tail up to where the log ended then.
   local last, from, extents = string.match(record, '^%d+ %d+ (%d+) (%d+) ([^|]*)|')
-  local odd = extents and extents ~= '' and string.gsub(extents, '%d+,%d+;?', '') ~= ''
-  if not last or odd then return {'damaged', record} end
   text = extents
   if tonumber(from) < tonumber(last) then
     text = text .. (text == '' and '' or ';') .. from .. ',' .. last
   end
 end
 if ARGV[10] ~= '' and ARGV[10] ~= version() then return {'moved', version()} end
-local view = call('HMGET', VIEW, 'tail', 'extents', 'vacuums')
-if not snapshot and (generation ~= ARGV[4] or (view[3] or '0') ~= ARGV[5]) then
+if not snapshot and (generation ~= ARGV[4] or view[6] ~= ARGV[5]) then
   return {'changed', generation}
 end
 
@@ -39,13 +40,16 @@ if last and tonumber(last) >= tail then
   text = string.gsub(text, ';?%d+,%d+$', '')
 end
 local after = tail .. ' ' .. text
-local before = (view[1] or '0') .. ' ' .. (view[2] or '')
-call('HSET', VIEW, 'tail', tail, 'extents', text)
-local number = lines + 1
-call('HSET', HEAD, 'gen', gen + 1, 'lines', number)
-local line = number .. ' ' .. ARGV[6] .. ' ' .. now .. ' ' .. gen + 1 .. ' ' .. stop .. '|' .. before
+local before = view[1] .. ' ' .. view[2]
+lines, gen = lines + 1, gen + 1
+view[1], view[2] = whole(tail), text
+save_view({1, 2})
+local line = lines .. ' ' .. ARGV[6] .. ' ' .. now .. ' ' .. gen .. ' ' .. stop .. '|' .. before
   .. '|' .. after
-call('HSET', LINES, 'o' .. operation, line, '#' .. number, operation)
-if ARGV[11] ~= '' then call('HSET', LINES, 'u' .. ARGV[11], operation) end
+call('HSET', LINES, 'o' .. operation, sealed('o' .. operation, line), '#' .. lines, operation)
+if ARGV[11] ~= '' then
+  call('HSET', LINES, 'u' .. ARGV[11], sealed('u' .. ARGV[11], operation))
+end
 expire_one(LINES)
+save_head()
 return {'new', life, line, false}

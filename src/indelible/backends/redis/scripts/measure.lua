@@ -8,7 +8,7 @@ while at < last do
   local page = call('XRANGE', LOG, string.format('%.0f', at + 1), string.format('%.0f', last),
     'COUNT', READ_PAGE)
   if #page == 0 then break end
-  for _, entry in ipairs(page) do bytes = bytes + #entry[2][8] end
+  for _, entry in ipairs(page) do bytes = bytes + #(entry[2][8] or '') end
   entries, looked = entries + #page, looked + #page
   at = tonumber(string.match(page[#page][1], '^%d+'))
 end

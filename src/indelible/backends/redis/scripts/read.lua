@@ -30,7 +30,7 @@ end
 
 local function take(position, fields)
   looked = looked + 1
-  local meta, envelope = fields[4], fields[8]
+  local meta, envelope = fields[4] or '', fields[8] or ''
   local kind = string.sub(meta, 1, 1)
   if kinds ~= '' and not string.find(kinds, kind, 1, true) then
     -- An entry whose kind was damaged must not pass for one that was not asked for.
@@ -42,7 +42,7 @@ local function take(position, fields)
   if outline then
     rows[n + 2], rows[n + 3], rows[n + 4] = meta, tostring(#envelope), ''
   else
-    rows[n + 2], rows[n + 3], rows[n + 4] = meta, string.match(fields[2], '^%d+') or '0', envelope
+    rows[n + 2], rows[n + 3], rows[n + 4] = meta, fields[2] or '', envelope
     bytes = bytes + #envelope
   end
 end
@@ -55,7 +55,7 @@ local function forwards(first, last)
     local page = call('XRANGE', LOG, string.format('%.0f', at + 1), string.format('%.0f', last),
       'COUNT', size)
     for _, entry in ipairs(page) do
-      local position = tonumber(string.match(entry[1], '^%d+')) - 1
+      local position = position_of(entry[1])
       while at < position do
         if full() then return at end
         missing(at)
@@ -84,7 +84,7 @@ local function backwards(first, last)
     local page = call('XREVRANGE', LOG, string.format('%.0f', at), string.format('%.0f', first + 1),
       'COUNT', size)
     for _, entry in ipairs(page) do
-      local position = tonumber(string.match(entry[1], '^%d+')) - 1
+      local position = position_of(entry[1])
       while at - 1 > position do
         if full() then return at end
         missing(at - 1)
@@ -125,4 +125,5 @@ else
     if left_off then break end
   end
 end
+if broken then return broken end
 return {head, text, left_off and string.format('%.0f', left_off) or false, rows}

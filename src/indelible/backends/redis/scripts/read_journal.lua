@@ -1,22 +1,22 @@
 -- The newest changes of the view, newest first; those that changed nothing are left out.
 -- ARGV: 3 how many ('' for all).
 local head = describe()
-local lines = {}
+local changes = {}
 if active() then
   local left = tonumber(ARGV[3] == '' and 1e15 or ARGV[3])
-  for number = tonumber(call('HGET', HEAD, 'lines') or 0), 1, -1 do
+  for number = lines, 1, -1 do
     if left == 0 then break end
-    local operation = call('HGET', LINES, '#' .. number)
+    local operation, line, undone_by = line_at(number)
+    if broken then return broken end
     if operation then
-      local line = call('HGET', LINES, 'o' .. operation)
       local before, after = string.match(line, '|(.*)|(.*)$')
       if before ~= after then
-        lines[#lines + 1] = operation
-        lines[#lines + 1] = line
-        lines[#lines + 1] = call('HGET', LINES, 'u' .. operation)
+        changes[#changes + 1] = operation
+        changes[#changes + 1] = line
+        changes[#changes + 1] = undone_by
         left = left - 1
       end
     end
   end
 end
-return {head, lines}
+return {head, changes}

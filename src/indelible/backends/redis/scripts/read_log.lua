@@ -10,8 +10,9 @@ for _, entry in ipairs(page) do
     break
   end
   local fields, n = entry[2], #rows
-  rows[n + 1] = string.format('%.0f', tonumber(string.match(entry[1], '^%d+')) - 1)
-  rows[n + 2], rows[n + 3], rows[n + 4], rows[n + 5] = fields[2], fields[4], fields[6], fields[8]
-  bytes = bytes + #fields[8]
+  rows[n + 1] = whole(position_of(entry[1]))
+  rows[n + 2], rows[n + 3] = fields[2] or '', fields[4] or ''
+  rows[n + 4], rows[n + 5] = fields[6] or '', fields[8] or ''
+  bytes = bytes + #rows[n + 5]
 end
-return {head, more and '1', rows}
+return broken or {head, more and '1', rows}

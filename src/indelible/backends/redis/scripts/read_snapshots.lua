@@ -1,17 +1,17 @@
 -- The snapshots of a life. ARGV: 3 whether all, then the ids of the named ones.
 local head = describe()
-local found = {}
+local records = {}
 if active() then
   if ARGV[3] == '1' then
-    found = call('HGETALL', SNAPS)
+    records = all_snapshots()
   else
     for n = 4, #ARGV do
-      local record = call('HGET', SNAPS, ARGV[n])
+      local record = opened('s' .. ARGV[n], call('HGET', SNAPS, ARGV[n]), 'a snapshot')
       if record then
-        found[#found + 1] = ARGV[n]
-        found[#found + 1] = record
+        records[#records + 1] = ARGV[n]
+        records[#records + 1] = record
       end
     end
   end
 end
-return {head, found}
+return broken or {head, records}

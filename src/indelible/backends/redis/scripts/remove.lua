@@ -12,7 +12,7 @@ while at < last do
   local ids = {}
   for n, entry in ipairs(page) do
     ids[n] = entry[1]
-    bytes = bytes + #entry[2][8]
+    bytes = bytes + #(entry[2][8] or '')
   end
   call('XDEL', LOG, unpack(ids))
   entries = entries + #page

@@ -3,24 +3,31 @@
 -- and operation, line and undone by of each.
 if not life or life ~= ARGV[3] then return {'exists'} end
 if staged then
-  call('HSET', VIEW, 'metadata', ARGV[4], 'extents', ARGV[6], 'tail',
-    ARGV[5] == '' and string.format('%.0f', born) or ARGV[5])
-  if ARGV[8] ~= '' then call('HSET', VIEW, 'created', ARGV[8]) end
+  local what = wrong_part()
+  if what then return damaged(what) end
   gen, staged = tonumber(ARGV[7]), false
+  view[1], view[2] = ARGV[5] == '' and whole(born) or ARGV[5], ARGV[6]
+  if ARGV[8] ~= '' then view[3] = ARGV[8] end
+  view[4] = ARGV[4]
+  save_view({1, 2, 3, 4})
   local at = 10
-  local snapshots = tonumber(ARGV[9])
-  for _ = 1, snapshots do
-    call('HSET', SNAPS, ARGV[at], ARGV[at + 1])
+  snaps = tonumber(ARGV[9])
+  for _ = 1, snaps do
+    call('HSET', SNAPS, ARGV[at], sealed('s' .. ARGV[at], ARGV[at + 1]))
     at = at + 2
   end
-  local lines = tonumber(ARGV[at])
+  lines = tonumber(ARGV[at])
   at = at + 1
   for number = 1, lines do
-    call('HSET', LINES, 'o' .. ARGV[at], ARGV[at + 1], '#' .. number, ARGV[at])
-    if ARGV[at + 2] ~= '' then call('HSET', LINES, 'u' .. ARGV[at], ARGV[at + 2]) end
+    local operation = ARGV[at]
+    call('HSET', LINES, 'o' .. operation, sealed('o' .. operation, ARGV[at + 1]),
+      '#' .. number, operation)
+    if ARGV[at + 2] ~= '' then
+      call('HSET', LINES, 'u' .. operation, sealed('u' .. operation, ARGV[at + 2]))
+    end
     at = at + 3
   end
-  call('HSET', HEAD, 'staged', '0', 'gen', ARGV[7], 'snaps', snapshots, 'lines', lines)
   expire_all()
+  save_head()
 end
 return {'shown', describe()}

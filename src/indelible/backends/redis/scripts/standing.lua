@@ -1,16 +1,16 @@
 -- All that decides what a vacuum may take: the session, its snapshots and its changes.
 -- The lines of every number, also those that changed nothing, so that they can be told apart.
 local head = describe()
-local lines, snapshots = {}, {}
+local changes, snapshots = {}, {}
 if active() then
-  snapshots = call('HGETALL', SNAPS)
-  for number = tonumber(call('HGET', HEAD, 'lines') or 0), 1, -1 do
-    local operation = call('HGET', LINES, '#' .. number)
+  snapshots = all_snapshots()
+  for number = lines, 1, -1 do
+    local operation, line, undone_by = line_at(number)
     if operation then
-      lines[#lines + 1] = operation
-      lines[#lines + 1] = call('HGET', LINES, 'o' .. operation)
-      lines[#lines + 1] = call('HGET', LINES, 'u' .. operation)
+      changes[#changes + 1] = operation
+      changes[#changes + 1] = line
+      changes[#changes + 1] = undone_by
     end
   end
 end
-return {head, snapshots, lines, call('XLEN', LOG)}
+return broken or {head, snapshots, changes, call('XLEN', LOG)}
