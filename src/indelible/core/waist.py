@@ -462,6 +462,13 @@ class Identify(Step[str | None]):
     """Say what tells this place from every other, however it was named; None if nothing does."""
 
 
+class ReadCursorKey(Step[bytes]):
+    """Return the key that signs page cursors of this store and namespace.
+
+    It comes from a random secret that the store keeps, which is created when it is first needed.
+    """
+
+
 @dataclass(slots=True)
 class Quarantine(Step[None]):
     """Keep the bytes of entries that cannot be read, beyond any vacuum. Again changes nothing."""

@@ -17,6 +17,7 @@ from indelible import view
 from indelible.backends.memory.session import Life, Session, at, keys_in, ordered, walk
 from indelible.core import rules
 from indelible.core.codec import checksum_of
+from indelible.core.cursors import create_secret
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, STAGE_ABANDONED_S
 from indelible.core.plan import Step
 from indelible.core.rules import Standing
@@ -43,6 +44,7 @@ from indelible.core.waist import (
     Outlined,
     Quarantine,
     Read,
+    ReadCursorKey,
     ReadHead,
     ReadJournal,
     ReadLog,
@@ -87,6 +89,7 @@ class MemoryBackend:
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._lives = 0
+        self._cursor_key = create_secret()
         self._closed = False
         self._handlers: dict[type, Callable[[Any], Any]] = {
             Append: self._append,
@@ -110,6 +113,7 @@ class MemoryBackend:
             CheckEngine: lambda _: (),
             Diagnose: lambda _: RISKS,
             Nearest: lambda _: None,
+            ReadCursorKey: lambda _: self._cursor_key,
             Identify: lambda _: f"memory {id(self)}",
             Quarantine: self._quarantine,
             ReadQuarantine: self._read_quarantine,
@@ -391,10 +395,13 @@ class MemoryBackend:
         frozen = rules.frozen_of(step.session, step.frozen, head)
         session = self._sessions.get(step.session)
         rows: list[Stored] = []
+        missing = 0
         for position in walk(frozen.extents, step):
             row = session.log.get(position) if session else None
             if row is None and frozen.vacuums != head.vacuums:
                 raise rules.gone(step.session)
+            missing += row is None
+            rules.refuse_if_torn_apart(step.session, missing, head.born, head.end)
             kind = row.kind if row else None
             if step.kinds is not None and kind is not None and kind not in step.kinds:
                 continue
@@ -423,9 +430,13 @@ class MemoryBackend:
         head = self._head(step.session)
         entries = []
         for position in view.positions(view.freeze(head.view, head.end)):
-            row = self._sessions[step.session].log[position]
-            if row.kind is None:
-                raise FormatError(f"entry {position} of session {step.session!r} is damaged")
+            row = self._sessions[step.session].log.get(position)
+            if row is None or row.kind is None:
+                raise FormatError(
+                    f"entry {position} of session {step.session!r} is missing or damaged; nothing"
+                    " was changed. verify says which are.",
+                    session=step.session,
+                )
             size = len(row.envelope)
             entries.append(Outline(position, row.kind, size, row.keep, row.opens, row.answers))
         return Outlined(head, tuple(entries))

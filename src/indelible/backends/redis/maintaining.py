@@ -13,7 +13,13 @@ from indelible.backends.redis.sessions import SCAN_KEYS, answered, head_of
 from indelible.backends.redis.settings import persistence_of, read_settings
 from indelible.backends.redis.views import lines_of, records_of
 from indelible.core import rules
-from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S, VIEW_ATTEMPTS_MAX
+from indelible.core.limits import (
+    BATCH_ENTRIES_MAX,
+    KEYS_KEPT,
+    LOG_ENTRIES_MAX,
+    STAGE_ABANDONED_S,
+    VIEW_ATTEMPTS_MAX,
+)
 from indelible.core.plan import Plan, ask
 from indelible.core.sources import MADE_PREFIX
 from indelible.core.waist import (
@@ -144,7 +150,9 @@ def _keys_to_keep(
                 continue
             heads += 1
             if key.startswith(MADE_PREFIX.encode()) and view.between(dead, first, first + count):
-                stored = b"".join(sums.get(first + at, b"") for at in range(count))
+                stored = b"".join(
+                    sums.get(first + at, b"") for at in range(min(count, BATCH_ENTRIES_MAX))
+                )
                 known.append((key, f"{first} {count} {int(generation)} {stored.decode()}"))
     return known
 

@@ -31,11 +31,12 @@ from indelible.backends.redis.errors import (
     unknown,
     unreachable,
 )
-from indelible.backends.redis.keys import FORMAT_KEY
+from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
 from indelible.backends.redis.protocol import packed
 from indelible.backends.redis.settings import read_settings
 from indelible.backends.redis.shortcut import Part
 from indelible.core import waist
+from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask
 from indelible.errors import FormatError, MemoryStoreError
@@ -123,6 +124,7 @@ class Network:
         self._seeds = seeds
         self._map: SlotMap | None = None
         self._disks = False
+        self._cursor_key: bytes | None = None
 
     @property
     def is_cluster(self) -> bool:
@@ -144,6 +146,8 @@ class Network:
 
     def perform(self, step: Step[Any]) -> Plan[Any]:
         """Do a step of the waist."""
+        if isinstance(step, waist.ReadCursorKey):
+            return (yield from self._read_cursor_key())
         return (yield from self._relay(PLANS[type(step)](self.context, step)))
 
     def prepare(self) -> Plan[None]:
@@ -166,6 +170,19 @@ class Network:
                 f"{context.shown} was written by a newer indelible (format {int(found)}); upgrade"
                 " to use it"
             )
+
+    def _read_cursor_key(self) -> Plan[bytes]:
+        """The key for cursors; the first one who needs it writes the secret."""
+        if self._cursor_key is None:
+            commands = (packed("SET", SECRET_KEY, create_secret(), "NX"), packed("GET", SECRET_KEY))
+            replies = yield from self._exchange(SECRET_KEY, commands, Patience(self.timeout_s))
+            secret = replies[1]
+            if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
+                raise FormatError(
+                    f"the secret that signs cursors on {self.context.shown} is damaged"
+                )
+            self._cursor_key = derive_key(secret, self.context.namespace)
+        return self._cursor_key
 
     def claims(self) -> Plan[Claims]:
         """What is promised, by the settings as they are now."""

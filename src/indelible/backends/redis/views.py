@@ -48,6 +48,8 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
         rules.refuse_if_moved(step.session, step.expected, rest[0].decode())
     if answer == b"changed":
         raise rules.view_moved(step, int(rest[0]))
+    if answer == b"outside":
+        raise rules.reaches_out(step.session, "what it would show reaches outside of its log")
     if answer == b"damaged":
         raise _damaged(rest[0])
     life, text, undone_by = rest

@@ -8,12 +8,13 @@ from typing import Any
 from indelible import view
 from indelible.backends.sqlite.connection import Do, Sql, SqlMany
 from indelible.backends.sqlite.sessions import (
-    POSITION_BITS,
     POSITION_MASK,
     TIPS_MAX,
     Context,
     Place,
     Tip,
+    entry_id,
+    entry_ids,
     living,
     place_of,
     touch,
@@ -76,7 +77,7 @@ def shortcut(context: Context, step: Append) -> tuple[Any, ...] | None:
         return None
     kind, envelope, keep, opens, answers = step.drafts[0]
     return (
-        tip.number << POSITION_BITS | tip.end,
+        entry_id(tip.number, tip.end),
         KIND_NUMBER[kind],
         now_ms,
         None if step.ttl_s is None else rules.deadline_ms(now_ms, step.ttl_s),
@@ -127,7 +128,7 @@ def append(context: Context, step: Append) -> Plan[Appended]:
         assert standing is not None
     count = len(step.drafts)
     deadline = rules.deadline_ms(now_ms, step.ttl_s)
-    first_id = place.number << POSITION_BITS | standing.end
+    first_id = entry_id(place.number, standing.end)
     rows = [
         _row(
             draft,
@@ -153,7 +154,7 @@ def append(context: Context, step: Append) -> Plan[Appended]:
 
 def _row(
     draft: Draft,
-    entry_id: int,
+    row_id: int,
     now_ms: int,
     deadline: int | None,
     batch: int,
@@ -162,7 +163,7 @@ def _row(
 ) -> tuple[Any, ...]:
     kind, envelope, keep, opens, answers = draft
     return (
-        entry_id,
+        row_id,
         KIND_NUMBER[kind],
         now_ms,
         deadline,
@@ -192,24 +193,24 @@ def _earlier(place: Place, step: Append) -> Plan[Appended | None]:
             checksums[at : at + CHECKSUM_BYTES] for at in range(0, len(checksums), CHECKSUM_BYTES)
         ]
         return (yield from _replayed(place, step, first, count, generation, stored))
-    base = number << POSITION_BITS
     if step.key.startswith(MADE_PREFIX):
         oldest = max(standing.born, standing.end - KEYS_KEPT)
-        look = Sql(_BY_MADE_KEY, (base | oldest, base + standing.end, step.key))
+        look = Sql(_BY_MADE_KEY, (*entry_ids(place, oldest, standing.end), step.key))
     else:
-        look = Sql(_BY_CALLERS_KEY, (number, step.key, base | standing.born))
+        low, _ = entry_ids(place, standing.born, standing.end)
+        look = Sql(_BY_CALLERS_KEY, (number, step.key, low))
     rows = yield from ask(look)
     if not rows:
         return None
-    entry_id, count, generation = rows[0]
+    found_id, count, generation = rows[0]
+    first = found_id & POSITION_MASK
     payloads = yield from ask(
         Sql(
             "SELECT payload FROM entry WHERE id >= ? AND id < ? ORDER BY id",
-            (entry_id, entry_id + count),
+            entry_ids(place, first, min(first + count, standing.end)),
         )
     )
     stored = [checksum_of(payload) for (payload,) in payloads]
-    first = entry_id & POSITION_MASK
     return (yield from _replayed(place, step, first, count, generation, stored))
 
 

@@ -25,8 +25,9 @@ from indelible.backends.sqlite import (
 from indelible.backends.sqlite.connection import Connection, Seam
 from indelible.backends.sqlite.readers import Readers
 from indelible.backends.sqlite.sessions import Context
-from indelible.backends.sqlite.writer import Writer
+from indelible.backends.sqlite.writer import Job, Writer
 from indelible.core import waist
+from indelible.core.cursors import derive_key
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.plan import Plan, Step
 from indelible.core.sources import Clock
@@ -89,6 +90,7 @@ class Engine:
         # It stays, and writes. To close it here would copy the whole log into the file and sync it.
         self.writer = Writer(self._connect, first, on_rollback=self.context.tips.clear)
         self.readers = Readers(lambda: self._connect(read_only=True), wait_s=options.busy_timeout_s)
+        self._cursor_key: bytes | None = None
         # Told after a fork, in the child, where no thread of the parent lives on.
         self.on_fork_in_child: Callable[[], None] | None = None
         _engines.add(self)
@@ -98,6 +100,8 @@ class Engine:
         plan = _READS.get(type(step))
         if plan is not None:
             return self.readers.run(plan(self.context, step))
+        if isinstance(step, waist.ReadCursorKey):
+            return self._read_cursor_key(step)
         if isinstance(step, waist.Scrub):
             return self.writer.run_outside(maintaining.scrub(self.context, step))
         if isinstance(step, waist.Diagnose):
@@ -108,6 +112,15 @@ class Engine:
         assert isinstance(step, waist.Identify), step
         file = self.options.path.stat()
         return f"file {file.st_dev} {file.st_ino} {self.options.namespace}"
+
+    def _read_cursor_key(self, step: waist.ReadCursorKey) -> bytes:
+        """The key for cursors; the first one who needs it writes the file's secret."""
+        if self._cursor_key is None:
+            secret = self.readers.run(schema.read_secret())
+            if secret is None:
+                secret = self.writer.run(Job(self.context, step, schema.ensure_secret))
+            self._cursor_key = derive_key(secret, self.options.namespace)
+        return self._cursor_key
 
     def claims(self) -> Claims:
         """What is promised on this file."""

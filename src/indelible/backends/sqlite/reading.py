@@ -10,10 +10,10 @@ from indelible import view
 from indelible.backends.sqlite.appending import KIND_NUMBER, draft_links
 from indelible.backends.sqlite.connection import Rows, Sql
 from indelible.backends.sqlite.sessions import (
-    POSITION_BITS,
     POSITION_MASK,
     Context,
     Place,
+    entry_ids,
     look_at,
 )
 from indelible.core import rules
@@ -89,19 +89,19 @@ def _read_extent(step: Read, place: Place, extent: view.Extent, rows: list[Store
     """Add an extent's entries to the rows, in chunks; says whether one over the limit is there."""
     start, stop = extent
     numbers, mask = _wanted(step.kinds)
-    base = place.number << POSITION_BITS
     wanted = stop - start if step.limit is None else step.limit + 1
     while start < stop:
         chunk = min(stop - start, wanted)
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
         low, high = (stop - chunk, stop) if step.newest else (start, start + chunk)
+        low_id, high_id = entry_ids(place, low, high)
         found: Rows = yield Sql(
-            _BACKWARDS if step.newest else _FORWARDS, (mask, base + low, base + high, chunk)
+            _BACKWARDS if step.newest else _FORWARDS, (mask, low_id, high_id, chunk)
         )
         if len(found) != chunk:
             rules.refuse_if_torn_apart(step.session, chunk - len(found), low, high)
-            found = _with_gaps(found, base, low, high, backwards=step.newest)
+            found = _with_gaps(found, low_id, high_id, backwards=step.newest)
         if numbers.issuperset(map(_NUMBER, found)):
             rows += [
                 tuple_new(Stored, (entry_id & POSITION_MASK, _KIND[number], written_at, payload))
@@ -141,13 +141,11 @@ def _picked(numbers: frozenset[int], found: Rows) -> Plan[list[Stored]]:
 
 
 def _with_gaps(
-    found: list[tuple[Any, ...]], base: int, low: int, high: int, *, backwards: bool
+    found: list[tuple[Any, ...]], low_id: int, high_id: int, *, backwards: bool
 ) -> list[tuple[Any, ...]]:
     """The rows with an empty one for each that is missing."""
     there = {row[0]: row for row in found}
-    ids = (
-        range(base + high - 1, base + low - 1, -1) if backwards else range(base + low, base + high)
-    )
+    ids = range(high_id - 1, low_id - 1, -1) if backwards else range(low_id, high_id)
     return [there.get(entry_id, (entry_id, None, 0, b"")) for entry_id in ids]
 
 
@@ -156,10 +154,8 @@ def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
     place, head = yield from look_at(context, step.session)
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
-    base = place.number << POSITION_BITS
-    found = yield from ask(
-        Sql(_LOG, (base + max(step.start, head.born), base + head.end, step.limit))
-    )
+    start = min(max(step.start, head.born), head.end)
+    found = yield from ask(Sql(_LOG, (*entry_ids(place, start, head.end), step.limit)))
     rows = tuple(_log_row(*row) for row in found)
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == step.limit else None)
 
@@ -199,10 +195,9 @@ def _log_row(
 def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:
     """Kinds, sizes and links of what the session shows."""
     place, head = yield from look_at(context, step.session)
-    base = place.number << POSITION_BITS
     entries: list[Outline] = []
     for start, stop in view.freeze(head.view, head.end):
-        rows = yield from ask(Sql(_OUTLINE, (base + start, base + stop)))
+        rows = yield from ask(Sql(_OUTLINE, entry_ids(place, start, stop)))
         if len(rows) != stop - start:
             raise FormatError(
                 f"session {step.session!r} has entries missing between positions {start} and"

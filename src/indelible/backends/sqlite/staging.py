@@ -8,10 +8,10 @@ from indelible.backends.sqlite.connection import Do, SqlMany
 from indelible.backends.sqlite.maintaining import remove_life
 from indelible.backends.sqlite.sessions import (
     NOWHERE,
-    POSITION_BITS,
     Context,
     Place,
     begin_life,
+    entry_id,
     head,
     place_of,
 )
@@ -49,12 +49,11 @@ def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
 def stage_rows(context: Context, step: StageRows) -> Plan[None]:
     """Put entries at their positions."""
     place = yield from _staged(context, step.session, step.stage)
-    base = place.number << POSITION_BITS
     yield SqlMany(
         INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
         [
             (
-                base | row.position,
+                entry_id(place.number, row.position),
                 KIND_NUMBER[row.kind] if row.kind is not None else 0,
                 row.written_at_ms,
                 row.deadline_ms,

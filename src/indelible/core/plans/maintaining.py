@@ -50,9 +50,9 @@ def vacuum(
     names = yield from each_session(session_id, dead=True)
     total = Reclaimed()
     for name in names:
-        head = yield from ask(ReadHead(name))
-        undo_since_ms = head.now_ms - int(undo_window * 1000)
         try:
+            head = yield from ask(ReadHead(name))
+            undo_since_ms = head.now_ms - int(undo_window * 1000)
             removed = yield from ask(Reclaim(name, undo_since_ms, dry_run))
         except FormatError:
             # A damaged session keeps all that it has, and does not stop the others.
