@@ -13,7 +13,6 @@ from typing import NamedTuple
 from indelible.core.codec import checksum_of
 from indelible.core.limits import (
     EXPIRED_KNOWN_S,
-    JOURNAL_LINES_MAX,
     LOG_ENTRIES_MAX,
     MISSING_NAMED_MAX,
 )
@@ -163,18 +162,31 @@ def views_outside(
 
 
 def kept_lines(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
-    """The journal lines that a vacuum leaves: the newest, and none from before the undo window."""
+    """The journal lines that a vacuum leaves: all that are inside the undo window, newest first.
+
+    However many they are. Lines that changed nothing are kept like the others, for their keys.
+    """
     # All up to the oldest inside the window: clocks may differ, and the order of lines counts.
-    newest = list(lines[:JOURNAL_LINES_MAX])
+    newest = list(lines)
     while newest and newest[-1].changed_at_ms <= undo_since_ms:
         newest.pop()
     return newest
 
 
+def removed_changes(lines: Sequence[JournalLine], kept: Sequence[JournalLine]) -> int:
+    """How many changes a vacuum takes out of a journal; lines that changed nothing are none."""
+    return sum(line.before != line.after for line in lines[len(kept) :])
+
+
 def refuse_if_not_staged(step_session: str, stage: str, standing: Standing | None) -> None:
     """Raise if somebody else wrote to the session while a copy of another was being staged."""
-    if standing is None or not standing.staged or standing.life != stage:
+    if standing is None or not is_stage(standing, stage):
         raise exists(step_session)
+
+
+def is_stage(standing: Standing, stage: str) -> bool:
+    """Whether a session is still this stage: nobody else wrote to it, and it is not shown yet."""
+    return standing.staged and standing.life == stage
 
 
 def exists(session: str) -> ConflictError:

@@ -406,6 +406,14 @@ class ShowStage(Step[Head]):
     rows: tuple[LogRow, ...] = ()
 
 
+@dataclass(slots=True)
+class DropStage(Step[None]):
+    """Remove a stage that will never be shown. One that was taken over, or shown, is left alone."""
+
+    session: str
+    stage: str
+
+
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
     """What a vacuum removed, or would remove, of one session."""

@@ -31,6 +31,7 @@ from indelible.core.waist import (
     CheckEngine,
     DeleteSnapshot,
     Diagnose,
+    DropStage,
     Erase,
     Erased,
     Head,
@@ -106,6 +107,7 @@ class MemoryBackend:
             BeginStage: self._begin_stage,
             StageRows: self._stage_rows,
             ShowStage: self._show_stage,
+            DropStage: self._drop_stage,
             ReadLog: self._read_log,
             Reclaim: self._reclaim,
             Erase: self._erase,
@@ -336,6 +338,11 @@ class MemoryBackend:
         life.keys = dict(keys_in(session))
         return self._head(step.session)
 
+    def _drop_stage(self, step: DropStage) -> None:
+        session = self._sessions.get(step.session)
+        if session and rules.is_stage(session.standing(), step.stage):
+            del self._sessions[step.session]
+
     def _reclaim(self, step: Reclaim) -> Reclaimed:
         session = self._sessions.get(step.session)
         if session is None:
@@ -343,11 +350,11 @@ class MemoryBackend:
         _, status = self._standing(step.session)
         life, head = session.life, self._head(step.session)
         if status is Status.ACTIVE:
-            changes = [line for line in reversed(life.journal) if line.before != line.after]
-            kept = rules.kept_lines(changes, step.undo_since_ms)
+            journal = life.journal[::-1]
+            kept = rules.kept_lines(journal, step.undo_since_ms)
             reach = rules.reachable(head, life.snapshots.values(), kept)
             dead = view.subtract(((0, max(0, session.end - 1)),), reach)
-            lines = len(life.journal) - len(kept)
+            lines = rules.removed_changes(journal, kept)
         else:
             abandoned_ms = life.created_at_ms + STAGE_ABANDONED_S * 1000
             if life.staged and milliseconds(self._clock) < abandoned_ms:

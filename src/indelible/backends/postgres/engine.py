@@ -47,6 +47,7 @@ _WRITES: Final[dict[type, Handler]] = {
     waist.BeginStage: staging.begin_stage,
     waist.StageRows: staging.stage_rows,
     waist.ShowStage: staging.show_stage,
+    waist.DropStage: staging.drop_stage,
     waist.Reclaim: maintaining.reclaim,
     waist.Erase: maintaining.erase,
     waist.Quarantine: maintaining.quarantine,

@@ -68,12 +68,11 @@ def _reclaim_active(
     lines: Sequence[JournalLine],
 ) -> Plan[Reclaimed | None]:
     """What went; None if the view was changed meanwhile."""
-    changes = [line for line in lines if line.before != line.after]
-    kept = rules.kept_lines(changes, step.undo_since_ms)
+    kept = rules.kept_lines(lines, step.undo_since_ms)
     reach = rules.reachable(head, records, kept)
     # The newest entry stays, as on every engine: what a vacuum may take does not depend on it.
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
-    gone_lines = len(changes) - len(kept)
+    gone_lines = rules.removed_changes(lines, kept)
     if step.dry_run:
         size = yield from _measured(context, step.session, dead)
         return Reclaimed(size.entries, size.size_bytes, gone_lines)

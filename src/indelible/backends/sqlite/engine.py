@@ -42,6 +42,7 @@ WRITES: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.BeginStage: staging.begin_stage,
     waist.StageRows: staging.stage_rows,
     waist.ShowStage: staging.show_stage,
+    waist.DropStage: staging.drop_stage,
     waist.Reclaim: maintaining.reclaim,
     waist.Erase: maintaining.erase,
     waist.Quarantine: maintaining.quarantine,

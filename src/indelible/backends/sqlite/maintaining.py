@@ -60,14 +60,14 @@ def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
 def _reclaim_active(context: Context, step: Reclaim, place: Place) -> Plan[Reclaimed]:
     _, head = yield from look_at(context, step.session)
     records = yield from snapshot_records(place)
-    lines = yield from journal_lines(place)
+    lines = yield from journal_lines(place, changes_only=False)
     kept = rules.kept_lines(lines, step.undo_since_ms)
     reach = rules.reachable(head, records, kept)
     # The newest entry stays: it carries the end of the log, and positions are never reused.
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
     dead_ids = [entry_ids(place, *extent, earlier=True) for extent in dead]
     removed = yield from _size_of(dead_ids)
-    gone = Reclaimed(removed.entries, removed.size_bytes, len(lines) - len(kept))
+    gone = Reclaimed(removed.entries, removed.size_bytes, rules.removed_changes(lines, kept))
     if not step.dry_run:
         yield from _keep_keys(place, head.born, head.end, dead)
         yield from _delete_entries(dead_ids)
@@ -117,7 +117,8 @@ def _keep_keys(place: Place, born: int, end: int, dead: view.Extents) -> Plan[No
             continue
         found = yield from ask(
             Sql(
-                "SELECT substr(payload, 9, 16) FROM entry WHERE id >= ? AND id < ? ORDER BY id",
+                "SELECT ifnull(substr(payload, 9, 16), x'') FROM entry"
+                " WHERE id >= ? AND id < ? ORDER BY id",
                 entry_ids(place, position, min(position + batch, end)),
             )
         )

@@ -37,11 +37,12 @@ from indelible.model import Kind, Status
 _KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 
 # Entries of other kinds come without their bodies, but they come: a position that is missing, or
-# whose kind was damaged, must not look like one that was not asked for.
+# whose kind was damaged, must not look like one that was not asked for. (A part of an empty blob is
+# NULL to SQLite.)
 _COLUMNS = f"""
     id, kind, written_at,
     CASE WHEN kind BETWEEN 1 AND {len(KIND_NUMBER)} AND NOT ? >> kind & 1
-        THEN substr(payload, 1, {KIND_BYTES}) ELSE payload END"""
+        THEN ifnull(substr(payload, 1, {KIND_BYTES}), x'') ELSE payload END"""
 _FORWARDS = f"""
     SELECT {_COLUMNS} FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""  # noqa: S608
 _BACKWARDS = f"""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from indelible import view
 from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.core import rules
-from indelible.core.limits import LOG_ENTRIES_MAX
+from indelible.core.limits import BATCH_ENTRIES_MAX, LOG_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
 from indelible.core.sources import Clock
@@ -156,9 +156,10 @@ def _placed(
     # Before the first entry of a session, the newest one below is another session's.
     if newest_id is not None and newest_id >= (number << POSITION_BITS | born):
         # Whoever lost its newest entries has no gap to show for it. But batches are whole.
-        end = max(newest_id + 1, batch_stop or 0) - (number << POSITION_BITS)
-        # A damaged batch must not make the log reach into the next session's.
-        end = min(end, LOG_ENTRIES_MAX)
+        # A damaged size of one must not make the log reach further than any batch, or into the
+        # next session.
+        stop = min(max(newest_id + 1, batch_stop or 0), newest_id + BATCH_ENTRIES_MAX)
+        end = min(stop - (number << POSITION_BITS), LOG_ENTRIES_MAX)
         deadline = newest_deadline
     standing = tuple_new(
         Standing, (f"{number}.{life}", born, end, generation, deadline, bool(staged))

@@ -18,7 +18,7 @@ from indelible.backends.sqlite.sessions import (
 from indelible.backends.sqlite.views import insert_line, insert_snapshot
 from indelible.core import rules
 from indelible.core.plan import Plan
-from indelible.core.waist import BeginStage, Head, ReadHead, ShowStage, Stage, StageRows
+from indelible.core.waist import BeginStage, DropStage, Head, ReadHead, ShowStage, Stage, StageRows
 from indelible.model import Status
 from indelible.view import View
 
@@ -94,6 +94,13 @@ def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
         ),
     )
     return (yield from head(context, ReadHead(step.session)))
+
+
+def drop_stage(context: Context, step: DropStage) -> Plan[None]:
+    """Remove a stage that will never be shown."""
+    place = yield from place_of(context, step.session)
+    if place.standing is not None and rules.is_stage(place.standing, step.stage):
+        yield from remove_life(place, forget=True)
 
 
 def _staged(context: Context, session: str, stage: str) -> Plan[Place]:

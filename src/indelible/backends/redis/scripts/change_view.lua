@@ -21,6 +21,7 @@ if snapshot then
   local odd = extents and extents ~= '' and string.gsub(extents, '%d+,%d+;?', '') ~= ''
   if not last or odd then return {'damaged', record} end
   text = extents
+  if tonumber(from) > tonumber(last) then return {'outside'} end
   if tonumber(from) < tonumber(last) then
     text = text .. (text == '' and '' or ';') .. from .. ',' .. last
   end
