@@ -6,6 +6,8 @@ from typing import Final
 SESSION_ID_BYTES_MAX: Final = 512
 # A caller's idempotency key; a request id or a hash fits many times over.
 KEY_BYTES_MAX: Final = 512
+# A version that a caller hands back; engines make far shorter ones.
+VERSION_BYTES_MAX: Final = 512
 # A role is one word.
 ROLE_CHARS_MAX: Final = 64
 # A snapshot's label is for people.

@@ -22,7 +22,7 @@ from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import checked_key
 from indelible.core.plans.reading import CountTokens, checked_count, estimated_tokens
 from indelible.core.rules import is_inside, reaches_out, refuse_if_moved, refuse_if_torn
-from indelible.core.settings import Settings, checked_session_id
+from indelible.core.settings import Settings, checked_session_id, checked_version
 from indelible.core.waist import (
     ChangeView,
     Frozen,
@@ -324,6 +324,7 @@ def _changed(
     expected: str | None,
 ) -> Plan[ViewChange]:
     """Ask for a change until it is done, known to be done, or refused."""
+    checked_version(expected)
     operation = settings.ids() if key is None else checked_key(key)
     attempts = _attempts(session, change, operation, propose, expected, keyed=key is not None)
     try:
