@@ -102,15 +102,38 @@ def change_lines(draw, lines):
         lines.append({})
 
 
+# Fields that may hold many things: some edits of them are a file that a store could write.
+FREE = (
+    "label",
+    "taken_at_ms",
+    "changed_at_ms",
+    "created_at_ms",
+    "written_at_ms",
+    "metadata",
+    "key",
+)
+
+
+def change_free(draw, lines):
+    """Replace a field that other fields do not depend on."""
+    name = draw(st.sampled_from(FREE))
+    inside = [
+        fields
+        for line in lines
+        if isinstance(line, dict)
+        for fields in line.values()
+        if isinstance(fields, dict) and fields.get(name) is not None
+    ]
+    if inside:
+        draw(st.sampled_from(inside))[name] = draw(VALUES)
+
+
 @st.composite
 def edited(draw):
     """The lines of an export after some edits."""
     lines = copy.deepcopy(draw(st.sampled_from(HONEST)))
     for _ in range(draw(st.integers(1, 3))):
-        if draw(st.integers(0, 3)):
-            change_line(draw, lines)
-        else:
-            change_lines(draw, lines)
+        draw(st.sampled_from([change_line, change_line, change_lines, change_free]))(draw, lines)
     return lines
 
 
