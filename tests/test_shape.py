@@ -16,7 +16,7 @@ SRC = Path(indelible.__file__).parent.parent
 FILES = sorted(SRC.rglob("*.py"))
 
 FUNCTION_LINES_MAX = 70
-FILE_LINES_MAX = 500
+FILE_LINES_MAX = 600
 # Lists of verbs, a line of code each, that belong side by side.
 LONGER_FILES = {"indelible/store.py": 640, "indelible/aio.py": 660}
 

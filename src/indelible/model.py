@@ -381,11 +381,15 @@ class RepairReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransferReport:
-    """What an export wrote, or an import read."""
+    """What an export wrote, or an import read.
+
+    `skipped` names sessions that are too damaged to be exported; all others were.
+    """
 
     sessions: int
     entries: int
     snapshots: int
+    skipped: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

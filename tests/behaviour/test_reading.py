@@ -239,9 +239,8 @@ def test_a_cursor_of_another_session_is_refused(store):
         say(store, session, "one", "two")
     first = store.get_entries("a", limit=1)
     for session in ("b", "nobody"):
-        with pytest.raises(ConflictError) as caught:
+        with pytest.raises(UsageError):
             store.get_entries(session, cursor=first.cursor)
-        assert caught.value.reason == "gone"
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "bm9uc2Vuc2U=", "\0", 5, b"x"])

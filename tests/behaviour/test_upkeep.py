@@ -8,6 +8,7 @@ from indelible import (
     SnapshotNotFoundError,
     UsageError,
 )
+from indelible.core.limits import JOURNAL_LINES_MAX
 
 WEEK_S = 7 * 24 * 3600
 
@@ -50,6 +51,41 @@ def test_what_can_still_be_undone_is_not_vacuumed(store, clock):
     with pytest.raises(UsageError):
         store.undo("s")
     assert store.add_message("s", "user", "next").positions == range(5, 6)
+
+
+def test_a_change_inside_the_undo_window_is_kept_however_many_followed(store):
+    fill(store, 3)
+    store.hide("s", [0])
+    snapshot = store.save_snapshot("s")
+    for _ in range(JOURNAL_LINES_MAX // 2 + 5):
+        store.clear("s")
+        store.rollback_to_snapshot("s", snapshot.id)
+    assert store.vacuum(undo_window=WEEK_S).entries == 0
+    assert [entry.position for entry in store.get_entries("s")] == [1, 2]
+    assert len(store.timeline("s").entries) == 3
+    assert store.verify().ok
+    assert store.vacuum(undo_window=0).entries == 1
+
+
+def test_a_vacuum_counts_changes_and_not_the_lines_of_keys_that_changed_nothing(store, clock):
+    fill(store, 3)
+    store.trim("s", keep_last=3, key="nothing to trim")
+    store.trim("s", keep_last=2, key="one")
+    store.trim("s", keep_last=2, key="nothing again")
+    would = store.vacuum(undo_window=0, dry_run=True)
+    did = store.vacuum(undo_window=0)
+    assert would.journal_lines == did.journal_lines == 1
+    assert store.vacuum(undo_window=0).journal_lines == 0
+
+
+def test_the_key_of_a_change_that_changed_nothing_is_known_within_the_undo_window(store):
+    fill(store, 2)
+    store.trim("s", keep_last=2, key="k")
+    store.vacuum()
+    fill(store, 2)
+    again = store.trim("s", keep_last=2, key="k")
+    assert (again.replayed, again.dropped) == (True, ())
+    assert len(contents(store)) == 4
 
 
 def test_a_dry_run_says_the_same_and_removes_nothing(store):

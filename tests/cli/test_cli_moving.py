@@ -27,7 +27,12 @@ def test_an_export_goes_through_a_pipe(command):
     assert header["indelible"] == "export"
     assert [next(iter(line)) for line in lines] == ["session", "entry", "entry", "end"]
     done = command("import", "-", "--yes", "--json", "--url", "copy.db", stdin=exported.out)
-    assert json.loads(done.out) == {"sessions": 1, "entries": 2, "snapshots": 0}
+    assert json.loads(done.out) == {
+        "sessions": 1,
+        "entries": 2,
+        "snapshots": 0,
+        "skipped": [],
+    }
 
 
 def test_a_bad_export_is_refused_with_what_came_in_before_it(command, golden):

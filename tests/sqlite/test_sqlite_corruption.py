@@ -347,3 +347,44 @@ def test_a_file_that_is_garbled_while_it_is_open_is_a_format_error_and_no_less(p
         for session, contents in told.items():
             assert [message.content for message in store.get_history(session)] == contents
         store.add_message("session 0", "user", "more")
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b'{"sum":"'])
+def test_a_payload_that_was_cut_off_is_said_by_every_verb(store, path, payload):
+    store.add_tool_call(SESSION, "c1", "search", {})
+    damage(path, f"UPDATE entry SET payload = ? WHERE {AT_2}", payload)
+    for read in (store.get_history, store.get_entries):
+        with pytest.raises(CorruptEntryError):
+            read(SESSION)
+        found = read(SESSION, on_corrupt="quarantine")
+        assert [entry.position for entry in found.corrupt] == [2]
+    # This asks for another kind, and must not pass over an entry that may be of any kind.
+    with pytest.raises(CorruptEntryError):
+        store.get_summaries(SESSION)
+    assert not store.verify().ok
+    store.clear(SESSION)
+    store.add_message(SESSION, "user", "newest")
+    assert store.vacuum(undo_window=0).entries == 6
+
+
+def test_a_session_with_a_time_that_is_none_does_not_stop_an_export(store, path, tmp_path):
+    store.add_message("other", "user", "hello")
+    damage(path, "UPDATE session SET created_at = ? WHERE name = ?", 2**60, SESSION)
+    target = tmp_path / "export.jsonl"
+    report = store.export(target)
+    assert (report.sessions, [finding.session_id for finding in report.skipped]) == (1, [SESSION])
+    with pytest.raises(FormatError):
+        store.export(tmp_path / "one.jsonl", SESSION)
+    with indelible.open("memory:") as other:
+        assert other.import_(target).sessions == 1
+        assert list(other.list_sessions()) == ["other"]
+
+
+def test_an_entry_whose_outline_was_damaged_travels_raw(store, path, tmp_path):
+    damage(path, f"UPDATE entry SET keep = 1 - keep WHERE {AT_2}")
+    target = tmp_path / "export.jsonl"
+    store.export(target)
+    with indelible.open("memory:") as other:
+        assert other.import_(target).sessions == 1
+        assert not other.verify().ok
+        assert [message.content for message in other.get_history(SESSION)] == TOLD

@@ -18,7 +18,9 @@ import indelible
 from indelible.cli import progress, wording
 from indelible.cli.asking import confirm
 from indelible.cli.call import Call, on_store
+from indelible.cli.failing import WRONG_DATA
 from indelible.cli.options import AnySession, DryRun, Yes
+from indelible.core.plans.moving import read_lines
 from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
 from indelible.model import Status, TransferReport
 
@@ -54,6 +56,10 @@ def export(
     if not call.out.json(report):
         say = call.out.note if file == STREAM else call.out.say
         say(f"Exported {_counts(report)}.")
+    for finding in report.skipped:
+        call.out.note(f"Session {finding.session_id!r} is damaged: {finding.what}")
+    if report.skipped:
+        raise typer.Exit(WRONG_DATA)
 
 
 @on_store(creates=True)
@@ -109,9 +115,9 @@ def _check_header(call: Call, file: str, source: TextIO) -> None:
 def _session_ids(source: TextIO) -> list[str]:
     """The sessions that an export brings. Whether its lines are sound, the import itself checks."""
     found = []
-    for line in source:
+    for line in read_lines(source):
         if line.startswith('{"session":'):
-            with suppress(ValueError, LookupError, TypeError):
+            with suppress(ValueError, LookupError, TypeError, RecursionError):
                 found.append(str(json.loads(line)["session"]["id"]))
     return found
 

@@ -6,6 +6,8 @@ from typing import Final
 SESSION_ID_BYTES_MAX: Final = 512
 # A caller's idempotency key; a request id or a hash fits many times over.
 KEY_BYTES_MAX: Final = 512
+# A version that a caller hands back; engines make far shorter ones.
+VERSION_BYTES_MAX: Final = 512
 # A role is one word.
 ROLE_CHARS_MAX: Final = 64
 # A snapshot's label is for people.
@@ -49,6 +51,15 @@ STAGE_ABANDONED_S: Final = 24 * 3600
 JOURNAL_MAX: Final = 100
 # The journal lines that hold them: each of them, and its undo.
 JOURNAL_LINES_MAX: Final = 2 * JOURNAL_MAX
+# One line of an export: an entry in base64 and its tool calls once more beside it fit three times.
+EXPORT_LINE_CHARS_MAX: Final = 3 * ENTRY_BYTES_MAX
+# The snapshots of an imported session arrive in one step, in memory.
+IMPORT_SNAPSHOTS_MAX: Final = 100_000
+# Counters of an imported session: what a double holds exactly, as Redis computes with.
+COUNTER_MAX: Final = 2**53 - 1
+# The last moment that a date can say: the end of the year 9999.
+MILLISECONDS_MAX: Final = 253_402_300_799_999
+
 # A key is remembered at least for this many of the session's newest appends.
 KEYS_KEPT: Final = 10_000
 # A session that ran out says `expired`, not `new`, for this long.

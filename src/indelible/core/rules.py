@@ -7,13 +7,12 @@ asks these functions, and writes what they say. Nothing here reads or writes by 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from indelible.core.codec import checksum_of
 from indelible.core.limits import (
     EXPIRED_KNOWN_S,
-    JOURNAL_LINES_MAX,
     LOG_ENTRIES_MAX,
     MISSING_NAMED_MAX,
 )
@@ -122,29 +121,72 @@ def first_of_stage(session: str, end: int, first: int | None) -> int:
 def reachable(
     head: Head, snapshots: Iterable[SnapshotRecord], journal: Iterable[JournalLine]
 ) -> Extents:
-    """What a session shows, or could be made to show: by its snapshots, and by undoing."""
+    """What a session shows, or could be made to show: by its snapshots, and by undoing.
+
+    A view that reaches outside of the log is a `FormatError`: it must not decide what is removed.
+    """
+    records, lines = list(snapshots), list(journal)
+    for what in views_outside(head, records, lines):
+        raise FormatError(f"{what}; nothing was removed. verify names everything that is wrong.")
     found = list(freeze(head.view, head.end))
-    for record in snapshots:
+    for record in records:
         found += freeze(record.view, record.end)
-    for line in journal:
+    for line in lines:
         # Undoing restores the view with its open tail, so all that came later shows too.
         found += freeze(line.before, head.end)
     return normal(found)
 
 
+def is_inside(shown: View, born: int, end: int) -> bool:
+    """Whether a view in normal form lies inside of `[born, end]`, the log of its life."""
+    first = shown.extents[0][0] if shown.extents else shown.tail
+    return born <= first and shown.tail <= end
+
+
+def views_outside(
+    head: Head, snapshots: Iterable[SnapshotRecord], journal: Iterable[JournalLine]
+) -> Iterator[str]:
+    """Say which stored views of a session reach outside of its log."""
+    log = f"its log ({head.born} to {head.end})"
+    if not is_inside(head.view, head.born, head.end):
+        yield f"its view reaches outside of {log}"
+    for record in snapshots:
+        if record.end > head.end or not is_inside(record.view, head.born, record.end):
+            yield f"snapshot {record.id} reaches outside of {log}"
+    for line in journal:
+        inside = is_inside(line.before, head.born, line.end) and is_inside(
+            line.after, head.born, line.end
+        )
+        if line.end > head.end or not inside:
+            yield f"the {line.change} {line.operation} reaches outside of {log}"
+
+
 def kept_lines(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
-    """The journal lines that a vacuum leaves: the newest, and none from before the undo window."""
+    """The journal lines that a vacuum leaves: all that are inside the undo window, newest first.
+
+    However many they are. Lines that changed nothing are kept like the others, for their keys.
+    """
     # All up to the oldest inside the window: clocks may differ, and the order of lines counts.
-    newest = list(lines[:JOURNAL_LINES_MAX])
+    newest = list(lines)
     while newest and newest[-1].changed_at_ms <= undo_since_ms:
         newest.pop()
     return newest
 
 
+def removed_changes(lines: Sequence[JournalLine], kept: Sequence[JournalLine]) -> int:
+    """How many changes a vacuum takes out of a journal; lines that changed nothing are none."""
+    return sum(line.before != line.after for line in lines[len(kept) :])
+
+
 def refuse_if_not_staged(step_session: str, stage: str, standing: Standing | None) -> None:
     """Raise if somebody else wrote to the session while a copy of another was being staged."""
-    if standing is None or not standing.staged or standing.life != stage:
+    if standing is None or not is_stage(standing, stage):
         raise exists(step_session)
+
+
+def is_stage(standing: Standing, stage: str) -> bool:
+    """Whether a session is still this stage: nobody else wrote to it, and it is not shown yet."""
+    return standing.staged and standing.life == stage
 
 
 def exists(session: str) -> ConflictError:
@@ -207,6 +249,8 @@ def rollback_of(step: ChangeView, head: Head, record: SnapshotRecord | None) -> 
     """The change that shows what a snapshot froze, from what the engine finds in its own step."""
     if head.status is not Status.ACTIVE or record is None:
         raise view_moved(step, head.generation)
+    for what in views_outside(head, [record], ()):
+        raise reaches_out(step.session, what)
     return ChangeView(
         step.session,
         head.life,
@@ -236,7 +280,9 @@ def view_moved(step: ChangeView, generation: int) -> ConflictError:
 
 def line_of(step: ChangeView, head: Head, now_ms: int) -> JournalLine:
     """The journal line of a change: what showed, and what shows from now on."""
-    tail = head.end if step.tail is None else step.tail
+    after = view_of(step.extents, head.end if step.tail is None else step.tail)
+    if not is_inside(after, head.born, head.end):
+        raise reaches_out(step.session, "what it would show reaches outside of its log")
     return JournalLine(
         operation=step.operation,
         change=step.change,
@@ -244,7 +290,7 @@ def line_of(step: ChangeView, head: Head, now_ms: int) -> JournalLine:
         version=version_token(head.life, head.end, head.generation + 1),
         end=head.end,
         before=head.view,
-        after=view_of(step.extents, tail),
+        after=after,
     )
 
 
@@ -254,7 +300,18 @@ def frozen_of(session: str, asked: Frozen | None, head: Head) -> Frozen:
         return Frozen(head.life, freeze(head.view, head.end), head.version, head.vacuums)
     if head.status is not Status.ACTIVE or asked.life != head.life:
         raise gone(session)
+    extents = asked.extents
+    if extents and not head.born <= extents[0][0] <= extents[-1][1] <= head.end:
+        raise reaches_out(session, "what is to be read reaches outside of its log")
     return asked
+
+
+def reaches_out(session: str, what: str) -> FormatError:
+    """A view that came from outside, or was damaged, and is not followed."""
+    return FormatError(
+        f"session {session!r} is damaged: {what}; nothing was changed. verify says more.",
+        session=session,
+    )
 
 
 def gone(session: str) -> ConflictError:
@@ -309,10 +366,10 @@ def head_of(
             deadline_ms=deadline,
             now_ms=now_ms,
         )
-    if view.tail > standing.end:
+    if not is_inside(view, standing.born, standing.end) or standing.end > LOG_ENTRIES_MAX:
         raise FormatError(
-            f"what the session shows reaches outside of its log: from {view.tail} on, where the log"
-            f" ends at {standing.end}"
+            f"what the session shows reaches outside of its log ({standing.born} to"
+            f" {standing.end}): {view.extents[:3]}, and from {view.tail} on"
         )
     return Head(
         status=status,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from indelible.core.limits import SESSION_ID_BYTES_MAX, TTL_S_MAX
+from indelible.core.limits import SESSION_ID_BYTES_MAX, TTL_S_MAX, VERSION_BYTES_MAX
 from indelible.core.sources import Ids, random_ids
 from indelible.errors import LimitError, UsageError
 from indelible.model import NEVER, Embedder, Never
@@ -53,6 +53,13 @@ def checked_text(text: object, *, what: str, bytes_max: int) -> str:
             actual=size,
         )
     return text
+
+
+def checked_version(expected: object) -> str | None:
+    """A version that a caller expects, or None; what is no text was never one."""
+    if expected is None:
+        return None
+    return checked_text(expected, what="an expected version", bytes_max=VERSION_BYTES_MAX)
 
 
 def checked_session_id(session_id: object) -> str:

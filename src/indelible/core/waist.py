@@ -416,6 +416,14 @@ class ShowStage(Step[Head]):
     rows: tuple[LogRow, ...] = ()
 
 
+@dataclass(slots=True)
+class DropStage(Step[None]):
+    """Remove a stage that will never be shown. One that was taken over, or shown, is left alone."""
+
+    session: str
+    stage: str
+
+
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
     """What a vacuum removed, or would remove, of one session."""
@@ -477,6 +485,13 @@ class Diagnose(Step[tuple[Risk, ...]]):
 
 class Identify(Step[str | None]):
     """Say what tells this place from every other, however it was named; None if nothing does."""
+
+
+class ReadCursorKey(Step[bytes]):
+    """Return the key that signs page cursors of this store and namespace.
+
+    It comes from a random secret that the store keeps, which is created when it is first needed.
+    """
 
 
 @dataclass(slots=True)

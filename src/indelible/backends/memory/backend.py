@@ -17,6 +17,7 @@ from indelible import view
 from indelible.backends.memory.session import Life, Session, at, keys_in, ordered, walk
 from indelible.core import rules
 from indelible.core.codec import checksum_of
+from indelible.core.cursors import create_secret
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, STAGE_ABANDONED_S
 from indelible.core.plan import Step
 from indelible.core.rules import Standing
@@ -31,6 +32,7 @@ from indelible.core.waist import (
     CheckSession,
     DeleteSnapshot,
     Diagnose,
+    DropStage,
     Erase,
     Erased,
     Head,
@@ -44,6 +46,7 @@ from indelible.core.waist import (
     Outlined,
     Quarantine,
     Read,
+    ReadCursorKey,
     ReadHead,
     ReadJournal,
     ReadLog,
@@ -88,6 +91,7 @@ class MemoryBackend:
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._lives = 0
+        self._cursor_key = create_secret()
         self._closed = False
         self._handlers: dict[type, Callable[[Any], Any]] = {
             Append: self._append,
@@ -104,6 +108,7 @@ class MemoryBackend:
             BeginStage: self._begin_stage,
             StageRows: self._stage_rows,
             ShowStage: self._show_stage,
+            DropStage: self._drop_stage,
             ReadLog: self._read_log,
             Reclaim: self._reclaim,
             Erase: self._erase,
@@ -112,6 +117,7 @@ class MemoryBackend:
             CheckSession: lambda _: (),
             Diagnose: lambda _: RISKS,
             Nearest: lambda _: None,
+            ReadCursorKey: lambda _: self._cursor_key,
             Identify: lambda _: f"memory {id(self)}",
             Quarantine: self._quarantine,
             ReadQuarantine: self._read_quarantine,
@@ -334,6 +340,11 @@ class MemoryBackend:
         life.keys = dict(keys_in(session))
         return self._head(step.session)
 
+    def _drop_stage(self, step: DropStage) -> None:
+        session = self._sessions.get(step.session)
+        if session and rules.is_stage(session.standing(), step.stage):
+            del self._sessions[step.session]
+
     def _reclaim(self, step: Reclaim) -> Reclaimed:
         session = self._sessions.get(step.session)
         if session is None:
@@ -341,11 +352,11 @@ class MemoryBackend:
         _, status = self._standing(step.session)
         life, head = session.life, self._head(step.session)
         if status is Status.ACTIVE:
-            changes = [line for line in reversed(life.journal) if line.before != line.after]
-            kept = rules.kept_lines(changes, step.undo_since_ms)
+            journal = life.journal[::-1]
+            kept = rules.kept_lines(journal, step.undo_since_ms)
             reach = rules.reachable(head, life.snapshots.values(), kept)
             dead = view.subtract(((0, max(0, session.end - 1)),), reach)
-            lines = len(life.journal) - len(kept)
+            lines = rules.removed_changes(journal, kept)
         else:
             abandoned_ms = life.created_at_ms + STAGE_ABANDONED_S * 1000
             if life.staged and milliseconds(self._clock) < abandoned_ms:
@@ -393,10 +404,13 @@ class MemoryBackend:
         frozen = rules.frozen_of(step.session, step.frozen, head)
         session = self._sessions.get(step.session)
         rows: list[Stored] = []
+        missing = 0
         for position in walk(frozen.extents, step):
             row = session.log.get(position) if session else None
             if row is None and frozen.vacuums != head.vacuums:
                 raise rules.gone(step.session)
+            missing += row is None
+            rules.refuse_if_torn_apart(step.session, missing, head.born, head.end)
             kind = row.kind if row else None
             if step.kinds is not None and kind is not None and kind not in step.kinds:
                 continue
@@ -425,9 +439,13 @@ class MemoryBackend:
         head = self._head(step.session)
         entries = []
         for position in view.positions(view.freeze(head.view, head.end)):
-            row = self._sessions[step.session].log[position]
-            if row.kind is None:
-                raise FormatError(f"entry {position} of session {step.session!r} is damaged")
+            row = self._sessions[step.session].log.get(position)
+            if row is None or row.kind is None:
+                raise FormatError(
+                    f"entry {position} of session {step.session!r} is missing or damaged; nothing"
+                    " was changed. verify says which are.",
+                    session=step.session,
+                )
             size = len(row.envelope)
             entries.append(Outline(position, row.kind, size, row.keep, row.opens, row.answers))
         return Outlined(head, tuple(entries))

@@ -75,7 +75,7 @@ def keys_in(session: Session) -> Iterator[tuple[str, tuple[int, list[bytes], int
     """The keys of a copied log, from its entries."""
     for row in session.log.values():
         if row.key is not None and row.position >= session.life.born:
-            batch = range(row.position, row.position + row.batch)
+            batch = range(row.position, min(row.position + row.batch, session.end))
             checksums = [checksum_of(session.log[p].envelope) for p in batch if p in session.log]
             yield row.key, (row.position, checksums, row.generation)
 

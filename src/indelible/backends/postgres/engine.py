@@ -26,6 +26,7 @@ from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import Context, Handler
 from indelible.backends.postgres.statements import in_transaction, lock_wait_s
 from indelible.core import waist
+from indelible.core.cursors import derive_key
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask
 from indelible.core.sources import Clock
@@ -46,6 +47,7 @@ _WRITES: Final[dict[type, Handler]] = {
     waist.BeginStage: staging.begin_stage,
     waist.StageRows: staging.stage_rows,
     waist.ShowStage: staging.show_stage,
+    waist.DropStage: staging.drop_stage,
     waist.Reclaim: maintaining.reclaim,
     waist.Erase: maintaining.erase,
     waist.Quarantine: maintaining.quarantine,
@@ -144,6 +146,8 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
     if isinstance(step, waist.Scrub):
         # What the server keeps, no client can clear: the receipt of the erasure says so.
         return ()
+    if isinstance(step, waist.ReadCursorKey):
+        return (yield from _read_cursor_key(options, context, patience))
     if isinstance(step, waist.Diagnose):
         settings = yield from patiently(diagnosing.read_settings, patience)
         return diagnosing.risks_of(settings)
@@ -155,6 +159,16 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
         handler = _READS[type(step)]
         return (yield from patiently(lambda: handler(context, step), patience))
     return (yield from patiently(lambda: _written(handler, context, step, patience), patience))
+
+
+def _read_cursor_key(options: PostgresOptions, context: Context, patience: Patience) -> Plan[bytes]:
+    """The key for cursors; the first one who needs it writes the secret of the tables."""
+    if not context.cursor_key:
+        secret = yield from patiently(schema.read_secret, patience)
+        if secret is None:
+            secret = yield from patiently(lambda: in_transaction(schema.ensure_secret()), patience)
+        context.cursor_key.append(derive_key(secret, options.namespace))
+    return context.cursor_key[0]
 
 
 def _written(handler: Handler, context: Context, step: Step[Any], patience: Patience) -> Plan[Any]:

@@ -76,7 +76,7 @@ def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
     """Remove what nothing can reach."""
     snapshots, journal = (
         all_snapshots(context, step.session),
-        journal_lines(context, step.session),
+        journal_lines(context, step.session, changes_only=False),
     )
     place, (records, lines) = yield from locked(context, step.session, snapshots, journal)
     if place.standing is None:
@@ -84,12 +84,12 @@ def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
     if place.status is not Status.ACTIVE:
         return (yield from _reclaim_dead(context, step, place))
     head = place.head()
-    changes = lines_of(step.session, lines)
-    kept = rules.kept_lines(changes, step.undo_since_ms)
+    every = lines_of(step.session, lines)
+    kept = rules.kept_lines(every, step.undo_since_ms)
     reach = rules.reachable(head, [record_of(step.session, row) for row in records], kept)
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
     removed = yield from _size_of(place, dead)
-    gone = Reclaimed(removed.entries, removed.size_bytes, len(changes) - len(kept))
+    gone = Reclaimed(removed.entries, removed.size_bytes, rules.removed_changes(every, kept))
     if not step.dry_run:
         yield from _keep_keys(place, head.born, dead)
         yield Do(

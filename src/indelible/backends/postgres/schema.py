@@ -14,6 +14,7 @@ from indelible.backends.postgres.statements import (
     milliseconds_of,
 )
 from indelible.core.checksums import entry_checksum, session_salt
+from indelible.core.cursors import SECRET_BYTES, create_secret
 from indelible.core.plan import Plan, ask
 from indelible.errors import FormatError
 
@@ -38,6 +39,15 @@ _SET_CHECKSUMS: Final = """
 _SCHEMA: Final = """
     SELECT to_regclass('indelible.about') IS NOT NULL, to_regnamespace('indelible') IS NOT NULL,
         EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('indelible'))"""
+
+# `about` holds whole numbers: the secret that signs cursors is four of them.
+_WORDS_COUNT: Final = SECRET_BYTES // 8
+_SELECT_WORDS: Final = "SELECT value FROM indelible.about WHERE name LIKE 'secret%' ORDER BY name"
+_INSERT_WORDS: Final = """
+    INSERT INTO indelible.about (name, value)
+    SELECT 'secret_' || nth, word FROM unnest($1::bigint[]) WITH ORDINALITY AS words (word, nth)
+    ORDER BY nth
+    ON CONFLICT DO NOTHING"""
 
 
 def prepare(place: str, *, wait_s: float) -> Plan[None]:
@@ -83,6 +93,29 @@ def _add_entry_checksums() -> Plan[None]:
         yield Do(_SET_CHECKSUMS, (numbers, positions, checksums))
         after = numbers[-1], positions[-1]
     yield Do("ALTER TABLE indelible.entry ALTER COLUMN checksum SET NOT NULL")
+
+
+def read_secret() -> Plan[bytes | None]:
+    """The secret of the tables, or None while there is none."""
+    rows = yield from ask(Sql(_SELECT_WORDS))
+    if not rows:
+        return None
+    if len(rows) != _WORDS_COUNT:
+        raise FormatError("the secret that signs the cursors of these tables is damaged")
+    return b"".join(value.to_bytes(8, "big", signed=True) for (value,) in rows)
+
+
+def ensure_secret() -> Plan[bytes]:
+    """The secret of the tables, written now if there is none; only in a transaction."""
+    new = create_secret()
+    words = [
+        int.from_bytes(new[at : at + 8], "big", signed=True) for at in range(0, SECRET_BYTES, 8)
+    ]
+    # Whoever comes second waits for the first, and finds all of its words.
+    yield Do(_INSERT_WORDS, (words,))
+    secret = yield from read_secret()
+    assert secret is not None
+    return secret
 
 
 def _format_of(place: str) -> Plan[tuple[int, bool]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from indelible import view
@@ -144,6 +144,8 @@ class Context:
     namespace: bytes
     # None for the server's time, which is the rule; a caller's clock is for tests.
     clock: Clock | None
+    # The key that signs cursors, once it was read; a list, since the rest is frozen.
+    cursor_key: list[bytes] = field(default_factory=list, repr=False)
 
     def now_ms(self) -> int | None:
         """The caller's time, if it has one of its own."""

@@ -17,7 +17,7 @@ from indelible.backends.postgres.views import insert_line, insert_snapshot
 from indelible.core import rules
 from indelible.core.checksums import entry_checksum
 from indelible.core.plan import Plan
-from indelible.core.waist import BeginStage, Head, LogRow, ShowStage, Stage, StageRows
+from indelible.core.waist import BeginStage, DropStage, Head, LogRow, ShowStage, Stage, StageRows
 from indelible.model import Status
 from indelible.view import View
 
@@ -127,6 +127,13 @@ def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
         metadata=step.metadata,
         created_at_ms=created_at,
     ).head()
+
+
+def drop_stage(context: Context, step: DropStage) -> Plan[None]:
+    """Remove a stage that will never be shown."""
+    place, _ = yield from locked(context, step.session)
+    if place.standing is not None and rules.is_stage(place.standing, step.stage):
+        yield from remove_life(context, place, step.session, forget=True)
 
 
 def _staged(context: Context, session: str, stage: str) -> Plan[Place]:

@@ -43,8 +43,8 @@ _LINES = (
 )
 # A line that changed nothing is there for the sake of its key alone.
 _CHANGED = """
-    AND NOT (part.tail_before = part.tail_after AND part.extents_before = part.extents_after)
-    ORDER BY part.generation DESC LIMIT $3"""
+    AND NOT (part.tail_before = part.tail_after AND part.extents_before = part.extents_after)"""
+_NEWEST_FIRST = " ORDER BY part.generation DESC LIMIT $3"
 _NEW_LINE = """
     INSERT INTO indelible.journal (session, life, operation, change, changed_at, generation,
         log_end, tail_before, tail_after, extents_before, extents_after, undone_by, checksum)
@@ -113,9 +113,12 @@ def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
     return Journal(head, lines_of(step.session, lines))
 
 
-def journal_lines(context: Context, session: str, *, limit: int | None = None) -> Sql:
-    """The statement that reads the changes of a life, newest first."""
-    return Sql(_LINES + _CHANGED, (*context.named(session), limit))
+def journal_lines(
+    context: Context, session: str, *, limit: int | None = None, changes_only: bool = True
+) -> Sql:
+    """The statement that reads the lines of a life, newest first."""
+    query = _LINES + (_CHANGED if changes_only else "") + _NEWEST_FIRST
+    return Sql(query, (*context.named(session), limit))
 
 
 def insert_line(place: Place, line: JournalLine, generation: int) -> Do:

@@ -12,6 +12,8 @@ from indelible.core.checksums import session_salt
 PREFIX = "indelible:"
 # Says which format the keys of a server, or of a namespace, have.
 FORMAT_KEY = PREFIX + "format"
+# Holds the secret that signs page cursors.
+SECRET_KEY = PREFIX + "secret"
 
 # The parts of a session: what stands after the hash tag.
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE = "hvlksjq"

@@ -22,7 +22,13 @@ from indelible.backends.redis.sessions import SCAN_KEYS, answered, head_of
 from indelible.backends.redis.settings import persistence_of, read_settings
 from indelible.backends.redis.views import lines_of, records_of
 from indelible.core import rules
-from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S, VIEW_ATTEMPTS_MAX
+from indelible.core.limits import (
+    BATCH_ENTRIES_MAX,
+    KEYS_KEPT,
+    LOG_ENTRIES_MAX,
+    STAGE_ABANDONED_S,
+    VIEW_ATTEMPTS_MAX,
+)
 from indelible.core.plan import Plan, ask
 from indelible.core.sources import MADE_PREFIX
 from indelible.core.waist import (
@@ -72,12 +78,11 @@ def _reclaim_active(
     lines: Sequence[JournalLine],
 ) -> Plan[Reclaimed | None]:
     """What went; None if the view was changed meanwhile."""
-    changes = [line for line in lines if line.before != line.after]
-    kept = rules.kept_lines(changes, step.undo_since_ms)
+    kept = rules.kept_lines(lines, step.undo_since_ms)
     reach = rules.reachable(head, records, kept)
     # The newest entry stays, as on every engine: what a vacuum may take does not depend on it.
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
-    gone_lines = len(changes) - len(kept)
+    gone_lines = rules.removed_changes(lines, kept)
     if step.dry_run:
         size = yield from _measured(context, step.session, dead)
         return Reclaimed(size.entries, size.size_bytes, gone_lines)
@@ -154,7 +159,9 @@ def _keys_to_keep(
                 continue
             heads += 1
             if key.startswith(MADE_PREFIX.encode()) and view.between(dead, first, first + count):
-                stored = b"".join(sums.get(first + at, b"") for at in range(count))
+                stored = b"".join(
+                    sums.get(first + at, b"") for at in range(min(count, BATCH_ENTRIES_MAX))
+                )
                 known.append((key, f"{first} {count} {int(generation)} {stored.decode()}"))
     return known
 

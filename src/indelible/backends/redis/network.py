@@ -31,11 +31,12 @@ from indelible.backends.redis.errors import (
     unknown,
     unreachable,
 )
-from indelible.backends.redis.keys import FORMAT_KEY
+from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
 from indelible.backends.redis.protocol import packed
 from indelible.backends.redis.settings import read_settings
 from indelible.backends.redis.shortcut import Part
 from indelible.core import waist
+from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask
 from indelible.errors import FormatError, MemoryStoreError
@@ -58,6 +59,7 @@ PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.BeginStage: staging.begin_stage,
     waist.StageRows: staging.stage_rows,
     waist.ShowStage: staging.show_stage,
+    waist.DropStage: staging.drop_stage,
     waist.Reclaim: maintaining.reclaim,
     waist.Erase: maintaining.erase,
     waist.Scrub: maintaining.scrub,
@@ -142,6 +144,7 @@ class Network:
         self._seeds = seeds
         self._map: SlotMap | None = None
         self._disks = False
+        self._cursor_key: bytes | None = None
 
     @property
     def is_cluster(self) -> bool:
@@ -163,6 +166,8 @@ class Network:
 
     def perform(self, step: Step[Any]) -> Plan[Any]:
         """Do a step of the waist."""
+        if isinstance(step, waist.ReadCursorKey):
+            return (yield from self._read_cursor_key())
         return (yield from self._relay(PLANS[type(step)](self.context, step)))
 
     def prepare(self) -> Plan[None]:
@@ -180,6 +185,19 @@ class Network:
         commands = (packed("SET", FORMAT_KEY, FORMAT, "NX"), packed("GET", FORMAT_KEY))
         replies = yield from self._exchange(FORMAT_KEY, commands, patience)
         _refuse_other_format(replies[1], shown=context.shown)
+
+    def _read_cursor_key(self) -> Plan[bytes]:
+        """The key for cursors; the first one who needs it writes the secret."""
+        if self._cursor_key is None:
+            commands = (packed("SET", SECRET_KEY, create_secret(), "NX"), packed("GET", SECRET_KEY))
+            replies = yield from self._exchange(SECRET_KEY, commands, Patience(self.timeout_s))
+            secret = replies[1]
+            if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
+                raise FormatError(
+                    f"the secret that signs cursors on {self.context.shown} is damaged"
+                )
+            self._cursor_key = derive_key(secret, self.context.namespace)
+        return self._cursor_key
 
     def claims(self) -> Plan[Claims]:
         """What is promised, by the settings as they are now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -32,6 +33,8 @@ from indelible.view import Extents, View, view_of
 
 # Keys that SCAN looks at in one call: a server answers nobody else meanwhile.
 SCAN_KEYS = 1000
+# A cluster has at most as many servers as slots.
+_SERVERS_MAX = 16384
 
 
 def extents_text(extents: Extents) -> str:
@@ -126,11 +129,23 @@ def bookmark_of(text: str | None) -> Bookmark:
     """The bookmark that a cursor stands for."""
     if text is None:
         return Bookmark()
-    try:
+    # A cursor only says where to go on. What is listed is decided by the namespace of the store, so
+    # nothing in it must be trusted; it must only be of the right form.
+    with suppress(ValueError, TypeError, RecursionError):
         server, run, cursor, given = json.loads(base64.urlsafe_b64decode(text))
-        return Bookmark(int(server), str(run), int(cursor), tuple(map(str, given)))
-    except (ValueError, TypeError):
-        raise UsageError(f"not a cursor of this store: {text!r}", value=text) from None
+        if (
+            type(server) is int
+            and 0 <= server < _SERVERS_MAX
+            and type(run) is str
+            and type(cursor) is int
+            and 0 <= cursor < 2**64
+            and type(given) is list
+            and all(type(mark) is str for mark in given)
+        ):
+            return Bookmark(server, run, cursor, tuple(given))
+    raise UsageError(
+        f"not a cursor of this store: {text!r}. Start again without a cursor.", value=text
+    )
 
 
 def mark_of(name: str) -> str:

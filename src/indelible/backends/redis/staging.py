@@ -9,7 +9,7 @@ from indelible.backends.redis.sessions import extents_text, head_of
 from indelible.backends.redis.views import line_text, record_text
 from indelible.core import rules
 from indelible.core.plan import Plan, ask
-from indelible.core.waist import BeginStage, Head, ShowStage, Stage, StageRows
+from indelible.core.waist import BeginStage, DropStage, Head, ShowStage, Stage, StageRows
 
 # Lua hands at most some thousand values to one call, and a script's arguments are one list.
 ROWS_PER_CALL = 500
@@ -74,3 +74,8 @@ def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
     if answer == b"exists":
         raise rules.exists(step.session)
     return head_of(step.session, rest[0])
+
+
+def drop_stage(context: Context, step: DropStage) -> Plan[None]:
+    """Remove a stage that will never be shown."""
+    yield from ask(context.write("drop_stage", step.session, step.stage))

@@ -48,6 +48,8 @@ def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
         rules.refuse_if_moved(step.session, step.expected, rest[0].decode())
     if answer == b"changed":
         raise rules.view_moved(step, int(rest[0]))
+    if answer == b"outside":
+        raise rules.reaches_out(step.session, "what it would show reaches outside of its log")
     life, text, undone_by = rest
     line = line_of(life.decode(), step.operation, text, undone_by)
     if answer == b"done":

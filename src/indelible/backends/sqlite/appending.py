@@ -9,12 +9,13 @@ from indelible import view
 from indelible.backends.sqlite.checksums import damaged_row, is_intact
 from indelible.backends.sqlite.connection import Do, Sql, SqlMany
 from indelible.backends.sqlite.sessions import (
-    POSITION_BITS,
     POSITION_MASK,
     TIPS_MAX,
     Context,
     Place,
     Tip,
+    entry_id,
+    entry_ids,
     living,
     place_of,
     touch,
@@ -81,7 +82,7 @@ def shortcut(context: Context, step: Append) -> tuple[Any, ...] | None:
         *_row(
             step.drafts[0],
             tip.salt,
-            tip.number << POSITION_BITS | tip.end,
+            entry_id(tip.number, tip.end),
             now_ms,
             deadline,
             1,
@@ -128,7 +129,7 @@ def append(context: Context, step: Append) -> Plan[Appended]:
         assert standing is not None
     count = len(step.drafts)
     deadline = rules.deadline_ms(now_ms, step.ttl_s)
-    first_id = place.number << POSITION_BITS | standing.end
+    first_id = entry_id(place.number, standing.end)
     salt = session_salt(context.namespace, step.session)
     rows = [
         _row(
@@ -157,7 +158,7 @@ def append(context: Context, step: Append) -> Plan[Appended]:
 def _row(
     draft: Draft,
     salt: int,
-    entry_id: int,
+    row_id: int,
     now_ms: int,
     deadline: int | None,
     batch: int,
@@ -166,7 +167,7 @@ def _row(
 ) -> tuple[Any, ...]:
     kind, envelope, keep, opens, answers = draft
     return (
-        entry_id,
+        row_id,
         KIND_NUMBER[kind],
         now_ms,
         deadline,
@@ -207,24 +208,24 @@ def _earlier(place: Place, step: Append) -> Plan[Appended | None]:
             checksums[at : at + CHECKSUM_BYTES] for at in range(0, len(checksums), CHECKSUM_BYTES)
         ]
         return (yield from _replayed(place, step, first, count, generation, stored))
-    base = number << POSITION_BITS
     if step.key.startswith(MADE_PREFIX):
         oldest = max(standing.born, standing.end - KEYS_KEPT)
-        look = Sql(_BY_MADE_KEY, (base | oldest, base + standing.end, step.key))
+        look = Sql(_BY_MADE_KEY, (*entry_ids(place, oldest, standing.end), step.key))
     else:
-        look = Sql(_BY_CALLERS_KEY, (number, step.key, base | standing.born))
+        low, _ = entry_ids(place, standing.born, standing.end)
+        look = Sql(_BY_CALLERS_KEY, (number, step.key, low))
     rows = yield from ask(look)
     if not rows:
         return None
-    entry_id, count, generation = rows[0]
+    found_id, count, generation = rows[0]
+    first = found_id & POSITION_MASK
     payloads = yield from ask(
         Sql(
             "SELECT payload FROM entry WHERE id >= ? AND id < ? ORDER BY id",
-            (entry_id, entry_id + count),
+            entry_ids(place, first, min(first + count, standing.end)),
         )
     )
     stored = [checksum_of(payload) for (payload,) in payloads]
-    first = entry_id & POSITION_MASK
     return (yield from _replayed(place, step, first, count, generation, stored))
 
 

@@ -26,8 +26,9 @@ from indelible.backends.sqlite import (
 from indelible.backends.sqlite.connection import Connection, Seam
 from indelible.backends.sqlite.readers import Readers
 from indelible.backends.sqlite.sessions import Context
-from indelible.backends.sqlite.writer import Writer
+from indelible.backends.sqlite.writer import Job, Writer
 from indelible.core import waist
+from indelible.core.cursors import derive_key
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
 from indelible.core.plan import Plan, Step
 from indelible.core.sources import Clock
@@ -43,6 +44,7 @@ WRITES: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     waist.BeginStage: staging.begin_stage,
     waist.StageRows: staging.stage_rows,
     waist.ShowStage: staging.show_stage,
+    waist.DropStage: staging.drop_stage,
     waist.Reclaim: maintaining.reclaim,
     waist.Erase: maintaining.erase,
     waist.Quarantine: maintaining.quarantine,
@@ -102,6 +104,7 @@ class Engine:
             refuse_if_moved=self._refuse_if_moved_lately,
         )
         self.readers = Readers(lambda: self._connect(read_only=True), wait_s=options.busy_timeout_s)
+        self._cursor_key: bytes | None = None
         # Told after a fork, in the child, where no thread of the parent lives on.
         self.on_fork_in_child: Callable[[], None] | None = None
         _engines.add(self)
@@ -114,6 +117,8 @@ class Engine:
             if isinstance(step, waist.CheckEngine) and _identity_of(self._path) != self._identity:
                 found += (f"{self._path} {_MOVED}",)
             return found
+        if isinstance(step, waist.ReadCursorKey):
+            return self._read_cursor_key(step)
         if isinstance(step, waist.Scrub):
             return self.writer.run_outside(maintaining.scrub(self.context, step))
         if isinstance(step, waist.Diagnose):
@@ -124,6 +129,15 @@ class Engine:
         assert isinstance(step, waist.Identify), step
         file = self.options.path.stat()
         return f"file {file.st_dev} {file.st_ino} {self.options.namespace}"
+
+    def _read_cursor_key(self, step: waist.ReadCursorKey) -> bytes:
+        """The key for cursors; the first one who needs it writes the file's secret."""
+        if self._cursor_key is None:
+            secret = self.readers.run(schema.read_secret())
+            if secret is None:
+                secret = self.writer.run(Job(self.context, step, schema.ensure_secret))
+            self._cursor_key = derive_key(secret, self.options.namespace)
+        return self._cursor_key
 
     def claims(self) -> Claims:
         """What is promised on this file."""

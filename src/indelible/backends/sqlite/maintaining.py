@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from indelible import view
 from indelible.backends.sqlite.checksums import CONTENT, insert, is_intact, update
 from indelible.backends.sqlite.connection import Do, Sql, SqlMany
 from indelible.backends.sqlite.schema import compare_schema
 from indelible.backends.sqlite.sessions import (
-    POSITION_BITS,
     POSITION_MASK,
     Context,
     Place,
+    all_entry_ids,
+    entry_ids,
     look_at,
     place_of,
 )
@@ -88,7 +91,7 @@ def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
     abandoned_ms = created_at + STAGE_ABANDONED_S * 1000
     if standing.staged and context.now_ms() < abandoned_ms:
         return Reclaimed()
-    removed = yield from _size_of(place, ((0, POSITION_MASK + 1),))
+    removed = yield from _size_of([all_entry_ids(place.number)])
     if not step.dry_run:
         yield from remove_life(place, forget=status is Status.NEW)
     return removed
@@ -97,31 +100,31 @@ def reclaim(context: Context, step: Reclaim) -> Plan[Reclaimed]:
 def _reclaim_active(context: Context, step: Reclaim, place: Place) -> Plan[Reclaimed]:
     _, head = yield from look_at(context, step.session)
     records = yield from snapshot_records(place)
-    lines = yield from journal_lines(place)
+    lines = yield from journal_lines(place, changes_only=False)
     kept = rules.kept_lines(lines, step.undo_since_ms)
     reach = rules.reachable(head, records, kept)
     # The newest entry stays: it carries the end of the log, and positions are never reused.
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
-    removed = yield from _size_of(place, dead)
-    gone = Reclaimed(removed.entries, removed.size_bytes, len(lines) - len(kept))
+    dead_ids = [entry_ids(place, *extent, earlier=True) for extent in dead]
+    removed = yield from _size_of(dead_ids)
+    gone = Reclaimed(removed.entries, removed.size_bytes, rules.removed_changes(lines, kept))
     if not step.dry_run:
         yield from _keep_keys(place, head.born, head.end, dead)
-        yield from _delete_entries(place, dead)
+        yield from _delete_entries(dead_ids)
         yield from _forget_old_parts(place, {line.operation for line in kept})
         if removed.entries:
             yield Do(_COUNT_VACUUM, (place.number,))
     return gone
 
 
-def _size_of(place: Place, extents: view.Extents) -> Plan[Reclaimed]:
-    base = place.number << POSITION_BITS
+def _size_of(ranges: Iterable[tuple[int, int]]) -> Plan[Reclaimed]:
     entries = size = 0
-    for start, stop in extents:
+    for ids in ranges:
         ((count, length),) = yield from ask(
             Sql(
                 "SELECT count(*), ifnull(sum(length(payload)), 0) FROM entry"
                 " WHERE id >= ? AND id < ?",
-                (base + start, base + stop),
+                ids,
             )
         )
         entries += count
@@ -129,20 +132,18 @@ def _size_of(place: Place, extents: view.Extents) -> Plan[Reclaimed]:
     return Reclaimed(entries, size)
 
 
-def _delete_entries(place: Place, extents: view.Extents) -> Plan[None]:
-    base = place.number << POSITION_BITS
-    for start, stop in extents:
-        yield Do("DELETE FROM entry WHERE id >= ? AND id < ?", (base + start, base + stop))
+def _delete_entries(ranges: Iterable[tuple[int, int]]) -> Plan[None]:
+    for ids in ranges:
+        yield Do("DELETE FROM entry WHERE id >= ? AND id < ?", ids)
 
 
 def _keep_keys(place: Place, born: int, end: int, dead: view.Extents) -> Plan[None]:
     """Write down the keys of appends that lose an entry, with what their entries were."""
-    base = place.number << POSITION_BITS
     rows = yield from ask(
         Sql(
             "SELECT id, batch_size, generation, key FROM entry"
             " WHERE id >= ? AND id < ? AND key IS NOT NULL ORDER BY id DESC LIMIT ?",
-            (base | born, base + end, KEYS_KEPT),
+            (*entry_ids(place, born, end), KEYS_KEPT),
         )
     )
     oldest = (rows[-1][0] & POSITION_MASK) if len(rows) == KEYS_KEPT else born
@@ -150,14 +151,15 @@ def _keep_keys(place: Place, born: int, end: int, dead: view.Extents) -> Plan[No
         "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
         (place.number, place.life, oldest),
     )
-    for entry_id, batch, generation, key in rows:
-        position = entry_id & POSITION_MASK
+    for first_id, batch, generation, key in rows:
+        position = first_id & POSITION_MASK
         if not view.between(dead, position, position + batch):
             continue
         found = yield from ask(
             Sql(
-                "SELECT substr(payload, 9, 16) FROM entry WHERE id >= ? AND id < ? ORDER BY id",
-                (entry_id, entry_id + batch),
+                "SELECT ifnull(substr(payload, 9, 16), x'') FROM entry"
+                " WHERE id >= ? AND id < ? ORDER BY id",
+                entry_ids(place, position, min(position + batch, end)),
             )
         )
         yield Do(
@@ -193,7 +195,7 @@ def _forget_old_parts(place: Place, kept_operations: set[str]) -> Plan[None]:
 def remove_life(place: Place, *, forget: bool) -> Plan[None]:
     """Remove all of a life that ended; its row stays while it is still known as expired."""
     assert place.standing is not None
-    yield from _delete_entries(place, ((0, POSITION_MASK + 1),))
+    yield from _delete_entries([all_entry_ids(place.number)])
     for table in _PARTS:
         yield Do(f"DELETE FROM {table} WHERE session = ?", (place.number,))  # noqa: S608
     if forget:
@@ -220,7 +222,7 @@ def erase(context: Context, step: Erase) -> Plan[Erased]:
     context.tips.pop(step.session, None)
     if place.standing is None:
         return Erased(forks=names)
-    size = yield from _size_of(place, ((0, POSITION_MASK + 1),))
+    size = yield from _size_of([all_entry_ids(place.number)])
     ((snapshots,),) = yield from ask(
         Sql("SELECT count(*) FROM snapshot WHERE session = ?", (place.number,))
     )

@@ -11,10 +11,10 @@ from indelible.backends.sqlite.appending import KIND_NUMBER, draft_links
 from indelible.backends.sqlite.checksums import CONTENT
 from indelible.backends.sqlite.connection import Rows, Sql
 from indelible.backends.sqlite.sessions import (
-    POSITION_BITS,
     POSITION_MASK,
     Context,
     Place,
+    entry_ids,
     look_at,
 )
 from indelible.core import rules
@@ -39,11 +39,12 @@ from indelible.model import Kind, Status
 _KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 
 # Entries of other kinds come without their bodies, but they come: a position that is missing, or
-# whose kind was damaged, must not look like one that was not asked for.
+# whose kind was damaged, must not look like one that was not asked for. (A part of an empty blob is
+# NULL to SQLite.)
 _COLUMNS = f"""
     id, kind, written_at,
     CASE WHEN kind BETWEEN 1 AND {len(KIND_NUMBER)} AND NOT ? >> kind & 1
-        THEN substr(payload, 1, {KIND_BYTES}) ELSE payload END,
+        THEN ifnull(substr(payload, 1, {KIND_BYTES}), x'') ELSE payload END,
     {CONTENT}"""
 _FORWARDS = f"""
     SELECT {_COLUMNS} FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""  # noqa: S608
@@ -96,19 +97,19 @@ def _read_extent(
     """Add an extent's entries to the rows, in chunks; says whether one over the limit is there."""
     start, stop = extent
     numbers, mask = _wanted(step.kinds)
-    base = place.number << POSITION_BITS
     wanted = stop - start if step.limit is None else step.limit + 1
     while start < stop:
         chunk = min(stop - start, wanted)
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
         low, high = (stop - chunk, stop) if step.newest else (start, start + chunk)
+        low_id, high_id = entry_ids(place, low, high)
         found: Rows = yield Sql(
-            _BACKWARDS if step.newest else _FORWARDS, (mask, salt, base + low, base + high, chunk)
+            _BACKWARDS if step.newest else _FORWARDS, (mask, salt, low_id, high_id, chunk)
         )
         if len(found) != chunk:
             rules.refuse_if_torn_apart(step.session, chunk - len(found), low, high)
-            found = _with_gaps(found, base, low, high, backwards=step.newest)
+            found = _with_gaps(found, low_id, high_id, backwards=step.newest)
         if numbers.issuperset(map(_NUMBER, found)):
             rows += [
                 tuple_new(
@@ -150,13 +151,11 @@ def _picked(numbers: frozenset[int], found: Rows) -> Plan[list[Stored]]:
 
 
 def _with_gaps(
-    found: list[tuple[Any, ...]], base: int, low: int, high: int, *, backwards: bool
+    found: list[tuple[Any, ...]], low_id: int, high_id: int, *, backwards: bool
 ) -> list[tuple[Any, ...]]:
     """The rows with an empty one for each that is missing."""
     there = {row[0]: row for row in found}
-    ids = (
-        range(base + high - 1, base + low - 1, -1) if backwards else range(base + low, base + high)
-    )
+    ids = range(high_id - 1, low_id - 1, -1) if backwards else range(low_id, high_id)
     return [there.get(entry_id, (entry_id, None, 0, b"", None)) for entry_id in ids]
 
 
@@ -165,11 +164,9 @@ def read_log(context: Context, step: ReadLog) -> Plan[LogPage]:
     place, head = yield from look_at(context, step.session)
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
-    base = place.number << POSITION_BITS
+    start = min(max(step.start, head.born), head.end)
     salt = session_salt(context.namespace, step.session)
-    found = yield from ask(
-        Sql(_LOG, (salt, base + max(step.start, head.born), base + head.end, step.limit))
-    )
+    found = yield from ask(Sql(_LOG, (salt, *entry_ids(place, start, head.end), step.limit)))
     rows = tuple(_log_row(*row) for row in found)
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == step.limit else None)
 
@@ -211,10 +208,9 @@ def _log_row(
 def outline(context: Context, step: ReadOutline) -> Plan[Outlined]:
     """Kinds, sizes and links of what the session shows."""
     place, head = yield from look_at(context, step.session)
-    base = place.number << POSITION_BITS
     entries: list[Outline] = []
     for start, stop in view.freeze(head.view, head.end):
-        rows = yield from ask(Sql(_OUTLINE, (base + start, base + stop)))
+        rows = yield from ask(Sql(_OUTLINE, entry_ids(place, start, stop)))
         if len(rows) != stop - start:
             raise FormatError(
                 f"session {step.session!r} has entries missing between positions {start} and"

@@ -25,6 +25,7 @@ from indelible.backends.sqlite.connection import (
     Sql,
     in_one_state,
 )
+from indelible.core.cursors import SECRET_BYTES, create_secret
 from indelible.core.plan import Plan, ask, drive
 from indelible.errors import (
     BusyError,
@@ -188,6 +189,26 @@ def _migrate(path: str) -> Plan[None]:
         yield Do(f"PRAGMA application_id = {APPLICATION_ID}")
         yield Do(f"PRAGMA user_version = {FORMAT}")
     yield COMMIT
+
+
+def read_secret() -> Plan[bytes | None]:
+    """The file's secret, or None while it has none."""
+    rows = yield from ask(Sql("SELECT value FROM about WHERE name = 'secret'"))
+    if not rows:
+        return None
+    ((secret,),) = rows
+    if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
+        raise FormatError("the secret that signs this file's cursors is damaged")
+    return secret
+
+
+def ensure_secret(_context: object, _step: object) -> Plan[bytes]:
+    """The file's secret, written now if there is none; only in a transaction that writes."""
+    secret = yield from read_secret()
+    if secret is None:
+        secret = create_secret()
+        yield Do("INSERT INTO about VALUES ('secret', ?)", (secret,))
+    return secret
 
 
 def _switch_to_wal(connection: Connection, busy_timeout_s: float) -> None:

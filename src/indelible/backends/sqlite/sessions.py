@@ -10,6 +10,7 @@ from indelible.backends.sqlite.checksums import CONTENT, damaged_row, is_intact,
 from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.core import rules
 from indelible.core.checksums import session_salt
+from indelible.core.limits import BATCH_ENTRIES_MAX, LOG_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import Standing
 from indelible.core.sources import Clock
@@ -116,6 +117,34 @@ class Context:
         return int(self.clock() * 1000)
 
 
+def entry_id(number: int, position: int) -> int:
+    """The row id of a position in a session's log. No position may reach into another session."""
+    if not 0 <= position < LOG_ENTRIES_MAX:
+        raise FormatError(f"no log has a position {position}; nothing was read or written")
+    return number << POSITION_BITS | position
+
+
+def entry_ids(place: Place, start: int, stop: int, *, earlier: bool = False) -> tuple[int, int]:
+    """The row ids `[low, high)` of some positions of a session's life; others are refused.
+
+    With `earlier`, positions of earlier lives of the session are allowed, too.
+    """
+    assert place.standing is not None
+    first = 0 if earlier else place.standing.born
+    if not first <= start <= stop <= place.standing.end <= LOG_ENTRIES_MAX:
+        raise FormatError(
+            f"positions {start} to {stop} are outside of the session's log ({first} to"
+            f" {place.standing.end}); nothing was read or written"
+        )
+    base = place.number << POSITION_BITS
+    return base + start, base + stop
+
+
+def all_entry_ids(number: int) -> tuple[int, int]:
+    """The row ids `[low, high)` that belong to a session, whatever its log holds."""
+    return number << POSITION_BITS, (number + 1) << POSITION_BITS
+
+
 def touch(place: Place) -> Do:
     """A write for the sake of its commit, which syncs.
 
@@ -177,7 +206,10 @@ def _placed(
     # Before the first entry of a session, the newest one below is another session's.
     if newest_id is not None and newest_id >= (number << POSITION_BITS | born):
         # Whoever lost its newest entries has no gap to show for it. But batches are whole.
-        end = max(newest_id + 1, batch_stop or 0) - (number << POSITION_BITS)
+        # A damaged size of one must not make the log reach further than any batch, or into the
+        # next session.
+        stop = min(max(newest_id + 1, batch_stop or 0), newest_id + BATCH_ENTRIES_MAX)
+        end = min(stop - (number << POSITION_BITS), LOG_ENTRIES_MAX)
         deadline = newest_deadline
     standing = tuple_new(
         Standing, (f"{number}.{life}", born, end, generation, deadline, bool(staged))

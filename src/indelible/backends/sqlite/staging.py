@@ -9,10 +9,10 @@ from indelible.backends.sqlite.connection import Do, SqlMany
 from indelible.backends.sqlite.maintaining import remove_life
 from indelible.backends.sqlite.sessions import (
     NOWHERE,
-    POSITION_BITS,
     Context,
     Place,
     begin_life,
+    entry_id,
     head,
     place_of,
 )
@@ -20,7 +20,7 @@ from indelible.backends.sqlite.views import insert_line, insert_snapshot
 from indelible.core import rules
 from indelible.core.checksums import entry_checksum, session_salt
 from indelible.core.plan import Plan
-from indelible.core.waist import BeginStage, Head, ReadHead, ShowStage, Stage, StageRows
+from indelible.core.waist import BeginStage, DropStage, Head, ReadHead, ShowStage, Stage, StageRows
 from indelible.model import Status
 from indelible.view import View
 
@@ -64,13 +64,12 @@ def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
 def stage_rows(context: Context, step: StageRows) -> Plan[None]:
     """Put entries at their positions."""
     place = yield from _staged(context, step.session, step.stage)
-    base = place.number << POSITION_BITS
     salt = session_salt(context.namespace, step.session)
     yield SqlMany(
         INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
         [
             (
-                base | row.position,
+                entry_id(place.number, row.position),
                 KIND_NUMBER[row.kind] if row.kind is not None else 0,
                 row.written_at_ms,
                 row.deadline_ms,
@@ -119,6 +118,13 @@ def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
         ),
     )
     return (yield from head(context, ReadHead(step.session)))
+
+
+def drop_stage(context: Context, step: DropStage) -> Plan[None]:
+    """Remove a stage that will never be shown."""
+    place = yield from place_of(context, step.session)
+    if place.standing is not None and rules.is_stage(place.standing, step.stage):
+        yield from remove_life(place, forget=True)
 
 
 def _staged(context: Context, session: str, stage: str) -> Plan[Place]:

@@ -89,11 +89,12 @@ def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
     return Journal(head, (yield from journal_lines(place, limit=step.limit)))
 
 
-def journal_lines(place: Place, *, limit: int = -1) -> Plan[tuple[JournalLine, ...]]:
-    """The changes of a life, newest first."""
-    rows = yield from ask(
-        Sql(_LINES + _CHANGED + " ORDER BY number DESC LIMIT ?", (place.number, place.life, limit))
-    )
+def journal_lines(
+    place: Place, *, limit: int = -1, changes_only: bool = True
+) -> Plan[tuple[JournalLine, ...]]:
+    """The lines of a life, newest first."""
+    query = _LINES + (_CHANGED if changes_only else "") + " ORDER BY number DESC LIMIT ?"
+    rows = yield from ask(Sql(query, (place.number, place.life, limit)))
     return tuple(_line(place, row) for row in rows)
 
 

@@ -17,7 +17,7 @@ from indelible.core.limits import (
 )
 from indelible.core.plan import Plan, ask
 from indelible.core.rules import refuse_if_moved
-from indelible.core.settings import Settings, checked_session_id, checked_text
+from indelible.core.settings import Settings, checked_session_id, checked_text, checked_version
 from indelible.core.sources import MADE_PREFIX
 from indelible.core.waist import Append, Appended, Draft, ReadHead, tuple_new
 from indelible.errors import (
@@ -55,6 +55,8 @@ def add(
 ) -> Plan[Receipt]:
     """Append a batch: all of it or nothing, once per key, with nothing of others in between."""
     session = checked_session_id(session_id)
+    if expected is not None:
+        checked_version(expected)
     if len(drafts) != 1:
         _check_batch(drafts)
         if not drafts:

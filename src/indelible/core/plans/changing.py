@@ -21,8 +21,8 @@ from indelible.core.limits import (
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.appending import checked_key
 from indelible.core.plans.reading import CountTokens, checked_count, estimated_tokens
-from indelible.core.rules import refuse_if_moved, refuse_if_torn
-from indelible.core.settings import Settings, checked_session_id
+from indelible.core.rules import is_inside, reaches_out, refuse_if_moved, refuse_if_torn
+from indelible.core.settings import Settings, checked_session_id, checked_version
 from indelible.core.waist import (
     ChangeView,
     Frozen,
@@ -267,6 +267,10 @@ def read_named(session: str, ids: tuple[str, ...]) -> Plan[Snapshots]:
     for name in ids:
         if name not in there:
             raise snapshot_not_found(session, name)
+    for record in found.records:
+        # A snapshot may be newer than the look at the session, so only its own end is asked for.
+        if not is_inside(record.view, found.head.born, record.end):
+            raise reaches_out(session, f"snapshot {record.id} reaches outside of its log")
     return found
 
 
@@ -320,6 +324,7 @@ def _changed(
     expected: str | None,
 ) -> Plan[ViewChange]:
     """Ask for a change until it is done, known to be done, or refused."""
+    checked_version(expected)
     operation = settings.ids() if key is None else checked_key(key)
     attempts = _attempts(session, change, operation, propose, expected, keyed=key is not None)
     try:

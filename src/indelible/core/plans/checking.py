@@ -20,7 +20,7 @@ from indelible.core.plans.appending import add, values
 from indelible.core.plans.changing import UNDO, hide
 from indelible.core.plans.sessions import info_of
 from indelible.core.plans.tools import joined
-from indelible.core.rules import reachable, refuse_if_torn_apart
+from indelible.core.rules import reachable, refuse_if_torn_apart, views_outside
 from indelible.core.settings import Settings, checked_session_id
 from indelible.core.sources import moment
 from indelible.core.waist import (
@@ -36,7 +36,6 @@ from indelible.core.waist import (
     ReadLog,
     ReadQuarantine,
     ReadSnapshots,
-    Snapshots,
 )
 from indelible.errors import CorruptEntryError, FormatError
 from indelible.model import (
@@ -127,7 +126,8 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
     snapshots = yield from ask(ReadSnapshots(session))
     journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
     info_of(session, journal.head)
-    for what in (*_view_problems(snapshots, journal), *_journal_problems(journal)):
+    outside = list(views_outside(journal.head, snapshots.records, journal.lines))
+    for what in (*outside, *_journal_problems(journal)):
         found(Severity.ERROR, what)
     log = yield from scan(session)
     kept = {position for position, _, _ in (yield from ask(ReadQuarantine(session)))}
@@ -138,7 +138,7 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
         where = "is in quarantine" if put_away else "cannot be read"
         found(severity, f"{where}: {broken.reason}", broken.position)
     undoable = [line for line in journal.lines if line.change != UNDO and line.undone_by is None]
-    needed = reachable(journal.head, snapshots.records, undoable)
+    needed = () if outside else reachable(journal.head, snapshots.records, undoable)
     for start, stop in view.subtract(needed, log.there):
         if stop - start > MISSING_NAMED_MAX:
             found(Severity.ERROR, f"{stop - start} entries are missing from the log", start)
@@ -206,23 +206,6 @@ def checked(session: str, row: LogRow) -> Entry | CorruptEntry:
     except (CorruptEntryError, FormatError) as error:
         reason = str(error.details.get("reason", error.message))
         return CorruptEntry(row.position, reason, row.envelope)
-
-
-def _view_problems(snapshots: Snapshots, journal: Journal) -> Iterator[str]:
-    head = snapshots.head
-    if not _fits(head, view.freeze(head.view, head.end)) or head.view.tail > head.end:
-        yield f"its view reaches outside of its log ({head.born} to {head.end})"
-    for record in snapshots.records:
-        if record.end > head.end or not _fits(head, view.freeze(record.view, record.end)):
-            yield f"snapshot {record.id} reaches outside of its log"
-    for line in journal.lines:
-        outside = not _fits(journal.head, view.freeze(line.after, line.end))
-        if outside or line.end > journal.head.end:
-            yield f"the {line.change} {line.operation} reaches outside of its log"
-
-
-def _fits(head: Head, extents: view.Extents) -> bool:
-    return not extents or (extents[0][0] >= head.born and extents[-1][1] <= head.end)
 
 
 def _journal_problems(journal: Journal) -> Iterator[str]:

@@ -14,17 +14,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import pydantic_core
 
-from indelible import view
-from indelible.core.codec import decode
+from indelible.core.codec import decode, outline_of
+from indelible.core.import_checks import (
+    InvalidLineError,
+    SessionCheck,
+    SessionHeader,
+    parse_session,
+)
 from indelible.core.limits import (
     BATCH_BYTES_MAX,
     BATCH_ENTRIES_MAX,
+    EXPORT_LINE_CHARS_MAX,
     JOURNAL_LINES_MAX,
-    LOG_ENTRIES_MAX,
+    MILLISECONDS_MAX,
     PAGE_ENTRIES_DEFAULT,
     VIEW_ATTEMPTS_MAX,
 )
@@ -32,10 +38,10 @@ from indelible.core.plan import Plan, ask
 from indelible.core.plans.changing import require_active
 from indelible.core.plans.checking import Progress, each_session
 from indelible.core.plans.sessions import info_of
-from indelible.core.rules import gone
-from indelible.core.settings import checked_session_id
+from indelible.core.rules import exists, gone, reaches_out, views_outside
 from indelible.core.waist import (
     BeginStage,
+    DropStage,
     Head,
     JournalLine,
     LogRow,
@@ -49,14 +55,13 @@ from indelible.core.waist import (
     StageRows,
 )
 from indelible.errors import ConflictError, FormatError, MemoryStoreError, UsageError
-from indelible.model import Kind, Status, TransferReport
+from indelible.model import Finding, Severity, Status, TransferReport
 from indelible.version import __version__
 from indelible.view import View
 
 EXPORT_FORMAT = 1
 
-# The last moment that a date can say.
-MILLISECONDS_MAX = 253_402_300_799_999
+_KINDS = frozenset({"session", "entry", "snapshot", "journal", "end"})
 
 Write = Callable[[str], object]
 
@@ -74,23 +79,34 @@ def export(
         require_active(session_id, (yield from ask(ReadHead(session_id))))
     _emit(write, {"indelible": "export", "format": EXPORT_FORMAT, "made_by": __version__})
     entries = snapshots = sessions = 0
+    skipped: list[Finding] = []
     for name in names:
-        counts = yield from _export_session(write, name)
-        if counts is None:
+        try:
+            state = yield from _state_of(name)
+        except FormatError as error:
+            # A session that no import would take does not keep the others from being exported.
+            if session_id is not None:
+                raise
+            what = f"it was not exported: {error.message}"
+            skipped.append(Finding(severity=Severity.ERROR, what=what, session_id=name))
             continue
+        if state.head.status is not Status.ACTIVE:
+            # It expired since it was listed.
+            continue
+        counts = yield from _export_session(write, name, state)
         sessions += 1
         entries += counts[0]
         snapshots += counts[1]
         if progress is not None:
             progress(name, entries)
-    return TransferReport(sessions=sessions, entries=entries, snapshots=snapshots)
+    return TransferReport(
+        sessions=sessions, entries=entries, snapshots=snapshots, skipped=tuple(skipped)
+    )
 
 
-def _export_session(write: Write, session: str) -> Plan[tuple[int, int] | None]:
-    """Write one session in one state; None if it expired since it was listed."""
-    head, records, lines = yield from _state_of(session)
-    if head.status is not Status.ACTIVE:
-        return None
+def _export_session(write: Write, session: str, state: _State) -> Plan[tuple[int, int]]:
+    """Write one session in one state."""
+    head, records, lines, metadata = state
     _emit(
         write,
         {
@@ -103,7 +119,7 @@ def _export_session(write: Write, session: str) -> Plan[tuple[int, int] | None]:
                 "created_at_ms": head.created_at_ms,
                 "deadline_ms": head.deadline_ms,
                 "forked_from": head.forked_from,
-                "metadata": info_of(session, head).metadata,
+                "metadata": metadata,
             }
         },
     )
@@ -127,10 +143,17 @@ def _export_session(write: Write, session: str) -> Plan[tuple[int, int] | None]:
     return entries, len(records)
 
 
-def _state_of(
-    session: str,
-) -> Plan[tuple[Head, list[SnapshotRecord], tuple[JournalLine, ...]]]:
-    """Head, snapshots and journal that belong together."""
+class _State(NamedTuple):
+    """Head, snapshots and journal that belong together, and the metadata."""
+
+    head: Head
+    records: list[SnapshotRecord]
+    lines: tuple[JournalLine, ...]
+    metadata: dict[str, Any]
+
+
+def _state_of(session: str) -> Plan[_State]:
+    """A state of a session; a `FormatError` if it is one that no import would take."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         snapshots = yield from ask(ReadSnapshots(session))
         journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
@@ -138,7 +161,8 @@ def _state_of(
         same = (head.life, head.generation) == (snapshots.head.life, snapshots.head.generation)
         if same:
             records = [record for record in snapshots.records if record.end <= head.end]
-            return head, records, journal.lines
+            _check_state(session, head, records, journal.lines)
+            return _State(head, records, journal.lines, dict(info_of(session, head).metadata))
     raise ConflictError(
         f"others kept changing what session {session!r} shows; it was not exported. Try again.",
         session=session,
@@ -148,162 +172,187 @@ def _state_of(
     )
 
 
+def _check_state(
+    session: str, head: Head, records: list[SnapshotRecord], lines: tuple[JournalLine, ...]
+) -> None:
+    """Raise if a view reaches outside of the log, or a time is none that a date can say."""
+    for what in views_outside(head, records, lines):
+        raise reaches_out(session, what)
+    times = [record.taken_at_ms for record in records]
+    times += [line.changed_at_ms for line in lines]
+    times += [at_ms for at_ms in (head.created_at_ms, head.deadline_ms) if at_ms is not None]
+    for at_ms in times:
+        if not 0 <= at_ms <= MILLISECONDS_MAX:
+            raise reaches_out(session, f"it holds a time that is none, {at_ms} ms")
+
+
 @dataclass(slots=True)
 class _Incoming:
     """A session that is being read in."""
 
-    name: str
-    stage: Stage
-    header: dict[str, Any]
-    # The first position that the next entry may have.
-    next: int
+    check: SessionCheck
+    ttl_s: float | None
+    # None until something must be written: most sessions are checked as a whole before that.
+    stage: Stage | None = None
     rows: list[LogRow] = field(default_factory=list)
     size_bytes: int = 0
-    entries: int = 0
-    snapshots: list[SnapshotRecord] = field(default_factory=list)
-    journal: list[JournalLine] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The id of the session."""
+        return self.check.header.id
 
 
 def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[TransferReport]:
-    """Read sessions in. Each appears when it is complete, or not at all."""
-    numbered = enumerate(lines, 1)
+    """Read sessions in. Each appears when it is complete and all of it fits, or not at all."""
+    numbered = _numbered(lines)
     _check_header(next(numbered, (1, ""))[1])
     sessions = entries = snapshots = 0
+    number = 1
     incoming: _Incoming | None = None
-    for number, text in numbered:
-        if not text.strip():
-            continue
-        kind, fields = _parsed(number, text)
-        try:
+    try:
+        for number, text in numbered:
+            if not text.strip():
+                continue
+            kind, fields = _parsed(number, text)
             if kind == "session" and incoming is None:
-                incoming = yield from _begin(fields)
+                incoming = yield from _begin(parse_session(fields))
             elif incoming is None:
                 raise _bad_line(number, f"a {kind} line outside of a session")
             elif kind == "end":
-                yield from _finish(number, incoming, fields)
-                sessions, snapshots = sessions + 1, snapshots + len(incoming.snapshots)
-                entries += incoming.entries
+                yield from _finish(incoming, fields)
+                check, incoming = incoming.check, None
+                sessions, snapshots = sessions + 1, snapshots + len(check.snapshots)
+                entries += check.entries
                 if progress is not None:
-                    progress(incoming.name, entries)
-                incoming = None
+                    progress(check.header.id, entries)
             else:
                 yield from _take(number, incoming, kind, fields)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise _bad_line(number, f"a {kind} line that cannot be read ({error!r})") from error
-        except MemoryStoreError as error:
-            raise error.copy(imported=sessions, line=number) from error.__cause__
-    if incoming is not None:
-        raise FormatError(
-            f"the export is cut off inside session {incoming.name!r}, which was not imported;"
-            f" {sessions} sessions before it were",
-            session=incoming.name,
-            imported=sessions,
+        if incoming is not None:
+            raise FormatError(
+                f"the export is cut off inside session {incoming.name!r}, which was not imported;"
+                f" {sessions} sessions before it were",
+                session=incoming.name,
+            )
+    except InvalidLineError as error:
+        yield from _discard(incoming)
+        refusal = _bad_line(number, f"a {kind} line that no store wrote: {error}")
+        raise refusal.copy(imported=sessions) from error
+    except MemoryStoreError as error:
+        yield from _discard(incoming)
+        raise error.copy(**{"line": number, **error.details, "imported": sessions}) from (
+            error.__cause__
         )
     return TransferReport(sessions=sessions, entries=entries, snapshots=snapshots)
 
 
-def _begin(fields: dict[str, Any]) -> Plan[_Incoming]:
-    name = checked_session_id(fields["id"])
-    born, end = int(fields["born"]), int(fields["end"])
-    if not 0 <= born <= end <= LOG_ENTRIES_MAX or not isinstance(fields["metadata"], dict):
-        raise ValueError(fields)
-    head = yield from ask(ReadHead(name))
-    deadline = _deadline_in(fields)
-    fields["generation"] = int(fields["generation"])
-    fields["created_at_ms"] = _milliseconds(fields["created_at_ms"])
+def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers; one that is too long, or not text, is refused."""
+    number = 0
+    try:
+        for number, text in enumerate(lines, 1):
+            if not isinstance(text, str):
+                raise FormatError(f"line {number} is not text: open the file as UTF-8 text")
+            if len(text) > EXPORT_LINE_CHARS_MAX:
+                raise _bad_line(number, f"longer than {EXPORT_LINE_CHARS_MAX} characters")
+            yield number, text
+    except UnicodeDecodeError as error:
+        raise _bad_line(number + 1, f"not UTF-8 text ({error.reason})") from error
+
+
+def _begin(header: SessionHeader) -> Plan[_Incoming]:
+    head = yield from ask(ReadHead(header.id))
+    if head.status is Status.ACTIVE:
+        raise exists(header.id)
+    deadline = header.deadline_ms
     ttl_s = None if deadline is None else max(0.001, (deadline - head.now_ms) / 1000)
-    stage = yield from ask(BeginStage(name, _text_or_none(fields["forked_from"]), ttl_s, born))
-    return _Incoming(name, stage, fields, born)
+    return _Incoming(SessionCheck(header), ttl_s)
 
 
 def _take(number: int, incoming: _Incoming, kind: str, fields: dict[str, Any]) -> Plan[None]:
     if kind == "entry":
-        row = _row_in(number, incoming.name, fields)
-        if not incoming.next <= row.position < incoming.header["end"]:
-            raise _bad_line(number, f"an entry at position {row.position}, where none can stand")
-        incoming.next = row.position + 1
+        row = incoming.check.parse_entry(fields)
         size = incoming.size_bytes + len(row.envelope)
         if len(incoming.rows) == BATCH_ENTRIES_MAX or size > BATCH_BYTES_MAX:
             yield from _flush(incoming)
         incoming.rows.append(row)
         incoming.size_bytes += len(row.envelope)
-        incoming.entries += 1
     elif kind == "snapshot":
-        incoming.snapshots.append(_record_in(fields))
+        incoming.check.parse_snapshot(fields)
     elif kind == "journal":
-        incoming.journal.append(_line_in(fields))
+        incoming.check.parse_journal(fields)
     else:
-        raise _bad_line(number, f"a line of an unknown kind, {kind!r}")
+        raise _bad_line(number, f"a session line inside of session {incoming.name!r}")
+
+
+def _staged(incoming: _Incoming) -> Plan[Stage]:
+    """The stage of a session, begun now if nothing of it was written yet."""
+    if incoming.stage is None:
+        header = incoming.check.header
+        incoming.stage = yield from ask(
+            BeginStage(header.id, header.forked_from, incoming.ttl_s, header.born)
+        )
+    return incoming.stage
 
 
 def _flush(incoming: _Incoming) -> Plan[None]:
     if incoming.rows:
-        rows = tuple(incoming.rows)
-        yield from ask(StageRows(incoming.name, incoming.stage.life, rows))
+        stage = yield from _staged(incoming)
+        yield from ask(StageRows(incoming.name, stage.life, tuple(incoming.rows)))
         incoming.rows.clear()
         incoming.size_bytes = 0
 
 
-def _finish(number: int, incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
+def _discard(incoming: _Incoming | None) -> Plan[None]:
+    """Remove what was staged of a session that is refused. Nobody ever saw it."""
+    if incoming is not None and incoming.stage is not None:
+        # If the engine cannot be asked now, a later vacuum removes it.
+        with suppress(MemoryStoreError):
+            yield from ask(DropStage(incoming.name, incoming.stage.life))
+
+
+def _finish(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
     """Show a session that came in whole."""
-    found = (incoming.entries, len(incoming.snapshots), len(incoming.journal))
-    said = (fields["entries"], fields["snapshots"], fields["journal"])
-    if found != said or fields["session"] != incoming.name:
-        raise _bad_line(number, f"an end that counts {said} where {found} came")
-    header = incoming.header
-    for what, shown, end in _views_in(incoming):
-        inside = view.freeze(shown, end)
-        beyond = shown.tail > end or end > header["end"]
-        if beyond or (inside and inside[0][0] < header["born"]):
-            raise _bad_line(number, f"the end of a session whose {what} reaches outside of its log")
-    if header["end"] > header["born"] and incoming.next != header["end"]:
-        raise _bad_line(number, "the end of a session that lacks its newest entry")
+    check = incoming.check
+    check.parse_end(fields)
+    stage = yield from _staged(incoming)
     # What is left of the entries comes with the rest: a short session is stored in two steps.
     yield from ask(
         ShowStage(
             incoming.name,
-            incoming.stage.life,
-            pydantic_core.to_json(header["metadata"]),
-            view=_view_in(header["view"]),
-            generation=header["generation"],
-            created_at_ms=header["created_at_ms"],
-            snapshots=tuple(incoming.snapshots),
-            journal=tuple(incoming.journal),
+            stage.life,
+            check.header.metadata,
+            view=check.header.view,
+            generation=check.header.generation,
+            created_at_ms=check.header.created_at_ms,
+            snapshots=tuple(check.snapshots),
+            journal=tuple(check.journal),
             rows=tuple(incoming.rows),
         )
     )
 
 
-def _views_in(incoming: _Incoming) -> Iterator[tuple[str, View, int]]:
-    """Every view that came with a session, and where the log ended for it."""
-    end = incoming.header["end"]
-    yield "view", _view_in(incoming.header["view"]), end
-    for record in incoming.snapshots:
-        yield f"snapshot {record.id}", record.view, record.end
-    for line in incoming.journal:
-        yield f"{line.change} {line.operation}", line.before, line.end
-        yield f"{line.change} {line.operation}", line.after, line.end
-
-
 def _check_header(text: str) -> None:
     kind, fields = "", {}
     with suppress(ValueError, AttributeError):
-        fields = pydantic_core.from_json(text)
+        fields = pydantic_core.from_json(text, allow_inf_nan=False)
         kind = fields.get("indelible", "")
     if kind != "export":
         raise FormatError(f"this is not an export of indelible: it begins with {text[:60]!r}")
-    if not isinstance(fields.get("format"), int) or fields["format"] > EXPORT_FORMAT:
+    if type(fields.get("format")) is not int or not 0 < fields["format"] <= EXPORT_FORMAT:
         raise FormatError(
-            f"this export has format {fields.get('format')}; this indelible reads up to"
+            f"this export has format {fields.get('format')!r:.60}; this indelible reads up to"
             f" {EXPORT_FORMAT}. Nothing was imported."
         )
 
 
 def _parsed(number: int, text: str) -> tuple[str, dict[str, Any]]:
     try:
-        ((kind, fields),) = pydantic_core.from_json(text).items()
+        ((kind, fields),) = pydantic_core.from_json(text, allow_inf_nan=False).items()
     except (ValueError, AttributeError):
         raise _bad_line(number, f"something else than a line of an export: {text[:60]!r}") from None
+    if kind not in _KINDS:
+        raise _bad_line(number, f"a line of an unknown kind, {kind[:60]!r}")
     if not isinstance(fields, dict):
         raise _bad_line(number, f"a {kind} line without fields")
     return kind, fields
@@ -320,59 +369,24 @@ def _emit(write: Write, fields: dict[str, Any]) -> None:
 
 
 def _row_out(session: str, row: LogRow) -> dict[str, Any]:
-    """An entry's line. What cannot be read travels as it is, in base64."""
+    """An entry's line. What is damaged travels as it is, in base64."""
     fields = row._asdict()
     del fields["envelope"], fields["content"]
-    try:
-        decode(
+    with suppress(MemoryStoreError, ValueError):
+        value = decode(
             row.kind,
             row.envelope,
             session=session,
             position=row.position,
             content=row.content,
         )
-        fields["envelope"] = pydantic_core.from_json(row.envelope)
-    except (MemoryStoreError, ValueError):
-        fields["raw"] = base64.b64encode(row.envelope).decode("ascii")
-    return fields
-
-
-def _row_in(number: int, session: str, fields: dict[str, Any]) -> LogRow:
-    kind = None if fields["kind"] is None else Kind(fields["kind"])
-    if "raw" in fields:
-        envelope = base64.b64decode(fields["raw"])
-        with suppress(MemoryStoreError):
-            # It could be read, but not where it stood. No more here: bytes of no kind are kept.
-            decode(kind, envelope, session=session, position=fields["position"])
-            kind = None
-    else:
-        envelope = pydantic_core.to_json(fields["envelope"])
-        try:
-            decode(kind, envelope, session=session, position=fields["position"])
-        except MemoryStoreError as error:
-            raise _bad_line(number, f"an entry that was changed: {error}") from error
-    return LogRow(
-        position=int(fields["position"]),
-        kind=kind,
-        written_at_ms=_milliseconds(fields["written_at_ms"]),
-        deadline_ms=_deadline_in(fields),
-        batch=int(fields["batch"]),
-        generation=int(fields["generation"]),
-        keep=bool(fields["keep"]),
-        key=_text_or_none(fields["key"]),
-        opens=tuple(fields["opens"]),
-        answers=tuple(fields["answers"]),
-        envelope=envelope,
-    )
+        if outline_of(value) == (row.keep, row.opens, row.answers):
+            return {**fields, "envelope": pydantic_core.from_json(row.envelope)}
+    return {**fields, "raw": base64.b64encode(row.envelope).decode("ascii")}
 
 
 def _view_out(shown: View) -> dict[str, Any]:
     return {"extents": shown.extents, "tail": shown.tail}
-
-
-def _view_in(fields: dict[str, Any]) -> View:
-    extents = ((int(start), int(stop)) for start, stop in fields["extents"])
-    return view.view_of(extents, int(fields["tail"]))
 
 
 def _record_out(record: SnapshotRecord) -> dict[str, Any]:
@@ -385,16 +399,6 @@ def _record_out(record: SnapshotRecord) -> dict[str, Any]:
     }
 
 
-def _record_in(fields: dict[str, Any]) -> SnapshotRecord:
-    return SnapshotRecord(
-        id=str(fields["id"]),
-        label=_text_or_none(fields["label"]),
-        taken_at_ms=_milliseconds(fields["taken_at_ms"]),
-        view=_view_in(fields["view"]),
-        end=int(fields["end"]),
-    )
-
-
 def _line_out(line: JournalLine) -> dict[str, Any]:
     return {
         "operation": line.operation,
@@ -405,37 +409,6 @@ def _line_out(line: JournalLine) -> dict[str, Any]:
         "after": _view_out(line.after),
         "undone_by": line.undone_by,
     }
-
-
-def _line_in(fields: dict[str, Any]) -> JournalLine:
-    return JournalLine(
-        operation=str(fields["operation"]),
-        change=str(fields["change"]),
-        changed_at_ms=_milliseconds(fields["changed_at_ms"]),
-        # The version is of the session that it came from; the backend gives the new one.
-        version="",
-        end=int(fields["end"]),
-        before=_view_in(fields["before"]),
-        after=_view_in(fields["after"]),
-        undone_by=_text_or_none(fields["undone_by"]),
-    )
-
-
-def _text_or_none(value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _deadline_in(fields: dict[str, Any]) -> int | None:
-    return None if fields["deadline_ms"] is None else _milliseconds(fields["deadline_ms"])
-
-
-def _milliseconds(value: Any) -> int:
-    number = int(value)
-    if abs(number) > MILLISECONDS_MAX:
-        raise ValueError(value)
-    return number
 
 
 @contextmanager
@@ -465,7 +438,13 @@ def output(
 def input_lines(source: str | os.PathLike[str] | TextIO) -> Iterator[Iterable[str]]:
     """Where an import comes from."""
     if not isinstance(source, (str, os.PathLike)):
-        yield source
+        yield read_lines(source)
         return
     with Path(source).open(encoding="utf-8", newline="\n") as file:
-        yield file
+        yield read_lines(file)
+
+
+def read_lines(file: TextIO) -> Iterator[str]:
+    """The lines of a file. Of one that is too long, no more comes than shows that it is."""
+    while line := file.readline(EXPORT_LINE_CHARS_MAX + 1):
+        yield line

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-import pydantic_core
-
-from indelible import view
 from indelible.core.codec import decode, decode_all
+from indelible.core.cursors import build_cursor, parse_cursor
 from indelible.core.limits import BYTES_PER_TOKEN, PAGE_ENTRIES_DEFAULT, PAGE_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.settings import checked_session_id
 from indelible.core.sources import moment
-from indelible.core.waist import Frozen, Read, ReadHead, Slice, Stored
+from indelible.core.waist import Frozen, Read, ReadCursorKey, ReadHead, Slice, Stored
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import (
     ChatMessage,
@@ -200,7 +197,12 @@ def entries(
     decoding = Decoding(session, on_corrupt)
     if last is not None and (limit is not None or cursor is not None):
         raise UsageError("last= is one page by itself: it goes with neither limit= nor cursor=")
-    frozen, start = (None, None) if cursor is None else _opened(cursor)
+    key: bytes | None = None
+    frozen: Frozen | None = None
+    start: int | None = None
+    if cursor is not None:
+        key = yield from ask(ReadCursorKey())
+        frozen, start = parse_cursor(key, session, cursor)
     found = yield from ask(
         Read(
             session,
@@ -212,12 +214,16 @@ def entries(
         )
     )
     resume = found.resume if last is None else None
+    if resume is not None and key is None:
+        key = yield from ask(ReadCursorKey())
     return Entries(
         decoding.entries(found.rows),
         version=found.frozen.version,
         status=found.head.status,
         corrupt=tuple(decoding.corrupt),
-        cursor=None if resume is None else _cursor(found.frozen, resume),
+        cursor=None
+        if resume is None or key is None
+        else build_cursor(key, session, found.frozen, resume),
     )
 
 
@@ -271,20 +277,3 @@ def checked_kinds(kinds: Iterable[Kind | str] | None) -> frozenset[Kind] | None:
     except (ValueError, TypeError):
         known = ", ".join(Kind)
         raise UsageError(f"kinds are of {known}, not {kinds!r}", value=kinds) from None
-
-
-def _cursor(frozen: Frozen, resume: int) -> str:
-    extents = base64.b64encode(view.encode(frozen.extents)).decode("ascii")
-    fields = [frozen.life, extents, frozen.version, frozen.vacuums, resume]
-    return base64.urlsafe_b64encode(pydantic_core.to_json(fields)).decode("ascii")
-
-
-def _opened(cursor: str) -> tuple[Frozen, int]:
-    try:
-        life, extents, version, vacuums, resume = pydantic_core.from_json(
-            base64.urlsafe_b64decode(cursor)
-        )
-        frozen = Frozen(life, view.decode(base64.b64decode(extents)), version, vacuums)
-        return frozen, int(resume)
-    except (ValueError, TypeError, FormatError):
-        raise UsageError(f"not a cursor of this store: {cursor!r}", value=cursor) from None

@@ -12,7 +12,7 @@ from indelible.core.codec import encode_json
 from indelible.core.limits import METADATA_BYTES_MAX, SESSION_ID_BYTES_MAX
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.reading import checked_limit
-from indelible.core.settings import Settings, checked_session_id, checked_text
+from indelible.core.settings import Settings, checked_session_id, checked_text, checked_version
 from indelible.core.sources import moment
 from indelible.core.waist import Head, ListSessions, ReadHead, SetMetadata
 from indelible.errors import FormatError, LimitError, UsageError
@@ -43,7 +43,7 @@ def set_metadata(
             limit=METADATA_BYTES_MAX,
             actual=len(data),
         )
-    head = yield from ask(SetMetadata(name, data, expected, settings.ttl_s(None)))
+    head = yield from ask(SetMetadata(name, data, checked_version(expected), settings.ttl_s(None)))
     return info_of(name, head)
 
 

@@ -23,6 +23,7 @@ if snapshot then
   -- What it showed, with its tail up to where the log ended then.
   local last, from, extents = string.match(record, '^%d+ %d+ (%d+) (%d+) ([^|]*)|')
   text = extents
+  if tonumber(from) > tonumber(last) then return {'outside'} end
   if tonumber(from) < tonumber(last) then
     text = text .. (text == '' and '' or ';') .. from .. ',' .. last
   end
@@ -33,6 +34,13 @@ if not snapshot and (generation ~= ARGV[4] or view[6] ~= ARGV[5]) then
 end
 
 local tail = ARGV[9] == '' and stop or tonumber(ARGV[9])
+-- A view lies inside of the log, in order; a damaged one is not followed.
+local at = born
+for first, last in string.gmatch(text, '(%d+),(%d+)') do
+  if tonumber(first) < at or tonumber(last) <= tonumber(first) then return {'outside'} end
+  at = tonumber(last)
+end
+if at > stop or tail < born or tail > stop then return {'outside'} end
 -- In normal form a last extent that reaches the tail is part of it.
 local first, last = string.match(text, '(%d+),(%d+)$')
 if last and tonumber(last) >= tail then
