@@ -181,7 +181,7 @@ def _row(
         entry_checksum(
             salt,
             envelope,
-            position=entry_id & POSITION_MASK,
+            position=row_id & POSITION_MASK,
             written_at_ms=now_ms,
             deadline_ms=deadline,
             generation=generation,
