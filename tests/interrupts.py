@@ -1,14 +1,15 @@
 """Raises KeyboardInterrupt at the n-th point of a call at which Python could deliver Ctrl-C.
 
 CPython looks for signals when a function begins, after a call has returned, when a loop goes back,
-and inside calls that block. It does not look between other bytecodes: not between the acquisition of
-a lock by `with` and its body, and not between two assignments. So interrupts at every line would
+and inside calls that block. It does not look between other bytecodes: not between the acquisition
+of a lock by `with` and its body, and not between two assignments. So interrupts at every line would
 include moments that do not exist, such as the one before the lock is released at the end of a
 `with`, and miss the one that matters most: a call has returned, and its result is not stored yet.
 The interpreter's profile events are exactly these moments; an exception that is raised by their
 handler comes out of the call itself.
 """
 
+import contextlib
 import dis
 import inspect
 import sys
@@ -17,18 +18,19 @@ import traceback
 from pathlib import Path
 
 import psycopg
-import redis
 
 import indelible
+import redis
 
 # A bound on what hangs, not on what is slow.
 HANGS_S = 20
 
 OURS = str(Path(indelible.__file__).parent)
 # The libraries on the way to the engine, and Python's own locks and context managers.
-BENEATH = tuple(str(Path(module.__file__).parent) for module in (redis, psycopg)) + (
+BENEATH = (
+    *(str(Path(module.__file__).parent) for module in (redis, psycopg)),
     threading.__file__,
-    sys.modules["contextlib"].__file__,
+    contextlib.__file__,
 )
 # Calls that wait, and are interrupted before they have done anything.
 BLOCKING = {"acquire", "poll", "sleep", "select", "get", "wait", "recv_into", "sendall", "execute"}
@@ -81,14 +83,14 @@ class Interrupter:
             self._in_c.discard(frame)
             if event == "c_return" and self._is_watched(frame):
                 self._point(frame, f"after {arg.__name__}")
-        elif event == "call":
-            if frame.f_code.co_name == self._after:
-                self._after = None
-            # What happens when a generator goes on is told by the call that made it.
-            if self._is_watched(frame) and not frame.f_code.co_flags & _GENERATORS:
+        # What happens when a generator goes on, or ends, is told by the call that made it.
+        elif self._is_watched(frame) and not frame.f_code.co_flags & _GENERATORS:
+            if event == "call":
+                if frame.f_code.co_name == self._after:
+                    self._after = None
                 self._point(frame, "at the start")
-        elif self._is_watched(frame) and _returns_to_python(frame) and frame.f_back not in self._in_c:
-            self._point(frame, "at the return")
+            elif _returns_to_python(frame) and frame.f_back not in self._in_c:
+                self._point(frame, "at the return")
 
     def _trace(self, frame, event, arg):
         if frame.f_code.co_filename.startswith(OURS):
@@ -151,15 +153,8 @@ class Thread:
         def result():
             thread.join(HANGS_S)
             if thread.is_alive():
-                frames = sys._current_frames()
-                stacks = {
-                    each.name: "".join(traceback.format_stack(frames[each.ident]))
-                    for each in threading.enumerate()
-                    if each.ident in frames
-                }
-                raise AssertionError(
-                    f"{self._name} hangs:\n" + "\n".join(f"{k}\n{v}" for k, v in stacks.items())
-                )
+                stack = traceback.format_stack(sys._current_frames()[thread.ident])
+                raise AssertionError(f"{self._name} hangs:\n{''.join(stack)}")
             value, error = outcome[0]
             if error is not None:
                 raise error

@@ -65,4 +65,4 @@ BYTES_PER_TOKEN: Final = 4
 
 # How long a thread waits for another before it looks again by itself. A thread that was interrupted
 # by Ctrl-C may not have told the others that it is done.
-LOOK_AGAIN_S: Final = 0.05
+LOOK_AGAIN_S: Final = 0.25
