@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import threading
+import time
 from functools import partial
 
 import pytest
@@ -10,7 +12,7 @@ import indelible
 import postgres_here
 import redis_here
 from indelible import ChatMessage
-from interrupts import Thread, interrupted
+from interrupts import HANGS_S, Interrupter, Thread, interrupted
 
 ENGINES = ("memory", "sqlite", "redis", "postgres")
 SOAK = "INDELIBLE_SOAK" in os.environ
@@ -104,3 +106,112 @@ def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
     ]
     assert len({each().version for each in threads}) == 20
     assert store.verify().ok
+
+
+# Where a thread begins to lead, or a task to send, what waited for it.
+LEADS = {"sqlite": "_commit", "redis": "_carry", "postgres": "_append"}
+FOLLOWERS = 3
+
+
+def holding(engine, store, monkeypatch):
+    """Have the next group wait until it is let go; how many calls wait behind it."""
+    backend = store._backend
+    gate, there = threading.Semaphore(0), threading.Semaphore(0)
+
+    def held(original):
+        def perform(*arguments, **options):
+            there.release()
+            assert gate.acquire(timeout=HANGS_S)
+            return original(*arguments, **options)
+
+        return perform
+
+    match engine:
+        case "sqlite":
+            owner, waiting = backend._engine.writer, lambda: backend._engine.writer._waiting
+            monkeypatch.setattr(owner, "_lead", held(owner._lead))
+        case "redis":
+            lanes = backend._server(None)._writers
+            leaders = lanes._leaders
+            monkeypatch.setattr(lanes, "_exchange", held(lanes._exchange))
+            waiting = lambda: leaders.waiting  # noqa: E731
+            monkeypatch.setattr(leaders, "_perform", held(leaders._perform))
+        case _:
+            leaders = backend._groups._leaders
+            waiting = lambda: leaders.waiting  # noqa: E731
+            monkeypatch.setattr(leaders, "_perform", held(leaders._perform))
+            # One slot, so that whoever comes next has to wait.
+            leaders.things, leaders._leases = leaders.things[:1], leaders._leases[:1]
+    return gate, there, waiting
+
+
+def batch(text):
+    """A batch, so that half of one would show."""
+    return [ChatMessage(role="user", content=f"{text} {part}") for part in "ab"]
+
+
+def told(outcome):
+    """What a call came to."""
+    try:
+        return outcome()
+    except (indelible.MemoryStoreError, KeyboardInterrupt) as error:
+        return error
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "redis", "postgres"])
+def test_whoever_waits_behind_an_interrupted_leader_is_answered(store, engine, monkeypatch):
+    store.add_messages("s", BEFORE)
+    gate, there, waiting = holding(engine, store, monkeypatch)
+    shown = [message.content for message in BEFORE]
+    for at in itertools.count(1, 1 if SOAK else 3):
+        # One leads and is held; the next is to lead those behind it, and is interrupted.
+        first = Thread("first").begin(store.add_messages, "s", batch(f"first {at}"))
+        assert there.acquire(timeout=HANGS_S)
+        leader = Thread("leader").begin(
+            partial(
+                run_interrupted, point := Interrupter(at, beneath=BENEATH, after=LEADS[engine])
+            ),
+            partial(store.add_messages, "s", batch(f"leader {at}")),
+        )
+        until(lambda: len(waiting()) == 1)
+        followers = []
+        for number in range(FOLLOWERS):
+            text = f"follower {at} {number}"
+            followers.append(Thread(text).begin(store.add_messages, "s", batch(text)))
+            until(lambda number=number: len(waiting()) == number + 2)
+        for _ in range(2 + 2 * FOLLOWERS):
+            gate.release()
+        answers = [told(each) for each in (first, leader, *followers)]
+        while gate.acquire(blocking=False) or there.acquire(blocking=False):
+            pass
+        after = contents(store, "s")
+        added = after[len(shown) :]
+        assert after[: len(shown)] == shown, point.where
+        names = ["first {}", "leader {}", *(f"follower {{}} {n}" for n in range(FOLLOWERS))]
+        for name, answer in zip(names, answers, strict=True):
+            entries = [f"{name.format(at)} {part}" for part in "ab"]
+            found = [entry for entry in added if entry in entries]
+            landed = found == entries
+            assert landed or not found, f"{found} {point.where}"
+            if isinstance(answer, indelible.Receipt):
+                assert landed, point.where
+            elif isinstance(answer, indelible.MemoryStoreError) and answer.landed == "no":
+                assert not landed, point.where
+        shown = after
+        if not point.fired:
+            assert all(isinstance(answer, indelible.Receipt) for answer in answers), answers
+            break
+    assert at > 3
+    assert store.verify().ok
+
+
+def run_interrupted(interrupter, work):
+    with interrupter:
+        return work()
+
+
+def until(condition):
+    ends = time.monotonic() + HANGS_S
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.001)
