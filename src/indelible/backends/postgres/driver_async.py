@@ -27,6 +27,7 @@ from indelible.backends.postgres.groups import (
     LEADERS_MAX,
     Job,
     in_order,
+    interrupted_write,
     soonest,
     take,
     wait_s_of,
@@ -124,7 +125,8 @@ class AsyncPostgresBackend:
     def _running(self, loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[Any]]:
         room = self._rooms.get(loop)
         leaders = room.leaders if room is not None else ()
-        return [*leaders, *(task for task in self._writing if task.get_loop() is loop)]
+        ours = [*leaders, *(task for task in self._writing if task.get_loop() is loop)]
+        return [task for task in ours if not task.done()]
 
     async def _to_outcome(self, work: Coroutine[Any, Any, R]) -> R:
         """Wait for what becomes of a write, even if the waiting task is cancelled."""
@@ -136,8 +138,11 @@ class AsyncPostgresBackend:
             self._writing.discard(done)
             if done.cancelled():
                 outcome.set_exception(asyncio.CancelledError())
-            elif (error := done.exception()) is not None:
+            elif isinstance(error := done.exception(), Exception):
                 outcome.set_exception(error)
+            elif error is not None:
+                # Ctrl-C has left the event loop already; it need not do so twice.
+                outcome.set_exception(interrupted_write())
             else:
                 outcome.set_result(done.result())
 

@@ -54,10 +54,7 @@ class Job(Queued):
         if self.error is not None:
             raise self.error
         if not self.answered:
-            raise OutcomeUnknownError(
-                "the thread that sent this append with its own was interrupted: it may have landed."
-                " The same call with the same key makes sure"
-            )
+            raise interrupted_write()
         return self.version
 
 
@@ -94,6 +91,14 @@ def waited_too_long() -> BusyError:
     return BusyError(
         "other appends of this process were before it until the deadline; nothing was written, so"
         " it is safe to try again"
+    )
+
+
+def interrupted_write() -> OutcomeUnknownError:
+    """Whoever sent a write, perhaps with others, was interrupted."""
+    return OutcomeUnknownError(
+        "it was interrupted while it was sent: it may have landed. The same call with the same key"
+        " makes sure"
     )
 
 

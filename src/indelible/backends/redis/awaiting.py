@@ -296,8 +296,8 @@ class Lanes:
 
     async def close(self) -> None:
         """Finish what is under way, and give every connection back."""
-        while self._running:
-            await asyncio.wait(self._running)
+        while running := [task for task in self._running if not task.done()]:
+            await asyncio.wait(running)
         for lane in self._slots.idle():
             await self._give_back(lane)
 
