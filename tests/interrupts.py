@@ -67,6 +67,11 @@ class Interrupter:
         sys.setprofile(None)
         sys.settrace(None)
 
+    @property
+    def counts(self):
+        """Whether the function was called that points count from."""
+        return self._after is None
+
     def _is_watched(self, frame):
         file = frame.f_code.co_filename
         watched = self._watched.get(file)

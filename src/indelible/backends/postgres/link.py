@@ -95,6 +95,9 @@ class Link:
             else:
                 answer = self._execute(step)
         except (psycopg.Error, TimeLimitError) as error:
+            interrupt = interrupt_behind(error)
+            if interrupt is not None:
+                raise interrupt from None
             committing = isinstance(step, (Call, Commit, DoAlone))
             raise translated(error, place=self._place, committing=committing) from error
         if self._warned and isinstance(step, (Call, Commit, DoAlone)):
@@ -195,6 +198,18 @@ class Link:
             # Else the driver would go on waiting for what is left of a pipeline.
             give_up(self.connection, waits)
             raise
+
+
+def interrupt_behind(error: BaseException) -> BaseException | None:
+    """Ctrl-C, or a cancellation, that an error of the driver has replaced.
+
+    The driver cleans up when it is interrupted, and if that fails, its error comes out instead.
+    """
+    behind: BaseException | None = error
+    while behind is not None and isinstance(behind, Exception):
+        # What was raised from another on purpose, such as a timeout, replaces nothing.
+        behind = None if behind.__suppress_context__ else behind.__context__
+    return behind
 
 
 def give_up(

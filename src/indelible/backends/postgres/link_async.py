@@ -14,7 +14,12 @@ from psycopg.waiting import Ready, Wait, wait_async
 
 from indelible.backends.postgres.calls import Caller
 from indelible.backends.postgres.errors import TimeLimitError, translated
-from indelible.backends.postgres.link import SYNC_WAIT, give_up, not_replicated
+from indelible.backends.postgres.link import (
+    SYNC_WAIT,
+    give_up,
+    interrupt_behind,
+    not_replicated,
+)
 from indelible.backends.postgres.statements import (
     BEGIN_READ,
     BEGIN_WRITE,
@@ -78,6 +83,9 @@ class AsyncLink:
             else:
                 answer = await self._execute(step)
         except (psycopg.Error, TimeLimitError) as error:
+            interrupt = interrupt_behind(error)
+            if interrupt is not None:
+                raise interrupt from None
             committing = isinstance(step, (Call, Commit, DoAlone))
             raise translated(error, place=self._place, committing=committing) from error
         if self._warned and isinstance(step, (Call, Commit, DoAlone)):
