@@ -94,6 +94,9 @@ def test_a_store_that_hangs_does_not_hang_the_kit(monkeypatch):
     (result,) = report.results
     assert result.verdict == "UNKNOWN"
     assert "hangs, or is too slow" in result.reason
+    assert any(
+        'thread "indelible-check"' in note and "add_messages" in note for note in result.notes
+    )
     assert report.exit_code == 3
 
 
@@ -236,13 +239,16 @@ def test_no_process_is_left_behind_by_a_case_that_hangs(monkeypatch):
     workers = []
     began = Worker.__init__
 
-    def noted(self, connection):
-        began(self, connection)
+    def noted(self, *pipes):
+        began(self, *pipes)
         workers.append(self.pid)
 
     monkeypatch.setattr(Worker, "__init__", noted)
     report = check("under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
     assert report.verdict == "UNKNOWN"
+    assert any(note.startswith("process ") and "thread: " in note for note in report.notes), (
+        report.notes
+    )
     assert workers
     for pid in workers:
         wait_until_gone(pid)
@@ -304,8 +310,8 @@ from indelible.contract.drivers.processes import Worker
 
 began = Worker.__init__
 
-def told(self, connection):
-    began(self, connection)
+def told(self, *pipes):
+    began(self, *pipes)
     print(self.pid, flush=True)
 
 Worker.__init__ = told

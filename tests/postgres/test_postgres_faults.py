@@ -15,6 +15,7 @@ from indelible.backends.postgres import PostgresBackend, PostgresOptions, link
 from indelible.backends.postgres.errors import TimeLimitError
 from indelible.backends.postgres.link_async import AsyncLink
 from indelible.backends.postgres.statements import Sql
+from indelible.core.leases import Lease
 from indelible.core.patience import Patience
 from indelible.core.settings import Settings
 
@@ -211,12 +212,13 @@ def test_a_statement_ends_at_the_deadline(url, monkeypatch, wait):
         store.clear("s")
         store.undo("s")
         assert len(store.get_history("s")) == 2
-        borrowed = store._backend._pool.borrow(Patience(0.2))
+        lease = Lease()
+        borrowed = store._backend._pool.borrow(lease, Patience(0.2))
         with pytest.raises(UnavailableError) as caught:
             borrowed.execute(Sql("SELECT pg_sleep(60)"))
         assert isinstance(caught.value.__cause__, TimeLimitError)
         assert borrowed.connection.closed
-        store._backend._pool.give_back(borrowed, healthy=False)
+        store._backend._pool.give_back(lease, healthy=False)
         assert len(store.get_history("s")) == 2
 
 

@@ -36,7 +36,7 @@ def names(connection):
 
 
 def connection_of(store):
-    (link,) = store._backend._pool._idle
+    (link,) = store._backend._pool.idle
     return link.connection
 
 
@@ -69,7 +69,7 @@ async def test_an_async_store_does_without_a_forgotten_name(url):
     async with indelible.open_async(url) as store:
         for number in range(calls.CALLS_BEFORE_NAMES + 2):
             await store.add_message("s", "user", str(number))
-        (link,) = store._backend._room().pool._idle
+        (link,) = store._backend._room().pool.idle
         found = await (await link.connection.execute(NAMES, prepare=False)).fetchall()
         assert found == [(APPEND.name.decode(),)]
         await link.connection.execute("DEALLOCATE ALL")

@@ -7,11 +7,18 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import TypeVar
 
+from indelible.contract.stacks import read_stacks
+
 T = TypeVar("T")
 
 
 class LeftBehind(Exception):  # noqa: N818 -- names what happened
     """It did not end in time, and goes on somewhere without us."""
+
+    def __init__(self, words: str, stacks: tuple[str, ...] = ()) -> None:
+        super().__init__(words)
+        # Where it, and whatever else runs in this process, stood at that time.
+        self.stacks = stacks
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
@@ -24,9 +31,10 @@ def within(seconds: float, work: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
             done.set_exception(error)
 
-    threading.Thread(target=attempt, name="indelible-check", daemon=True).start()
+    thread = threading.Thread(target=attempt, name="indelible-check", daemon=True)
+    thread.start()
     # Not by the timeout of `result`: the work may raise a TimeoutError of its own.
     futures.wait([done], seconds)
     if not done.done():
-        raise LeftBehind(f"no end within {seconds:.0f} s")
+        raise LeftBehind(f"no end within {seconds:.0f} s", read_stacks(thread.ident))
     return done.result()

@@ -19,7 +19,7 @@ from indelible.contract.cases import BAD_DAYS, Case, Mode
 from indelible.contract.checker import judge
 from indelible.contract.checker.verdict import Undecided, Violated
 from indelible.contract.checker.wording import named
-from indelible.contract.drivers.processes import CannotTravel, Crew
+from indelible.contract.drivers.processes import CannotTravel, Crew, WorkerLost
 from indelible.contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
 from indelible.contract.leaving import LeftBehind, within
 from indelible.contract.results import (
@@ -57,6 +57,13 @@ class Outcome:
     reason: str = ""
     failures: tuple[Failure, ...] = ()
     room: Room | None = None
+    # Where threads, tasks and processes stood, if it hangs.
+    stacks: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth knowing and no failure."""
+        return (*(self.room.notes if self.room is not None else ()), *self.stacks)
 
     @property
     def refused(self) -> bool:
@@ -84,7 +91,8 @@ class Bench:
             self._hire()
         except LeftBehind as error:
             self.close()
-            raise Unreachable(f"the store does not answer: {error}") from error
+            stands = "; ".join(error.stacks[:1])
+            raise Unreachable(f"the store does not answer: {error}; {stands}") from error
         except BaseException:
             self.close()
             raise
@@ -237,7 +245,7 @@ def run_case(
         duration_s=spent_s,
         history=tuple(outcome.room.history) if outcome.room is not None else (),
         faults=tuple(outcome.room.faults) if outcome.room is not None else (),
-        notes=tuple(outcome.room.notes) if outcome.room is not None else (),
+        notes=outcome.notes,
     )
 
 
@@ -247,12 +255,27 @@ def _bounded(
     try:
         return within(CASE_S_MAX, lambda: run_round(case, mode, bench, seed, factory))
     except LeftBehind as error:
-        return endless(error)
+        return endless(error, bench)
 
 
-def endless(error: LeftBehind) -> Outcome:
+def endless(error: LeftBehind, bench: Bench) -> Outcome:
     """What came of a round that did not end. Slow, on this machine, is no proof of anything."""
-    return Outcome(verdict="UNKNOWN", reason=f"it hangs, or is too slow to be judged: {error}")
+    workers = bench.crew.stacks() if bench.crew is not None else ()
+    return Outcome(
+        verdict="UNKNOWN",
+        reason=f"it hangs, or is too slow to be judged: {error}",
+        stacks=(*error.stacks, *workers),
+    )
+
+
+def _stacks_of(error: BaseException) -> tuple[str, ...]:
+    """Where a worker stood whose silence this error comes from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, WorkerLost):
+            return cause.stacks
+        cause = cause.__cause__ or cause.__context__
+    return ()
 
 
 def run_round(
@@ -279,7 +302,9 @@ def run_round(
         except Broken as broken:
             return _failed(room, broken.failure)
         except Inconclusive as reason:
-            return Outcome(verdict=reason.verdict, reason=str(reason), room=room)
+            return Outcome(
+                verdict=reason.verdict, reason=str(reason), room=room, stacks=_stacks_of(reason)
+            )
         except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
             # Also SystemExit: a store that wants to end the program must not end the kit. Ctrl-C
             # comes to the main thread, and this is not it.
@@ -304,7 +329,12 @@ def _raised(room: Room, error: BaseException) -> Outcome:
         last = room.history[-1] if room.history else None
         doing = f"{last.op} on {named(last.session)}" if last is not None else "a call"
         return _failed(room, _failure(RAISED, f"{doing} raised {said(error)}"))
-    return Outcome(verdict="UNKNOWN", reason=f"the kit itself failed: {said(error)}", room=room)
+    return Outcome(
+        verdict="UNKNOWN",
+        reason=f"the kit itself failed: {said(error)}",
+        room=room,
+        stacks=_stacks_of(error),
+    )
 
 
 def _judged(case: Case, room: Room) -> Outcome:

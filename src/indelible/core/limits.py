@@ -83,3 +83,7 @@ TIMEOUT_S_MAX: Final = 3600.0
 
 # What an engine-free estimate takes one token to be; English text runs at about four.
 BYTES_PER_TOKEN: Final = 4
+
+# How long a thread waits for another before it looks again by itself. A thread that was interrupted
+# by Ctrl-C may not have told the others that it is done.
+LOOK_AGAIN_S: Final = 0.25

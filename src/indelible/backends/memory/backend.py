@@ -84,7 +84,11 @@ RISKS = (
 
 
 class MemoryBackend:
-    """Performs the waist on plain Python values, under one lock."""
+    """Performs the waist on plain Python values, under one lock.
+
+    A write computes first and changes then, by assignments with no call in between: Ctrl-C cannot
+    come between two of them, and leave half a write behind.
+    """
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -191,11 +195,10 @@ class MemoryBackend:
             view=view.cleared(born),
             **{"staged": False, **fields},
         )
-        self._sessions[name] = Session(session.log if session else {}, born, life)
-        return self._sessions[name]
+        return Session(session.log if session else {}, born, life)
 
     def _living(self, name: str, *, ttl_s: float | None) -> Session:
-        """The session, begun anew unless it is active."""
+        """The session, begun anew unless it is active; whoever changes it puts it in its place."""
         _, status = self._standing(name)
         if status is Status.ACTIVE:
             return self._sessions[name]
@@ -215,13 +218,13 @@ class MemoryBackend:
         session = self._living(step.session, ttl_s=step.ttl_s)
         life = session.life
         now_ms = milliseconds(self._clock)
-        life.deadline_ms = rules.deadline_ms(now_ms, step.ttl_s)
-        for offset, (kind, envelope, keep, opens, answers) in enumerate(step.drafts):
-            session.log[first + offset] = LogRow(
+        deadline_ms = rules.deadline_ms(now_ms, step.ttl_s)
+        rows = {
+            first + offset: LogRow(
                 first + offset,
                 kind,
                 now_ms,
-                life.deadline_ms,
+                deadline_ms,
                 0 if offset else len(step.drafts),
                 life.generation,
                 keep,
@@ -230,11 +233,20 @@ class MemoryBackend:
                 answers,
                 envelope,
             )
-        session.end = first + len(step.drafts)
+            for offset, (kind, envelope, keep, opens, answers) in enumerate(step.drafts)
+        }
+        end = first + len(step.drafts)
         checksums = [checksum_of(draft.envelope) for draft in step.drafts]
+        appended = Appended(
+            first, len(step.drafts), rules.version_token(life.token, end, life.generation)
+        )
+        # Behind the end, where nobody looks yet.
+        session.log.update(rows)
+        life.deadline_ms = deadline_ms
         life.keys[step.key] = (first, checksums, life.generation)
-        version = rules.version_token(life.token, session.end, life.generation)
-        return Appended(first, len(step.drafts), version)
+        session.end = end
+        self._sessions[step.session] = session
+        return appended
 
     def _replay(
         self, step: Append, first: int, checksums: list[bytes], generation: int
@@ -264,22 +276,28 @@ class MemoryBackend:
             step = rules.rollback_of(step, head, record)
         rules.refuse_if_changed(step, head)
         line = rules.line_of(step, head, milliseconds(self._clock))
-        for number, earlier in enumerate(life.journal):
-            if earlier.operation == step.undoes:
-                life.journal[number] = replace(earlier, undone_by=step.operation)
-        life.journal.append(line)
+        journal = [
+            replace(earlier, undone_by=step.operation)
+            if earlier.operation == step.undoes
+            else earlier
+            for earlier in life.journal
+        ]
+        changed = Changed(line)
+        life.journal = [*journal, line]
         life.view = line.after
         life.generation += 1
-        return Changed(line)
+        return changed
 
     def _save_snapshot(self, step: SaveSnapshot) -> SnapshotRecord:
         session = self._living(step.session, ttl_s=step.ttl_s)
         life = session.life
         if step.id not in life.snapshots:
             rules.refuse_if_torn(step.session, view.freeze(life.view, session.end))
-            life.snapshots[step.id] = SnapshotRecord(
+            record = SnapshotRecord(
                 step.id, step.label, milliseconds(self._clock), life.view, session.end
             )
+            life.snapshots[step.id] = record
+            self._sessions[step.session] = session
         return life.snapshots[step.id]
 
     def _delete_snapshot(self, step: DeleteSnapshot) -> bool:
@@ -291,7 +309,9 @@ class MemoryBackend:
     def _set_metadata(self, step: SetMetadata) -> Head:
         standing, status = self._standing(step.session)
         rules.refuse_if_moved(step.session, step.expected, rules.version_of(standing, status))
-        self._living(step.session, ttl_s=step.ttl_s).life.metadata = step.metadata
+        session = self._living(step.session, ttl_s=step.ttl_s)
+        session.life.metadata = step.metadata
+        self._sessions[step.session] = session
         return self._head(step.session)
 
     def _begin_stage(self, step: BeginStage) -> Stage:
@@ -308,6 +328,7 @@ class MemoryBackend:
             staged=True,
             forked_from=step.forked_from,
         )
+        self._sessions[step.session] = session
         return Stage(session.life.token, session.life.born)
 
     def _staged(self, name: str, stage: str) -> Session:
@@ -366,10 +387,11 @@ class MemoryBackend:
         reclaimed = Reclaimed(len(rows), sum(len(row.envelope) for row in rows), lines)
         if step.dry_run:
             return reclaimed
+        # First what tells a reader of an older page that its entries may be gone.
+        session.vacuums += 1 if rows else 0
+        life.journal = list(reversed(kept))
         for row in rows:
             del session.log[row.position]
-        session.vacuums += bool(rows)
-        life.journal = list(reversed(kept))
         if status is not Status.ACTIVE:
             life.snapshots.clear()
             life.keys.clear()

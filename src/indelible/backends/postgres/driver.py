@@ -31,6 +31,7 @@ from indelible.backends.postgres.groups import (
 from indelible.backends.postgres.link import Link
 from indelible.backends.postgres.pools import GivenPool, OwnPool
 from indelible.backends.postgres.sending import statement_of, versions_of
+from indelible.core.leases import Lease
 from indelible.core.patience import Patience
 from indelible.core.plan import Step, drive
 from indelible.core.waist import Append, Appended
@@ -112,24 +113,32 @@ class PostgresBackend:
             statement = statement_of(self._context, steps, wait_s=wait_s)
             answer = self._on_link(lambda link: link.execute(statement), patience)
             for job, version in zip(ordered, versions_of(steps, answer), strict=True):
-                job.version = version
+                job.answer(version)
         except MemoryStoreError as error:
             for job in group:
-                job.error = error.copy()
+                job.fail(error.copy())
         except Exception as error:  # noqa: BLE001 (a caller's clock: told to each)
             for job in group:
-                job.error = error
+                job.fail(error)
 
     def _on_link(self, work: Callable[[Link], Any], patience: Patience) -> Any:
-        link = self._pool.borrow(patience)
-        healthy = True
+        lease = Lease()
+        healthy = False
         try:
-            return work(link)
-        except BaseException as error:
-            healthy = is_usable_after(error) and _rolled_back(link)
-            raise
+            link = self._pool.borrow(lease, patience)
+            try:
+                answer = work(link)
+                healthy = True
+            except BaseException as error:
+                healthy = is_usable_after(error) and _rolled_back(link)
+                raise
+            return answer
         finally:
-            self._pool.give_back(link, healthy=healthy)
+            try:
+                self._pool.give_back(lease, healthy=healthy)
+            finally:
+                lease.held = False
+                self._pool.wake()
 
 
 def _rolled_back(link: Link) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,6 +27,7 @@ from indelible.backends.postgres.groups import (
     LEADERS_MAX,
     Job,
     in_order,
+    interrupted_write,
     soonest,
     take,
     wait_s_of,
@@ -34,6 +36,7 @@ from indelible.backends.postgres.groups import (
 from indelible.backends.postgres.link_async import AsyncLink
 from indelible.backends.postgres.pools_async import AsyncGivenPool, AsyncOwnPool
 from indelible.backends.postgres.sending import statement_of, versions_of
+from indelible.core.leases import Lease
 from indelible.core.outcome import Outcome
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, ask, drive_async
@@ -122,7 +125,8 @@ class AsyncPostgresBackend:
     def _running(self, loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[Any]]:
         room = self._rooms.get(loop)
         leaders = room.leaders if room is not None else ()
-        return [*leaders, *(task for task in self._writing if task.get_loop() is loop)]
+        ours = [*leaders, *(task for task in self._writing if task.get_loop() is loop)]
+        return [task for task in ours if not task.done()]
 
     async def _to_outcome(self, work: Coroutine[Any, Any, R]) -> R:
         """Wait for what becomes of a write, even if the waiting task is cancelled."""
@@ -134,8 +138,11 @@ class AsyncPostgresBackend:
             self._writing.discard(done)
             if done.cancelled():
                 outcome.set_exception(asyncio.CancelledError())
-            elif (error := done.exception()) is not None:
+            elif isinstance(error := done.exception(), Exception):
                 outcome.set_exception(error)
+            elif error is not None:
+                # Ctrl-C has left the event loop already; it need not do so twice.
+                outcome.set_exception(interrupted_write())
             else:
                 outcome.set_result(done.result())
 
@@ -164,7 +171,7 @@ class _Room:
             self.pool = AsyncGivenPool(options.target, place=options.shown, seam=options.seam)
         self._waiting: deque[Job] = deque()
         self.leaders: set[asyncio.Task[None]] = set()
-        self._leading = 0
+        self._leads: list[Lease] = []
         # Rings at the deadline of whoever waits longest, and again while anyone waits.
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -183,36 +190,54 @@ class _Room:
     def join(self, job: Job) -> None:
         """Let a job go with the next group. It is settled then, or at its deadline."""
         self._waiting.append(job)
-        if self._leading < LEADERS_MAX:
-            self._leading += 1
-            leader = self.loop.create_task(self._lead())
-            self.leaders.add(leader)
-            leader.add_done_callback(self.leaders.discard)
+        self._start_leader()
         if self._alarm is None:
             self._alarm = self.loop.call_later(job.patience.left_s(), self._ring)
+
+    def _start_leader(self) -> None:
+        """Start a task that leads, if there may be one more."""
+        self._leads = [lease for lease in self._leads if lease.held]
+        if len(self._leads) < LEADERS_MAX:
+            lease = Lease()
+            leader = self.loop.create_task(self._lead(lease))
+            # Not before there is a task that lets go of it.
+            lease.held = True
+            self._leads = [*self._leads, lease]
+            self.leaders.add(leader)
+            leader.add_done_callback(partial(self._after_leader, lease))
+
+    def _after_leader(self, lease: Lease, leader: asyncio.Task[None]) -> None:
+        """See to those who wait still, if a leader was cancelled or interrupted."""
+        self.leaders.discard(leader)
+        # A task that was cancelled before its first step has not done so itself.
+        lease.held = False
+        if self._waiting:
+            self._start_leader()
 
     def _ring(self) -> None:
         """Tell those who waited until their deadline; they came in its order."""
         while self._waiting and self._waiting[0].patience.left_s() == 0:
             late = self._waiting.popleft()
-            late.error = waited_too_long()
+            late.fail(waited_too_long())
             late.settle.set_result(None)
         self._alarm = None
         if self._waiting:
             self._alarm = self.loop.call_later(self._waiting[0].patience.left_s(), self._ring)
 
-    async def _lead(self) -> None:
+    async def _lead(self, lease: Lease) -> None:
         """Send group after group, while anyone waits."""
         try:
             while self._waiting:
-                await self._send(take(self._waiting, []))
+                await self._send(lease)
         finally:
             # Not when the task is found to be done, which is later: whoever joins in between would
             # take it for a leader, and wait for nobody.
-            self._leading -= 1
+            lease.held = False
 
-    async def _send(self, group: list[Job]) -> None:
+    async def _send(self, lease: Lease) -> None:
+        group: list[Job] = []
         try:
+            take(group, self._waiting, lease)
             await self._append(group)
         finally:
             for job in group:
@@ -228,24 +253,32 @@ class _Room:
             statement = statement_of(self.context, steps, wait_s=wait_s)
             answer = await self._run(ask(statement), patience)
             for job, version in zip(ordered, versions_of(steps, answer), strict=True):
-                job.version = version
+                job.answer(version)
         except MemoryStoreError as error:
             for job in group:
-                job.error = error.copy()
+                job.fail(error.copy())
         except Exception as error:  # noqa: BLE001 (a caller's clock: told to each)
             for job in group:
-                job.error = error
+                job.fail(error)
 
     async def _run(self, plan: Plan[Any], patience: Patience) -> Any:
-        link = await self.pool.borrow(patience)
-        healthy = True
+        lease = Lease()
+        healthy = False
         try:
-            return await drive_async(plan, link.execute)
-        except BaseException as error:
-            healthy = is_usable_after(error) and await _rolled_back(link)
-            raise
+            link = await self.pool.borrow(lease, patience)
+            try:
+                answer = await drive_async(plan, link.execute)
+                healthy = True
+            except BaseException as error:
+                healthy = is_usable_after(error) and await _rolled_back(link)
+                raise
+            return answer
         finally:
-            await self.pool.give_back(link, healthy=healthy)
+            try:
+                await self.pool.give_back(lease, healthy=healthy)
+            finally:
+                lease.held = False
+                self.pool.wake()
 
 
 async def _rolled_back(link: AsyncLink) -> bool:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 from indelible.backends.postgres.statements import LOCK_WAIT_S, lock_wait_s
+from indelible.core.leases import Leaders, Lease, Queued, fill
 from indelible.core.patience import Patience
 from indelible.core.waist import Append
-from indelible.errors import BusyError
+from indelible.errors import BusyError, OutcomeUnknownError
 
 # Groups under way at once: the second travels while the first is being committed. More would only
 # make the groups smaller.
@@ -24,37 +23,44 @@ GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 GROUP_WAIT_S: Final = 0.25
 
 
-class Job:
+class Job(Queued):
     """An append that waits for its commit."""
 
-    __slots__ = ("append", "error", "leads", "patience", "settle", "version", "wake")
+    __slots__ = ("answered", "append", "error", "patience", "settle", "version")
 
     def __init__(self, append: Append, patience: Patience, settle: Any = None) -> None:
+        super().__init__()
         self.append = append
         self.patience = patience
         self.version: str | None = None
         self.error: Exception | None = None
-        self.wake: threading.Event | None = None
-        self.leads = False
+        # Whether there is a version or an error: not if whoever led it was interrupted.
+        self.answered = False
         # Whom to tell, where the caller does not wait in a thread.
         self.settle = settle
+
+    def answer(self, version: str | None) -> None:
+        """Note the function's answer: None where somebody must look."""
+        self.version = version
+        self.answered = True
+
+    def fail(self, error: Exception) -> None:
+        """Note why there is no answer."""
+        self.error = error
+        self.answered = True
 
     def outcome(self) -> str | None:
         """The function's answer, or the error."""
         if self.error is not None:
             raise self.error
+        if not self.answered:
+            raise interrupted_write()
         return self.version
 
 
-def take(waiting: deque[Job], group: list[Job]) -> list[Job]:
+def take(group: list[Job], waiting: deque[Job], lease: Lease) -> None:
     """Fill a group from those who wait."""
-    size = sum(map(_size_of, group))
-    while waiting and len(group) < GROUP_MAX:
-        size += _size_of(waiting[0])
-        if group and size > GROUP_BYTES_MAX:
-            break
-        group.append(waiting.popleft())
-    return group
+    fill(group, waiting, lease, size_of=_size_of, jobs_max=GROUP_MAX, bytes_max=GROUP_BYTES_MAX)
 
 
 def _size_of(job: Job) -> int:
@@ -88,77 +94,37 @@ def waited_too_long() -> BusyError:
     )
 
 
+def interrupted_write() -> OutcomeUnknownError:
+    """Whoever sent a write, perhaps with others, was interrupted."""
+    return OutcomeUnknownError(
+        "it was interrupted while it was sent: it may have landed. The same call with the same key"
+        " makes sure"
+    )
+
+
 class Groups:
     """Threads that append: one leads a group, the others wait for its answer."""
 
     def __init__(self, perform: Callable[[list[Job]], None]) -> None:
-        self._perform = perform
-        self._lock = threading.Lock()
-        self._waiting: deque[Job] = deque()
-        self._leading = 0
+        self._leaders: Leaders[int, Job] = Leaders(
+            range(1, LEADERS_MAX + 1), lambda _, group: perform(group), take
+        )
 
     def run(self, job: Job) -> None:
         """Append, together with whoever else is waiting; then the job has its outcome."""
-        with self._lock:
-            leads = self._leading < LEADERS_MAX
-            if leads:
-                self._leading += 1
-                group = take(self._waiting, [job])
-            else:
-                job.wake = threading.Event()
-                self._waiting.append(job)
-        if not leads:
-            group = self._wait(job)
-        if group:
-            try:
-                self._perform(group)
-            finally:
-                self._hand_over(group)
+        if not self._leaders.run(job, job.patience.left_s):
+            job.fail(waited_too_long())
 
-    def _wait(self, job: Job) -> list[Job]:
-        """Wait for an answer, or for the lead: then the group to perform is returned."""
-        assert job.wake is not None
-        try:
-            job.wake.wait(job.patience.left_s())
-            late = not job.wake.is_set() and self._withdraw(job)
-            if not late:
-                # It is on its way; whoever leads it has a deadline too.
-                job.wake.wait()
-        except BaseException:
-            # Interrupted while waiting: nobody may append it later, for a caller who is gone.
-            if not self._withdraw(job) and job.leads:
-                self._hand_over([])
-            raise
-        if late:
-            job.error = waited_too_long()
-        if late or not job.leads:
-            return []
-        with self._lock:
-            return take(self._waiting, [job])
+    @property
+    def waiting(self) -> int:
+        """How many appends wait for a leader."""
+        return len(self._leaders.waiting)
 
-    def _withdraw(self, job: Job) -> bool:
-        """Take a job out of the queue; says whether it was still there."""
-        with self._lock, suppress(ValueError):
-            self._waiting.remove(job)
-            return True
-        return False
-
-    def _hand_over(self, group: list[Job]) -> None:
-        """Tell a group that its outcome is there, and let the next in line lead."""
-        with self._lock:
-            if self._waiting:
-                following = self._waiting.popleft()
-                following.leads = True
-                assert following.wake is not None
-                following.wake.set()
-            else:
-                self._leading -= 1
-        for job in group:
-            if job.wake is not None:
-                job.wake.set()
+    @property
+    def leading(self) -> int:
+        """How many groups are under way."""
+        return self._leaders.held
 
     def after_fork(self) -> None:
         """In a forked child: nobody waits, and nobody leads."""
-        self._lock = threading.Lock()
-        self._waiting.clear()
-        self._leading = 0
+        self._leaders.reset()

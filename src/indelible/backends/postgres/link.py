@@ -97,6 +97,9 @@ class Link:
             else:
                 answer = self._execute(step)
         except (psycopg.Error, TimeLimitError) as error:
+            interrupt = interrupt_behind(error)
+            if interrupt is not None:
+                raise interrupt from None
             committing = isinstance(step, (Call, Commit, DoAlone))
             raise translated(error, place=self._place, committing=committing) from error
         if self._warned and isinstance(step, (Call, Commit, DoAlone)):
@@ -224,6 +227,18 @@ def bind_arrays(
         None if isinstance(value, list) and value and all(item is None for item in value) else value
         for value in params
     )
+
+
+def interrupt_behind(error: BaseException) -> BaseException | None:
+    """Ctrl-C, or a cancellation, that an error of the driver has replaced.
+
+    The driver cleans up when it is interrupted, and if that fails, its error comes out instead.
+    """
+    behind: BaseException | None = error
+    while behind is not None and isinstance(behind, Exception):
+        # What was raised from another on purpose, such as a timeout, replaces nothing.
+        behind = None if behind.__suppress_context__ else behind.__context__
+    return behind
 
 
 def give_up(

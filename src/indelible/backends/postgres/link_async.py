@@ -18,6 +18,7 @@ from indelible.backends.postgres.link import (
     SYNC_WAIT,
     bind_arrays,
     give_up,
+    interrupt_behind,
     not_replicated,
 )
 from indelible.backends.postgres.statements import (
@@ -84,6 +85,9 @@ class AsyncLink:
             else:
                 answer = await self._execute(step)
         except (psycopg.Error, TimeLimitError) as error:
+            interrupt = interrupt_behind(error)
+            if interrupt is not None:
+                raise interrupt from None
             committing = isinstance(step, (Call, Commit, DoAlone))
             raise translated(error, place=self._place, committing=committing) from error
         if self._warned and isinstance(step, (Call, Commit, DoAlone)):

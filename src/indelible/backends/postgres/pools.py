@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -13,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from indelible.backends.postgres.errors import exhausted, none_to_spare, not_connected, refused
 from indelible.backends.postgres.link import Link, Seam
+from indelible.core.leases import Lease, Slots, call_into
 from indelible.core.patience import Patience
 from indelible.errors import ClosedError, MemoryStoreError
 
@@ -45,17 +45,40 @@ def is_up(conninfo: str, connect_s: int) -> bool:
 class Pool(Protocol):
     """Lends connections, one call at a time."""
 
-    def borrow(self, patience: Patience) -> Link:
+    def borrow(self, lease: Lease, patience: Patience) -> Link:
         """A connection, within the deadline, or an error that says why not."""
         ...
 
-    def give_back(self, link: Link, *, healthy: bool) -> None:
-        """Take it back; one that is not healthy is closed."""
+    def give_back(self, lease: Lease, *, healthy: bool) -> None:
+        """Take back what was lent, if anything was; one that is not healthy is closed."""
+        ...
+
+    def wake(self) -> None:
+        """A lease was let go: whoever waits may have its slot."""
         ...
 
     def close(self) -> None:
         """Close every connection that is ours."""
         ...
+
+
+class Place:
+    """A place for one connection."""
+
+    __slots__ = ("busy", "link")
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+        # Whether a call is under way on it. Where it still says so when nobody has it, that call
+        # was interrupted: there may be an answer on the way, and the connection is not used again.
+        self.busy = False
+
+    def close(self) -> None:
+        """Hang up; the next call opens another."""
+        link, self.link = self.link, None
+        self.busy = False
+        if link is not None:
+            link.close()
 
 
 class OwnPool:
@@ -74,51 +97,40 @@ class OwnPool:
         self._seam = seam
         # Connections of a parent process: not ours to close, and never to be used here.
         self._inherited: list[Link] = []
-        self._idle: list[Link] = []
-        self._changed = threading.Condition()
-        self._waiting = 0
-        self._lent = 0
+        self._slots = Slots(Place() for _ in range(CONNECTIONS_MAX))
         self._closed = False
         # Whether the user, the password and the database were ever right.
         self._known = False
 
+    @property
+    def idle(self) -> list[Link]:
+        """Connections that the next call may have."""
+        places = [place for place in self._slots.idle() if not place.busy]
+        return [place.link for place in places if place.link is not None]
+
     def after_fork(self) -> None:
         """In a forked child: leave the parent's connections alone."""
-        self._inherited += self._idle
-        self._idle = []
-        self._changed = threading.Condition()
-        self._waiting = self._lent = 0
+        for place in self._slots.things:
+            if place.link is not None:
+                self._inherited.append(place.link)
+            place.link = None
+            place.busy = False
+        self._slots.reset()
 
-    def borrow(self, patience: Patience) -> Link:
+    def borrow(self, lease: Lease, patience: Patience) -> Link:
         """An idle connection that is alive, or a new one."""
-        with self._changed:
-            while not self._closed and self._lent >= CONNECTIONS_MAX:
-                self._wait(patience)
-            if self._closed:
-                raise ClosedError("the store is closed")
-            self._lent += 1
-            while self._idle:
-                link = self._idle.pop()
-                if link.is_alive():
-                    link.begin(patience)
-                    return link
-                link.close()
-        try:
-            return self._connect(patience)
-        except BaseException:
-            with self._changed:
-                self._lent -= 1
-                self._changed.notify()
-            raise
-
-    def _wait(self, patience: Patience) -> None:
-        if patience.left_s() == 0:
+        place = self._slots.take(lease, patience.left_s)
+        if place is None:
             raise exhausted(CONNECTIONS_MAX, place=self._place)
-        self._waiting += 1
-        try:
-            self._changed.wait(patience.left_s())
-        finally:
-            self._waiting -= 1
+        if self._closed:
+            raise ClosedError("the store is closed")
+        link = place.link
+        if link is None or place.busy or not link.is_alive():
+            place.close()
+            link = place.link = self._connect(patience)
+        place.busy = True
+        link.begin(patience)
+        return link
 
     def _connect(self, patience: Patience) -> Link:
         connect_s = connect_s_of(patience, self._servers)
@@ -147,24 +159,32 @@ class OwnPool:
         # Outside of the handler, so that the driver's error does not come along as its context.
         raise failure
 
-    def give_back(self, link: Link, *, healthy: bool) -> None:
+    def give_back(self, lease: Lease, *, healthy: bool) -> None:
         """Keep it for the next call, unless it is unwell or the store was closed."""
-        with self._changed:
+        place: Place | None = lease.slot
+        if place is not None:
             if healthy and not self._closed:
-                self._idle.append(link)
+                place.busy = False
             else:
-                link.close()
-            self._lent -= 1
-            if self._waiting:
-                self._changed.notify()
+                place.close()
+
+    def wake(self) -> None:
+        """A lease was let go: whoever waits may have its slot."""
+        self._slots.wake()
 
     def close(self) -> None:
         """Close what is idle; what is lent closes when it comes back."""
-        with self._changed:
-            self._closed = True
-            while self._idle:
-                self._idle.pop().close()
-            self._changed.notify_all()
+        self._closed = True
+        leases = [Lease() for _ in self._slots.things]
+        try:
+            for lease in leases:
+                place = self._slots.try_take(lease)
+                if place is not None:
+                    place.close()
+        finally:
+            for lease in leases:
+                lease.held = False
+            self._slots.wake_all()
 
 
 class GivenPool:
@@ -182,43 +202,68 @@ class GivenPool:
         self._seam = seam
         self._closed = False
 
-    def borrow(self, patience: Patience) -> Link:
+    def borrow(self, lease: Lease, patience: Patience) -> Link:
         """A connection that is alive, as soon as the pool has one to spare."""
         for left in range(self._pool.max_size, -1, -1):
             if self._closed:
                 raise ClosedError("the store is closed")
-            link = Link(self._take(patience), place=self._place, seam=self._seam)
+            # What came out of the pool is noted at once: if this is interrupted, it goes back.
+            taken: list[psycopg.Connection[Any]] = []
+            lease.slot = taken
+            self._take(taken, patience)
+            link = Link(taken[0], place=self._place, seam=self._seam)
+            lease.slot = link
             link.begin(patience)
             # After as many as there can be, the last one has to do.
             if not left or link.is_alive():
                 link.connection.autocommit = True
                 return link
-            self.give_back(link, healthy=False)
+            self.give_back(lease, healthy=False)
         raise AssertionError("the last one is always taken")
 
-    def _take(self, patience: Patience) -> psycopg.Connection[Any]:
+    def _take(self, taken: list[psycopg.Connection[Any]], patience: Patience) -> None:
         failure: MemoryStoreError
+        wait_s = max(0.001, patience.left_s())
         try:
-            connection: psycopg.Connection[Any] = self._pool.getconn(
-                timeout=max(0.001, patience.left_s())
-            )
+            call_into(taken, lambda: self._pool.getconn(timeout=wait_s))
         except psycopg_pool.PoolClosed as error:
             failure = not_connected(error, place=self._place)
         except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests):
             failure = none_to_spare(self._pool.max_size, place=self._place)
         else:
-            return connection
+            return
         raise failure
 
-    def give_back(self, link: Link, *, healthy: bool) -> None:
+    def give_back(self, lease: Lease, *, healthy: bool) -> None:
         """Hand it back; the pool replaces one that is closed."""
-        if not healthy:
-            link.close()
-        else:
-            with suppress(psycopg.Error):
-                link.connection.autocommit = link.was_autocommit
-        link.release()
-        self._pool.putconn(link.connection)
+        lent: Link | list[psycopg.Connection[Any]] | None = lease.slot
+        try:
+            self._hand_back(lent, healthy=healthy)
+        except BaseException:
+            # Once more, since nobody else will. The pool refuses what it has back already.
+            with suppress(Exception):
+                self._hand_back(lent, healthy=False)
+            raise
+        finally:
+            lease.slot = None
+
+    def _hand_back(
+        self, lent: Link | list[psycopg.Connection[Any]] | None, *, healthy: bool
+    ) -> None:
+        if isinstance(lent, Link):
+            connection = lent.connection
+            if not healthy:
+                lent.close()
+            else:
+                with suppress(psycopg.Error):
+                    connection.autocommit = lent.was_autocommit
+            lent.release()
+            self._pool.putconn(connection)
+        elif lent:
+            self._pool.putconn(lent[0])
+
+    def wake(self) -> None:
+        """The pool sees to those who wait for it."""
 
     def after_fork(self) -> None:
         """Forked children are the application's to provide for, with a pool of their own."""

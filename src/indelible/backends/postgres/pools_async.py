@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ from indelible.backends.postgres.pools import (
     is_up,
     lacks_password,
 )
+from indelible.core.leases import Lease, Slots
+from indelible.core.limits import LOOK_AGAIN_S
 from indelible.core.patience import Patience
 from indelible.errors import ClosedError, MemoryStoreError
 
@@ -25,17 +28,38 @@ from indelible.errors import ClosedError, MemoryStoreError
 class AsyncPool(Protocol):
     """Lends connections, one call at a time."""
 
-    async def borrow(self, patience: Patience) -> AsyncLink:
+    async def borrow(self, lease: Lease, patience: Patience) -> AsyncLink:
         """A connection, within the deadline, or an error that says why not."""
         ...
 
-    async def give_back(self, link: AsyncLink, *, healthy: bool) -> None:
-        """Take it back; one that is not healthy is closed."""
+    async def give_back(self, lease: Lease, *, healthy: bool) -> None:
+        """Take back what was lent, if anything was; one that is not healthy is closed."""
+        ...
+
+    def wake(self) -> None:
+        """A lease was let go: whoever waits may have its slot."""
         ...
 
     def close(self) -> None:
         """Close every connection that is ours."""
         ...
+
+
+class AsyncPlace:
+    """A place for one connection; see its twin."""
+
+    __slots__ = ("busy", "link")
+
+    def __init__(self) -> None:
+        self.link: AsyncLink | None = None
+        self.busy = False
+
+    def close(self) -> None:
+        """Hang up; the next call opens another."""
+        link, self.link = self.link, None
+        self.busy = False
+        if link is not None:
+            link.close()
 
 
 class AsyncOwnPool:
@@ -48,35 +72,62 @@ class AsyncOwnPool:
         self._servers = servers
         self._place = place
         self._seam = seam
-        self._idle: list[AsyncLink] = []
-        self._free = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._slots = Slots(AsyncPlace() for _ in range(CONNECTIONS_MAX))
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed = False
         # Whether the user, the password and the database were ever right.
         self._known = False
 
-    async def borrow(self, patience: Patience) -> AsyncLink:
-        """An idle connection that is alive, or a new one."""
-        try:
-            async with asyncio.timeout(patience.left_s()):
-                await self._free.acquire()
-        except TimeoutError:
-            raise exhausted(CONNECTIONS_MAX, place=self._place) from None
-        try:
-            return self._from_idle(patience) or await self._connect(patience)
-        except BaseException:
-            self._free.release()
-            raise
+    @property
+    def idle(self) -> list[AsyncLink]:
+        """Connections that the next call may have."""
+        places = [place for place in self._slots.idle() if not place.busy]
+        return [place.link for place in places if place.link is not None]
 
-    def _from_idle(self, patience: Patience) -> AsyncLink | None:
+    async def borrow(self, lease: Lease, patience: Patience) -> AsyncLink:
+        """An idle connection that is alive, or a new one."""
+        place = None if self._waiting else self._slots.try_take(lease)
+        while place is None:
+            await self._wait(patience)
+            place = self._slots.try_take(lease)
         if self._closed:
             raise ClosedError("the store is closed")
-        while self._idle:
-            link = self._idle.pop()
-            if link.is_alive():
-                link.begin(patience)
-                return link
-            link.close()
-        return None
+        link = place.link
+        if link is None or place.busy or not link.is_alive():
+            place.close()
+            link = place.link = await self._connect(patience)
+        place.busy = True
+        link.begin(patience)
+        return link
+
+    async def _wait(self, patience: Patience) -> None:
+        """Wait until a slot may be free."""
+        left_s = patience.left_s()
+        if left_s == 0:
+            raise exhausted(CONNECTIONS_MAX, place=self._place)
+        woken = asyncio.get_running_loop().create_future()
+        try:
+            self._waiting.append(woken)
+            async with asyncio.timeout(min(left_s, LOOK_AGAIN_S)):
+                await woken
+        except TimeoutError:
+            pass
+        except BaseException:
+            # What it was woken for is the next one's.
+            if woken.done():
+                self.wake()
+            raise
+        finally:
+            with suppress(ValueError):
+                self._waiting.remove(woken)
+
+    def wake(self) -> None:
+        """A lease was let go: whoever waits may have its slot."""
+        while self._waiting:
+            woken = self._waiting.popleft()
+            if not woken.done():
+                woken.set_result(None)
+                break
 
     async def _connect(self, patience: Patience) -> AsyncLink:
         connect_s = connect_s_of(patience, self._servers)
@@ -113,19 +164,20 @@ class AsyncOwnPool:
     async def _is_up(self, connect_s: int) -> bool:
         return await asyncio.to_thread(is_up, self._conninfo, connect_s)
 
-    async def give_back(self, link: AsyncLink, *, healthy: bool) -> None:
+    async def give_back(self, lease: Lease, *, healthy: bool) -> None:
         """Keep it for the next call, unless it is unwell or the store was closed."""
-        if healthy and not self._closed:
-            self._idle.append(link)
-        else:
-            link.close()
-        self._free.release()
+        place: AsyncPlace | None = lease.slot
+        if place is not None:
+            if healthy and not self._closed:
+                place.busy = False
+            else:
+                place.close()
 
     def close(self) -> None:
         """Close what is idle; what is lent closes when it comes back."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        for place in self._slots.idle():
+            place.close()
 
 
 class AsyncGivenPool:
@@ -143,18 +195,20 @@ class AsyncGivenPool:
         self._seam = seam
         self._closed = False
 
-    async def borrow(self, patience: Patience) -> AsyncLink:
+    async def borrow(self, lease: Lease, patience: Patience) -> AsyncLink:
         """A connection that is alive, as soon as the pool has one to spare."""
         for left in range(self._pool.max_size, -1, -1):
             if self._closed:
                 raise ClosedError("the store is closed")
             link = AsyncLink(await self._take(patience), place=self._place, seam=self._seam)
+            # From here on it goes back, also if the task is cancelled.
+            lease.slot = link
             link.begin(patience)
             # After as many as there can be, the last one has to do.
             if not left or link.is_alive():
                 await link.connection.set_autocommit(True)
                 return link
-            await self.give_back(link, healthy=False)
+            await self.give_back(lease, healthy=False)
         raise AssertionError("the last one is always taken")
 
     async def _take(self, patience: Patience) -> psycopg.AsyncConnection[Any]:
@@ -171,8 +225,12 @@ class AsyncGivenPool:
             return connection
         raise failure
 
-    async def give_back(self, link: AsyncLink, *, healthy: bool) -> None:
+    async def give_back(self, lease: Lease, *, healthy: bool) -> None:
         """Hand it back; the pool replaces one that is closed."""
+        link: AsyncLink | None = lease.slot
+        if link is None:
+            return
+        lease.slot = None
         if not healthy:
             link.close()
         else:
@@ -180,6 +238,9 @@ class AsyncGivenPool:
                 await link.connection.set_autocommit(link.was_autocommit)
         link.release()
         await self._pool.putconn(link.connection)
+
+    def wake(self) -> None:
+        """The pool sees to those who wait for it."""
 
     def close(self) -> None:
         """Use it no more. It is the application's to close."""

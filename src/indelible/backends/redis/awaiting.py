@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,12 +22,13 @@ from indelible.backends.redis.lanes import (
     Parcel,
     Trip,
     longest_s,
-    taken_from,
+    take,
 )
 from indelible.backends.redis.network import Carried, Carry, Network, Wait
 from indelible.backends.redis.options import RedisOptions
 from indelible.backends.redis.origin import READ_LANES, WRITE_LANES, Origin, origin_of
 from indelible.backends.redis.shortcut import Part, Shortcut
+from indelible.core.leases import Lease, Slots
 from indelible.core.outcome import Outcome
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, drive_async
@@ -168,8 +170,7 @@ class Lanes:
         self._pool = pool
         self._keeps = origin.keeps(pool)
         self._network = network
-        self._lanes_left = lanes_max
-        self._idle: list[Lane] = []
+        self._slots = Slots(Lane() for _ in range(lanes_max))
         self._waiting: deque[Parcel] = deque()
         # A task that nobody keeps may be collected before it ends.
         self._running: set[asyncio.Task[None]] = set()
@@ -182,53 +183,68 @@ class Lanes:
         )
         parcel = Parcel(carry, settle)
         self._waiting.append(parcel)
-        if self._idle or self._lanes_left:
-            if self._idle:
-                lane = self._idle.pop()
-            else:
-                self._lanes_left -= 1
-                lane = Lane()
-            self._begin_work(lane)
-        elif len(self._waiting) > GROUP_MAX:
+        if not self._begin_work() and len(self._waiting) > GROUP_MAX:
             # The next group is sent before the time of any of its calls is up, since whoever is
             # on the way now began earlier. Those behind it may have to give up.
             timer = loop.call_later(carry.patience.left_s(), self._give_up, parcel)
             settle.add_done_callback(lambda _: timer.cancel())
         return settle
 
-    def _begin_work(self, lane: Lane) -> None:
-        task = asyncio.get_running_loop().create_task(self._work(lane))
+    def _begin_work(self) -> bool:
+        """Start a task that carries what waits, if a lane is free."""
+        if self._slots.held == len(self._slots.things):
+            return False
+        lease = Lease()
+        task = asyncio.get_running_loop().create_task(self._work(lease))
+        # Not before there is a task that lets go of it.
+        self._slots.try_take(lease)
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(partial(self._after_work, lease))
+        return True
+
+    def _after_work(self, lease: Lease, task: asyncio.Task[None]) -> None:
+        """See to those who wait still, if a task was cancelled or interrupted."""
+        self._running.discard(task)
+        # A task that was cancelled before its first step has not done so itself.
+        lease.held = False
+        if self._waiting:
+            self._begin_work()
 
     def _give_up(self, parcel: Parcel) -> None:
         if parcel in self._waiting:
             self._waiting.remove(parcel)
             _tell(parcel, Carried([], WaitedError("no connection became free in time")))
 
-    async def _work(self, lane: Lane) -> None:
+    async def _work(self, lease: Lease) -> None:
         """Carry group after group until nobody waits."""
         try:
-            while self._waiting:
-                group = taken_from(self._waiting)
-                # Whoever was cancelled before it was sent is not sent.
-                group = [each for each in group if not each.settle.done()]
-                for late in [each for each in group if not each.carry.patience.left_s()]:
-                    group.remove(late)
-                    _tell(late, Carried([], WaitedError("no connection became free in time")))
-                if group:
-                    await self._carry(lane, group)
-                    for parcel in group:
-                        assert parcel.carried is not None
-                        _tell(parcel, parcel.carried)
+            lane = lease.slot or self._slots.try_take(lease)
+            if lane is None:
+                return
+            try:
+                while self._waiting:
+                    await self._carry_next(lane, lease)
+            finally:
+                if not self._keeps:
+                    await self._give_back(lane)
+                lane.used_at = time.monotonic()
         finally:
-            if not self._keeps:
-                await self._give_back(lane)
-            lane.used_at = time.monotonic()
-            self._idle.append(lane)
-            if self._waiting:
-                # Whoever came while the connection was given back.
-                self._begin_work(self._idle.pop())
+            lease.held = False
+
+    async def _carry_next(self, lane: Lane, lease: Lease) -> None:
+        group: list[Parcel] = []
+        try:
+            take(group, self._waiting, lease)
+            # Whoever was cancelled before it was sent is not sent.
+            live = [each for each in group if not each.settle.done()]
+            for late in [each for each in live if not each.carry.patience.left_s()]:
+                live.remove(late)
+                late.carried = Carried([], WaitedError("no connection became free in time"))
+            if live:
+                await self._carry(lane, live)
+        finally:
+            for parcel in group:
+                _tell(parcel, parcel.outcome())
 
     async def _carry(self, lane: Lane, group: list[Parcel]) -> None:
         trip = Trip(group)
@@ -237,13 +253,14 @@ class Lanes:
             async with asyncio.timeout(longest_s(group)):
                 connection = await self._connected(lane)
                 commands = trip.commands(disks=self._network.waits_for_disks)
-                sent = True
+                sent = lane.busy = True
                 await connection.send_packed_command([b"".join(commands)], check_health=False)
                 for _ in commands:
                     try:
                         trip.take(await connection.read_response(disable_decoding=True))
                     except ResponseError as error:
                         trip.take(error)
+                lane.busy = False
             trip.settle()
             if trip.met_a_replica():
                 await self._drop(lane)
@@ -253,13 +270,12 @@ class Lanes:
         except BaseException as error:
             await self._drop(lane)
             trip.lose(error, sent=sent)
-            for parcel in group:
-                assert parcel.carried is not None
-                _tell(parcel, parcel.carried)
             raise
 
     async def _connected(self, lane: Lane) -> Any:
         """The lane's connection, looked at if it rested."""
+        if lane.busy:
+            await self._drop(lane)
         if lane.connection is not None and lane.rested:
             try:
                 stale = await lane.connection.can_read()
@@ -268,11 +284,11 @@ class Lanes:
             if stale:
                 await self._drop(lane)
         if lane.connection is None:
-            lane.connection = await self._pool.get_connection()
+            lane.box = [await self._pool.get_connection()]
         return lane.connection
 
     async def _drop(self, lane: Lane) -> None:
-        connection, lane.connection = lane.connection, None
+        connection = lane.clear()
         if connection is not None:
             with suppress(RedisError, OSError):
                 await connection.disconnect(nowait=True)
@@ -280,14 +296,15 @@ class Lanes:
 
     async def close(self) -> None:
         """Finish what is under way, and give every connection back."""
-        while self._running:
-            await asyncio.wait(self._running)
-        idle, self._idle = self._idle, []
-        for lane in idle:
+        while running := [task for task in self._running if not task.done()]:
+            await asyncio.wait(running)
+        for lane in self._slots.idle():
             await self._give_back(lane)
 
     async def _give_back(self, lane: Lane) -> None:
-        connection, lane.connection = lane.connection, None
+        if lane.busy:
+            await self._drop(lane)
+        connection = lane.clear()
         if connection is not None:
             await self._pool.release(connection)
 

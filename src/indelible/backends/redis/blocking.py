@@ -6,7 +6,6 @@ import os
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from indelible.backends.redis.lanes import (
     Trip,
     is_read_only,
     longest_s,
-    taken_from,
+    take,
 )
 from indelible.backends.redis.network import Carried, Carry, Network, Wait
 from indelible.backends.redis.options import RedisOptions
@@ -36,6 +35,7 @@ from indelible.backends.redis.origin import (
     origin_of,
 )
 from indelible.backends.redis.shortcut import Part, Shortcut, alone
+from indelible.core.leases import Leaders, Lease, call_into
 from indelible.core.patience import Patience
 from indelible.core.plan import Plan, Step, drive
 from indelible.core.waist import Append, Appended
@@ -191,10 +191,9 @@ class Lanes:
         self._network = network
         self._simulated = origin.simulated
         self._keeps = origin.keeps(pool)
-        self._lanes_left = lanes_max
-        self._idle: list[Lane] = []
-        self._waiting: deque[Parcel] = deque()
-        self._lock = threading.Lock()
+        self._leaders: Leaders[Lane, Parcel] = Leaders(
+            (Lane() for _ in range(lanes_max)), self._lead, take
+        )
         self._closed = False
 
     def run(self, carry: Carry) -> Carried:
@@ -204,40 +203,39 @@ class Lanes:
             if carried is not None:
                 return carried
         parcel = Parcel(carry)
-        with self._lock:
-            lane = None
-            if self._idle:
-                lane = self._idle.pop()
-            elif self._lanes_left:
-                self._lanes_left -= 1
-                lane = Lane()
-            else:
-                parcel.settle = threading.Event()
-                self._waiting.append(parcel)
-        if lane is not None:
-            self._lead(lane, [parcel])
-        else:
-            self._await(parcel)
-        assert parcel.carried is not None
-        return parcel.carried
+        if not self._leaders.run(parcel, carry.patience.left_s):
+            return Carried([], WaitedError("no connection became free in time"))
+        return parcel.outcome()
 
     def run_alone(self, commands: Sequence[bytes], left_s: float) -> Carried | None:
         """Carry commands if a lane is free and its connection ready; None if nothing was sent."""
-        with self._lock:
-            if not self._idle:
-                return None
-            lane = self._idle.pop()
+        lease = Lease()
         try:
-            connection = lane.connection
-            if connection is None or lane.rested or not lane.waits_for(left_s):
+            lane = self._leaders.try_take(lease)
+            if lane is None or lane.busy or lane.connection is None:
                 return None
-            replies: list[Any] = []
+            if lane.rested or not lane.waits_for(left_s):
+                return None
+            try:
+                return self._exchange(lane, commands)
+            finally:
+                self._rest(lane)
+        finally:
+            lease.held = False
+            self._leaders.wake()
+
+    def _exchange(self, lane: Lane, commands: Sequence[bytes]) -> Carried:
+        connection = lane.connection
+        replies: list[Any] = []
+        lane.busy = True
+        try:
             connection.send_packed_command((b"".join(commands),), check_health=False)
             for _ in commands:
                 try:
                     replies.append(connection.read_response(disable_decoding=True))
                 except ResponseError as error:
                     replies.append(error)
+            lane.busy = False
             if any(map(is_read_only, replies)):
                 self._drop(lane)
             return Carried(replies)
@@ -247,63 +245,24 @@ class Lanes:
         except BaseException:
             self._drop(lane)
             raise
-        finally:
-            self._pass_on(lane, ())
-
-    def _await(self, parcel: Parcel) -> None:
-        try:
-            if not parcel.settle.wait(parcel.carry.patience.left_s()):
-                with self._lock:
-                    still_waiting = parcel in self._waiting
-                    if still_waiting:
-                        self._waiting.remove(parcel)
-                if still_waiting:
-                    parcel.carried = Carried([], WaitedError("no connection became free in time"))
-                    return
-                # On its way: whoever carries it has a deadline, and will tell.
-                parcel.settle.wait()
-        except BaseException:
-            # Interrupted: nobody may send it later, for a caller who is gone.
-            with self._lock, suppress(ValueError):
-                self._waiting.remove(parcel)
-            if parcel.lane is not None:
-                group = [each for each in parcel.group if each is not parcel]
-                Trip(group).lose(WaitedError("the thread that led was interrupted"), sent=False)
-                self._pass_on(parcel.lane, group)
-            raise
-        if parcel.lane is not None:
-            self._lead(parcel.lane, parcel.group)
 
     def _lead(self, lane: Lane, group: list[Parcel]) -> None:
+        if self._closed:
+            for parcel in group:
+                parcel.carried = Carried([], WaitedError("the store was closed"))
+            return
         try:
             self._carry(lane, group)
         finally:
-            self._pass_on(lane, group)
+            self._rest(lane)
 
-    def _pass_on(self, lane: Lane, done: Sequence[Parcel]) -> None:
-        """Tell those whose parcels were carried, and hand the lane to the next."""
-        for parcel in done:
-            if parcel.carried is None:
-                parcel.carried = Carried([], WaitedError("interrupted"), sent=True)
-            parcel.lane = None
-            if parcel.settle is not None:
-                parcel.settle.set()
+    def _rest(self, lane: Lane) -> None:
+        """A group was carried: keep the connection, unless the pool needs it back."""
         lane.used_at = time.monotonic()
-        with self._lock:
-            if self._closed:
-                self._drop(lane)
-                for parcel in self._waiting:
-                    parcel.carried = Carried([], WaitedError("the store was closed"))
-                    parcel.settle.set()
-                self._waiting.clear()
-            elif self._waiting:
-                group = taken_from(self._waiting)
-                group[0].lane, group[0].group = lane, group
-                group[0].settle.set()
-            else:
-                if not self._keeps:
-                    self._give_back(lane)
-                self._idle.append(lane)
+        if self._closed:
+            self._drop(lane)
+        elif not self._keeps and not lane.busy:
+            self._give_back(lane)
 
     def _carry(self, lane: Lane, group: list[Parcel]) -> None:
         trip = Trip(group)
@@ -311,13 +270,14 @@ class Lanes:
         try:
             connection = self._connected(lane, group)
             commands = trip.commands(disks=self._network.waits_for_disks)
-            sent = True
+            sent = lane.busy = True
             connection.send_packed_command([b"".join(commands)], check_health=False)
             for _ in commands:
                 try:
                     trip.take(connection.read_response(disable_decoding=True))
                 except ResponseError as error:
                     trip.take(error)
+            lane.busy = False
             trip.settle()
             if trip.met_a_replica():
                 self._drop(lane)
@@ -332,6 +292,8 @@ class Lanes:
 
     def _connected(self, lane: Lane, group: list[Parcel]) -> Any:
         """The lane's connection, looked at if it rested, with the time that is left."""
+        if lane.busy:
+            self._drop(lane)
         if lane.connection is not None and lane.rested:
             try:
                 stale = lane.connection.can_read()
@@ -341,7 +303,7 @@ class Lanes:
                 self._drop(lane)
         if lane.connection is None:
             with connecting_within(longest_s(group)):
-                lane.connection = self._pool.get_connection()
+                call_into(lane.box, self._pool.get_connection)
             lane.timeout_s = None
         connection = lane.connection
         left_s = max(longest_s(group), TIMEOUT_S_MIN)
@@ -352,7 +314,7 @@ class Lanes:
         return connection
 
     def _drop(self, lane: Lane) -> None:
-        connection, lane.connection = lane.connection, None
+        connection = lane.clear()
         if connection is not None:
             with suppress(RedisError, OSError):
                 connection.disconnect()
@@ -360,15 +322,23 @@ class Lanes:
 
     def close(self) -> None:
         """Give every idle connection back; those in use follow."""
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for lane in idle:
-            self._give_back(lane)
+        self._closed = True
+        leases = [Lease() for _ in self._leaders.things]
+        try:
+            for lease in leases:
+                lane = self._leaders.try_take(lease, ahead=True)
+                if lane is not None:
+                    self._give_back(lane)
+        finally:
+            for lease in leases:
+                lease.held = False
+            self._leaders.wake()
 
     def _give_back(self, lane: Lane) -> None:
         """Let the pool have a connection that is well, with the deadline that it came with."""
-        connection, lane.connection = lane.connection, None
+        if lane.busy:
+            self._drop(lane)
+        connection = lane.clear()
         if connection is not None:
             if not self._simulated:
                 connection.update_current_socket_timeout(-1)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import ReadOnlyError, ResponseError
 
-from indelible.backends.redis.errors import UnconfirmedError, code_of
+from indelible.backends.redis.errors import UnconfirmedError, WaitedError, code_of
 from indelible.backends.redis.network import REPLICAS_WAITED, WAIT_SHARE, Carried, Carry
 from indelible.backends.redis.protocol import packed
 from indelible.backends.redis.shortcut import alone, together
+from indelible.core.leases import Lease, Queued, fill
 
 # Calls that share one round trip: long enough to pay, short enough to be fair.
 GROUP_MAX = 256
@@ -21,19 +23,23 @@ GROUP_BYTES_MAX = 4 * 1024 * 1024
 IDLE_S_MAX = 0.05
 
 
-class Parcel:
+class Parcel(Queued):
     """Commands that wait for a connection, and what became of them."""
 
-    __slots__ = ("carried", "carry", "group", "lane", "settle")
+    __slots__ = ("carried", "carry", "settle")
 
     def __init__(self, carry: Carry, settle: Any = None) -> None:
+        super().__init__()
         self.carry = carry
         self.carried: Carried | None = None
-        # Whom to tell, where somebody else carries it.
+        # Which task to tell, if one waits.
         self.settle = settle
-        # What a waiting thread is handed when it is to carry a group itself.
-        self.lane: Any = None
-        self.group: list[Parcel] = []
+
+    def outcome(self) -> Carried:
+        """What became of it; if whoever carried it was interrupted, it may have been sent."""
+        if self.carried is None:
+            return Carried([], WaitedError("the one who sent it was interrupted"), sent=True)
+        return self.carried
 
 
 def confirming(wait_ms: int, *, disks: bool) -> list[bytes]:
@@ -57,16 +63,16 @@ def longest_s(group: Sequence[Parcel]) -> float:
     return max(parcel.carry.patience.left_s() for parcel in group)
 
 
-def taken_from(waiting: Any) -> list[Parcel]:
+def take(group: list[Parcel], waiting: deque[Parcel], lease: Lease) -> None:
     """The next group: what may go together, in the order in which it came."""
-    group: list[Parcel] = []
-    size = 0
-    while waiting and len(group) < GROUP_MAX:
-        size += size_of(waiting[0].carry)
-        if group and size > GROUP_BYTES_MAX:
-            break
-        group.append(waiting.popleft())
-    return group
+    fill(
+        group,
+        waiting,
+        lease,
+        size_of=lambda parcel: size_of(parcel.carry),
+        jobs_max=GROUP_MAX,
+        bytes_max=GROUP_BYTES_MAX,
+    )
 
 
 def size_of(carry: Carry) -> int:
@@ -165,13 +171,29 @@ def is_confirmed(reply: Any) -> bool:
 class Lane:
     """A connection that is kept for one group after the other."""
 
-    __slots__ = ("connection", "timeout_s", "used_at")
+    __slots__ = ("box", "busy", "timeout_s", "used_at")
 
     def __init__(self) -> None:
-        self.connection: Any = None
+        # The connection, if there is one.
+        self.box: list[Any] = []
+        # Whether a call is under way. Where it still says so when nobody has the lane, that call
+        # was interrupted: its replies are on the way, and the connection is not used again.
+        self.busy = False
         self.used_at = 0.0
         # What the connection's socket waits for at most; None if nobody set it yet.
         self.timeout_s: float | None = None
+
+    @property
+    def connection(self) -> Any:
+        """The connection; None if it has none."""
+        return self.box[0] if self.box else None
+
+    def clear(self) -> Any:
+        """Give away the connection, if there is one."""
+        connection = self.connection
+        self.box = []
+        self.busy = False
+        return connection
 
     @property
     def rested(self) -> bool:

@@ -204,8 +204,10 @@ def _pool(given: dict[str, Any], kind: Any, options: RedisOptions, *, awaited: b
         "retry_on_error": [],
         "decode_responses": False,
     }
+    # The lanes are the bound. The pool's is wider: a connection that was interrupted while it was
+    # given back may stay on its books.
     if not awaited:
         kind = type(kind.__name__, (_InTime, kind), {})
     return module.ConnectionPool(
-        connection_class=kind, max_connections=WRITE_LANES + READ_LANES, **settings
+        connection_class=kind, max_connections=2 * (WRITE_LANES + READ_LANES), **settings
     )

@@ -150,6 +150,9 @@ def _write(writer: Writer, jobs: queue.SimpleQueue[Job | None]) -> None:
             finally:
                 _tell(group)
         if job is None:
+            # For a second thread, if there is one: whoever was interrupted while it started the
+            # first may have started another.
+            jobs.put(None)
             return
 
 

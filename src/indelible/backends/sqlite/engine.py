@@ -226,7 +226,7 @@ def _before_fork() -> None:
 def _after_fork(*, in_child: bool) -> None:
     while _paused:
         engine = _paused.pop()
-        engine.readers.resume()
+        engine.readers.resume(in_child=in_child)
         engine.writer.resume(in_child=in_child)
         if in_child and engine.on_fork_in_child is not None:
             engine.on_fork_in_child()

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-import threading
+import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK, Connection
+from indelible.core.leases import Lease, Slots
 from indelible.core.plan import Plan, drive
-from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError
+from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError, MemoryStoreError
 
 # Two per core of a small server; each holds a file handle and a page cache.
 READERS_MAX = 8
+
+
+class Reader:
+    """A place for one connection."""
+
+    __slots__ = ("busy", "connection")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        # Whether a plan is under way; if so in a free slot, it was interrupted.
+        self.busy = False
+
+    def close(self, *, checkpoint: bool) -> None:
+        """Close the connection; the next plan opens another."""
+        connection, self.connection = self.connection, None
+        self.busy = False
+        if connection is not None:
+            connection.close(checkpoint=checkpoint)
 
 
 class Readers:
@@ -21,97 +41,82 @@ class Readers:
     def __init__(self, connect: Callable[[], Connection], *, wait_s: float) -> None:
         self._connect = connect
         self._wait_s = wait_s
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._idle: list[Connection] = []
-        self._lent = 0
-        # How many wait for a reader to come back, or for all of them.
-        self._waiting = 0
+        self._slots = Slots(Reader() for _ in range(READERS_MAX))
+        # All of them, while this process forks.
+        self._pausing: list[Lease] = []
         self._closed = False
-        self._paused = False
 
     def run(self, plan: Plan[Any]) -> Any:
         """Run a plan that only reads, in one state of the file."""
-        connection = self._borrow()
-        healthy = False
+        lease = Lease()
+        try:
+            reader = self._borrow(lease)
+            try:
+                return self._read(reader, plan)
+            finally:
+                if reader.busy or self._closed:
+                    reader.close(checkpoint=not reader.busy)
+        finally:
+            lease.held = False
+            self._slots.wake()
+
+    def _read(self, reader: Reader, plan: Plan[Any]) -> Any:
+        connection = reader.connection
+        if reader.busy or connection is None:
+            reader.close(checkpoint=False)
+            connection = reader.connection = self._connect()
+        reader.busy = True
         try:
             connection.execute(BEGIN_READ)
             result = drive(plan, connection.execute)
             connection.execute(END_READ)
-            healthy = True
-            return result
         except MemoryStoreBackendError:
+            # The connection may be unwell: it stays marked, and is closed.
             raise
         except Exception:
-            if connection.in_transaction:
-                connection.execute(ROLLBACK)
-            healthy = True
+            with suppress(MemoryStoreError):
+                if connection.in_transaction:
+                    connection.execute(ROLLBACK)
+                reader.busy = False
             raise
-        finally:
-            self._give_back(connection, healthy=healthy)
+        reader.busy = False
+        return result
+
+    def _borrow(self, lease: Lease) -> Reader:
+        deadline = time.monotonic() + self._wait_s
+        reader = self._slots.take(lease, lambda: deadline - time.monotonic())
+        if reader is None:
+            raise BusyError(f"all {READERS_MAX} readers stayed in use; nothing was read")
+        if self._closed:
+            raise ClosedError("the store is closed")
+        return reader
 
     def close(self) -> None:
         """Close every idle reader; those in use close when they come back."""
-        with self._lock:
-            self._closed = True
-            self._close_idle(checkpoint=True)
-            self._changed.notify_all()
+        self._closed = True
+        leases = [Lease() for _ in self._slots.things]
+        try:
+            for lease in leases:
+                reader = self._slots.try_take(lease)
+                if reader is not None:
+                    reader.close(checkpoint=True)
+        finally:
+            for lease in leases:
+                lease.held = False
+            self._slots.wake_all()
 
     def pause(self) -> None:
         """Before a fork: wait until all are back, and let go of the file."""
-        with self._lock:
-            self._paused = True
-            self._waiting += 1
-            while self._lent:
-                self._changed.wait()
-            self._waiting -= 1
-            self._close_idle(checkpoint=False)
-        self._lock.acquire()
+        self._pausing = [Lease() for _ in self._slots.things]
+        for lease in self._pausing:
+            reader = self._slots.take(lease, lambda: math.inf)
+            assert reader is not None
+            reader.close(checkpoint=False)
 
-    def resume(self) -> None:
-        """After a fork, in parent and child alike."""
-        self._paused = False
-        self._changed.notify_all()
-        self._lock.release()
-
-    def _borrow(self) -> Connection:
-        with self._lock:
-            if self._paused or not self._idle:
-                self._wait_for_one()
-            self._lent += 1
-            if self._idle:
-                return self._idle.pop()
-        try:
-            return self._connect()
-        except BaseException:
-            with self._lock:
-                self._lent -= 1
-                self._changed.notify_all()
-            raise
-
-    def _wait_for_one(self) -> None:
-        """Wait until a reader may be had, idle or new."""
-        deadline = time.monotonic() + self._wait_s
-        self._waiting += 1
-        try:
-            while (not self._idle and self._lent >= READERS_MAX) or self._paused:
-                if not self._changed.wait(deadline - time.monotonic()):
-                    raise BusyError(f"all {READERS_MAX} readers stayed in use; nothing was read")
-        finally:
-            self._waiting -= 1
-        if self._closed:
-            raise ClosedError("the store is closed")
-
-    def _give_back(self, connection: Connection, *, healthy: bool) -> None:
-        with self._lock:
-            self._lent -= 1
-            if healthy and not self._closed:
-                self._idle.append(connection)
-            else:
-                connection.close(checkpoint=healthy)
-            if self._waiting:
-                self._changed.notify_all()
-
-    def _close_idle(self, *, checkpoint: bool) -> None:
-        while self._idle:
-            self._idle.pop().close(checkpoint=checkpoint)
+    def resume(self, *, in_child: bool) -> None:
+        """After a fork; in the child nobody else has a reader."""
+        for lease in self._pausing:
+            lease.held = False
+        if in_child:
+            self._slots.reset()
+        self._slots.wake_all()

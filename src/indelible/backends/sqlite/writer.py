@@ -4,6 +4,10 @@ Whoever holds the lock leads: it takes what is waiting, runs it in one transacti
 A blocking caller leads by itself, with no thread in between; an async store has one thread that
 does. A plan checks before it writes; once it has written it cannot refuse, so one plan's refusal
 never undoes its neighbour. If the engine fails, the whole group is rolled back, and all are told.
+
+Ctrl-C may strike between any two calls. The lock is taken by `with` alone, which cannot be
+interrupted halfway. A leader says in `_busy` and `_group` what it is at; if it was interrupted
+before it could clean up, whoever holds the lock next does so.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import apsw
@@ -43,7 +46,7 @@ GROUP_MAX = 256
 class Job:
     """A write that waits for its commit."""
 
-    __slots__ = ("_plan", "context", "done", "error", "result", "settle", "step")
+    __slots__ = ("_plan", "context", "done", "error", "gone", "result", "settle", "step")
 
     def __init__(
         self,
@@ -58,6 +61,8 @@ class Job:
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
+        # Whether the caller was interrupted: then nobody may commit it later.
+        self.gone = False
         # Whom to tell, where the caller does not wait on the lock.
         self.settle = settle
 
@@ -97,67 +102,69 @@ class Writer:
         self._closed = False
         # Whether the commit has been asked for; before that, a group can be taken back.
         self._committing = False
+        # Whether a write is under way, and whose; still so when the lock is free if it was
+        # interrupted.
+        self._busy = False
+        self._group: list[Job] = []
 
     def append_alone(self, context: Context, step: Append) -> Appended | None:
         """Append in one statement, if that is enough and nobody else is here; else write nothing.
 
         Most appends go this way. Without neighbours there is no group, and no job to wait for.
         """
-        if self._waiting or not self._lock.acquire(blocking=False):
+        if self._waiting or self._lock.locked():
             return None
-        try:
+        with self._lock:
             connection = self._connection
-            given = shortcut(context, step)
-            if given is None or connection is None:
+            if self._waiting or self._busy or connection is None:
                 return None
             self._refuse_if_moved()
+            given = shortcut(context, step)
+            if given is None:
+                return None
+            self._busy = True
             try:
                 changed = connection.execute(DoAlone(INSERT_IF_STILL, given))
-                return landed(context, step, given, changed)
+                appended = landed(context, step, given, changed)
             except BaseException as error:
                 self._abandon(error)
                 if isinstance(error, MemoryStoreError) or not isinstance(error, Exception):
                     raise
                 raise _unknown() from error
-        finally:
-            self._lock.release()
+            self._busy = False
+            return appended
 
     def run(self, job: Job) -> Any:
         """Commit one job, together with whoever else is waiting."""
-        if not self._waiting and self._lock.acquire(blocking=False):
-            # Nobody else is here.
-            try:
-                self._lead([job])
-            finally:
-                self._lock.release()
-            return job.outcome()
-        self._waiting.append(job)
         try:
+            self._waiting.append(job)
             while not job.done:
                 with self._lock:
+                    self._recover()
                     if not job.done:
                         self._lead(self._take())
         except BaseException:
-            # Interrupted while waiting: nobody may commit it later, for a caller who is gone.
-            with suppress(ValueError):
-                self._waiting.remove(job)
+            job.gone = True
             raise
         return job.outcome()
 
     def run_group(self, jobs: list[Job]) -> None:
         """Commit several plans at once; each job has its outcome afterwards."""
         with self._lock:
+            self._recover()
             self._lead(jobs)
 
     def run_outside(self, plan: Plan[Any]) -> Any:
         """Run a plan on the writing connection, outside of any transaction."""
         with self._lock:
+            self._recover()
             self._refuse_if_moved()
             return drive(plan, self._connected().execute)
 
     def close(self) -> None:
         """Wait for the running commit, then close."""
         with self._lock:
+            self._recover()
             self._closed = True
             self._disconnect(checkpoint=True)
 
@@ -170,17 +177,34 @@ class Writer:
         """After a fork: go on, in the child without the parent's waiting writes."""
         if in_child:
             self._waiting.clear()
+            self._group = []
         self._lock.release()
 
     def _take(self) -> list[Job]:
-        jobs: list[Job] = []
+        jobs = self._group = []
         while self._waiting and len(jobs) < GROUP_MAX:
-            jobs.append(self._waiting.popleft())
+            job = self._waiting[0]
+            if not job.gone and not job.done:
+                jobs.append(job)
+            # By index, not by `popleft`: an interrupt may follow on a call, and lose its result.
+            del self._waiting[0]
         return jobs
+
+    def _recover(self) -> None:
+        """Clean up after a leader that was interrupted before it could."""
+        if self._busy:
+            self._abandon(self._interrupted())
+        for job in self._group:
+            if not job.done:
+                job.error = self._interrupted()
+                job.done = True
+        self._group = []
 
     def _lead(self, jobs: list[Job]) -> None:
         first = jobs[0]
+        self._group = jobs
         self._committing = False
+        self._busy = True
         try:
             self._refuse_if_moved()
             connection = self._connection or self._connected()
@@ -191,6 +215,7 @@ class Writer:
                 first.result = landed(first.context, first.step, given, changed)
             if first.result is None:
                 self._commit(connection, jobs)
+            self._busy = False
         except MemoryStoreError as error:
             self._abandon(error)
             for job in jobs:
@@ -251,16 +276,16 @@ class Writer:
         """Roll back, and begin with a new connection where the old one may be unwell."""
         self._on_rollback()
         connection = self._connection
-        if connection is None:
-            return
-        try:
-            if connection.in_transaction:
-                connection.execute(ROLLBACK)
-        except MemoryStoreError as second:
-            error = second
-        # What a file that was moved or deleted holds can be read as long as it stays open.
-        if not isinstance(error, BusyError) and not getattr(error, "moved", False):
-            self._disconnect(checkpoint=False)
+        if connection is not None:
+            try:
+                if connection.in_transaction:
+                    connection.execute(ROLLBACK)
+            except MemoryStoreError as second:
+                error = second
+            # What a file that was moved or deleted holds can be read as long as it stays open.
+            if not isinstance(error, BusyError) and not getattr(error, "moved", False):
+                self._disconnect(checkpoint=False)
+        self._busy = False
 
     def _disconnect(self, *, checkpoint: bool) -> None:
         connection, self._connection = self._connection, None

@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol
 
 from indelible.contract.adapter import Adapter, Conflict, Flavour, NotFound, Refused
 from indelible.contract.calling import Log, Program
+from indelible.contract.stacks import ask_for_dump
 
 # A bound on what hangs, not on what is slow.
 ANSWER_S_MAX: Final = 120.0
@@ -47,6 +48,11 @@ class StoreRaised(Exception):  # noqa: N818 -- names what happened
 
 class WorkerLost(Exception):  # noqa: N818 -- names what happened
     """A worker process ended or did not answer."""
+
+    def __init__(self, words: str, stacks: tuple[str, ...] = ()) -> None:
+        super().__init__(words)
+        # Where the process stood that did not answer.
+        self.stacks = stacks
 
 
 class CannotTravel(Exception):  # noqa: N818 -- names what happened
@@ -70,10 +76,17 @@ class Equipment(Protocol):
 class Worker:
     """A process that opens the store and does what it is told."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, stacks: int) -> None:
+        """`stacks`: the end of the pipe from which its stacks are read when it hangs."""
         self._connection = connection
+        self._stacks = stacks
         self._struck = False
-        self.pid: int = self.answer()
+        self.pid: int = 0
+        try:
+            self.pid = self.answer()
+        except BaseException:
+            self._close()
+            raise
 
     def tell(self, *message: Any) -> None:
         """Ask for something without waiting for it."""
@@ -118,7 +131,18 @@ class Worker:
     def kill(self) -> None:
         """End it at once, and hear no more of it."""
         self.strike()
+        self._close()
+
+    def _close(self) -> None:
+        if not self._connection.closed:
+            os.close(self._stacks)
         self._connection.close()
+
+    def stacks(self) -> tuple[str, ...]:
+        """Where its threads and tasks stand, if it is there to say so."""
+        if self.ended or self._struck or not self.pid:
+            return ()
+        return ask_for_dump(self.pid, self._stacks)
 
     def end(self) -> None:
         """Close its handle and let it go."""
@@ -132,7 +156,7 @@ class Worker:
                 return self._connection.recv()
         except (EOFError, OSError) as error:
             raise WorkerLost("a worker process ended") from error
-        raise WorkerLost(f"a worker process did not answer for {wait_s:.0f} s")
+        raise WorkerLost(f"a worker process did not answer for {wait_s:.0f} s", self.stacks())
 
 
 class Crew:
@@ -178,13 +202,20 @@ class Crew:
     def worker(self) -> Worker:
         """A process that has done nothing yet."""
         ours, theirs = Pipe()
+        stacks, stacks_end = os.pipe()
         self._control.send("fork")
         send_handle(self._control, theirs.fileno(), self._zygote.pid)
+        send_handle(self._control, stacks_end, self._zygote.pid)
         theirs.close()
-        worker = Worker(ours)
+        os.close(stacks_end)
+        worker = Worker(ours, stacks)
         self._workers = [each for each in self._workers if not each.ended]
         self._workers.append(worker)
         return worker
+
+    def stacks(self) -> tuple[str, ...]:
+        """Where all processes stand that somebody still works with."""
+        return tuple(line for worker in self._workers for line in worker.stacks())
 
     def close(self) -> None:
         """End every process: also those that a case left behind."""

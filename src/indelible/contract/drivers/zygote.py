@@ -21,6 +21,7 @@ from indelible.contract.adapter import Adapter, Conflict, Flavour
 from indelible.contract.calling import Log, Program, is_not_found, outcome_of, run, run_async, said
 from indelible.contract.drivers.processes import THREADED, Equipment
 from indelible.contract.handles import Loop, close, open_handle
+from indelible.contract.stacks import install_dump
 
 # How long a forked child may take: long enough for stores that wait for a lock before they refuse.
 CHILD_S_MAX: Final = 15.0
@@ -46,11 +47,13 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
         while control.recv() == "fork":
-            handle = recv_handle(control)
+            handle, stacks = recv_handle(control), recv_handle(control)
             if os.fork() == 0:
                 control.close()
+                install_dump(stacks)
                 _work(packed, Connection(handle))
             os.close(handle)
+            os.close(stacks)
 
 
 def _preload(packages: list[str]) -> None:
@@ -129,6 +132,9 @@ class _Worker:
         self._adapter = adapter
         self._handle: Any = None
         self._loop: Loop | None = None
+        # In a forked child: the parent's. If it were finalized here, it would take its own waker
+        # out of the epoll that parent and child share, and the parent would sleep for ever.
+        self._parents_loop: Loop | None = None
         self._equipment: Equipment | None = None
 
     def equip(self, equipment: Equipment) -> None:
@@ -165,6 +171,7 @@ class _Worker:
         if pid == 0:
             # Nothing of the parent's may run here, not even after an error.
             try:
+                self._parents_loop = self._loop
                 self._loop = Loop() if self._loop is not None else None
                 writer.send(self.run(childs, names, 0))
             finally:

@@ -172,7 +172,7 @@ def attempted(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attempt:
     try:
         outcome = within(CASE_S_MAX, lambda: run_round(case, "tasks", bench, seed, exploring))
     except LeftBehind as error:
-        outcome = endless(error)
+        outcome = endless(error, bench)
         for loop in loops:
             # What is left of it must not take the time of what comes next.
             with contextlib.suppress(RuntimeError):
@@ -250,6 +250,9 @@ def _result(case: Case, seed: int, attempt: Attempt, schedule: str = "") -> Case
         failures=outcome.failures,
         seed=seed,
         history=tuple(room.history) if room is not None else (),
-        notes=(f"{case.name}: schedules are not exact: {why}",) if why else (),
+        notes=(
+            *((f"{case.name}: schedules are not exact: {why}",) if why else ()),
+            *outcome.stacks,
+        ),
         schedule=schedule,
     )

@@ -226,9 +226,10 @@ def _one(trace: Trace, bench: Bench, turn: _Round, asked: Way | None) -> Replay:
     try:
         run = within(RUN_S_MAX, lambda: _conducted(plan, bench, way, turn, jitter))
     except LeftBehind as error:
-        return replace(blank, reason=f"it hangs, or is too slow to be judged: {error}")
+        words = f"it hangs, or is too slow to be judged: {error}"
+        return replace(blank, reason=words, notes=(*blank.notes, *error.stacks))
     except (Hung, WorkerLost) as error:
-        return replace(blank, reason=str(error))
+        return replace(blank, reason=str(error), notes=(*blank.notes, *error.stacks))
     except (StoreRaised, Refused) as error:
         return replace(blank, verdict="ERROR", reason=f"the store raised {error}")
     except Exception as error:  # noqa: BLE001 -- a defect of the kit is no verdict on a store

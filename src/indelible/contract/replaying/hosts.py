@@ -27,6 +27,7 @@ from indelible.contract.handles import close, open_handle
 from indelible.contract.recording.notes import Note, text_of
 from indelible.contract.recording.policy import Hand, Policy
 from indelible.contract.recording.verbs import of_handle
+from indelible.contract.stacks import read_stacks
 
 # A bound on what hangs, not on what is slow.
 ANSWER_S_MAX: Final = 60.0
@@ -62,6 +63,11 @@ class Answer:
 
 class Hung(Exception):  # noqa: N818 -- names what happened
     """A call did not come back."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        # Where all threads and tasks stood at that time.
+        self.stacks = read_stacks()
 
 
 class Host:

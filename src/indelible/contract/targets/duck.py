@@ -89,6 +89,7 @@ def adapter_of_class(found: Callable[..., Any], name: str) -> Adapter | None:
             within(TRIAL_S_MAX, lambda: _try(trial, _folders(Path(at))))
         except LeftBehind as error:
             trial.notes.append(f"a trial did not end, {error}: what was not tried is not claimed")
+            trial.notes += error.stacks[:1]
     if not trial.placing.told:
         trial.notes.append("it takes no workspace: each instance is on its own")
     return trial.adapter()
