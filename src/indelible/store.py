@@ -343,8 +343,9 @@ class MemoryStore:
 
         A user's message opens a turn and the next assistant's message closes it. What has no
         partner is not dropped: an unanswered user message has `"ai": None`, and an assistant's
-        message that answers no user message has `"human": None`. Messages of other roles (system,
-        tool) belong to no turn and are left out; `get_history` has them.
+        message that answers no user message has `"human": None`. Of content blocks, the text is
+        given. Messages of other roles (system, tool), and results of tools in any role, belong to
+        no turn and are left out; `get_history` has them.
         """
         return self._run(reading.memory(session_id))
 

@@ -324,7 +324,7 @@ def test_calls_in_message_fields_are_joined_as_openai_spells_them(store):
         ],
     )
     first, second = store.get_tool_calls("s")
-    assert (first.name, first.arguments, first.result) == ("search", '{"q": "x"}', "found")
+    assert (first.name, first.arguments, first.result) == ("search", {"q": "x"}, "found")
     assert second.name == "other"
     assert calls(store) == [
         ("c1", CallStatus.DONE, 1, 2),
