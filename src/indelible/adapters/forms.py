@@ -24,7 +24,7 @@ that does not name its tool has the name of the call that it answers.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -196,6 +196,9 @@ class Parts(NamedTuple):
         return not (self.said or self.calls or self.results)
 
 
+NOTHING: Final = Parts("", None, [], [], [], None)
+
+
 def parts_of(messages: Iterable[ChatMessage]) -> list[Parts]:
     """What messages say, whoever wrote them. Results get the names of the calls before them."""
     names: dict[str, str] = {}
@@ -212,6 +215,16 @@ def parts_of(messages: Iterable[ChatMessage]) -> list[Parts]:
         called = list(calls.values())
         found.append(Parts(role, message.name, said, called, results, time_of(message)))
     return found
+
+
+def read_forms(
+    framework: str, messages: Sequence[ChatMessage]
+) -> list[tuple[dict[str, Any] | None, Parts]]:
+    """The form of each message, or None and what it says if somebody else wrote it."""
+    forms = [form_of(framework, message) for message in messages]
+    if None not in forms:
+        return [(form, NOTHING) for form in forms]
+    return list(zip(forms, parts_of(messages), strict=True))
 
 
 def _said(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:

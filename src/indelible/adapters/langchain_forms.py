@@ -10,9 +10,8 @@ from indelible.adapters.forms import (
     Call,
     Parts,
     Result,
-    form_of,
     kept,
-    parts_of,
+    read_forms,
     text_or_none,
     understood_content,
     understood_role,
@@ -58,8 +57,7 @@ def from_dict(message: Mapping[str, Any]) -> ChatMessage:
 def to_dicts(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """What `messages_from_dict` takes, also for messages that LangChain did not write."""
     found = []
-    for message, parts in zip(messages, parts_of(messages), strict=True):
-        form = form_of(FRAMEWORK, message)
+    for form, parts in read_forms(FRAMEWORK, messages):
         found += _dicts(parts) if form is None else [{"type": form["type"], "data": form}]
     return found
 

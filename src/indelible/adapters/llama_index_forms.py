@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible import ChatMessage
-from indelible.adapters.forms import Parts, form_of, kept, parts_of, stored_call, text_or_none
+from indelible.adapters.forms import Parts, kept, read_forms, stored_call, text_or_none
 from indelible.adapters.missing import framework_missing
 
 try:
@@ -50,8 +50,7 @@ def restored_all(messages: Sequence[ChatMessage]) -> list[tuple[int, LlamaMessag
     One that somebody else wrote may be several: one for each result, and one for the rest.
     """
     found: list[tuple[int, LlamaMessage]] = []
-    for index, (message, parts) in enumerate(zip(messages, parts_of(messages), strict=True)):
-        form = form_of(FRAMEWORK, message)
+    for index, (form, parts) in enumerate(read_forms(FRAMEWORK, messages)):
         theirs = _foreign(parts) if form is None else [LlamaMessage(**form)]
         found += [(index, each) for each in theirs]
     return found

@@ -14,9 +14,8 @@ from indelible.adapters import conversations
 from indelible.adapters.flavours import Store, checked_store, for_async
 from indelible.adapters.forms import (
     Parts,
-    form_of,
     kept,
-    parts_of,
+    read_forms,
     stored_call,
     text_or_none,
     understood_content,
@@ -132,8 +131,7 @@ def _are_dicts(calls: Any) -> bool:
 def _items(messages: Sequence[ChatMessage]) -> list[TResponseInputItem]:
     """The items of messages: one each, unless somebody else wrote them."""
     items: list[Any] = []
-    for message, parts in zip(messages, parts_of(messages), strict=True):
-        form = form_of(FRAMEWORK, message)
+    for form, parts in read_forms(FRAMEWORK, messages):
         items += _foreign_items(parts) if form is None else [form]
     return items
 

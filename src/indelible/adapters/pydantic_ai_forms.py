@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from indelible import ChatMessage, Entry
 from indelible.adapters.conversations import message_of
-from indelible.adapters.forms import Parts, form_of, kept, parts_of, stored_call, text_or_none
+from indelible.adapters.forms import Parts, kept, read_forms, stored_call, text_or_none
 
 FRAMEWORK: Final = "pydantic_ai"
 
@@ -70,10 +70,9 @@ def _text(parts: list[dict[str, Any]], kind: str) -> str | None:
 
 def to_dicts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """What the type adapter takes, also for messages that pydantic-ai did not write."""
-    messages = [message_of(entry) for entry in entries]
+    read = read_forms(FRAMEWORK, [message_of(entry) for entry in entries])
     found = []
-    for entry, message, parts in zip(entries, messages, parts_of(messages), strict=True):
-        form = form_of(FRAMEWORK, message)
+    for entry, (form, parts) in zip(entries, read, strict=True):
         if form is not None:
             found.append(form)
         elif not parts.is_empty:
