@@ -104,7 +104,7 @@ class Writer:
             # The same key again after an unknown outcome: once is what must come of it.
             call = self._record.begin(worker, session, "append", ids=ids, key=key)
             try:
-                await self._store.add_messages(session, batch, key=key)
+                await self._store.add_messages(session, batch, key=key, replay="hidden-ok")
             except indelible.MemoryStoreError as error:
                 outcome = outcome_of(error)
                 self._record.end(call, outcome)

@@ -18,11 +18,7 @@ FILES = sorted(SRC.rglob("*.py"))
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 # Lists of verbs, a line of code each, that belong side by side.
-LONGER_FILES = {
-    "indelible/store.py": 640,
-    "indelible/aio.py": 660,
-    "indelible/backends/memory/backend.py": 560,
-}
+LONGER_FILES = {"indelible/store.py": 700, "indelible/aio.py": 720}
 
 # A room may look into its own and into those before it; the last ones stand side by side.
 ROOMS = [

@@ -25,6 +25,7 @@ from indelible.core.plans import (
     snapshots,
     tools,
 )
+from indelible.core.plans.appending import Replay
 from indelible.core.plans.checking import Progress
 from indelible.core.plans.reading import CountTokens, OnCorrupt
 from indelible.core.settings import Settings, checked_ttl_s
@@ -140,9 +141,10 @@ class AsyncMemoryStore:
         key: str | None,
         expected: str | None,
         ttl: float | Never | None,
+        replay: Replay,
     ) -> Receipt:
         plan = appending.add(
-            self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl
+            self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl, replay=replay
         )
         return await self._run(plan)
 
@@ -196,15 +198,18 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append one message.
 
         The same `key` again is the same append: the first receipt comes back and nothing is written
-        twice. With `expected`, a version from a read or a receipt, the append is refused if anyone
-        appended or changed the view since. `ttl` is in seconds; None is the store's default.
+        twice. If its entries were hidden since, that is a `ConflictError` with reason "hidden",
+        unless `replay="hidden-ok"`; see `Receipt.visible`. With `expected`, a version from a read
+        or a receipt, the append is refused if anyone appended or changed the view since. `ttl` is
+        in seconds; None is the store's default.
         """
         draft = appending.message(role, content, name=name, metadata=metadata, pinned=pinned)
-        return await self._add(session_id, (draft,), key, expected, ttl)
+        return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     async def add_messages(
         self,
@@ -214,10 +219,11 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append several messages as one batch: all or none, with nothing of others in between."""
         drafts = appending.messages(messages)
-        return await self._add(session_id, drafts, key, expected, ttl)
+        return await self._add(session_id, drafts, key, expected, ttl, replay)
 
     async def add_entries(
         self,
@@ -227,6 +233,7 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append messages, tool calls, results and summaries in any mixture, as one batch."""
         return await self._run(
@@ -237,6 +244,7 @@ class AsyncMemoryStore:
                 key=key,
                 expected=expected,
                 ttl=ttl,
+                replay=replay,
             )
         )
 
@@ -249,10 +257,11 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append a turn, what the human said and what the AI answered, as one batch."""
         drafts = (appending.message("user", human_msg), appending.message("assistant", ai_msg))
-        return await self._add(session_id, drafts, key, expected, ttl)
+        return await self._add(session_id, drafts, key, expected, ttl, replay)
 
     async def add_tool_call(
         self,
@@ -265,10 +274,11 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append the record of a tool call, under the id that the model gave it."""
         draft = appending.tool_call(call_id, name, arguments, metadata)
-        return await self._add(session_id, (draft,), key, expected, ttl)
+        return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     async def add_tool_result(
         self,
@@ -281,10 +291,11 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append what a tool answered to the call of this id."""
         draft = appending.tool_result(call_id, content, is_error, metadata)
-        return await self._add(session_id, (draft,), key, expected, ttl)
+        return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     async def add_summary(
         self,
@@ -298,6 +309,7 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append a summary of the positions in `covers`, with the vector that finds it again.
 
@@ -305,7 +317,7 @@ class AsyncMemoryStore:
         names what made the vector: vectors of two embedders are never compared.
         """
         draft = appending.summary(self._settings, text, vector, covers, embedder, metadata)
-        return await self._add(session_id, (draft,), key, expected, ttl)
+        return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     # Reading
 
@@ -340,8 +352,9 @@ class AsyncMemoryStore:
 
         A user's message opens a turn and the next assistant's message closes it. What has no
         partner is not dropped: an unanswered user message has `"ai": None`, and an assistant's
-        message that answers no user message has `"human": None`. Messages of other roles (system,
-        tool) belong to no turn and are left out; `get_history` has them.
+        message that answers no user message has `"human": None`. Of content blocks, the text is
+        given. Messages of other roles (system, tool), and results of tools in any role, belong to
+        no turn and are left out; `get_history` has them.
         """
         return await self._run(reading.memory(session_id))
 

@@ -90,8 +90,9 @@ class ConflictError(MemoryStoreError):
     """Nothing was written: someone else came first. Carries `reason`, `expected` and `actual`.
 
     `reason` is "version" (the session moved since `expected` was read), "key" (the key was used
-    for something else), "view" (others kept changing what the session shows), "exists" (the target
-    session is there already) or "gone" (what a cursor points into expired or was vacuumed away).
+    for something else), "hidden" (the key was used for the same entries, which were hidden since),
+    "view" (others kept changing what the session shows), "exists" (the target session is there
+    already) or "gone" (what a cursor points into expired or was vacuumed away).
     """
 
     optional = ("expected", "actual")

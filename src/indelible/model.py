@@ -195,7 +195,12 @@ class SessionIds(list[str]):
 
 
 class Receipt(NamedTuple):
-    """The proof of an append: where its entries stand, and the version of the session with them."""
+    """The proof of an append: where its entries stand, and the version of the session with them.
+
+    `replayed` says that an earlier attempt with the same key had landed. `visible` is False if
+    entries of it were hidden since: only with `replay="hidden-ok"`, or when the reply to this
+    call's own first attempt was lost and somebody hid its entries before the store asked again.
+    """
 
     session_id: str
     positions: range

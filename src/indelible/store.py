@@ -25,6 +25,7 @@ from indelible.core.plans import (
     snapshots,
     tools,
 )
+from indelible.core.plans.appending import Replay
 from indelible.core.plans.checking import Progress
 from indelible.core.plans.reading import CountTokens, OnCorrupt
 from indelible.core.settings import Settings, checked_ttl_s
@@ -122,9 +123,10 @@ class MemoryStore:
         key: str | None,
         expected: str | None,
         ttl: float | Never | None,
+        replay: Replay,
     ) -> Receipt:
         plan = appending.add(
-            self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl
+            self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl, replay=replay
         )
         return self._run(plan)
 
@@ -178,16 +180,25 @@ class MemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append one message.
 
         The same `key` again is the same append: the first receipt comes back and nothing is written
-        twice. With `expected`, a version from a read or a receipt, the append is refused if anyone
-        appended or changed the view since. `ttl` is in seconds; None is the store's default.
+        twice. If its entries were hidden since, that is a `ConflictError` with reason "hidden",
+        unless `replay="hidden-ok"`; see `Receipt.visible`. With `expected`, a version from a read
+        or a receipt, the append is refused if anyone appended or changed the view since. `ttl` is
+        in seconds; None is the store's default.
         """
         draft = appending.message(role, content, name=name, metadata=metadata, pinned=pinned)
         plan = appending.add(
-            self._settings, session_id, (draft,), key=key, expected=expected, ttl=ttl
+            self._settings,
+            session_id,
+            (draft,),
+            key=key,
+            expected=expected,
+            ttl=ttl,
+            replay=replay,
         )
         return drive(plan, self._backend.perform)
 
@@ -199,10 +210,11 @@ class MemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append several messages as one batch: all or none, with nothing of others in between."""
         drafts = appending.messages(messages)
-        return self._add(session_id, drafts, key, expected, ttl)
+        return self._add(session_id, drafts, key, expected, ttl, replay)
 
     def add_entries(
         self,
@@ -212,6 +224,7 @@ class MemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append messages, tool calls, results and summaries in any mixture, as one batch."""
         return self._run(
@@ -222,6 +235,7 @@ class MemoryStore:
                 key=key,
                 expected=expected,
                 ttl=ttl,
+                replay=replay,
             )
         )
 
@@ -234,10 +248,11 @@ class MemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append a turn, what the human said and what the AI answered, as one batch."""
         drafts = (appending.message("user", human_msg), appending.message("assistant", ai_msg))
-        return self._add(session_id, drafts, key, expected, ttl)
+        return self._add(session_id, drafts, key, expected, ttl, replay)
 
     def add_tool_call(
         self,
@@ -250,10 +265,11 @@ class MemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append the record of a tool call, under the id that the model gave it."""
         draft = appending.tool_call(call_id, name, arguments, metadata)
-        return self._add(session_id, (draft,), key, expected, ttl)
+        return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     def add_tool_result(
         self,
@@ -266,10 +282,11 @@ class MemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append what a tool answered to the call of this id."""
         draft = appending.tool_result(call_id, content, is_error, metadata)
-        return self._add(session_id, (draft,), key, expected, ttl)
+        return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     def add_summary(
         self,
@@ -283,6 +300,7 @@ class MemoryStore:
         key: str | None = None,
         expected: str | None = None,
         ttl: float | Never | None = None,
+        replay: Replay = "visible",
     ) -> Receipt:
         """Append a summary of the positions in `covers`, with the vector that finds it again.
 
@@ -290,7 +308,7 @@ class MemoryStore:
         names what made the vector: vectors of two embedders are never compared.
         """
         draft = appending.summary(self._settings, text, vector, covers, embedder, metadata)
-        return self._add(session_id, (draft,), key, expected, ttl)
+        return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     # Reading
 
@@ -325,8 +343,9 @@ class MemoryStore:
 
         A user's message opens a turn and the next assistant's message closes it. What has no
         partner is not dropped: an unanswered user message has `"ai": None`, and an assistant's
-        message that answers no user message has `"human": None`. Messages of other roles (system,
-        tool) belong to no turn and are left out; `get_history` has them.
+        message that answers no user message has `"human": None`. Of content blocks, the text is
+        given. Messages of other roles (system, tool), and results of tools in any role, belong to
+        no turn and are left out; `get_history` has them.
         """
         return self._run(reading.memory(session_id))
 

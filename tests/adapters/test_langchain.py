@@ -66,7 +66,7 @@ def test_indelible_understands_what_langchain_wrote(history, store):
     assert roles[:5] == ["system", "user", "user", "user", "assistant"]
     (call,) = store.get_tool_calls("ana")
     assert (call.call_id, call.name, call.arguments) == ("call-1", "book", {"to": "Lisbon"})
-    assert (call.status, call.result) == ("done", "booked")
+    assert (call.status, call.result) == ("failed", "booked")
     store.trim("ana", keep_last=1)
     assert history.messages[0] == EVERY_KIND[0], "a trim keeps the system message"
 
@@ -90,7 +90,7 @@ def test_langchain_understands_what_others_wrote(history, store):
         AIMessage("Hi"),
         SystemMessage("Be kind."),
         AIMessage("", tool_calls=[{"id": "c", "name": "f", "args": {"x": 1}}]),
-        ToolMessage("done", tool_call_id="c"),
+        ToolMessage("done", tool_call_id="c", name="f"),
         ChatMessage("Night fell.", role="narrator"),
     ]
 

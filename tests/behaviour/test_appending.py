@@ -93,7 +93,7 @@ def test_a_replay_between_view_changes_has_the_version_of_its_own_append(store):
     store.clear("s")
     first = store.add_message("s", "user", "hi", key="k")
     store.clear("s")
-    again = store.add_message("s", "user", "hi", key="k")
+    again = store.add_message("s", "user", "hi", key="k", replay="hidden-ok")
     assert again == first._replace(replayed=True, visible=False)
 
 
@@ -110,7 +110,8 @@ def test_a_replayed_batch_has_all_its_positions(store):
 
 def test_a_replay_says_whether_its_entries_still_show(store):
     def visible():
-        return store.add_messages("s", [message("one"), message("two")], key="k").visible
+        batch = [message("one"), message("two")]
+        return store.add_messages("s", batch, key="k", replay="hidden-ok").visible
 
     assert visible()
     store.trim("s", keep_last=1)
@@ -135,7 +136,7 @@ def test_no_change_of_the_view_forgets_a_key(store, change):
         store.clear("s")
         if change == "undo":
             store.undo("s")
-    assert store.add_message("s", "user", "hi", key="k").replayed
+    assert store.add_message("s", "user", "hi", key="k", replay="hidden-ok").replayed
     assert store.session("s").logged == 1
 
 

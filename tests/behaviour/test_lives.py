@@ -81,7 +81,8 @@ def test_a_batch_slides_the_deadline(store, clock):
         pytest.param(lambda store, _: store.fork("s", "t"), id="fork"),
         pytest.param(lambda store, _: store.add_messages("s", []), id="an empty batch"),
         pytest.param(
-            lambda store, _: store.add_message("s", "user", "hi", key="k"), id="a replayed append"
+            lambda store, _: store.add_message("s", "user", "hi", key="k", replay="hidden-ok"),
+            id="a replayed append",
         ),
     ],
 )

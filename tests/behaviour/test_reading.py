@@ -280,6 +280,30 @@ def calls(store, session="s"):
     ]
 
 
+def test_turns_have_the_text_of_blocks(store):
+    use = {"type": "tool_use", "id": "c", "name": "f", "input": {"q": 1}}
+    found = {"type": "tool_result", "tool_use_id": "c", "content": "found"}
+    image = {"type": "image", "source": {}}
+    thought = {"type": "thinking", "thinking": "hm"}
+    store.add_messages(
+        "s",
+        [
+            message(
+                [{"type": "input_text", "text": "one"}, image, {"type": "text", "text": "two"}]
+            ),
+            message([thought, use], role="assistant"),
+            message([found]),
+            message([thought, {"type": "output_text", "text": "three"}], role="assistant"),
+            message([image]),
+            message([{"type": "refusal", "refusal": "no"}], role="assistant"),
+        ],
+    )
+    assert store.load_memory("s") == [
+        {"human": "one\ntwo", "ai": "three"},
+        {"human": "", "ai": "no"},
+    ]
+
+
 def test_a_call_and_its_result_are_joined(store):
     store.add_tool_call("s", "c1", "search", {"q": "x"})
     say(store, "s", "meanwhile")
@@ -323,7 +347,7 @@ def test_calls_in_message_fields_are_joined_as_openai_spells_them(store):
         ],
     )
     first, second = store.get_tool_calls("s")
-    assert (first.name, first.arguments, first.result) == ("search", '{"q": "x"}', "found")
+    assert (first.name, first.arguments, first.result) == ("search", {"q": "x"}, "found")
     assert second.name == "other"
     assert calls(store) == [
         ("c1", CallStatus.DONE, 1, 2),

@@ -146,8 +146,11 @@ class Machine(RuleBasedStateMachine):
         key = sorted(life.receipts)[pick % len(life.receipts)]
         first, values = life.receipts[key]
         visible = set(first.positions) <= set(life.shown)
-        again = self.store.add_messages(name, values, key=key, ttl=NEVER)
+        again = self.store.add_messages(name, values, key=key, ttl=NEVER, replay="hidden-ok")
         assert again == first._replace(replayed=True, visible=visible)
+        if not visible:
+            with pytest.raises(ConflictError, match="hidden"):
+                self.store.add_messages(name, values, key=key, ttl=NEVER)
         with pytest.raises(ConflictError, match="key"):
             self.store.add_message(name, "user", "something else", key=key)
 

@@ -116,6 +116,7 @@ def test_a_key_is_known_after_its_entries_were_vacuumed(store):
         "s",
         [ChatMessage(role="system", content="stays"), ChatMessage(role="user", content="goes")],
         key="k",
+        replay="hidden-ok",
     )
     assert again.replayed
     assert not again.visible

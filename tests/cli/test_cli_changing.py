@@ -31,6 +31,16 @@ def test_append_gives_a_receipt_as_json(command, store):
     assert store.session("bob").ttl_s is not None
 
 
+def test_append_refuses_a_key_whose_entry_was_hidden(command, store):
+    append = ("append", "bob", "user", "hi", "--key", "turn-7")
+    command(*append)
+    store.clear("bob")
+    said = command(*append, code=1).err
+    assert "Was there already, at position 2, and was hidden since: nothing was written." in said
+    assert "A new --key adds it again" in said
+    assert store.get_history("bob") == []
+
+
 def test_snapshot_writes_down_what_shows(command, golden, store):
     command("snapshot", "bob", "--label", "two entries")
     command("snapshot", "nobody", code=1)

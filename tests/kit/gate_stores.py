@@ -40,7 +40,8 @@ class Sound:
                 if known is not None:
                     if known != messages:
                         raise Conflict("the key stands for something else")
-                    return
+                    if all(one in self.shown.get(session, []) for one in messages):
+                        return
                 self.keys[session, key] = copy.deepcopy(messages)
             if expected is not None and expected != self.version(session):
                 raise Conflict("somebody wrote since")

@@ -293,6 +293,28 @@ def test_where_lines_are_missing_nothing_is_called_a_duplicate_or_garbage(tape, 
     assert "missing" in told(found)
 
 
+def test_the_text_of_blocks_in_turns_is_no_strange_entry(path):
+    with record(indelible.open("memory:"), path, fresh=True) as store:
+        blocks = [[{"type": "text", "text": "hi"}], [{"type": "output_text", "text": "ho"}]]
+        said = zip(("user", "assistant"), blocks, strict=True)
+        store.add_messages("s", [{"role": role, "content": content} for role, content in said])
+        assert store.load_memory("s") == [{"human": "hi", "ai": "ho"}]
+    assert isinstance(explain_trace(path).verdict, Ok)
+
+
+def test_a_refused_repeat_of_a_hidden_key_is_no_lost_append(path):
+    with record(indelible.open("memory:"), path, fresh=True) as store:
+        store.add_message("s", "user", "hi", key="k")
+        store.clear("s")
+        store.add_message("s", "user", "hi", key="k", replay="hidden-ok")
+        with pytest.raises(indelible.ConflictError):
+            store.add_message("s", "user", "hi", key="k")
+        store.get_history("s")
+        store.undo("s")
+        store.get_history("s")
+    assert isinstance(explain_trace(path).verdict, Ok)
+
+
 def test_turns_are_not_held_to_what_they_leave_out(tape):
     tape.append("sys", roles=("system",), structured=True)
     tape.append("q", "r", roles=("user", "assistant"))

@@ -210,6 +210,12 @@ class SwallowsOtherContent(Sound):
             super().append(session, messages, key=key, expected=expected)
 
 
+class AcknowledgesWhatWasCleared(Sound):
+    def append(self, session, messages, *, key=None, expected=None, ttl_s=None):
+        if self.keys.get((session, key)) != messages:
+            super().append(session, messages, key=key, expected=expected)
+
+
 class KeyMeansLittle(Sound):
     """Only the very same content is the same append."""
 
@@ -287,6 +293,7 @@ BROKEN = [
     ("same_key_once", of_memory(KeyOfAnySession)),
     ("key_with_other_content_is_refused", of_memory(SwallowsOtherContent)),
     ("key_with_other_content_is_refused", of_memory(KeyMeansLittle)),
+    ("key_of_what_was_cleared", of_memory(AcknowledgesWhatWasCleared)),
     ("stale_version_is_refused", of_memory(IgnoresVersions)),
     ("stale_version_is_refused", of_memory(RefusesAndStores)),
     ("sessions_are_listed", of_memory(ListsOnePage)),

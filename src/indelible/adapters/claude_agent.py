@@ -9,12 +9,29 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any, Final, cast
+from uuid import NAMESPACE_URL, uuid5
 
 from indelible import ChatMessage, ConflictError, Entry, Snapshot, ViewChange
-from indelible.adapters.conversations import ATTEMPTS_MAX, is_race, kept_moving, message_of
+from indelible.adapters.conversations import (
+    ATTEMPTS_MAX,
+    all_shown,
+    is_race,
+    kept_moving,
+    message_of,
+)
 from indelible.adapters.flavours import Store, checked_store, for_async
-from indelible.adapters.forms import beside, form_of, kept, understood_content, understood_role
+from indelible.adapters.forms import (
+    Call,
+    Parts,
+    beside,
+    form_of,
+    kept,
+    parts_of,
+    understood_content,
+    understood_role,
+)
 from indelible.adapters.missing import framework_missing
 
 try:
@@ -62,7 +79,7 @@ class IndelibleSessionStore(SessionStore):
             return
         session = session_of(key)
         for _ in range(ATTEMPTS_MAX):
-            known = self._known.pop(session, None) or await self._read(session)
+            known = self._known.pop(session, None) or await self._read(key)
             fresh = _unknown(entries, known.uuids)
             if not fresh:
                 self._remember(session, known)
@@ -84,11 +101,11 @@ class IndelibleSessionStore(SessionStore):
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """All entries of a transcript, in order; None if it has none.
 
-        Messages that something else than the SDK put into the session are left out.
+        Messages that stood in the session before the SDK's first entry become entries of it, so
+        that it goes on with what another framework wrote. Those that something else put into the
+        session later are left out.
         """
-        found = await self._store.get_history(session_of(key))
-        entries = [entry for entry in map(_entry, found) if entry is not None]
-        return entries or None
+        return _entries(key, (await all_shown(self._store, session_of(key))).entries) or None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """The transcripts of a project, without those of subagents."""
@@ -131,11 +148,11 @@ class IndelibleSessionStore(SessionStore):
         """Give a transcript exactly what a snapshot froze; the next resume begins there."""
         return await self._store.rollback_to_snapshot(session_of(key), snapshot_id)
 
-    async def _read(self, session: str) -> _Known:
-        found = await self._store.get_history(session)
-        entries = [entry for entry in map(_entry, found) if entry is not None]
-        summaries = filter(None, map(_summary, reversed(found)))
-        return _Known(found.version, set(_uuids(entries)), next(summaries, None))
+    async def _read(self, key: SessionKey) -> _Known:
+        shown = await all_shown(self._store, session_of(key))
+        entries = _entries(key, shown.entries)
+        summaries = filter(None, map(_summary, reversed(shown.messages)))
+        return _Known(shown.version, set(_uuids(entries)), next(summaries, None))
 
     def _remember(self, session: str, known: _Known) -> None:
         self._known[session] = known
@@ -232,6 +249,66 @@ def _entry(message: ChatMessage) -> SessionStoreEntry | None:
     if stored.get("message"):
         entry = entry | {"message": form_of(FRAMEWORK, message)}
     return cast("SessionStoreEntry", entry)
+
+
+def _entries(key: SessionKey, shown: list[Entry]) -> list[SessionStoreEntry]:
+    """The SDK's entries, and before them what others had written into the session."""
+    messages = [message_of(entry) for entry in shown]
+    own = [_entry(message) for message in messages]
+    start = next((n for n, entry in enumerate(own) if entry is not None), len(own))
+    before = _foreign_entries(key, shown[:start], parts_of(messages[:start]))
+    return before + [entry for entry in own if entry is not None]
+
+
+def _foreign_entries(
+    key: SessionKey, shown: list[Entry], said: list[Parts]
+) -> list[SessionStoreEntry]:
+    """Entries of a transcript for messages of others, each the child of the one before it."""
+    found: list[dict[str, Any]] = []
+    for entry, parts in zip(shown, said, strict=True):
+        if parts.is_empty:
+            continue
+        # The same in each load, so that later entries find their parents.
+        uuid = str(uuid5(NAMESPACE_URL, f"{session_of(key)}/{entry.position}"))
+        at = (parts.at or entry.written_at).astimezone(UTC)
+        found.append(
+            {
+                "uuid": uuid,
+                "parentUuid": found[-1]["uuid"] if found else None,
+                "sessionId": key["session_id"],
+                "timestamp": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                "isSidechain": False,
+                **_message_of(parts),
+            }
+        )
+    return cast("list[SessionStoreEntry]", found)
+
+
+def _message_of(parts: Parts) -> dict[str, Any]:
+    """What stands in an entry beside its ids; a transcript has no messages of the system."""
+    if parts.role in ("system", "developer"):
+        return {"type": "system", "subtype": "informational", "content": parts.text}
+    role = "assistant" if parts.role == "assistant" else "user"
+    blocks: list[dict[str, Any]] = [
+        {
+            "type": "tool_result",
+            "tool_use_id": result.call_id,
+            "content": result.text,
+            "is_error": result.is_error,
+        }
+        for result in parts.results
+    ]
+    blocks += parts.said
+    blocks += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)}
+        for call in parts.calls
+    ]
+    plain = role == "user" and not parts.results and not parts.calls
+    return {"type": role, "message": {"role": role, "content": parts.content if plain else blocks}}
+
+
+def _input(call: Call) -> Any:
+    return call.arguments if call.as_object is None else call.as_object
 
 
 def _summary(message: ChatMessage) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -54,7 +54,9 @@ async def append(
         base = _key_of(messages)
         for comeback in range(COMEBACKS_MAX):
             key = f"{base}#{comeback}" if comeback else base
-            receipt = await store.add_messages(session_id, messages, key=key, expected=expected)
+            receipt = await store.add_messages(
+                session_id, messages, key=key, expected=expected, replay="hidden-ok"
+            )
             if receipt.visible:
                 return receipt
     return await store.add_messages(session_id, messages, expected=expected)
@@ -91,14 +93,25 @@ async def pop(store: AsyncMemoryStore, session_id: str) -> ChatMessage | None:
     raise kept_moving(session_id)
 
 
-async def pop_at(store: AsyncMemoryStore, session_id: str, index: int) -> ChatMessage | None:
-    """Take one message away by its place in the list and return it; None if there is no such."""
+async def pop_at(
+    store: AsyncMemoryStore,
+    session_id: str,
+    index: int,
+    *,
+    listed: Callable[[Sequence[ChatMessage]], list[int]],
+) -> ChatMessage | None:
+    """Take one message away by its place in the list and return it; None if there is no such.
+
+    `listed` gives, for each place in the framework's list, the index of the stored message.
+    """
     for _ in range(ATTEMPTS_MAX):
-        entries, version = await all_shown(store, session_id)
-        if not -len(entries) <= index < len(entries):
+        shown = await all_shown(store, session_id)
+        places = listed(shown.messages)
+        if not -len(places) <= index < len(places):
             return None
-        if await _hidden(store, session_id, [entries[index].position], version):
-            return message_of(entries[index])
+        entry = shown.entries[places[index]]
+        if await _hidden(store, session_id, [entry.position], shown.version):
+            return message_of(entry)
     raise kept_moving(session_id)
 
 

@@ -4,23 +4,53 @@
 
 `shared` names the parts of the form that are equal to a field of the message and are stored only
 there. Put together again they are what the framework handed over, field by field.
+
+A framework that reads what another one wrote goes through `Parts`, the table of what they share:
+
+|               | text            | calls: arguments  | results              | time      |
+|---------------|-----------------|-------------------|----------------------|-----------|
+| ours          | content, blocks | tool_calls: both  | role tool, block     | append    |
+| LangChain     | content         | tool_calls: dict  | ToolMessage          |           |
+| OpenAI Agents | output_text, …  | function_call: text | function_call_output |         |
+| Claude Agent  | text blocks     | tool_use: dict    | tool_result          | timestamp |
+| LlamaIndex    | TextBlock       | beside it: text   | role tool            |           |
+| pydantic-ai   | parts           | ToolCallPart: both | ToolReturnPart      | timestamp |
+
+Calls are stored as `{"id": …, "name": …, "arguments": …}`, with the arguments as an object where
+they are one; LangChain's own list, which has the same under `args`, is stored as it is. A result
+that does not name its tool has the name of the call that it answers.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
 from indelible import ChatMessage, UsageError
 from indelible.core.codec import shown
+from indelible.core.content import (
+    kind_of_block,
+    parse_arguments,
+    text_of_content,
+    words_of_block,
+)
 from indelible.core.limits import ROLE_CHARS_MAX
-from indelible.core.plans.tools import calls_made
+from indelible.core.plans.tools import answers_given, calls_made
 
 FORM: Final = "form"
 SHARED: Final = "shared"
+# Other names of the same roles.
+_ROLES: Final = {
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "chatbot": "assistant",
+    "function": "tool",
+}
 
 
 def kept(
@@ -92,20 +122,159 @@ def text_or_none(value: Any) -> str | None:
 
 def text_of(message: ChatMessage) -> str:
     """The text of a message, in one piece."""
-    if not isinstance(message.content, list):
-        return message.content or ""
-    return "\n".join(str(part["text"]) for part in message.content if "text" in part)
+    return text_of_content(message.content) or ""
 
 
-def calls_of(message: ChatMessage) -> list[tuple[str, str, Any]]:
-    """Id, tool and arguments of each call that a message makes, however it spells them."""
-    return [(call, str(tool), _read(given)) for call, tool, given in calls_made(message)]
+class Call(NamedTuple):
+    """A tool call. Arguments are an object, or text that is not the JSON of one."""
+
+    id: str
+    name: str
+    arguments: Any
+
+    @property
+    def as_object(self) -> dict[str, Any] | None:
+        """The arguments as an object; None if they are something else."""
+        return {} if self.arguments is None else _if_dict(self.arguments)
+
+    @property
+    def as_text(self) -> str:
+        """The arguments as models write them: JSON text."""
+        if isinstance(self.arguments, str):
+            return self.arguments
+        return json.dumps({} if self.arguments is None else self.arguments, ensure_ascii=False)
 
 
-def _read(arguments: Any) -> Any:
-    if not isinstance(arguments, str):
-        return arguments
+class Result(NamedTuple):
+    """What a tool answered; the name of the tool is empty if nobody says it."""
+
+    call_id: str
+    name: str
+    content: Any
+    is_error: bool
+
+    @property
+    def text(self) -> str:
+        """The answer as text: blocks as their text, other values as JSON."""
+        if isinstance(self.content, list) and all(isinstance(b, dict) for b in self.content):
+            text = text_of_content(self.content)
+            if text is not None:
+                return text
+        if isinstance(self.content, str):
+            return self.content
+        return "" if self.content is None else json.dumps(self.content, ensure_ascii=False)
+
+
+class Parts(NamedTuple):
+    """What a message says, in the terms that all frameworks share.
+
+    `said` holds blocks: text as `{"type": "text", "text": …}`, others (images) as they are.
+    Thinking is left out: it is only of use to the model that wrote it.
+    """
+
+    role: str
+    name: str | None
+    said: list[dict[str, Any]]
+    calls: list[Call]
+    results: list[Result]
+    at: datetime | None
+
+    @property
+    def text(self) -> str:
+        """All that is said, as text."""
+        return text_of_content(self.said) or ""
+
+    @property
+    def content(self) -> str | list[dict[str, Any]]:
+        """Text if there is nothing else, or blocks."""
+        texts = all(block.get("type") == "text" for block in self.said)
+        return self.text if texts else self.said
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that another framework could use, such as thinking alone."""
+        return not (self.said or self.calls or self.results)
+
+
+NOTHING: Final = Parts("", None, [], [], [], None)
+
+
+def parts_of(messages: Iterable[ChatMessage]) -> list[Parts]:
+    """What messages say, whoever wrote them. Results get the names of the calls before them."""
+    names: dict[str, str] = {}
+    found = []
+    for message in messages:
+        calls = {id_: Call(id_, str(tool), given) for id_, tool, given in calls_made(message)}
+        results = []
+        for call_id, content, is_error in answers_given(message):
+            name = _name_of_result(message, call_id) or names.get(call_id, "")
+            results.append(Result(call_id, name, content, is_error))
+        names.update((call.id, call.name) for call in calls.values())
+        role = _ROLES.get(message.role, message.role)
+        said = [] if message.tool_call_id is not None and role == "tool" else _said(message, calls)
+        called = list(calls.values())
+        found.append(Parts(role, message.name, said, called, results, time_of(message)))
+    return found
+
+
+def read_forms(
+    framework: str, messages: Sequence[ChatMessage]
+) -> list[tuple[dict[str, Any] | None, Parts]]:
+    """The form of each message, or None and what it says if somebody else wrote it."""
+    forms = [form_of(framework, message) for message in messages]
+    if None not in forms:
+        return [(form, NOTHING) for form in forms]
+    return list(zip(forms, parts_of(messages), strict=True))
+
+
+def _said(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:
+    content = message.content
+    if isinstance(content, str):
+        # Models that call a tool often say nothing beside it.
+        return [] if not content and calls else [{"type": "text", "text": content}]
+    said: list[dict[str, Any]] = []
+    for block in content or ():
+        kind = kind_of_block(block)
+        if kind == "text":
+            said.append({"type": "text", "text": words_of_block(block) or ""})
+        elif kind == "other":
+            said.append(dict(block))
+    return said
+
+
+def _name_of_result(message: ChatMessage, call_id: str) -> str | None:
+    if message.tool_call_id == call_id:
+        return message.name
+    for block in message.content if isinstance(message.content, list) else ():
+        if block.get("tool_use_id") == call_id:
+            return text_or_none(block.get("name"))
+    return None
+
+
+def time_of(message: ChatMessage) -> datetime | None:
+    """When a message was made, where its framework says so."""
+    claude, pydantic = beside("claude_agent", message), beside("pydantic_ai", message)
+    if claude is not None:
+        return _moment((claude.get("entry") or {}).get("timestamp"))
+    if pydantic is None:
+        return None
+    form = pydantic[FORM]
+    parts = [part for part in form.get("parts") or () if isinstance(part, dict)]
+    times = (_moment(each.get("timestamp")) for each in (form, *parts))
+    return next((time for time in times if time is not None), None)
+
+
+def _moment(text: Any) -> datetime | None:
     try:
-        return json.loads(arguments)
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
-        return arguments
+        return None
+
+
+def _if_dict(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) else None
+
+
+def stored_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """A tool call as messages hold it: `{"id": …, "name": …, "arguments": …}`."""
+    return {"id": call_id, "name": name, "arguments": parse_arguments(arguments)}

@@ -12,7 +12,7 @@ from indelible import AsyncMemoryStore
 from indelible.adapters import conversations
 from indelible.adapters.branching import Branching
 from indelible.adapters.flavours import for_async, for_blocking, settled
-from indelible.adapters.langchain_forms import from_dict, to_dict
+from indelible.adapters.langchain_forms import from_dict, to_dicts
 from indelible.adapters.missing import framework_missing
 
 try:
@@ -34,12 +34,12 @@ class IndelibleChatMessageHistory(Branching, BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
         """The messages that the session shows, in order."""
         found = settled(for_blocking(self._store).get_history(self.session_id))
-        return messages_from_dict(list(map(to_dict, found)))
+        return messages_from_dict(to_dicts(found))
 
     async def aget_messages(self) -> list[BaseMessage]:
         """The messages that the session shows, in order."""
         found = await for_async(self._store).get_history(self.session_id)
-        return messages_from_dict(list(map(to_dict, found)))
+        return messages_from_dict(to_dicts(found))
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages as one batch."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from indelible import ChatMessage, FormatError
 from indelible.adapters.forms import (
-    calls_of,
-    form_of,
+    Call,
+    Parts,
+    Result,
     kept,
+    read_forms,
     text_or_none,
     understood_content,
     understood_role,
@@ -47,27 +49,59 @@ def from_dict(message: Mapping[str, Any]) -> ChatMessage:
         "name": text_or_none(data.get("name")),
         "tool_calls": calls if isinstance(calls, list) and calls else None,
         "tool_call_id": text_or_none(data.get("tool_call_id")),
+        "is_error": True if data.get("status") == "error" else None,
     }
     return kept(FRAMEWORK, {**data, "type": kind}, understood)
 
 
-def to_dict(message: ChatMessage) -> dict[str, Any]:
-    """What `messages_from_dict` takes, also for a message that LangChain did not write."""
-    form = form_of(FRAMEWORK, message)
-    if form is not None:
-        return {"type": form["type"], "data": form}
-    kind = _TYPES.get(message.role, "chat")
-    data: dict[str, Any] = {"content": message.content or "", "name": message.name}
-    if kind == "chat":
-        data["role"] = message.role
-    elif kind == "tool":
-        data["tool_call_id"] = message.tool_call_id or ""
-    elif kind == "ai":
-        data["tool_calls"] = [
-            {"id": call, "name": tool, "args": given if isinstance(given, dict) else {"": given}}
-            for call, tool, given in calls_of(message)
-        ]
-    return {"type": kind, "data": data}
+def to_dicts(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """What `messages_from_dict` takes, also for messages that LangChain did not write."""
+    found = []
+    for form, parts in read_forms(FRAMEWORK, messages):
+        found += _dicts(parts) if form is None else [{"type": form["type"], "data": form}]
+    return found
+
+
+def _dicts(parts: Parts) -> list[dict[str, Any]]:
+    """The messages of somebody else's message: one for each result, and one for the rest."""
+    found: list[dict[str, Any]] = [_result(result) for result in parts.results]
+    if parts.said or parts.calls:
+        kind = _TYPES.get(parts.role, "chat")
+        if kind == "tool":
+            # Said beside results, or a result of nobody knows what: then a user says it.
+            kind = "human"
+        data: dict[str, Any] = {"content": parts.content, "name": parts.name}
+        if kind == "chat":
+            data["role"] = parts.role
+        elif kind == "ai":
+            data |= _calls(parts.calls)
+        found.append({"type": kind, "data": data})
+    return found
+
+
+def _result(result: Result) -> dict[str, Any]:
+    data = {
+        "content": result.text,
+        "tool_call_id": result.call_id,
+        "name": result.name or None,
+        "status": "error" if result.is_error else "success",
+    }
+    return {"type": "tool", "data": data}
+
+
+def _calls(calls: list[Call]) -> dict[str, list[dict[str, Any]]]:
+    """Calls whose arguments are no object are invalid to LangChain."""
+    valid = [
+        {"id": call.id, "name": call.name, "args": call.as_object}
+        for call in calls
+        if call.as_object is not None
+    ]
+    invalid = [
+        {"id": call.id, "name": call.name, "args": call.as_text, "error": None}
+        for call in calls
+        if call.as_object is None
+    ]
+    return {"tool_calls": valid, "invalid_tool_calls": invalid}
 
 
 def _role(kind: str, data: dict[str, Any]) -> str:

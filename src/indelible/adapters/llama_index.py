@@ -17,7 +17,7 @@ from indelible import AsyncMemoryStore, Snapshot, ViewChange
 from indelible.adapters import conversations
 from indelible.adapters.conversations import Shown, message_of
 from indelible.adapters.flavours import Store, checked_store, for_async, for_blocking, settled
-from indelible.adapters.llama_index_forms import FRAMEWORK, restored, stored
+from indelible.adapters.llama_index_forms import FRAMEWORK, indexes, restored, restored_all, stored
 from indelible.adapters.missing import framework_missing
 
 try:
@@ -148,14 +148,14 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         offset: int | None = None,
     ) -> list[ChatMessage]:
         """The messages of a key with a status, or of any, in order."""
-        found = (await self._with(key, status)).messages[offset or 0 :]
-        return [restored(message) for message in found[:limit]]
+        found = restored_all((await self._with(key, status)).messages)[offset or 0 :]
+        return [message for _, message in found[:limit]]
 
     async def count_messages(
         self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
     ) -> int:
         """How many messages of a status there are."""
-        return len((await self._with(key, status)).entries)
+        return len(restored_all((await self._with(key, status)).messages))
 
     async def add_message(
         self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
@@ -241,7 +241,7 @@ def _mark(metadata: dict[str, JsonValue]) -> int:
 
 
 async def _get(store: AsyncMemoryStore, key: str) -> list[ChatMessage]:
-    return [restored(message) for message in await store.get_history(key)]
+    return [message for _, message in restored_all(await store.get_history(key))]
 
 
 async def _add(store: AsyncMemoryStore, key: str, messages: list[ChatMessage]) -> None:
@@ -261,7 +261,7 @@ async def _delete_all(store: AsyncMemoryStore, key: str) -> list[ChatMessage] | 
 
 
 async def _delete(store: AsyncMemoryStore, key: str, index: int) -> ChatMessage | None:
-    found = await conversations.pop_at(store, key, index)
+    found = await conversations.pop_at(store, key, index, listed=indexes)
     return None if found is None else restored(found)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible import ChatMessage
-from indelible.adapters.forms import calls_of, form_of, kept, text_of, text_or_none
+from indelible.adapters.forms import Parts, kept, read_forms, stored_call, text_or_none
 from indelible.adapters.missing import framework_missing
 
 try:
@@ -15,6 +16,8 @@ except ImportError as error:
     raise framework_missing(error, package="llama-index-core", extra="llama-index") from error
 
 FRAMEWORK: Final = "llama_index"
+# Roles that a version of LlamaIndex may not have, and what is said beside a result.
+_OTHERWISE: Final = {"developer": "system", "tool": "user"}
 
 
 def stored(message: LlamaMessage) -> ChatMessage:
@@ -24,6 +27,7 @@ def stored(message: LlamaMessage) -> ChatMessage:
     understood = {
         "role": form["role"],
         "content": form["blocks"],
+        "name": text_or_none(more.get("name")),
         "tool_calls": _calls(form["blocks"], more.get("tool_calls")) or None,
         "tool_call_id": text_or_none(more.get("tool_call_id")),
     }
@@ -35,21 +39,52 @@ def stored(message: LlamaMessage) -> ChatMessage:
 
 
 def restored(message: ChatMessage) -> LlamaMessage:
-    """LlamaIndex's message, also for one that it did not write."""
-    form = form_of(FRAMEWORK, message)
-    if form is not None:
-        return LlamaMessage(**form)
-    known = {role.value for role in MessageRole}
-    role = message.role if message.role in known else MessageRole.CHATBOT.value
-    more: dict[str, Any] = {}
-    if message.tool_call_id is not None:
-        more["tool_call_id"] = message.tool_call_id
-    if calls := calls_of(message):
-        more["tool_calls"] = [
-            {"id": call, "type": "function", "function": {"name": tool, "arguments": given}}
-            for call, tool, given in calls
-        ]
-    return LlamaMessage(role=role, content=text_of(message), additional_kwargs=more)
+    """LlamaIndex's message, also for one that it did not write: the first, if it is several."""
+    found = restored_all([message])
+    return found[0][1] if found else LlamaMessage(role=MessageRole.ASSISTANT)
+
+
+def restored_all(messages: Sequence[ChatMessage]) -> list[tuple[int, LlamaMessage]]:
+    """LlamaIndex's messages, each with the index of the message that it was made of.
+
+    One that somebody else wrote may be several: one for each result, and one for the rest.
+    """
+    found: list[tuple[int, LlamaMessage]] = []
+    for index, (form, parts) in enumerate(read_forms(FRAMEWORK, messages)):
+        theirs = _foreign(parts) if form is None else [LlamaMessage(**form)]
+        found += [(index, each) for each in theirs]
+    return found
+
+
+def indexes(messages: Sequence[ChatMessage]) -> list[int]:
+    """For each place in LlamaIndex's list, the index of the message that it was made of."""
+    return [index for index, _ in restored_all(messages)]
+
+
+def _foreign(parts: Parts) -> list[LlamaMessage]:
+    found = []
+    for result in parts.results:
+        more: dict[str, Any] = {"tool_call_id": result.call_id}
+        if result.name:
+            more["name"] = result.name
+        found.append(LlamaMessage(role="tool", content=result.text, additional_kwargs=more))
+    if parts.said or parts.calls:
+        known = {role.value for role in MessageRole} - {MessageRole.TOOL.value}
+        role = parts.role if parts.role in known else _OTHERWISE.get(parts.role, "chatbot")
+        found.append(LlamaMessage(role=role, content=parts.text, additional_kwargs=_made(parts)))
+    return found
+
+
+def _made(parts: Parts) -> dict[str, Any]:
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.as_text},
+        }
+        for call in parts.calls
+    ]
+    return {"tool_calls": calls} if calls else {}
 
 
 def _plain_text(blocks: list[dict[str, Any]]) -> str | None:
@@ -60,11 +95,17 @@ def _plain_text(blocks: list[dict[str, Any]]) -> str | None:
 def _calls(blocks: list[dict[str, Any]], listed: Any) -> list[dict[str, Any]]:
     """The tool calls of a message, which stand in blocks or beside them."""
     found = [
-        {"id": block.get("tool_call_id"), "name": block["tool_name"], "args": block["tool_kwargs"]}
+        stored_call(block.get("tool_call_id"), block["tool_name"], block["tool_kwargs"])
         for block in blocks
         if block.get("block_type") == "tool_call"
     ]
-    if isinstance(listed, list):
-        ids = {call["id"] for call in found}
-        found += [call for call in listed if isinstance(call, dict) and call.get("id") not in ids]
-    return found
+    ids = {call["id"] for call in found}
+    beside = [call for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
+    return found + [_listed(call) for call in beside if call.get("id") not in ids]
+
+
+def _listed(call: dict[str, Any]) -> dict[str, Any]:
+    """A call in OpenAI's form, as LlamaIndex keeps it beside a message."""
+    function = call.get("function")
+    named = function if isinstance(function, dict) else call
+    return stored_call(call.get("id"), named.get("name"), named.get("arguments"))

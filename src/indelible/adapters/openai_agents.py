@@ -6,16 +6,17 @@ await Runner.run(agent, "Hello", session=session)
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from indelible import ChatMessage, Snapshot, ViewChange
 from indelible.adapters import conversations
 from indelible.adapters.flavours import Store, checked_store, for_async
 from indelible.adapters.forms import (
-    calls_of,
-    form_of,
+    Parts,
     kept,
+    read_forms,
+    stored_call,
     text_or_none,
     understood_content,
     understood_role,
@@ -30,6 +31,7 @@ except ImportError as error:
     raise framework_missing(error, package="openai-agents", extra="openai-agents") from error
 
 FRAMEWORK: Final = "openai_agents"
+_ROLES: Final = ("user", "assistant", "system", "developer")
 
 
 class IndelibleSession:
@@ -51,7 +53,7 @@ class IndelibleSession:
         # Below zero the SDK's own sessions know no limit.
         last = limit if limit is not None and limit >= 0 else None
         found = await for_async(self._store).get_history(self.session_id, last=last)
-        items = [item for message in found for item in _items(message)]
+        items = _items(found)
         return items if last is None else items[max(0, len(items) - last) :]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -64,7 +66,8 @@ class IndelibleSession:
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item away and return it; None if there is none."""
         message = await conversations.pop(for_async(self._store), self.session_id)
-        return None if message is None else _items(message)[-1]
+        items = [] if message is None else _items([message])
+        return items[-1] if items else None
 
     async def clear_session(self) -> None:
         """Let go of all items; nothing is deleted."""
@@ -116,7 +119,7 @@ def _understood(item: dict[str, Any]) -> dict[str, Any]:
         return {"role": "tool", "content": output, "tool_call_id": call_id}
     if call_id is not None:
         arguments = item.get("arguments", item.get("input", item.get("action")))
-        call = {"id": call_id, "name": item.get("name", kind), "arguments": arguments}
+        call = stored_call(call_id, item.get("name", kind), arguments)
         return {"role": "assistant", "tool_calls": [call]}
     return {"role": "assistant", "content": understood_content(item.get("content"))}
 
@@ -125,23 +128,35 @@ def _are_dicts(calls: Any) -> bool:
     return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
 
 
-def _items(message: ChatMessage) -> list[TResponseInputItem]:
-    """The items of a message: one, unless it was written by somebody else."""
-    form = form_of(FRAMEWORK, message)
-    if form is not None:
-        return [cast("TResponseInputItem", form)]
+def _items(messages: Sequence[ChatMessage]) -> list[TResponseInputItem]:
+    """The items of messages: one each, unless somebody else wrote them."""
     items: list[Any] = []
-    if message.role == "tool" and message.tool_call_id is not None:
-        output = message.content or ""
-        items.append(
-            {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
-        )
-    elif message.content is not None or not calls_of(message):
-        items.append({"role": message.role, "content": message.content or ""})
-    for call_id, tool, arguments in calls_of(message):
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        items.append({"type": "function_call", "call_id": call_id, "name": tool, "arguments": text})
+    for form, parts in read_forms(FRAMEWORK, messages):
+        items += _foreign_items(parts) if form is None else [form]
     return items
+
+
+def _foreign_items(parts: Parts) -> list[dict[str, Any]]:
+    """Results, then what is said, then calls."""
+    items: list[dict[str, Any]] = [
+        {"type": "function_call_output", "call_id": result.call_id, "output": result.text}
+        for result in parts.results
+    ]
+    if parts.said:
+        role = parts.role if parts.role in _ROLES else "user"
+        content = parts.content if role == "user" else parts.text
+        if isinstance(content, list):
+            content = [_input_block(block) for block in content]
+        items.append({"role": role, "content": content})
+    for call in parts.calls:
+        said = {"call_id": call.id, "name": call.name, "arguments": call.as_text}
+        items.append({"type": "function_call", **said})
+    return items
+
+
+def _input_block(block: dict[str, Any]) -> dict[str, Any]:
+    is_text = block.get("type") == "text"
+    return {"type": "input_text", "text": block["text"]} if is_text else block
 
 
 if TYPE_CHECKING:

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 
 import pydantic_core
 
-from indelible import AsyncMemoryStore, History, Receipt
+from indelible import AsyncMemoryStore, Receipt
 from indelible.adapters import conversations
 from indelible.adapters.branching import Branching
+from indelible.adapters.conversations import Shown, all_shown
 from indelible.adapters.flavours import for_async, for_blocking, settled
 from indelible.adapters.missing import framework_missing
-from indelible.adapters.pydantic_ai_forms import from_dict, to_dict
+from indelible.adapters.pydantic_ai_forms import from_dict, to_dicts
 
 try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
@@ -43,11 +44,11 @@ class IndelibleMessageHistory(Branching):
 
     def load(self) -> Messages:
         """The messages that the session shows, in order."""
-        return _loaded(settled(for_blocking(self._store).get_history(self.session_id)))
+        return _loaded(settled(all_shown(for_blocking(self._store), self.session_id)))
 
     async def aload(self) -> Messages:
         """The messages that the session shows, in order."""
-        return _loaded(await for_async(self._store).get_history(self.session_id))
+        return _loaded(await all_shown(for_async(self._store), self.session_id))
 
     def save(
         self, messages: Sequence[ModelMessage], *, expected: str | None = None
@@ -70,10 +71,10 @@ class IndelibleMessageHistory(Branching):
         return await _saved(for_async(self._store), self.session_id, messages, expected)
 
 
-def _loaded(history: History) -> Messages:
+def _loaded(shown: Shown) -> Messages:
     # As JSON, since in it bytes are base64, which they are stored as.
-    text = pydantic_core.to_json([to_dict(message) for message in history])
-    return Messages(ModelMessagesTypeAdapter.validate_json(text), version=history.version)
+    text = pydantic_core.to_json(to_dicts(shown.entries))
+    return Messages(ModelMessagesTypeAdapter.validate_json(text), version=shown.version)
 
 
 async def _saved(

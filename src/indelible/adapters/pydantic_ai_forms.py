@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from indelible import ChatMessage
-from indelible.adapters.forms import calls_of, form_of, kept, text_of, text_or_none
+from indelible import ChatMessage, Entry
+from indelible.adapters.conversations import message_of
+from indelible.adapters.forms import Parts, kept, read_forms, stored_call, text_or_none
 
 FRAMEWORK: Final = "pydantic_ai"
 
@@ -19,7 +21,7 @@ def from_dict(form: dict[str, Any]) -> ChatMessage:
 
 def _response(parts: list[dict[str, Any]]) -> dict[str, Any]:
     calls = [
-        {"id": part.get("tool_call_id"), "name": part.get("tool_name"), "args": part.get("args")}
+        stored_call(part.get("tool_call_id"), part.get("tool_name"), part.get("args"))
         for part in parts
         if part.get("part_kind") == "tool-call"
     ]
@@ -33,6 +35,7 @@ def _request(parts: list[dict[str, Any]]) -> dict[str, Any]:
         {
             "type": "tool_result",
             "tool_use_id": part["tool_call_id"],
+            "name": part["tool_name"],
             "content": part.get("content"),
             "is_error": part.get("part_kind") == "retry-prompt"
             or part.get("outcome", "success") != "success",
@@ -65,28 +68,44 @@ def _text(parts: list[dict[str, Any]], kind: str) -> str | None:
     return "\n".join(texts) if texts else None
 
 
-def to_dict(message: ChatMessage) -> dict[str, Any]:
-    """What the type adapter takes, also for a message that pydantic-ai did not write."""
-    form = form_of(FRAMEWORK, message)
-    if form is not None:
-        return form
-    text = text_of(message)
-    if message.role in ("assistant", "ai"):
-        parts: list[dict[str, Any]] = [{"part_kind": "text", "content": text}] if text else []
-        parts += [
-            {"part_kind": "tool-call", "tool_name": tool, "args": given, "tool_call_id": call}
-            for call, tool, given in calls_of(message)
+def to_dicts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """What the type adapter takes, also for messages that pydantic-ai did not write."""
+    read = read_forms(FRAMEWORK, [message_of(entry) for entry in entries])
+    found = []
+    for entry, (form, parts) in zip(entries, read, strict=True):
+        if form is not None:
+            found.append(form)
+        elif not parts.is_empty:
+            # Where nobody says when it was made, the time of the append; never the time of reading.
+            found.append(_foreign(parts, (parts.at or entry.written_at).isoformat()))
+    return found
+
+
+def _foreign(parts: Parts, at: str) -> dict[str, Any]:
+    text = parts.text
+    if parts.role == "assistant":
+        said: list[dict[str, Any]] = [{"part_kind": "text", "content": text}] if text else []
+        said += [
+            {
+                "part_kind": "tool-call",
+                "tool_name": call.name,
+                "args": call.as_text if call.as_object is None else call.as_object,
+                "tool_call_id": call.id,
+            }
+            for call in parts.calls
         ]
-        return {"kind": "response", "parts": parts}
-    if message.role == "tool" and message.tool_call_id is not None:
-        part = {
+        return {"kind": "response", "parts": said, "timestamp": at}
+    asked: list[dict[str, Any]] = [
+        {
             "part_kind": "tool-return",
-            "tool_name": message.name or "",
-            "content": text,
-            "tool_call_id": message.tool_call_id,
+            "tool_name": result.name,
+            "content": result.content if isinstance(result.content, dict) else result.text,
+            "tool_call_id": result.call_id,
+            "timestamp": at,
         }
-    elif message.role in ("system", "developer"):
-        part = {"part_kind": "system-prompt", "content": text}
-    else:
-        part = {"part_kind": "user-prompt", "content": text}
-    return {"kind": "request", "parts": [part]}
+        for result in parts.results
+    ]
+    if parts.said:
+        kind = "system-prompt" if parts.role in ("system", "developer") else "user-prompt"
+        asked.append({"part_kind": kind, "content": text, "timestamp": at})
+    return {"kind": "request", "parts": asked}

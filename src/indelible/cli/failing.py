@@ -10,6 +10,7 @@ from indelible.cli.hinting import hint, without_secrets
 from indelible.cli.wording import counted, safe
 from indelible.errors import (
     BusyError,
+    ConflictError,
     CorruptEntryError,
     MemoryStoreBackendError,
     MemoryStoreError,
@@ -46,6 +47,12 @@ def explained(error: MemoryStoreError, arguments: Sequence[str]) -> str:
     session = error.details.get("session")
     if isinstance(error, OutcomeUnknownError):
         return f"{_sentence(error)} {_retry(error, arguments)}"
+    if isinstance(error, ConflictError) and error.details.get("reason") == "hidden":
+        return (
+            f"Was there already, at position {error.position}, and was hidden since: nothing was"
+            f" written. A new --key adds it again; `{hint('show', _named(session))}` shows what"
+            " hid it."
+        )
     if isinstance(error, SnapshotNotFoundError):
         snapshot = error.details.get("snapshot")
         return (

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from indelible.core.content import kind_of_block, words_of_block
 from indelible.model import (
     ChatMessage,
     CorruptEntry,
@@ -55,8 +56,16 @@ def content_text(content: Any) -> str:
 
 
 def _block_text(block: Mapping[str, Any]) -> str:
-    text = block.get("text")
-    return text if block.get("type") == "text" and isinstance(text, str) else compact(block)
+    kind, words = kind_of_block(block), words_of_block(block)
+    if words is not None:
+        return words if kind == "text" else f"thinks: {words}"
+    if kind == "call":
+        name = block.get("name", block.get("tool_name"))
+        given = block.get("input", block.get("args", block.get("tool_kwargs")))
+        return f"calls {name} {content_text(given)}".rstrip()
+    if kind == "result":
+        return content_text(block.get("content"))
+    return compact(block)
 
 
 def compact(value: Any) -> str:
@@ -67,7 +76,11 @@ def compact(value: Any) -> str:
 def message_text(message: ChatMessage) -> str:
     """A message with the tool calls that it makes."""
     calls = [_call_text(call) for call in message.tool_calls or ()]
-    return "\n".join(part for part in (content_text(message.content), *calls) if part)
+    content = message.content
+    if calls and isinstance(content, list):
+        # LlamaIndex and LangChain have the calls in the blocks as well.
+        content = [block for block in content if kind_of_block(block) != "call"]
+    return "\n".join(part for part in (content_text(content), *calls) if part)
 
 
 def _call_text(call: Mapping[str, Any]) -> str:

@@ -16,7 +16,15 @@ from indelible.core.limits import (
     LOG_ENTRIES_MAX,
     MISSING_NAMED_MAX,
 )
-from indelible.core.waist import Append, ChangeView, Frozen, Head, JournalLine, SnapshotRecord
+from indelible.core.waist import (
+    Append,
+    Appended,
+    ChangeView,
+    Frozen,
+    Head,
+    JournalLine,
+    SnapshotRecord,
+)
 from indelible.errors import ConflictError, FormatError, LimitError
 from indelible.model import Status
 from indelible.view import (
@@ -220,6 +228,27 @@ def refuse_other_content(step: Append, first: int, stored: list[bytes]) -> None:
 def still_shows(view: View, end: int, first: int, count: int) -> bool:
     """Whether every entry of an append is in the view."""
     return holds(freeze(view, end), first, first + count)
+
+
+def refuse_if_hidden(step: Append, appended: Appended) -> None:
+    """Raise if a caller repeats a key whose entries do not all show any more.
+
+    Not after a lost reply within the same call: then the first attempt may be this call's own.
+    """
+    if appended.visible or step.resent:
+        return
+    first, last = appended.first, appended.first + appended.entries - 1
+    where = f"position {first}" if first == last else f"positions {first} to {last}"
+    raise ConflictError(
+        f"the key {step.key!r} was used in session {step.session!r} for the same content, at"
+        f" {where}, which was hidden since; nothing was written. Use a new key to add it again, or"
+        ' pass replay="hidden-ok" if it is enough that it was added once.',
+        session=step.session,
+        reason="hidden",
+        key=step.key,
+        position=first,
+        positions=range(first, last + 1),
+    )
 
 
 def refuse_other_change(session: str, key: str, change: str, done: JournalLine) -> None:

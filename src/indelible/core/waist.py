@@ -153,7 +153,8 @@ class Append(Step[Appended]):
     """Put a batch at the end of the log, whole, once per key.
 
     `fresh` says that the key was just made for this append, so that no earlier attempt can have
-    used it. `expected` is checked after the key.
+    used it. `expected` is checked after the key. A backend that sends it again by itself, because
+    the outcome of an attempt is unknown, sets `resent`.
     """
 
     session: str
@@ -162,6 +163,7 @@ class Append(Step[Appended]):
     fresh: bool
     expected: str | None
     ttl_s: float | None
+    resent: bool = False
 
 
 @dataclass(slots=True)

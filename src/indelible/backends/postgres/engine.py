@@ -215,6 +215,7 @@ def appended(
             return (yield from _attempt(context, step, patience, tried))
         except OutcomeUnknownError as lost:
             unknown = error = lost
+            step.resent = True
         except UnavailableError as failed:
             error = failed
         wait_s = patience.next_wait_s()

@@ -45,6 +45,8 @@ class Call(Step[Any]):
     fresh_at: int | None = None
     # The time that it has, if some of it was spent already.
     patience: Patience | None = None
+    # Whether an attempt was sent whose outcome is unknown.
+    resent: bool = False
 
     @property
     def session(self) -> str:
@@ -55,6 +57,7 @@ class Call(Step[Any]):
 
     def sent_before(self) -> None:
         """An attempt was sent, and nobody knows what became of it."""
+        self.resent = True
         if self.fresh_at is not None:
             arguments = list(self.arguments)
             arguments[self.fresh_at] = b"0"

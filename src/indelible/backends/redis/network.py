@@ -162,6 +162,7 @@ class Network:
         """Do an append; `lost` is why nobody knows whether the shortcut landed, if it was sent."""
         call = appending.call_of(self.context, step)
         reply = yield from self._call(call, lost=lost, left_s=left_s)
+        step.resent = step.resent or call.resent or lost is not None
         return appending.appended_of(step, reply)
 
     def perform(self, step: Step[Any]) -> Plan[Any]:

@@ -35,7 +35,7 @@ class Tally:
     def _add(self, op: Recorded) -> None:
         if op.structured:
             self._structured.add(op.session)
-        if op.roles != ("user", "assistant"):
+        if op.structured or op.roles != ("user", "assistant"):
             self._not_turns.add(op.session)
         if op.outcome == "fail":
             return

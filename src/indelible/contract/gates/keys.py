@@ -5,7 +5,7 @@ from __future__ import annotations
 from indelible.contract.calling import said
 from indelible.contract.cases import case
 from indelible.contract.client import Client
-from indelible.contract.entries import messages_of
+from indelible.contract.entries import ids_of, messages_of
 from indelible.contract.gates.contents import shown
 from indelible.contract.history import Ids
 from indelible.contract.room import Room
@@ -68,6 +68,33 @@ def key_with_other_content_is_refused(room: Room) -> None:
         )
     ids += store.append(session, key="request-2")
     _expect_shows(room, store, session, ids, "refused and changed")
+
+
+@case(
+    "sequential",
+    needs=["keys", "clear"],
+    catches="a repeated append that is acknowledged and does not show",
+)
+def key_of_what_was_cleared(room: Room) -> None:
+    """Repeat an append with its key after a clear: it shows again, or it is refused."""
+    store, other, session = room.open(), room.another(), room.session()
+    batch = messages_of(store.append(session, key="request-1"))
+    store.clear(session)
+    # Not recorded: to the checker, all attempts with a key are one append, before the clear.
+    for caller in (store, other):
+        try:
+            caller.put(session, *batch, key="request-1")
+        except Exception as error:  # noqa: BLE001 -- refusing is not swallowing
+            room.note(f"a key whose entries were cleared is refused ({said(error)})")
+            continue
+        seen = ids_of(caller.get(session))
+        room.expect(
+            set(ids_of(batch)) <= set(seen),
+            "swallowed append",
+            "an append was repeated with its key after a clear and was acknowledged, and the"
+            f" session shows [{' '.join(seen)}]",
+            session=session,
+        )
 
 
 @case("sequential", needs=["expected"], catches="a writer that overwrites what it never read")

@@ -7,7 +7,7 @@ import unicodedata
 from typing import Any
 
 from indelible.contract.adapter import Refused
-from indelible.contract.goldfish.lives import Damaged, Life, Messages, copied
+from indelible.contract.goldfish.lives import Damaged, Life, Messages, copied, digest
 from indelible.contract.goldfish.stores import FileStore, ListStore
 from indelible.contract.goldfish.zoo import goldfish
 
@@ -178,6 +178,19 @@ class StringifiedObjects(ListStore):
             super().append(session, messages, **options)
         except Refused:
             super().append(session, json.loads(json.dumps(messages, default=str)), **options)
+
+
+@goldfish("class: a request that is delivered again", caught_by="key_of_what_was_cleared")
+class AcknowledgesWhatIsHidden(ListStore):
+    """Acknowledges a repeated key although its entries were taken away since."""
+
+    def append(
+        self, session: str, messages: Messages, *, key: str | None = None, **options: Any
+    ) -> None:
+        """Add messages, unless the key stands for the same ones."""
+        with self._locked():
+            if key is None or self._alive(session).keys.get(key) != digest(copied(messages)):
+                super().append(session, messages, key=key, **options)
 
 
 @goldfish("eviction: allkeys-lru under memory pressure", caught_by="many_sessions")

@@ -73,6 +73,8 @@ class Life:
         if key is not None and key in self.keys:
             if self.keys[key] != digest(batch):
                 raise Conflict("the key stands for something else")
+            if any(message not in self.shown for message in batch):
+                raise Conflict("what the key stands for was taken away since")
             return False
         if expected is not None and expected != self.version:
             raise Conflict("somebody wrote since")

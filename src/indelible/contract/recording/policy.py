@@ -135,7 +135,8 @@ class Hand:
             token=token,
             size=len(text),
             role=role,
-            structured=bool(tied) or role in ("system", "tool"),
+            # Of blocks, a conversation in turns gives the text alone.
+            structured=bool(tied) or role in ("system", "tool") or isinstance(content, list),
             kept=None if self.plain else self._policy.shown(dict(message)),
         )
 

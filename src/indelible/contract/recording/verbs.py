@@ -132,9 +132,10 @@ def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         key: str | None = None,
         ttl: Any = None,
         expected: Any = None,
+        replay: Any = None,
         **fields: Any,
     ) -> Note:
-        del expected
+        del expected, replay
         one = hand.noted({"role": role, "content": content, **fields})
         return Note("append", session_id, messages=(one,), key=key, ttl_s=ttl_s(ttl))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import JsonValue, ValidationError
 
@@ -16,7 +16,7 @@ from indelible.core.limits import (
     ROLE_CHARS_MAX,
 )
 from indelible.core.plan import Plan, ask
-from indelible.core.rules import refuse_if_moved
+from indelible.core.rules import refuse_if_hidden, refuse_if_moved
 from indelible.core.settings import Settings, checked_session_id, checked_text, checked_version
 from indelible.core.sources import MADE_PREFIX
 from indelible.core.waist import Append, Appended, Draft, ReadHead, tuple_new
@@ -43,6 +43,11 @@ from indelible.model import (
 
 P = TypeVar("P", bound=Payload)
 
+# What a caller accepts when it repeats a key: the first receipt only while all entries of that
+# append show, or also after some were hidden or vacuumed away.
+Replay = Literal["visible", "hidden-ok"]
+_REPLAYS: Final = get_args(Replay)
+
 
 def add(
     settings: Settings,
@@ -52,11 +57,14 @@ def add(
     key: str | None,
     expected: str | None,
     ttl: float | Never | None,
+    replay: Replay = "visible",
 ) -> Plan[Receipt]:
     """Append a batch: all of it or nothing, once per key, with nothing of others in between."""
     session = checked_session_id(session_id)
     if expected is not None:
         checked_version(expected)
+    if replay not in _REPLAYS:
+        raise UsageError(f'replay is "visible" or "hidden-ok", not {shown(replay)}', value=replay)
     if len(drafts) != 1:
         _check_batch(drafts)
         if not drafts:
@@ -69,12 +77,16 @@ def add(
             fresh=key is None,
             expected=expected,
             ttl_s=None if ttl is None and settings.ttl is NEVER else settings.ttl_s(ttl),
-        )
+        ),
+        hidden_ok=replay == "hidden-ok",
     )
 
 
-def append(step: Append) -> Plan[Receipt]:
-    """Send an append until its outcome is known; its key makes that safe."""
+def append(step: Append, *, hidden_ok: bool) -> Plan[Receipt]:
+    """Send an append until its outcome is known; its key makes that safe.
+
+    Unless `hidden_ok`, a key whose entries were hidden since an earlier call is a conflict.
+    """
     unknown: OutcomeUnknownError | None = None
     for _ in range(APPEND_ATTEMPTS_MAX):
         try:
@@ -82,6 +94,7 @@ def append(step: Append) -> Plan[Receipt]:
             break
         except OutcomeUnknownError as error:
             step.fresh = False
+            step.resent = True
             unknown = error
             if error.details.get("exhausted"):
                 # Tried until the deadline: once more would be longer than the caller allowed.
@@ -95,6 +108,8 @@ def append(step: Append) -> Plan[Receipt]:
         assert unknown is not None
         raise unknown.copy(key=step.key, session=step.session) from unknown.__cause__
     first, count, version, replayed, visible = appended
+    if replayed and not hidden_ok:
+        refuse_if_hidden(step, appended)
     positions = range(first, first + count)
     return tuple_new(Receipt, (step.session, positions, step.key, version, replayed, visible))
 

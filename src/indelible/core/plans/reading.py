@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from indelible.core.codec import decode, decode_all
+from indelible.core.content import is_said, text_of_content
 from indelible.core.cursors import build_cursor, parse_cursor
 from indelible.core.limits import BYTES_PER_TOKEN, PAGE_ENTRIES_DEFAULT, PAGE_ENTRIES_MAX
 from indelible.core.plan import Plan, ask
@@ -173,14 +174,22 @@ def memory(session_id: str) -> Plan[list[dict[str, Any]]]:
     )
     turns: list[dict[str, Any]] = []
     for message in messages:
+        text = _said(message.content)
         if message.role in _HUMAN:
-            turns.append({"human": message.content, "ai": None})
+            # The result of a tool may come as a user's message; nobody said anything then.
+            if text is not None or message.content is None:
+                turns.append({"human": text, "ai": None})
         elif message.role in _AI:
             if turns and turns[-1]["ai"] is None:
-                turns[-1]["ai"] = message.content
+                turns[-1]["ai"] = text
             else:
-                turns.append({"human": None, "ai": message.content})
+                turns.append({"human": None, "ai": text})
     return turns
+
+
+def _said(content: Any) -> str | None:
+    """The text of a message; None if it only calls tools, gives their results or thinks."""
+    return text_of_content(content) or ("" if is_said(content) else None)
 
 
 def entries(

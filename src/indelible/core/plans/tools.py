@@ -6,6 +6,7 @@ from typing import Any
 
 from indelible import view
 from indelible.core.calls import paired
+from indelible.core.content import parse_arguments
 from indelible.core.plan import Plan, ask
 from indelible.core.plans.reading import Decoding
 from indelible.core.settings import checked_session_id
@@ -32,7 +33,7 @@ def tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
 def joined(entries: list[Entry]) -> list[ToolCallRecord]:
     """Calls and answers of some entries, put together."""
     calls = [{call[0]: call for call in calls_made(entry.value)} for entry in entries]
-    answers = [{answer[0]: answer for answer in _answers(entry.value)} for entry in entries]
+    answers = [{answer[0]: answer for answer in answers_given(entry.value)} for entry in entries]
     records = []
     for call_id, call, answer in paired(zip(calls, answers, strict=True)):
         _, name, arguments = (call_id, None, None) if call is None else calls[call][call_id]
@@ -58,7 +59,11 @@ def joined(entries: list[Entry]) -> list[ToolCallRecord]:
 
 
 def calls_made(value: Any) -> list[tuple[str, Any, Any]]:
-    """Id, name and arguments of each call in a value; models spell them in three ways."""
+    """Id, name and arguments of each call in a value; models spell them in three ways.
+
+    Arguments that a message has as JSON text are parsed; those of a `ToolCall` are as they were
+    handed in.
+    """
     if isinstance(value, ToolCall):
         return [(value.call_id, value.name, value.arguments)]
     if not isinstance(value, ChatMessage):
@@ -71,11 +76,11 @@ def calls_made(value: Any) -> list[tuple[str, Any, Any]]:
         named: dict[str, Any] = function if isinstance(function, dict) else call
         arguments = named.get("arguments", named.get("args", named.get("input")))
         if isinstance(call.get("id"), str):
-            found.append((str(call["id"]), named.get("name"), arguments))
+            found.append((str(call["id"]), named.get("name"), parse_arguments(arguments)))
     return found
 
 
-def _answers(value: Any) -> list[tuple[str, Any, bool]]:
+def answers_given(value: Any) -> list[tuple[str, Any, bool]]:
     """Call id, content and whether it is an error, of each answer in a value."""
     if isinstance(value, ToolResult):
         return [(value.call_id, value.content, value.is_error)]
@@ -83,7 +88,8 @@ def _answers(value: Any) -> list[tuple[str, Any, bool]]:
         return []
     found: list[tuple[str, Any, bool]] = []
     if value.tool_call_id is not None:
-        found.append((value.tool_call_id, value.content, False))
+        failed = (value.__pydantic_extra__ or {}).get("is_error") is True
+        found.append((value.tool_call_id, value.content, failed))
     for block in value.content if isinstance(value.content, list) else []:
         call_id = block.get("tool_use_id")
         if block.get("type") == "tool_result" and isinstance(call_id, str):

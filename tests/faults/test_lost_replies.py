@@ -1,0 +1,75 @@
+"""A server does an append and its reply is lost: the retry of the store itself gets the receipt."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import indelible
+import postgres_here
+import redis_here
+from indelible import ConflictError
+from indelible.contract.faults.proxy import Proxy, Trouble
+
+SERVERS = {"redis": redis_here.emptied, "postgres": postgres_here.emptied_database}
+# By the second the server knows every script that an append needs.
+EARLIER = ["first", "second"]
+WAIT_S_MAX = 60
+
+
+def append_blocking(url, **given):
+    with indelible.open(url, timeout_s=WAIT_S_MAX) as store:
+        for text in EARLIER:
+            store.add_message("s", "user", text)
+        yield
+        yield store.add_message("s", "user", "hi", **given)
+
+
+def append_async(url, **given):
+    loop = asyncio.new_event_loop()
+    store = loop.run_until_complete(_opened(url))
+    for text in EARLIER:
+        loop.run_until_complete(store.add_message("s", "user", text))
+    yield
+    yield loop.run_until_complete(store.add_message("s", "user", "hi", **given))
+    loop.run_until_complete(store.close())
+    loop.close()
+
+
+async def _opened(url):
+    return await indelible.open_async(url, timeout_s=WAIT_S_MAX)
+
+
+def until(condition):
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("append", [append_blocking, append_async])
+@pytest.mark.parametrize("server", SERVERS)
+def test_entries_that_were_hidden_before_the_retry_are_no_conflict(server, append, key):
+    url = SERVERS[server]()
+    with Proxy(url) as proxy, indelible.open(url) as other:
+        steps = append(proxy.url, key=key)
+        next(steps)
+        # The append is done and its reply lost; the retry waits until the session was cleared.
+        proxy.arm(Trouble("cut after"), Trouble("freeze", "CONNECT"))
+        receipts = []
+        thread = threading.Thread(target=lambda: receipts.append(next(steps)))
+        thread.start()
+        until(lambda: len(proxy.struck) == 2)
+        assert [message.content for message in other.get_history("s")] == [*EARLIER, "hi"]
+        other.clear("s")
+        proxy.heal()
+        thread.join(WAIT_S_MAX)
+        (receipt,) = receipts
+        assert list(steps) == []
+        assert (receipt.replayed, receipt.visible) == (True, False)
+        assert other.get_history("s") == []
+        with pytest.raises(ConflictError) as caught:
+            other.add_message("s", "user", "hi", key=receipt.key)
+        assert caught.value.reason == "hidden"
