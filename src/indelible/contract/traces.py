@@ -73,6 +73,8 @@ class Dropped:
     """The recorder could not keep up, or a line is torn: so many lines are missing here."""
 
     dropped: int
+    # How many of them may be of calls that remove entries.
+    changes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ class Other:
     error: str = ""
     snapshot: str | None = None
     every: bool = False
+    # Whether it may have changed what a session holds, in a way that the recorder does not know.
+    changes: bool = False
 
 
 Line = Header | Recorded | Other | Dropped | Closed
@@ -181,11 +185,19 @@ def _other(found: dict[str, Any]) -> Other:
         raise HistoryError(f"a call that lacks a field: {error}") from error
 
 
+def is_count(value: object) -> bool:
+    """Whether a value can say how many there are."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _note(found: dict[str, Any]) -> Line:
     name = "dropped" if "dropped" in found else "closed"
-    if not isinstance(found[name], int):
+    changes = found.get("changes", 0)
+    if not is_count(found[name]) or not is_count(changes):
         raise HistoryError(f"{name!r} must be a whole number")
-    return Dropped(dropped=found[name]) if name == "dropped" else Closed(closed=found[name])
+    if name == "dropped":
+        return Dropped(dropped=found[name], changes=changes)
+    return Closed(closed=found[name])
 
 
 def to_text(line: Line) -> str:
@@ -194,7 +206,8 @@ def to_text(line: Line) -> str:
         rest = {f.name: getattr(line, f.name) for f in fields(Header) if f.name != "format"}
         return json.dumps({MARK: line.format, **rest})
     if isinstance(line, Dropped):
-        return json.dumps({"dropped": line.dropped})
+        more = {"changes": line.changes} if line.changes else {}
+        return json.dumps({"dropped": line.dropped, **more})
     if isinstance(line, Closed):
         return json.dumps({"closed": line.closed})
     found: dict[str, Any] = {"session": line.session}
