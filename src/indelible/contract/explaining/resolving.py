@@ -268,12 +268,15 @@ class _Sessions:
             if call.changes:
                 for name in self.by_name if call.every else (call.session,):
                     found.setdefault(name, call)
-        for _ in self._forks:
+        grown = bool(found)
+        while grown:
+            grown = False
             for fork in self._forks:
                 source = found.get(fork.session)
                 end = FOREVER if fork.complete_ns is None else fork.complete_ns
                 if source is not None and end >= source.invoke_ns and fork.target not in found:
                     found[str(fork.target)] = replace(source, invoke_ns=fork.invoke_ns)
+                    grown = True
         return found
 
     def is_decided(self, op: Recorded) -> bool:
