@@ -86,9 +86,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("memory_store", "The same as --memory-store.", default="memory:")
     parser.addini(
         "contract_store",
-        "The store that the traces in folders called `incidents` are held against, where neither"
-        " --contract nor the trace names one.",
+        "The store that the traces in folders called `incidents` are replayed against, where"
+        " --contract names none.",
         default="",
+    )
+    parser.addini(
+        "contract_targets",
+        "Stores that the header of a trace may name, one in each line. A trace that names any other"
+        " module or server is not replayed.",
+        type="linelist",
+        default=[],
     )
 
 

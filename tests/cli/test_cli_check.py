@@ -285,3 +285,8 @@ def test_a_goldfish_that_gets_away_is_a_failure(command):
         r"^NOT CAUGHT +reversed_list +order_of_single_appends: ", done.out, re.MULTILINE
     )
     assert done.out.endswith("0 of 1 goldfish caught, seed 7.\n")
+
+
+def test_a_target_is_named_as_it_was_typed(check):
+    said = check("stores:asyncio", code=2)
+    assert "stores:asyncio is neither an Adapter" in said.err

@@ -116,3 +116,40 @@ def test_what_cannot_be_done_is_said_and_nothing_is_run(run, arguments, words):
     said = run(*arguments)
     assert isinstance(said.exception, UsageError)
     assert words in str(said.exception)
+
+
+def test_explain_ends_with_3_when_most_was_not_judged(run, tmp_path):
+    import indelible
+    from indelible.contract import record
+
+    with record(indelible.open("memory:"), tmp_path / "trace.jsonl") as store:
+        store.get_history("s", last=3)
+        store.get_history("s", last=2)
+    said = run("explain", "trace.jsonl")
+    assert said.exit_code == 3
+    assert "2 of 2 operations were not judged" in said.output
+    assert json.loads(run("explain", "trace.jsonl", "--json").output)["not_judged"] == 2
+
+
+def test_explain_finds_a_loss_in_a_trace_that_does_not_say_that_the_store_was_empty(run, tmp_path):
+    from indelible.contract import record
+    from indelible.contract.recording import journal_of
+
+    class Last:
+        def __init__(self):
+            self.held = []
+
+        def add_messages(self, session, messages):
+            self.held += messages
+
+        def get_history(self, session):
+            return self.held[-1:]
+
+    store = record(Last(), tmp_path / "trace.jsonl")
+    for number in range(3):
+        store.add_messages("ana", [{"role": "user", "content": f"My number is {number}."}])
+    store.get_history("ana")
+    journal_of(store).close()
+    said = run("explain", "trace.jsonl")
+    assert said.exit_code == 1
+    assert "lost append (2)" in said.output

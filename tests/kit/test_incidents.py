@@ -3,8 +3,10 @@
 A soak (`make soak`) asks for all goldfish.
 """
 
+import json
 import os
 import re
+import socket
 from pathlib import Path
 
 import plugin_projects
@@ -21,7 +23,7 @@ from indelible.contract.recording import Policy
 from indelible.contract.replaying import load_trace, replay_lines
 from indelible.contract.running import Bench, run_case
 from indelible.contract.targets import resolve
-from indelible.contract.traces import parts_of
+from indelible.contract.traces import Header, Recorded, parts_of, write_trace
 
 pytest_plugins = ["pytester"]
 
@@ -228,3 +230,106 @@ def test_other_files_called_so_are_left_alone(project):
     (project.path / "incidents" / "test_window_of_one.py").unlink()
     (project.path / "incidents" / "list.jsonl").write_text('{"severity": 1}\n')
     assert run(project, "incidents").parseoutcomes() == {}
+
+
+# A trace is data: what it names is used only if the project names it too
+
+
+@pytest.fixture
+def crafted(project):
+    """A trace without a test file whose header names whatever a test asks for."""
+    (project.path / "incidents" / "test_window_of_one.py").unlink()
+    trace = project.path / "incidents" / "test_window_of_one.jsonl"
+    text = trace.read_text("utf-8")
+
+    def name(store):
+        trace.write_text(text.replace('"store": "memory:"', f'"store": {json.dumps(store)}'))
+        return project
+
+    return name
+
+
+SPY = """
+from pathlib import Path
+
+Path("imported").touch()
+
+from stores import Steady
+
+
+def make():
+    Path("called").touch()
+    return Steady()
+"""
+
+
+@pytest.mark.parametrize("target", ["spy:make", "langchain:spy:make"])
+def test_a_trace_does_not_decide_what_is_imported(crafted, target):
+    project = crafted(target)
+    project.makepyfile(spy=SPY)
+    ran = run(project, "incidents")
+    assert outcomes(ran) == {"failed": 1}
+    ran.stdout.fnmatch_lines([f"*contract_targets = {target}*"])
+    assert not (project.path / "imported").exists()
+    assert not (project.path / "called").exists()
+
+
+@pytest.mark.parametrize(
+    "scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel", "postgresql", "postgres"]
+)
+def test_a_trace_does_not_decide_what_is_connected_to(crafted, scheme, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "canary")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        project = crafted(f"{scheme}://127.0.0.1:{server.getsockname()[1]}/0")
+        assert outcomes(run(project, "incidents")) == {"failed": 1}
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.parametrize("form", ["{}/agent.db", "sqlite:///{}/agent.db", "sqlite:///../agent.db"])
+def test_a_trace_does_not_decide_where_files_are_written(crafted, form, tmp_path):
+    aside = tmp_path / "aside"
+    project = crafted(form.format(aside))
+    # A folder that is not there cannot be worked in: the replay passes only if it is not used.
+    assert outcomes(run(project, "incidents")) == {"passed": 1}
+    assert not aside.exists()
+
+
+def test_a_file_that_is_there_is_not_opened_because_a_trace_names_it(crafted, tmp_path):
+    notes = tmp_path / "notes"
+    notes.write_text("mine")
+    project = crafted(str(notes))
+    assert outcomes(run(project, "incidents")) == {"failed": 1}
+
+
+def test_a_target_that_the_project_allows_is_used(crafted):
+    project = crafted("spy:Steady")
+    project.makepyfile(spy=SPY)
+    allowed = "contract_targets=memory:\n  spy:Steady"
+    ran = run(project, "incidents", "-o", allowed)
+    assert outcomes(ran) in ({"passed": 1}, {"skipped": 1})
+    assert (project.path / "imported").exists()
+
+
+def test_a_replay_names_no_session_that_leads_out_of_a_folder(tmp_path):
+    lines = []
+    for number, session in enumerate(["/a", "../b", "c/../../d", "..", "~/e", "C:\\f", "plain/g"]):
+        lines.append(
+            Recorded(
+                session=session,
+                worker="1.1-t1",
+                op="append",
+                invoke_ns=2 * number,
+                complete_ns=2 * number + 1,
+                outcome="ok",
+                ids=(f"e{number}",),
+            )
+        )
+    write_trace(tmp_path / "t.jsonl", Header(fresh=True), lines)
+    found = replay_trace(tmp_path / "t.jsonl", "memory:")
+    assert found.verdict == "FIXED"
+    used = {line.session for line in found.lines}
+    assert "plain/g" in used
+    assert not any(".." in each or each.startswith(("/", "~")) or ":" in each for each in used)
+    assert len(used) == 7

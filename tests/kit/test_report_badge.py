@@ -47,7 +47,19 @@ def test_a_gate_that_was_not_asked_for_stops_there(gate):
 
 def test_one_picked_case_is_no_gate():
     report = without(whole(), lambda result: result.case == "append_then_read")
-    assert badge_of(report).gate is None
+    badge = badge_of(report)
+    assert badge.gate is None
+    assert badge.message == f"{len(report.results)} passed, sequential incomplete"
+
+
+def test_a_whole_gate_without_those_below_is_not_called_nothing():
+    report = without(whole(), lambda result: result.gate == "concurrency")
+    passed = sum(result.verdict == "PASS" for result in report.results)
+    assert badge_of(report).line.endswith(f": {passed} passed, sequential incomplete")
+
+
+def test_where_nothing_passed_nothing_is_proved():
+    report = without(whole(), lambda result: result.verdict != "PASS")
     assert badge_of(report).message == "nothing proved"
 
 

@@ -107,11 +107,12 @@ def _named(session: object) -> str:
 def _sentence(error: MemoryStoreError) -> str:
     """Messages begin small and end open, since they are often part of a longer line.
 
-    One that begins with a file's name, or with what was typed, begins as that does.
+    One that begins with the name of a file, URL or target, or with what was typed, begins as that
+    does.
     """
     message = error.message
     first = message.partition(" ")[0]
     typed = (error.details.get("file"), error.details.get("value"))
-    named = first in typed or any(mark in first.rstrip(".:,;") for mark in "./\\")
+    named = first in typed or any(mark in first.rstrip(".:,;") for mark in "./\\:")
     text = message if named else message[:1].upper() + message[1:]
     return text if text.endswith((".", "!", "?")) else text + "."

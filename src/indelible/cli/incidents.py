@@ -82,7 +82,7 @@ def explain(
     """Say what a trace proves: which entry was lost, who overwrote it, which reads were stale.
 
     Exits with 0 (nothing breaks the contract), 1 (something does), 2 (wrong usage) or 3
-    (undecided).
+    (undecided, or most operations could not be judged).
     """
     from indelible.contract.explaining import explain_trace  # noqa: PLC0415
     from indelible.contract.explaining.telling import report_of, told  # noqa: PLC0415
@@ -273,6 +273,7 @@ def _explained(found: Explanation) -> dict[str, Any]:
         "verdict": type(found.verdict).__name__.upper(),
         "reason": getattr(found.verdict, "reason", ""),
         "operations": scope.operations,
+        "not_judged": found.unjudged,
         "sessions": scope.sessions,
         "anomalies": dict(found.counts),
         "stories": [

@@ -24,6 +24,8 @@ CORRUPTED: Final = "!"
 # The value of a failed rollback or read of a snapshot, if the store said that there is none. Any
 # other failure may be a passing one, which proves nothing about the snapshot.
 NOT_FOUND: Final = "not found"
+# Times, counts and limits of a file: the checker has moments of its own beyond all of them.
+NUMBER_MAX: Final = 1 << 62
 
 
 class HistoryError(ValueError):
@@ -118,9 +120,13 @@ def from_line(line: str | bytes) -> Operation:
 def parsed(line: str | bytes) -> dict[str, Any]:
     """The fields of a line, lists of ids as tuples."""
     try:
-        found = json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        found = json.loads(line, object_pairs_hook=_object)
+    except HistoryError:
+        raise
+    except ValueError as error:
         raise HistoryError(f"no JSON: {error}") from error
+    except RecursionError as error:
+        raise HistoryError("no JSON that is nested so deeply can be read") from error
     if not isinstance(found, dict):
         raise HistoryError("an operation is a JSON object")
     for name in ("ids", "value"):
@@ -129,12 +135,20 @@ def parsed(line: str | bytes) -> dict[str, Any]:
     return found
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; a name that stands in it twice has no one meaning."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise HistoryError("a name stands twice in one object")
+    return found
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < NUMBER_MAX
 
 
 def _is_ids(value: object) -> bool:
@@ -142,7 +156,7 @@ def _is_ids(value: object) -> bool:
 
 
 _TEXT: Final = (_is_text, "a string")
-_NUMBER: Final = (_is_number, "a whole number")
+_NUMBER: Final = (_is_number, "a whole number, of less than 62 bits")
 _REQUIRED: Final = {
     "worker": _TEXT,
     "session": _TEXT,

@@ -9,18 +9,21 @@ without a header.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from indelible.contract.history import (
+    NUMBER_MAX,
     HistoryError,
     Operation,
+    Outcome,
     parsed,
     problem_of,
     require_types,
 )
+from indelible.core.limits import TTL_S_MAX
 
 FORMAT: Final = 1
 SUFFIX: Final = ".jsonl"
@@ -73,6 +76,8 @@ class Dropped:
     """The recorder could not keep up, or a line is torn: so many lines are missing here."""
 
     dropped: int
+    # How many of them may be of calls that remove entries.
+    changes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,24 +124,80 @@ class Other:
     error: str = ""
     snapshot: str | None = None
     every: bool = False
+    # Whether it may have changed what a session holds, in a way that the recorder does not know.
+    changes: bool = False
 
 
 Line = Header | Recorded | Other | Dropped | Closed
 _OPERATION: Final = frozenset(field.name for field in fields(Operation))
 _ALL: Final = tuple(field.name for field in fields(Recorded))
 _TUPLES: Final = ("sizes", "roles", "contents")
-_TYPES: Final[dict[str, type | tuple[type, ...]]] = {
-    "verb": str,
-    "error": str,
-    "sizes": tuple,
-    "roles": tuple,
-    "contents": tuple,
-    "structured": bool,
-    "position": int,
-    "ttl_s": (int, float),
-    "turns": bool,
-    "every": bool,
-    "unsure": bool,
+# No honest line is longer: it would show some ten million entries, or hold a batch with its texts.
+LINE_BYTES_MAX: Final = 256 << 20
+
+
+def is_count(value: object) -> bool:
+    """Whether a value can say how many there are."""
+    return type(value) is int and 0 <= value < NUMBER_MAX
+
+
+def is_seconds(value: object) -> bool:
+    """Whether a value can be a time to live."""
+    return type(value) in (int, float) and 0 <= value <= TTL_S_MAX  # type: ignore[operator]
+
+
+def _is_moment(value: object) -> bool:
+    return type(value) is int and abs(value) < NUMBER_MAX
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+_FITS: Final[dict[str, Callable[[Any], bool]]] = {
+    "verb": _is_text,
+    "error": _is_text,
+    "sizes": lambda value: isinstance(value, tuple) and all(map(is_count, value)),
+    "roles": lambda value: isinstance(value, tuple) and all(map(_is_text, value)),
+    "contents": lambda value: isinstance(value, tuple),
+    "structured": _is_bool,
+    "position": is_count,
+    "ttl_s": is_seconds,
+    "turns": _is_bool,
+    "every": _is_bool,
+    "unsure": _is_bool,
+}
+_HEADER_FITS: Final[dict[str, Callable[[Any], bool]]] = {
+    "version": _is_text,
+    "boot": _is_text,
+    "pid": is_count,
+    "wall_ns": is_count,
+    "monotonic_ns": is_count,
+    "contents": lambda value: value in get_args(Contents),
+    "fresh": _is_bool,
+    "ttl_s": lambda value: value is None or is_seconds(value),
+    "ttl_late_s": is_seconds,
+    "ttl_refreshed_by": lambda value: value in get_args(Refreshed),
+    "workers": lambda value: value is None or value in get_args(Workers),
+    "store": _is_text,
+    "level": lambda value: value in get_args(Level),
+    "continued": _is_bool,
+}
+_OTHER_FITS: Final[dict[str, Callable[[Any], bool]]] = {
+    "session": _is_text,
+    "worker": _is_text,
+    "verb": _is_text,
+    "invoke_ns": _is_moment,
+    "complete_ns": lambda value: value is None or _is_moment(value),
+    "outcome": lambda value: value in get_args(Outcome),
+    "error": _is_text,
+    "snapshot": lambda value: value is None or _is_text(value),
+    "every": _is_bool,
+    "changes": _is_bool,
 }
 
 
@@ -156,8 +217,8 @@ def line_of(text: str | bytes) -> Line:
         raise HistoryError(f"unknown field {unknown[0]!r}")
     require_types(found)
     for name in found.keys() - _OPERATION:
-        if not isinstance(found[name], _TYPES[name]):
-            raise HistoryError(f"{name!r} is of another type than it can be")
+        if not _FITS[name](found[name]):
+            raise HistoryError(f"{name!r} has a value that it cannot have")
     recorded = Recorded(**found)
     if problem := problem_of(recorded):
         raise HistoryError(problem)
@@ -166,26 +227,43 @@ def line_of(text: str | bytes) -> Line:
 
 def _header(found: dict[str, Any]) -> Header:
     format_ = found.pop(MARK)
-    if format_ != FORMAT:
+    if type(format_) is not int or format_ != FORMAT:
         raise HistoryError(f"a trace of format {format_!r}; this version reads {FORMAT}")
     # What a later version adds to a header changes nothing about the lines.
-    known = {field.name for field in fields(Header)}
-    return Header(**{name: value for name, value in found.items() if name in known})
+    known = {name: value for name, value in found.items() if name in _HEADER_FITS}
+    _require(known, _HEADER_FITS)
+    return Header(**known)
+
+
+def _require(found: dict[str, Any], fits: dict[str, Callable[[Any], bool]]) -> None:
+    for name, value in found.items():
+        # A list or an object is no value of these, and cannot be looked for among the allowed ones.
+        if isinstance(value, list | dict | tuple) or not fits[name](value):
+            raise HistoryError(f"{name!r} has a value that it cannot have")
 
 
 def _other(found: dict[str, Any]) -> Other:
     del found["op"]
+    if unknown := sorted(found.keys() - _OTHER_FITS.keys()):
+        raise HistoryError(f"unknown field {unknown[0]!r}")
+    _require(found, _OTHER_FITS)
     try:
-        return Other(**found)
+        other = Other(**found)
     except TypeError as error:
         raise HistoryError(f"a call that lacks a field: {error}") from error
+    if other.complete_ns is not None and other.complete_ns < other.invoke_ns:
+        raise HistoryError("an operation cannot complete before it was invoked")
+    return other
 
 
 def _note(found: dict[str, Any]) -> Line:
     name = "dropped" if "dropped" in found else "closed"
-    if not isinstance(found[name], int):
+    changes = found.get("changes", 0)
+    if not is_count(found[name]) or not is_count(changes):
         raise HistoryError(f"{name!r} must be a whole number")
-    return Dropped(dropped=found[name]) if name == "dropped" else Closed(closed=found[name])
+    if name == "dropped":
+        return Dropped(dropped=found[name], changes=changes)
+    return Closed(closed=found[name])
 
 
 def to_text(line: Line) -> str:
@@ -194,7 +272,8 @@ def to_text(line: Line) -> str:
         rest = {f.name: getattr(line, f.name) for f in fields(Header) if f.name != "format"}
         return json.dumps({MARK: line.format, **rest})
     if isinstance(line, Dropped):
-        return json.dumps({"dropped": line.dropped})
+        more = {"changes": line.changes} if line.changes else {}
+        return json.dumps({"dropped": line.dropped, **more})
     if isinstance(line, Closed):
         return json.dumps({"closed": line.closed})
     found: dict[str, Any] = {"session": line.session}
@@ -204,7 +283,8 @@ def to_text(line: Line) -> str:
         )
     for name in _ALL:
         value = getattr(line, name)
-        if name == "complete_ns" or value not in (None, (), "", False) or value == 0:
+        said = value not in (None, (), "", False) or value == 0
+        if said or name in ("complete_ns", "worker"):
             found[name] = value
     if line.value == ():
         found["value"] = ()
@@ -250,7 +330,11 @@ def parts_of(path: str | Path) -> list[Path]:
 def lines_of(part: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of one file with their numbers; the last one of a killed process may be torn."""
     with part.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        number = 0
+        while line := file.readline(LINE_BYTES_MAX + 1):
+            number += 1
+            if len(line) > LINE_BYTES_MAX:
+                raise HistoryError(f"{part}, line {number}: over {LINE_BYTES_MAX} bytes")
             if line.strip():
                 yield number, line
 

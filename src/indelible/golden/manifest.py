@@ -21,6 +21,8 @@ from indelible.golden.reading import Database, Tally, packed
 from indelible.version import __version__
 
 FORMAT: Final = 1
+# A line for each table: no manifest of a real database comes near.
+MANIFEST_BYTES_MAX: Final = 64 << 20
 _NOT_CODE: Final = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -85,15 +87,37 @@ def write(manifest: Manifest, path: Path) -> None:
 def read(path: Path) -> Manifest:
     """Read one; an error says what is wrong with it."""
     try:
-        said = json.loads(path.read_text("utf-8"))
+        said = json.loads(_read_text(path))
         if said["format"] > FORMAT:
             raise GoldenError(
                 f"{path} was written by a newer indelible ({said['indelible']}): upgrade to use it"
             )
         tables = {name: Tally(**tally) for name, tally in said.pop("tables").items()}
-        return Manifest(**said, tables=tables)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        found = Manifest(**said, tables=tables)
+        _require_types(found)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise GoldenError(f"{path} is not the manifest of a golden: {error}") from None
+    return found
+
+
+def _read_text(path: Path) -> str:
+    with path.open("rb") as file:
+        text = file.read(MANIFEST_BYTES_MAX + 1)
+    if len(text) > MANIFEST_BYTES_MAX:
+        raise ValueError(f"it has over {MANIFEST_BYTES_MAX} bytes")
+    return text.decode("utf-8")
+
+
+def _require_types(found: Manifest) -> None:
+    texts = [found.sha256, found.journal_mode, found.schema, found.sqlite, found.indelible]
+    texts += [text for text in (found.builder, found.built_by) if text is not None]
+    texts += [tally.digest for tally in found.tables.values()]
+    numbers = [found.format, found.user_version, found.application_id]
+    numbers += [tally.rows for tally in found.tables.values()]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a field that is a text holds something else")
+    if not all(type(number) is int for number in numbers):
+        raise ValueError("a field that is a whole number holds something else")
 
 
 def digest_of(builder: Callable[..., Any] | None) -> str | None:

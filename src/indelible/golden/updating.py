@@ -21,7 +21,7 @@ from indelible.golden.keeping import (
     put,
     workbench,
 )
-from indelible.golden.manifest import digest_of, manifest_of, name_of
+from indelible.golden.manifest import Manifest, digest_of, manifest_of, name_of
 from indelible.golden.reading import Database
 from indelible.golden.rules import Rules
 from indelible.golden.run import Run
@@ -34,7 +34,28 @@ def difference(
     """How a file differs from a golden that is there and whole."""
     known = checked(golden, locked_already=locked_already)
     with Database(golden.path) as expected, Database(obtained) as other:
+        _ensure_tallies(golden, known, expected)
         return compare(expected, other, rules, known=dict(known.tables))
+
+
+_tallied: dict[Path, Manifest] = {}
+
+
+def _ensure_tallies(golden: Golden, known: Manifest, expected: Database) -> None:
+    """Refuse a manifest whose digests are not those of its file, looking once in each process.
+
+    Two sides of a merge can be put together so that its hash is right and its digests are not.
+    """
+    if _tallied.get(golden.path) is known:
+        return
+    found = {table.name: expected.tally(table) for table in expected.tables.values()}
+    if found != known.tables:
+        raise TouchedError(
+            f"{golden.manifest_path} does not describe {golden.path}: its digests of tables are of"
+            " another file. Bring both back from version control, or make them again:"
+            " pytest --snapshot-db-update-only=changed"
+        )
+    _tallied[golden.path] = known
 
 
 def write(

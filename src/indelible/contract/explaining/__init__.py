@@ -13,13 +13,13 @@ from indelible.contract.checker.search import STEPS_MAX
 from indelible.contract.checker.shrink import minimal
 from indelible.contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
 from indelible.contract.explaining.knowing import CLOCKS_APART_NS, Known
-from indelible.contract.explaining.resolving import Resolved, resolve
+from indelible.contract.explaining.resolving import Resolved, Unknown, resolve, settled
 from indelible.contract.explaining.sorting import Progress, Sorted, connected, first_appends
 from indelible.contract.history import Operation
 from indelible.contract.results import TOLD_MAX
 from indelible.contract.traces import Other, Recorded
 
-__all__ = ["Explanation", "Story", "explain_trace", "judge_lines"]
+__all__ = ["Explanation", "Story", "Unknown", "explain_trace", "judge_lines"]
 
 # Of a session's operations, what is kept to show the others around a proof.
 AROUND_MAX: Final = 10_000
@@ -52,6 +52,10 @@ class Explanation:
     counts: Counter[str] = field(default_factory=Counter)
     # Calls that the contract has no word for, by their names.
     others: Counter[str] = field(default_factory=Counter)
+    # Of the operations in the verdict's scope, how many prove nothing.
+    unjudged: int = 0
+    # Of each session that an unknown call may have changed: the call, and how many came before it.
+    unknown: tuple[Unknown, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
@@ -112,6 +116,8 @@ class _Gathered:
         self._reasons: list[str] = []
         self._undecided = 0
         self._operations = 0
+        self._unjudged = 0
+        self._unknown: list[Unknown] = []
         self._sessions = 0
         self._began: int | None = None
         # Of garbage: the session's history, to be judged again with what is found elsewhere.
@@ -119,14 +125,18 @@ class _Gathered:
 
     def add(self, lines: list[Recorded | Other]) -> None:
         """Judge some sessions that belong together."""
-        self.others.update(line.verb for line in lines if isinstance(line, Other))
+        _, others = settled(lines)
+        self.others.update(line.verb for line in others if not line.changes)
         resolved = resolve(lines, self.known)
         verdict = _judged(resolved)
-        self._operations += len(resolved.history)
-        self._sessions += verdict.scope.sessions
-        if resolved.history:
-            began = verdict.scope.began_ns
-            self._began = began if self._began is None else min(self._began, began)
+        self._operations += resolved.operations
+        self._unjudged += resolved.unjudged
+        if len(self._unknown) < TOLD_MAX:
+            self._unknown += resolved.unknown
+        told_of = (line for line in lines if isinstance(line, Recorded) and not line.every)
+        self._sessions += len({line.session for line in told_of})
+        began = min((line.invoke_ns for line in lines), default=0)
+        self._began = began if self._began is None else min(self._began, began)
         if isinstance(verdict, Undecided):
             self._undecided += 1
             self._reasons = self._reasons or [verdict.reason]
@@ -189,6 +199,8 @@ class _Gathered:
         elif self._reasons:
             more = f" (and {self._undecided - 1} other sessions)" if self._undecided > 1 else ""
             verdict = Undecided(self._reasons[0] + more, scope)
+        elif 2 * self._unjudged > self._operations:
+            verdict = Undecided("most of the trace could not be judged", scope)
         stories = sorted(self._stories.values(), key=lambda story: _when(story.anomaly))
         return Explanation(
             path=path,
@@ -197,6 +209,8 @@ class _Gathered:
             stories=() if unsure else tuple(map(_smaller, stories)),
             counts=Counter() if unsure else self.counts,
             others=self.others,
+            unjudged=self._operations if unsure else self._unjudged,
+            unknown=tuple(self._unknown),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from indelible.contract.checker.events import FOREVER
 from indelible.contract.traces import (
     Closed,
     Contents,
@@ -30,6 +31,8 @@ class Known:
     own_ids: bool = True
     fresh: bool = True
     dropped: int = 0
+    # Of the dropped lines, those of calls that may have removed entries.
+    dropped_changes: int = 0
     unclosed: int = 0
     continued: bool = False
     ttl_s: float | None = None
@@ -40,6 +43,8 @@ class Known:
     store: str = ""
     level: Level = "concurrent"
     boots: dict[str, list[int]] = field(default_factory=dict)
+    # Of each process, the first header that is left, and whether older files were removed.
+    begun: dict[tuple[str, int], tuple[int, bool]] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)
     _open: bool = False
 
@@ -54,6 +59,7 @@ class Known:
             self._add(line)
         elif isinstance(line, Dropped):
             self.dropped += line.dropped
+            self.dropped_changes += line.changes
         elif isinstance(line, Closed):
             self._open = False
 
@@ -71,11 +77,36 @@ class Known:
         self.store = self.store or header.store
         self.level = header.level
         self.boots.setdefault(header.boot, []).append(header.wall_ns - header.monotonic_ns)
+        process, begun = (header.boot, header.pid), (header.monotonic_ns, header.continued)
+        self.begun[process] = min(begun, self.begun.get(process, begun))
 
     @property
     def complete(self) -> bool:
         """Whether every append that was made stands in the trace."""
         return not (self.dropped or self.unclosed or self.continued)
+
+    @property
+    def changes_known_since(self) -> int:
+        """The moment from which on every call that may remove entries stands in the trace.
+
+        Such calls are written down before they are made. Only one that could not be written at all
+        is missing, and what a process did before the first of its files that is left.
+        """
+        if self.dropped_changes:
+            return FOREVER
+        return max(
+            (
+                moment + self.shift_ns(boot)
+                for (boot, _), (moment, continued) in self.begun.items()
+                if continued
+            ),
+            default=-1,
+        )
+
+    @property
+    def ends_unseen(self) -> bool:
+        """Whether a session's life may have begun before the trace and end at any time."""
+        return not self.fresh and self.ttl_refreshed_by == "nothing"
 
     def shift_ns(self, boot: str) -> int:
         """What makes the times of several boots comparable, roughly; nothing where there is one."""

@@ -7,7 +7,6 @@ its session's bucket. Then one bucket at a time fits into memory.
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 import zlib
@@ -40,10 +39,8 @@ BUCKETS_MAX: Final = 200
 TELLING_LINES: Final = 20_000
 
 Progress = Callable[[str, float], None]
-_SESSION: Final = re.compile(rb'"session":\s*"((?:[^"\\]|\\.)*)"')
-_FORK: Final = re.compile(rb'"op":\s*"fork"')
-# No name can hold this: within a string of JSON its quotes would be escaped.
-_EVERY: Final = re.compile(rb'"every":\s*true')
+# How a recorder begins the line of a call on a session with a plain name. Any other line is parsed.
+_PLAIN: Final = re.compile(rb'\{"session":"([ !#-\[\]-~]*)",')
 
 
 class Sorted:
@@ -55,7 +52,8 @@ class Sorted:
         self.operations = 0
         self._progress = progress or _silently
         self._bytes = sum(part.stat().st_size for part in self.parts)
-        self._every: list[bytes] = []
+        # What is about every session, with the boot in which it was written.
+        self._every: list[tuple[str, Recorded | Other]] = []
         self._forks = Forks()
         self._ranges: dict[str, tuple[int, int]] = {}
         self._look()
@@ -63,24 +61,27 @@ class Sorted:
     # The first pass
 
     def _look(self) -> None:
+        boot = ""
         for part, number, line in self._lines("reading"):
             if number == 1:
                 self.known.begin_file()
-            found = _SESSION.search(line)
-            if found is None:
-                self.known.note(read_line(part, number, line))
-            elif _EVERY.search(line):
-                self._every.append(line)
+            if _session_of(line) is not None:
+                self.operations += 1
+                continue
+            found = read_line(part, number, line)
+            if isinstance(found, Header):
+                boot = found.boot
+            if not isinstance(found, Recorded | Other):
+                self.known.note(found)
+            elif found.every:
+                self._every.append((boot, found))
             else:
                 self.operations += 1
-                if not line.endswith(b"\n"):
-                    self.known.note(read_line(part, number, line))
-                if _FORK.search(line):
-                    self._connect(read_line(part, number, line))
+                self._connect(found)
         self.known.begin_file()
 
     def _connect(self, line: Line) -> None:
-        if isinstance(line, Recorded) and line.target is not None:
+        if isinstance(line, Recorded) and line.op == "fork" and line.target is not None:
             self._forks.connect(line.session, line.target)
 
     def _lines(self, doing: str) -> Iterator[tuple[Path, int, bytes]]:
@@ -97,7 +98,7 @@ class Sorted:
 
     def groups(self) -> Iterator[list[Recorded | Other]]:
         """The lines of each session, with those of every session that a fork connects it with."""
-        every = [found for raw in self._every for found in self._read(raw)]
+        every = [shifted(found, self.known.shift_ns(boot)) for boot, found in self._every]
         buckets = max(1, min(BUCKETS_MAX, self._bytes // BUCKET_BYTES))
         with tempfile.TemporaryDirectory(prefix="indelible-explain-") as folder:
             places = [Path(folder) / str(number) for number in range(buckets)]
@@ -112,20 +113,17 @@ class Sorted:
             files: list[IO[bytes]] = [opened.enter_context(p.open("wb")) for p in places]
             boot = ""
             for part, number, line in self._lines("sorting"):
-                found = _SESSION.search(line)
-                if found is None:
-                    header = read_line(part, number, line)
-                    boot = header.boot if isinstance(header, Header) else boot
-                    continue
-                if _EVERY.search(line):
-                    continue
-                if not line.endswith(b"\n"):
-                    if not _operations(read_line(part, number, line)):
+                session = _session_of(line)
+                if session is None:
+                    found = read_line(part, number, line)
+                    boot = found.boot if isinstance(found, Header) else boot
+                    if not isinstance(found, Recorded | Other) or found.every:
                         continue
-                    line += b"\n"  # noqa: PLW2901 -- a whole line, and the file's last
+                    session = found.session
+                    line = to_text(found).encode() + b"\n"  # noqa: PLW2901 -- in one form
                 if len(self.known.boots) > 1:
                     line = self._at_one_time(part, number, line, boot)  # noqa: PLW2901
-                root = self._forks.root(_name(found[1]))
+                root = self._forks.root(session)
                 files[zlib.crc32(root.encode("utf-8", "surrogatepass")) % len(files)].write(line)
 
     def _at_one_time(self, part: Path, number: int, line: bytes, boot: str) -> bytes:
@@ -142,9 +140,8 @@ class Sorted:
     def _opened(self, place: Path) -> Iterator[list[Recorded | Other]]:
         groups: dict[str, list[Recorded | Other]] = {}
         for _, raw in lines_of(place):
-            found = _SESSION.search(raw)
-            assert found is not None
-            groups.setdefault(self._forks.root(_name(found[1])), []).extend(self._read(raw))
+            for found in self._read(raw):
+                groups.setdefault(self._forks.root(found.session), []).append(found)
         yield from groups.values()
 
     def _read(self, raw: bytes) -> list[Recorded | Other]:
@@ -213,16 +210,21 @@ class Forks:
 
     def root(self, session: str) -> str:
         """The same for all sessions that are connected."""
-        while session in self._roots:
-            session = self._roots[session]
-        return session
+        found = session
+        while found in self._roots:
+            found = self._roots[found]
+        # The next who asks finds it at once: chains of forks may be long.
+        while session != found:
+            self._roots[session], session = found, self._roots[session]
+        return found
 
 
-def _name(raw: bytes) -> str:
-    """A session's name, as a line has it between its quotes."""
-    if b"\\" not in raw:
-        return raw.decode("utf-8", "surrogatepass")
-    return str(json.loads(b'"' + raw + b'"'))
+def _session_of(line: bytes) -> str | None:
+    """The session of a line as most are; None if the whole line must be parsed to know it."""
+    found = _PLAIN.match(line)
+    if found is None or b"\\" in line or b'"every"' in line or b'"fork"' in line:
+        return None
+    return found[1].decode("ascii") if line.endswith(b"\n") else None
 
 
 def _operations(line: Line) -> list[Recorded | Other]:

@@ -1,6 +1,7 @@
-"""Entries that share a hash are counted: how many there must be, and how many there can be.
+"""Entries that share a hash are counted: how many there can be.
 
-Which of them is which, nobody can tell, so nothing is said about their order.
+Which of them is which, nobody can tell, so nothing is said about their order. How many there must
+be is counted in `absences`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from indelible.contract.checker.verdict import Anomaly
-from indelible.contract.checker.wording import is_, named
 from indelible.contract.history import Operation
 from indelible.contract.traces import Recorded, base
 
@@ -17,20 +17,16 @@ from indelible.contract.traces import Recorded, base
 class Tally:
     """The appends of every hash, attempts of one key taken together."""
 
-    def __init__(self, operations: Iterable[Recorded], *, complete: bool) -> None:
-        self._complete = complete
+    def __init__(self, operations: Iterable[Recorded]) -> None:
         self._by_hash: dict[str, list[Recorded]] = defaultdict(list)
         self._counted: set[int] = set()
         self._batches: dict[tuple[str, str], Recorded] = {}
         self._mixed_keys: set[tuple[str, str]] = set()
         self._structured: set[str] = set()
         self._not_turns: set[str] = set()
-        self._removed: set[str] = set()
         for op in operations:
             if op.op == "append":
                 self._add(op)
-            elif op.op not in ("read", "snapshot", "fork"):
-                self._removed.add(op.session)
 
     def _add(self, op: Recorded) -> None:
         if op.structured:
@@ -100,25 +96,12 @@ class Tally:
         self, one: str, appends: list[Recorded], read: Recorded, seen: int
     ) -> Iterator[Anomaly]:
         begun = [op for op in appends if op.invoke_ns <= (read.complete_ns or 0)]
-        done = [op for op in appends if op.outcome == "ok" and _ended(op) < read.invoke_ns]
         if seen > len(begun):
             proof = (
                 f"{one} stands {seen} times in what {read.worker} saw, and only {len(begun)} had "
                 "been appended."
             )
             yield _anomaly("duplicate", one, (*begun[:3], read), proof)
-        elif seen < len(done) and read.session not in self._removed:
-            lacking = len(done) - seen
-            proof = (
-                f"{len(done)} entries {one} were acknowledged and {lacking} "
-                f"{is_(range(lacking))} missing from the read by {read.worker}; nothing was taken "
-                f"away from session {named(read.session)}."
-            )
-            yield _anomaly("lost append", one, (*done[:3], read), proof)
-
-
-def _ended(op: Operation) -> int:
-    return op.complete_ns if op.complete_ns is not None else 1 << 63
 
 
 def _anomaly(name: str, one: str, witness: tuple[Operation, ...], proof: str) -> Anomaly:

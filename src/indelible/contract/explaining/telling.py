@@ -17,6 +17,11 @@ from indelible.contract.results import CaseResult, CaseVerdict, Failure, Report,
 ROWS_MAX: Final = 16
 # Columns from one moment to the next.
 COLUMNS: Final = 3
+# Sessions that an unknown call made undecided: those that are named.
+UNKNOWN_MAX: Final = 5
+_WHY: Final = (
+    "what they are about may be older than the trace, or was changed in a way that is not known"
+)
 # Ids of one row.
 IDS_MAX: Final = 4
 
@@ -51,6 +56,23 @@ def notes(found: Explanation) -> list[str]:
             f"{known.dropped} lines are missing from the trace: what may have been appended by one"
             " of them is not called garbage or a duplicate"
         )
+    if known.dropped_changes:
+        said.append(
+            f"{known.dropped_changes} of them may be of changes, which could not be written down:"
+            " nothing is called lost"
+        )
+    said += [
+        f"session {named(each.session)}: undecided from operation {each.before + 1} on, because"
+        f" {each.verb} may have changed it in a way that the recorder does not know. If it changes"
+        f" nothing, name it: record(…, read_only=[{each.verb!r}])"
+        for each in found.unknown[:UNKNOWN_MAX]
+    ]
+    if len(found.unknown) > UNKNOWN_MAX:
+        said.append(f"… and {len(found.unknown) - UNKNOWN_MAX} other sessions in the same way")
+    if found.unjudged:
+        total = found.verdict.scope.operations
+        was = "was" if found.unjudged == 1 else "were"
+        said.append(f"{found.unjudged} of {total} operations {was} not judged: {_WHY}")
     if known.unclosed:
         said.append(
             f"{known.unclosed} of its processes did not end in order; their last calls may be"

@@ -1,4 +1,8 @@
-"""Traces in `tests/incidents/` as items of pytest: each must be FIXED."""
+"""Traces in `tests/incidents/` as items of pytest: each must be FIXED.
+
+The store comes from the command line or the configuration. The name in a trace is used only if
+`incidents.trusted_targets` says so.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from indelible.contract.adapter import Adapter
 from indelible.contract.history import HistoryError
+from indelible.contract.incidents.trusted_targets import OPTION, resolve_named_target
 from indelible.contract.incidents.writing import TIMES
 from indelible.contract.plugin.benches import benches_of
 from indelible.contract.plugin.verdicts import shown
@@ -28,19 +34,25 @@ class IncidentFile(pytest.File):
         except HistoryError as error:
             raise self.CollectError(str(error)) from error
         named: list[str] = self.config.getoption("contract")
-        stores = named or [self.config.getini("contract_store") or trace.known.store]
+        if not named and (configured := self.config.getini("contract_store")):
+            named = [configured]
+        stores = named or [trace.known.store]
         for store in stores:
             name = "replay" if len(stores) == 1 else f"replay[{shown(store)}]"
-            yield IncidentItem.from_parent(self, name=name, trace=trace, store=store)
+            yield IncidentItem.from_parent(
+                self, name=name, trace=trace, store=store, trusted=bool(named)
+            )
 
 
 class IncidentItem(pytest.Item):
     """One trace against one store."""
 
-    def __init__(self, *, trace: Trace, store: str, **options: Any) -> None:
+    def __init__(self, *, trace: Trace, store: str, trusted: bool, **options: Any) -> None:
         super().__init__(**options)
         self._trace = trace
         self._against = store
+        # Whether the person who runs the tests named the store, and not the trace.
+        self._trusted = trusted
         # A project may hold that warnings are errors; a store's verdict must not depend on it.
         self.add_marker(pytest.mark.filterwarnings("default"))
 
@@ -54,7 +66,7 @@ class IncidentItem(pytest.Item):
             )
         benches = benches_of(self.config)
         try:
-            bench = benches.of(self._against)
+            bench = benches.of(self._target())
         except (Unreachable, TargetError, MemoryStoreError) as error:
             pytest.fail(shown(f"{self._against}: {error}"), pytrace=False)
         found = replay_lines(
@@ -64,6 +76,11 @@ class IncidentItem(pytest.Item):
             pytest.skip(f"NOT CLAIMED: {found.reason}")
         if found.verdict != "FIXED":
             pytest.fail(found.told, pytrace=False)
+
+    def _target(self) -> str | Adapter:
+        if self._trusted:
+            return self._against
+        return resolve_named_target(self._against, self.config.getini(OPTION))
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Where it stands."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -45,6 +46,7 @@ def record(
     fresh: bool = False,
     ttl_s: float | None = None,
     ttl_refreshed_by: Refreshed = "append",
+    read_only: Collection[str] = (),
     part_bytes_max: int = PART_BYTES_MAX,
     parts_max: int = PARTS_MAX,
     buffered_max: int = BUFFERED_MAX,
@@ -56,6 +58,10 @@ def record(
     session and does not say which. `fresh` says that the store is empty now, and `ttl_s` how long
     it promises to keep a session after what `ttl_refreshed_by` says: both let an explanation say
     more. Files rotate at `part_bytes_max`; the oldest go when there are more than `parts_max`.
+
+    A method that the recorder does not know may change anything: its session is not judged from
+    then on. Methods whose names begin like those of reads (`get_`, `list_`, …) are taken to change
+    nothing, and so are those in `read_only`.
 
     Calls never fail because of the trace. Where it cannot be begun, that is logged, and the store
     comes back as it is.
@@ -77,7 +83,11 @@ def record(
         return store
     # Objects that are one session each come and go by the thousand: together they are one store.
     recorder = Recorder(journal, alone=kind.alone)
-    return cast("Store", Standing(store, recorder, kind.verbs(journal)))
+    session_of = None if kind.alone else kind.session
+    standing = Standing(
+        store, recorder, kind.verbs(journal), session=session_of, read_only=read_only
+    )
+    return cast("Store", standing)
 
 
 @dataclass(frozen=True, slots=True)

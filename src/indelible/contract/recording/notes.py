@@ -37,6 +37,8 @@ class Note:
     ttl_s: float | None = None
     turns = False
     unsure = False
+    # Whether it may change a session in a way that no table tells.
+    changes = False
     verb = ""
     worker = ""
     began = 0
@@ -96,9 +98,9 @@ def text_of(note: Note, hand: Hand) -> str:
     """The line of a note. Written by hand: most of a recorder's time would go into a serializer."""
     ended = "null" if note.ended is None else note.ended
     line = (
-        f'{{"session":{quoted(note.session)},"worker":"{note.worker}","op":"{note.op}",'
+        f'{{"session":{quoted(note.session)},"worker":{quoted(note.worker)},"op":"{note.op}",'
         f'"invoke_ns":{note.began},"complete_ns":{ended},"outcome":"{note.outcome}",'
-        f'"verb":"{note.verb}"'
+        f'"verb":{quoted(note.verb)}'
     )
     said = note.__dict__
     if note.messages and note.op != CALL:

@@ -1,4 +1,6 @@
-"""What stands before a recorded store: it passes every call on, and takes notes of those it knows.
+"""What stands before a recorded store: it passes every call on, and takes notes.
+
+A call of a method that it does not know is noted as one that may have changed anything.
 
 To the application it is the store: `isinstance` says so, attributes are the store's, errors come
 through as they were raised. What goes wrong here is counted as a missing line, and nothing else.
@@ -10,13 +12,15 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from threading import get_ident
 from typing import Any, Final
 
 from indelible.contract.recording.notes import Note
+from indelible.contract.recording.unlisted import change_verb, may_change, session_parameters
 from indelible.contract.recording.verbs import REMOVERS, Verb, Verbs
 from indelible.contract.recording.writing import Journal
+from indelible.contract.traces import CALL
 
 _ENDS: Final = ("close", "aclose")
 # Names of our own, which no store has.
@@ -37,6 +41,9 @@ class Recorder:
             note = verb.noter(*arguments, **options)
             note.verb = name
         except Exception:  # noqa: BLE001 -- a call that is wrong is the store's to refuse
+            if verb.removes:
+                # It may remove entries all the same, and nobody knows whose.
+                return Note(CALL, "", every=True, changes=True, verb=name)
             self.journal.miss()
             return None
         return note
@@ -47,7 +54,7 @@ class Recorder:
             return
         note.worker = self._worker(task=task)
         note.began = time.monotonic_ns()
-        if note.op in REMOVERS:
+        if note.op in REMOVERS or note.changes:
             self.journal.announce(note)
 
     def _worker(self, *, task: bool) -> str:
@@ -75,7 +82,7 @@ class Recorder:
         note.ended = time.monotonic_ns()
         note.outcome = "ok"
         try:
-            if verb.answers is not None:
+            if verb.answers is not None and not note.changes:
                 verb.answers(note, answer, self.journal.hand)
             self.journal.put(note)
         except Exception:  # noqa: BLE001 -- an answer that nobody expected
@@ -101,11 +108,22 @@ class Recorder:
 class Standing:
     """Stands before a store."""
 
-    def __init__(self, store: Any, recorder: Recorder, verbs: Verbs) -> None:
+    def __init__(
+        self,
+        store: Any,
+        recorder: Recorder,
+        verbs: Verbs,
+        *,
+        session: str | None = None,
+        read_only: Collection[str] = (),
+    ) -> None:
         ours = self.__dict__
         ours[f"{_OURS}store"] = store
         ours[f"{_OURS}recorder"] = recorder
         ours[f"{_OURS}verbs"] = verbs
+        # The one session that the object stands for, if it does.
+        ours[f"{_OURS}session"] = session
+        ours[f"{_OURS}read_only"] = frozenset(read_only)
 
     @property
     def __class__(self) -> type:
@@ -128,13 +146,27 @@ class Standing:
             found = _quick(recorder, found, noted) if verb.quick else noted
         elif name in _ENDS:
             found = _ended(recorder, found)
+        elif may_change(name, found, ours[f"{_OURS}read_only"]):
+            verb = change_verb(found, ours[f"{_OURS}session"], session_parameters(store))
+            found = _noted(recorder, verb, name, found)
         else:
             return found
         ours[name] = found
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.__dict__[f"{_OURS}store"], name, value)
+        ours = self.__dict__
+        store = ours[f"{_OURS}store"]
+
+        def assign() -> None:
+            setattr(store, name, value)
+
+        if name in ours[f"{_OURS}verbs"]:
+            # What a read shows is replaced: `history.messages = []`.
+            verb = change_verb(assign, ours[f"{_OURS}session"], ())
+            _noted(ours[f"{_OURS}recorder"], verb, f"set {name}", assign)()
+        else:
+            assign()
 
     def __repr__(self) -> str:
         return repr(self.__dict__[f"{_OURS}store"])

@@ -1,7 +1,7 @@
 """The methods of every kind of store that can be recorded, in the words of the contract.
 
 A noter has the parameters of the method that it stands for and gives the note of a call; what the
-store answers is read by `answers`. A method that is in no table is not recorded.
+store answers is read by `answers`. For a method that is in no table, see `unlisted`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Verb:
     batch: tuple[int, str] | None = None
     # Whether it is the append that must cost next to nothing.
     quick: bool = False
+    # Whether it may take entries away: then no call of it may go unnoticed.
+    removes: bool = False
 
 
 Verbs = Mapping[str, Verb]
@@ -173,31 +175,44 @@ def of_indelible(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         "load_memory": Verb(lambda session_id: Note("read", session_id, turns=True), _showed_turns),
     }
     changes = {
-        "trim": Verb(_trim_last),
-        "clear": Verb(_change("clear")),
-        "clear_all": Verb(lambda: Note("clear", "", every=True)),
-        "undo": Verb(_change("undo")),
-        "forget": Verb(_change("clear")),
-        "repair": Verb(_repair),
+        "trim": Verb(_trim_last, removes=True),
+        "hide": Verb(_hide, removes=True),
+        "clear": Verb(_change("clear"), removes=True),
+        "clear_all": Verb(lambda: Note("clear", "", every=True), removes=True),
+        "undo": Verb(_change("undo"), removes=True),
+        "forget": Verb(_change("clear"), removes=True),
+        "repair": Verb(_repair, removes=True),
         "save_snapshot": Verb(_change("snapshot"), _froze),
-        "rollback_to_snapshot": Verb(_rollback),
+        "rollback_to_snapshot": Verb(_rollback, removes=True),
         "fork": Verb(_fork_at),
         "delete_snapshot": Verb(_delete_snapshot),
         "import_": Verb(lambda *_, **__: Note(CALL, "", every=True)),
     }
     others = {name: Verb(_other) for name in _OTHERS}
+    others |= {name: Verb(_about_all) for name in _ABOUT_ALL}
     return {**appends, **reads, **changes, **others}
 
 
 _OTHERS: Final = (
     *("add_entries", "add_tool_call", "add_tool_result", "add_summary", "get_entries"),
     *("get_tool_calls", "get_summaries", "search_summaries", "list_snapshots", "diff_snapshots"),
-    *("session", "set_metadata", "timeline", "verify", "vacuum"),
+    *("session", "set_metadata", "timeline", "verify", "vacuum", "quarantined"),
 )
+# Of the store, and of no session.
+_ABOUT_ALL: Final = ("claims", "export", "identity", "list_sessions", "risks")
 
 
 def _other(session_id: Any = "", *_: Any, **__: Any) -> Note:
     return Note(CALL, session_id if isinstance(session_id, str) else "")
+
+
+def _about_all(*_: Any, **__: Any) -> Note:
+    return Note(CALL, "")
+
+
+def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> Note:
+    # Which entries stand at its positions is not in the trace: any may go.
+    return Note("trim", session_id, keep=0, key=key).doubtful()
 
 
 def _delete_snapshot(session_id: str, snapshot_id: str) -> Note:
@@ -252,13 +267,15 @@ def of_handle(hand: Hand) -> Verbs:
     return {
         "append": Verb(append, None, (1, "messages")),
         "read": Verb(read, _showed),
-        "pop": Verb(_change("pop"), _took),
-        "trim": Verb(trim),
-        "clear": Verb(_change("clear")),
-        "undo": Verb(_change("undo")),
+        "pop": Verb(_change("pop"), _took, removes=True),
+        "trim": Verb(trim, removes=True),
+        "clear": Verb(_change("clear"), removes=True),
+        "undo": Verb(_change("undo"), removes=True),
         "snapshot": Verb(_change("snapshot"), _froze),
-        "rollback": Verb(_rollback),
+        "rollback": Verb(_rollback, removes=True),
         "fork": Verb(lambda session, target: Note("fork", session, target=target)),
+        "version": Verb(_other),
+        "sessions": Verb(_about_all),
     }
 
 
@@ -294,7 +311,9 @@ def of_duck(store: Any, hand: Hand) -> Verbs:
             if what in _DUCK_CHANGES:
                 found[offer.method] = _DUCK_CHANGES[what]
             elif what == "trim":
-                found[offer.method] = Verb(_trim_by(offer.parameter))
+                found[offer.method] = Verb(_trim_by(offer.parameter), removes=True)
+            elif what == "list":
+                found[offer.method] = Verb(_about_all)
     return found
 
 
@@ -312,10 +331,10 @@ def _trim_by(parameter: str) -> Noter:
 
 
 _DUCK_CHANGES: Final[dict[str, Verb]] = {
-    "pop": Verb(_change("pop"), _took),
-    "clear": Verb(_change("clear")),
+    "pop": Verb(_change("pop"), _took, removes=True),
+    "clear": Verb(_change("clear"), removes=True),
     "snapshot": Verb(_change("snapshot"), _froze),
-    "rollback": Verb(_rollback),
+    "rollback": Verb(_rollback, removes=True),
     "fork": Verb(_fork_at),
 }
 
@@ -343,7 +362,7 @@ def of_langchain(session: str, hand: Hand) -> Verbs:
     }
     for letter in ("", "a"):
         found[f"{letter}add_messages"] = Verb(add, None, (0, "messages"))
-        found[f"{letter}clear"] = Verb(lambda: Note("clear", session))
+        found[f"{letter}clear"] = Verb(lambda: Note("clear", session), removes=True)
     return found
 
 
@@ -360,6 +379,6 @@ def of_openai(session: str, hand: Hand) -> Verbs:
     return {
         "add_items": Verb(add_items, None, (0, "items")),
         "get_items": Verb(get_items, _showed),
-        "pop_item": Verb(lambda: Note("pop", session), _took),
-        "clear_session": Verb(lambda: Note("clear", session)),
+        "pop_item": Verb(lambda: Note("pop", session), _took, removes=True),
+        "clear_session": Verb(lambda: Note("clear", session), removes=True),
     }

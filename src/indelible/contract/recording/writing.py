@@ -96,6 +96,8 @@ class Journal:
         self._names: dict[tuple[int, int], str] = {}
         self._named = 0
         self._untold = 0
+        # Of those, calls that may remove entries and could not be announced.
+        self._untold_changes = 0
         self._told_at = float("-inf")
 
     # In the application's thread
@@ -125,7 +127,11 @@ class Journal:
     def announce(self, note: Note) -> None:
         """Write a note before its call is made: if we are killed, it is known that it may be."""
         with self._file_lock:
+            written = self.written
             self._write([note])
+            if self.written == written:
+                with self._lock:
+                    self._untold_changes += 1
 
     def worker(self, recorder: int, ident: int, kind: str) -> str:
         """Who calls: the process, the recorded store in it, and a thread or task."""
@@ -211,7 +217,7 @@ class Journal:
     def _write(self, notes: Sequence[Note | Quick]) -> None:
         """Write notes; whatever goes wrong is counted, and never raised."""
         lines: list[str] = []
-        untold = 0
+        untold = changes = 0
         try:
             self._open()
             for note in notes:
@@ -221,11 +227,13 @@ class Journal:
                     self._untold += 1
             with self._lock:
                 untold, self._untold = self._untold, 0
-            if untold:
-                lines.append(to_text(Dropped(dropped=untold)) + "\n")
+                changes, self._untold_changes = self._untold_changes, 0
+            if untold or changes:
+                told = Dropped(dropped=max(untold, changes), changes=changes)
+                lines.append(to_text(told) + "\n")
             if lines:
                 self._append("".join(lines))
-            self.written += len(lines) - bool(untold)
+            self.written += len(lines) - bool(untold or changes)
             self.dropped += untold
             self._complain(untold, "the trace could not keep up")
             if self._size >= self.how.part_bytes_max:
@@ -233,6 +241,7 @@ class Journal:
         except Exception as error:  # noqa: BLE001 -- the application goes on without its trace
             with self._lock:
                 self._untold += untold + len(notes)
+                self._untold_changes += changes
             self._complain(len(notes), str(error))
 
     def _text(self, note: Note | Quick) -> str:

@@ -7,8 +7,9 @@ that breaks the contract. UNKNOWN: nothing was proved. ERROR: the store could no
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Final, Literal
@@ -20,6 +21,7 @@ from indelible.contract.drivers.processes import StoreRaised, WorkerLost
 from indelible.contract.drivers.threads import many_switches
 from indelible.contract.explaining import Explanation, explain_trace, judge_lines
 from indelible.contract.explaining.knowing import Known
+from indelible.contract.explaining.resolving import settled
 from indelible.contract.explaining.sorting import Sorted
 from indelible.contract.history import HistoryError
 from indelible.contract.leaving import LeftBehind, within
@@ -55,6 +57,11 @@ _EXITS: Final[dict[ReplayVerdict, int]] = {
 }
 # A replay holds its operations in memory and makes them one by one: this takes some minutes.
 OPERATIONS_MAX: Final = 100_000
+# What is made up at once: characters of texts, calls that are open together, and processes. A file
+# must not decide how much memory and how many processes are taken.
+TEXT_CHARS_MAX: Final = 64 << 20
+AT_ONCE_MAX: Final = 1_000
+PROCESSES_MAX: Final = 128
 # How often a pattern is tried again in which nothing overlapped: calls of a quick store are short.
 VACUOUS_MAX: Final = 60
 # A bound on what hangs, not on what is slow.
@@ -124,11 +131,32 @@ def load_trace(path: str | Path, *, session: str | None = None) -> Trace:
         for line in group:
             if session is None or line.every or line.session == session:
                 lines[id(line)] = line
+    _refuse_excess(path, list(lines.values()))
     if not lines:
         where = f" of session {session!r}" if session is not None else ""
         raise HistoryError(f"{path} holds no operation{where}")
     explanation = explain_trace(path, session=session)
     return Trace(lines=tuple(lines.values()), known=ordered.known, names=explanation.names)
+
+
+def _refuse_excess(path: str | Path, lines: Sequence[Recorded | Other]) -> None:
+    """Refuse a trace whose numbers ask for more than a replay may take."""
+    operations, _ = settled(lines)
+    appends = [op for op in operations if op.op == "append"]
+    chars = sum(sum(op.sizes[: len(op.ids)]) for op in appends)
+    moments = [(op.invoke_ns, 1) for op in operations]
+    moments += [(op.complete_ns, -1) for op in operations if op.complete_ns is not None]
+    # Of one moment, beginnings come first: such calls overlap.
+    steps = (step for _, step in sorted(moments, key=lambda each: (each[0], -each[1])))
+    at_once = max(accumulate(steps), default=0)
+    groups = len({op.worker.rpartition("-")[0] or op.worker for op in operations})
+    for found, most, what in (
+        (chars, TEXT_CHARS_MAX, "characters of text"),
+        (at_once, AT_ONCE_MAX, "calls at the same time"),
+        (groups, PROCESSES_MAX, "processes and stores"),
+    ):
+        if found > most:
+            raise HistoryError(f"{path} asks for {found} {what}; a replay makes at most {most}")
 
 
 def replay_trace(
@@ -240,6 +268,9 @@ def _one(trace: Trace, bench: Bench, turn: _Round, asked: Way | None) -> Replay:
 def _obstacle(plan: Plan) -> str:
     if plan.lacking:
         return f"the store does not offer {', '.join(sorted(plan.lacking))}, which the trace uses"
+    moments = [step.invoke_ns for step in plan.steps]
+    if plan.expiring and (max(moments) - min(moments)) / 1e9 / plan.speed > RUN_S_MAX:
+        return f"its sessions expire, and it would take over {RUN_S_MAX:.0f} s to wait for that"
     return "" if plan.steps else "the trace holds nothing that can be done again"
 
 

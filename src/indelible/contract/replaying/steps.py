@@ -22,6 +22,9 @@ _WORKER: Final = re.compile(r"(?P<group>(?P<pid>\d+)\.\d+)-(?P<kind>[ta])\d+(?:\
 _WORDS: Final = ("order", "refund", "train", "name", "coffee", "delay", "garden", "parcel", "night")
 # What a store must offer for an operation; an append and a read are offered by all.
 _NEEDED: Final = frozenset({"pop", "trim", "clear", "snapshot", "rollback", "fork", "undo"})
+# Session ids that a store of files could take for a way out of its folder: absolute paths, home
+# folders, drives, and parent folders. A trace may come from anybody.
+_LEADS_OUT: Final = re.compile(r"[/\\~]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|\Z)", re.DOTALL)
 # The time to live that a replay gives, where the trace's was longer: nobody waits for an hour.
 TTL_S: Final = 1.0
 
@@ -80,6 +83,7 @@ def planned(
 
     operations, _ = settled(lines)
     plan = Plan()
+    operations = _with_harmless_sessions(operations, plan)
     plan.before = _older(operations, known)
     _speed(plan, operations, known, adapter)
     writer = _Writer(adapter, seed)
@@ -104,6 +108,33 @@ def planned(
     if skipped:
         plan.notes.append(f"{skipped} trims whose extent is not in the trace were left out")
     return plan
+
+
+def _with_harmless_sessions(operations: list[Recorded], plan: Plan) -> list[Recorded]:
+    """Give sessions whose ids could lead out of a store's folder other ids."""
+    named = dict.fromkeys(
+        each for op in operations for each in (op.session, op.target) if each is not None
+    )
+    renamed: dict[str, str] = {}
+    for session in named:
+        if _LEADS_OUT.match(session):
+            number = len(renamed) + 1
+            while (name := f"session-{number}") in named or name in renamed.values():
+                number += len(named)
+            renamed[session] = name
+    if not renamed:
+        return operations
+    plan.notes.append(
+        f"{len(renamed)} session ids that look like paths out of a folder were replaced"
+    )
+    return [
+        replace(
+            op,
+            session=renamed.get(op.session, op.session),
+            target=None if op.target is None else renamed.get(op.target, op.target),
+        )
+        for op in operations
+    ]
 
 
 def _step(number: int, op: Recorded, session: str, writer: _Writer, plan: Plan) -> Step:

@@ -24,12 +24,19 @@ class Badge:
     passed: int
     deviations: int
     not_claimed: int
+    # What passed anywhere, and the first gate that did not as a whole.
+    passed_anywhere: int = 0
+    incomplete: Gate | None = None
 
     @property
     def message(self) -> str:
         """What stands on the badge's right side."""
         if self.gate is None:
-            return "failing" if self.failed else "nothing proved"
+            if self.failed:
+                return "failing"
+            if not self.passed_anywhere:
+                return "nothing proved"
+            return f"{self.passed_anywhere} passed, {self.incomplete} incomplete"
         written_down = f", {counted(self.deviations, 'deviation')}" if self.deviations else ""
         return f"{self.gate}{written_down}"
 
@@ -72,6 +79,8 @@ def badge_of(report: Report, book: Iterable[Case] | None = None) -> Badge:
         passed=verdicts.count("PASS"),
         deviations=verdicts.count("DEVIATION"),
         not_claimed=verdicts.count("NOT CLAIMED"),
+        passed_anywhere=sum(result.verdict == "PASS" for result in report.results),
+        incomplete=next((gate for gate in GATES if gate not in reached), None),
     )
 
 
