@@ -206,7 +206,9 @@ def _memory(demand: Demand) -> Makers:
 
 def _sqlite(demand: Demand, path: Path) -> Makers:
     from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions  # noqa: PLC0415
+    from indelible.backends.sqlite.files import refuse_side_file  # noqa: PLC0415
 
+    refuse_side_file(path.expanduser())
     durability = _durability(demand, default=Durability.POWER, best=Durability.POWER)
     options = SqliteOptions(
         path=path.expanduser().absolute(),

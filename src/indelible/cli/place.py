@@ -74,7 +74,7 @@ class Place:
             return self.url == other.url
         with suppress(OSError):
             return mine.samefile(theirs)
-        return mine.absolute() == theirs.absolute()
+        return mine.resolve() == theirs.resolve()
 
     def missing(self) -> str:
         """What is there instead of a store."""
