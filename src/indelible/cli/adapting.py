@@ -17,6 +17,7 @@ from indelible.cli.failing import WRONG_DATA
 from indelible.cli.options import DryRun, Yes
 from indelible.cli.output import plain
 from indelible.errors import UnsupportedError
+from indelible.opening import shown
 
 # LangChain's own names, as its histories use them by default.
 TABLE = "message_store"
@@ -74,7 +75,7 @@ def import_langchain(
 
     found = langchain_importing.histories(source, table=table, key_prefix=key_prefix)
     if not dry_run:
-        confirm(f"This imports histories into {call.place.url}.", yes=yes)
+        confirm(f"This imports histories into {shown(call.place.url)}.", yes=yes)
     with _target(call, dry_run=dry_run) as store, progress.shown("Importing") as tell:
         report = langchain_importing.import_histories(store, found, dry_run=dry_run, progress=tell)
     if not call.out.json({"ok": report.ok, **plain(report)}):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from indelible.cli.hinting import hint, without_secrets
 from indelible.cli.wording import counted, safe
+from indelible.core.redaction import redact
 from indelible.errors import (
     BusyError,
     CorruptEntryError,
@@ -30,7 +31,7 @@ _KEYED = frozenset({"append", "rollback", "undo", "trim", "clear"})
 
 def report(error: MemoryStoreError, arguments: Sequence[str]) -> int:
     """Say what happened to the data and what to do next; gives the exit code."""
-    sys.stderr.write(f"Error: {safe(explained(error, arguments))}\n")
+    sys.stderr.write(f"Error: {safe(redact(explained(error, arguments)))}\n")
     return exit_code(error)
 
 

@@ -17,6 +17,7 @@ from indelible.cli import (
     copying,
     diagnosing,
     golden,
+    hinting,
     incidents,
     maintaining,
     moving,
@@ -228,3 +229,6 @@ def run() -> None:
         from indelible.cli import failing  # noqa: PLC0415 (errors are rare)
 
         sys.exit(failing.report(error, sys.argv[1:]))
+    finally:
+        if note := hinting.password_note():
+            sys.stderr.write(f"{note}\n")

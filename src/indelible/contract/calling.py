@@ -11,6 +11,7 @@ from typing import Any
 from indelible.contract.adapter import NotFound, Refused
 from indelible.contract.entries import id_of, ids_of, messages_of
 from indelible.contract.history import NOT_FOUND, Ids, Operation, OpName, Outcome
+from indelible.core.redaction import redact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,8 @@ class Log:
 
 def said(error: BaseException) -> str:
     """An error in one line."""
-    text = str(error).strip().splitlines()
+    # A store may name its server in an error, with the password.
+    text = redact(str(error)).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 

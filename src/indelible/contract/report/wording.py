@@ -11,6 +11,7 @@ from indelible.contract.cases import Gate
 from indelible.contract.checker.explain import explain
 from indelible.contract.checker.verdict import Anomaly, Scope, Violated
 from indelible.contract.results import CaseResult, CaseVerdict, Failure, Report
+from indelible.core.redaction import redact_url
 
 # From what is worst to what is best, as `Report.verdict` weighs them; then what is neutral.
 VERDICTS: Final[tuple[CaseVerdict, ...]] = get_args(CaseVerdict)
@@ -22,7 +23,6 @@ _TURNING: Final = range(0x2066, 0x206A)
 _CONTROLS: Final = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in (*_UNSEEN, *_TURNING)
 }
-_PASSWORD: Final = re.compile(r"(?<=://)([^/@\s]*):([^/\s]*)@")
 
 
 def visible(text: str) -> str:
@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 def target_of(report: Report) -> str:
     """The target as it may be shown: without the password of a URL."""
-    return _PASSWORD.sub(r"\1:***@", report.target)
+    return redact_url(report.target)
 
 
 def reproduce(report: Report, result: CaseResult) -> str:
