@@ -32,18 +32,25 @@ def mcp(
         str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
     ] = None,
     session: Annotated[
-        str, typer.Option(metavar="ID", help="The session of calls that name none.")
+        str, typer.Option(metavar="ID", help="The one session that the tools work on.")
     ] = "default",
+    any_session: Annotated[
+        bool,
+        typer.Option(
+            "--any-session", help="Let the model name any session of the store in its calls."
+        ),
+    ] = False,
 ) -> None:
     """Serve memory as MCP tools over stdio, for a program that starts this command.
 
-    The tools are remember, history, search, snapshot, snapshots, rollback and undo.
+    The tools are remember, history, read, search, snapshot, snapshots, rollback and undo.
     """
     try:
         from indelible.adapters import flavours, mcp  # noqa: PLC0415 (an extra)
     except ImportError as error:
         raise UnsupportedError(str(error)) from error
-    asyncio.run(mcp.serve(flavours.for_async(call.store), session=session))
+    store = flavours.for_async(call.store)
+    asyncio.run(mcp.serve(store, session=session, any_session=any_session))
 
 
 @on_store(creates=True)

@@ -173,7 +173,9 @@ _offer(
     "import-langchain redis://localhost:6379/0 --dry-run --url agent.db",
     name="import-langchain",
 )
-_offer(adapting.mcp, MAINTAIN, "mcp agent.db", "mcp redis://localhost --session user-42")
+_offer(
+    adapting.mcp, MAINTAIN, "mcp agent.db --session user-42", "mcp redis://localhost --any-session"
+)
 _offer(demo, MAINTAIN, "demo")
 _offer(
     checking.check,

@@ -21,8 +21,8 @@ Every command that works on a store of ours names it by `--url`, or by the envir
 `INDELIBLE_URL`: a file name such as `agent.db`, or a server such as `redis://localhost`. `copy`
 works on two, and takes them as arguments. A password belongs into the environment, where no list of
 processes shows it. `indelible COMMAND --help` says what is here, and
-`indelible --install-completion` teaches the shell to complete commands and ids. Only ids of letters,
-digits and `_ . : @ / + -` are completed: a shell may take others for code. `check`, `cases`,
+`indelible --install-completion` teaches the shell to complete commands and ids; only ids of
+letters, digits and `_ . : @ / + -`, since a shell may take others for code. `check`, `cases`,
 `goldfish` and `proxy` are the contract kit, for any store: [Check your
 store](how-to/check-your-store.md).
 `golden diff`, `golden list` and `golden prune` work on SQLite files of any program:
