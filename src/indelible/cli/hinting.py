@@ -8,6 +8,7 @@ from contextvars import ContextVar
 
 import typer
 
+from indelible.core.printable import escape_unseen
 from indelible.core.redaction import HIDDEN, drop_password, has_password
 
 _STORE_OPTIONS = ("url", "namespace")
@@ -57,7 +58,8 @@ def hint(command: str, *arguments: str, options: Sequence[str] = ()) -> str:
         words = [command, *options, *_given.get(), "--", *arguments]
     else:
         words = [command, *arguments, *options, *_given.get()]
-    return shlex.join(["indelible", *words])
+    # Behind quotes, too, an id must not act on the terminal.
+    return escape_unseen(shlex.join(["indelible", *words]))
 
 
 def password_note() -> str:
