@@ -6,6 +6,8 @@ import sys
 from prepared import SNAPSHOT
 from transcripts import environment
 
+from indelible.contract.faults.servers.valkey import Valkey
+
 READS = [
     ("sessions",),
     ("show", "ada"),
@@ -157,3 +159,17 @@ def test_every_hint_names_the_store_that_was_named(command, golden, corrupt):
     command("show", "ada", code=4)
     command("show", "ada", "--url", "missing.db", code=4)
     golden()
+
+
+def test_a_danger_of_the_engine_is_one_line_without_file_and_line(command, tmp_path_factory):
+    server = Valkey(tmp_path_factory.mktemp("valkey"), {"appendonly": "no"})
+    server.start()
+    try:
+        done = command("append", "ada", "user", "hello", "--url", server.url)
+    finally:
+        server.kill()
+    warned = [line for line in done.err.splitlines() if line]
+    assert warned
+    assert all(line.startswith("Warning: redis://") for line in warned)
+    assert "RuntimeWarning" not in done.err
+    assert ".py" not in done.err

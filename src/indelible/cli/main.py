@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -223,8 +224,17 @@ _offer(golden.list_, GOLDENS, "golden list tests", name="list", among=goldens)
 _offer(golden.prune, GOLDENS, "golden prune tests --dry-run", among=goldens)
 
 
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning of the library as a sentence: where in its code it was raised helps nobody here."""
+    from indelible.cli.wording import visible  # noqa: PLC0415 (warnings are rare)
+    from indelible.core.redaction import redact  # noqa: PLC0415
+
+    sys.stderr.write(f"Warning: {visible(redact(str(message)))}\n")
+
+
 def run() -> None:
     """Run the command line, and end with a sentence and a code instead of a traceback."""
+    warnings.showwarning = _show_warning
     try:
         app(prog_name="indelible")
     except MemoryStoreError as error:

@@ -34,6 +34,9 @@ MISSING_NAMED_MAX: Final = 100_000
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_ENTRIES_DEFAULT: Final = 200
 
+# Sessions that `risks(sessions=True)` looks at: a few seconds of work on any engine.
+RISK_SESSIONS_MAX: Final = 10_000
+
 # A vacuum leaves undoable what was changed within this time, unless told otherwise.
 UNDO_WINDOW_S: Final = 7 * 24 * 3600
 # A copy that has not been finished for this long has no copier any more.
