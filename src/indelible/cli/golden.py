@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROWS = 20
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="[FOLDER]", help="Where to look. Without it: the current folder.")
+    Path, typer.Argument(metavar="FOLDER", help="Where to look. Without it: the current folder.")
 ]
 Cache = Annotated[
     Path | None,
