@@ -28,6 +28,7 @@ READ = sorted(
     [
         *RUN,
         ROOT / "CHANGELOG.md",
+        ROOT / "SECURITY.md",
         ROOT / "tests" / "README.md",
         ROOT / "examples" / "README.md",
     ]
