@@ -184,3 +184,22 @@ def test_a_shrunk_trace_holds_no_password(tmp_path):
     write_shrunk(path, load_trace(TRACE), store=f"postgresql://db/x?password={CANARY}")
     assert load_trace(path).known.store == ""
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["sessions", "{}"],
+        ["sessions", "--limit", "{}"],
+        ["sessions", "--ur={}"],
+        ["{}"],
+        ["--ur={}", "sessions"],
+        ["history", "ada", "{}", "{}"],
+        ["golden", "{}"],
+        ["golden", "list", ".", "{}"],
+        ["doctor", "{}", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_told_without_the_password(command, line):
+    command(*(word.format(f"postgresql://ann:{CANARY}@db/x") for word in line), code=2)

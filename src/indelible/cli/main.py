@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +27,7 @@ from indelible.cli import (
     reading,
     timeline,
 )
+from indelible.core.redaction import redact
 from indelible.errors import MemoryStoreError
 
 HELP = "A memory store for LLM agents that does not forget."
@@ -52,8 +54,30 @@ MEANT = {
 }
 
 
+@contextmanager
+def _redacted_usage_errors() -> Iterator[None]:
+    """Wrong usage is told with the words that were typed; a URL among them keeps its password."""
+    try:
+        yield
+    except Exception as error:
+        # typer brings its own copy of click, whose errors have no public name.
+        if hasattr(error, "format_message") and hasattr(error, "message"):
+            error.message = redact(str(error.message))
+        raise
+
+
 class Commands(TyperGroup):
-    """Knows what was meant by some names that no command has."""
+    """Knows what was meant by some names that no command has, and hides passwords in errors."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Parse what stands before the command."""
+        with _redacted_usage_errors():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the rest, and run the command."""
+        with _redacted_usage_errors():
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the line names."""
@@ -227,7 +251,6 @@ _offer(golden.prune, GOLDENS, "golden prune tests --dry-run", among=goldens)
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """A warning of the library as a sentence: where in its code it was raised helps nobody here."""
     from indelible.cli.wording import visible  # noqa: PLC0415 (warnings are rare)
-    from indelible.core.redaction import redact  # noqa: PLC0415
 
     sys.stderr.write(f"Warning: {visible(redact(str(message)))}\n")
 
