@@ -6,6 +6,7 @@ import sys
 from prepared import SNAPSHOT
 from transcripts import environment
 
+from canary import CANARY
 from indelible.contract.faults.servers.valkey import Valkey
 
 READS = [
@@ -99,6 +100,12 @@ def test_an_unknown_outcome_comes_with_the_command_that_settles_it(command, gold
     command("undo", "ada", "--yes", python=python, code=4)
     command("fork", "ada", "copy", "--yes", python=python, code=4)
     golden()
+
+
+def test_a_command_that_holds_a_password_is_not_repeated(command):
+    line = ["append", "ada", "user", f"my password={CANARY}"]
+    done = command(*line, python=("-c", UNKNOWN), code=4)
+    assert "Run the same again with `--key" in done.err
 
 
 def test_a_reader_that_has_enough_does_not_hear_of_it(command):

@@ -20,6 +20,7 @@ from indelible.opening import refuse_unclear
         "redis+cluster://ann:{}@a:1,b:2",
         "unix://:{}@/run/redis.sock?db=1",
         "mysql://ann:{}@db/agents",
+        "mysql://ann@example.org:{}@db/agents",
     ],
 )
 def test_a_password_before_the_at_is_hidden_and_the_rest_stays(form, password):

@@ -91,6 +91,9 @@ def _retry(error: OutcomeUnknownError, arguments: Sequence[str]) -> str:
         # First, since behind a -- an option would be taken for text.
         rest = ["--key", str(key), *rest]
     again = shlex.join(["indelible", command, *rest])
+    if redact(again) != again:
+        # What was typed holds a password, and is not repeated.
+        return f"Its key is {key}. Run the same again with `--key {key}`: it lands exactly once."
     return f"Its key is {key}. This lands it exactly once: {again}"
 
 

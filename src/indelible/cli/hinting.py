@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -9,8 +10,10 @@ from contextvars import ContextVar
 import typer
 
 from indelible.core.printable import escape_unseen
-from indelible.core.redaction import HIDDEN, drop_password, has_password
+from indelible.core.redaction import HIDDEN, drop_password, has_password, is_keyword_dsn
 
+# A whole URL, and not a text in which there is one.
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 _STORE_OPTIONS = ("url", "namespace")
 
 # What this command line said about its store. What the environment says needs no repeating.
@@ -43,7 +46,8 @@ def remember_place(url: str, namespace: str) -> None:
 def without_secrets(word: str) -> str:
     """A word of a command line that may be printed: a URL without its password."""
     option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-    if not has_password(value):
+    named = _URL.match(value) is not None or is_keyword_dsn(value)
+    if not named or not has_password(value):
         return word
     bare = drop_password(value)
     _left_out.set(FROM_ENVIRONMENT if HIDDEN not in bare else FILL_IN)

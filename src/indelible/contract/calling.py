@@ -58,8 +58,8 @@ class Log:
 def said(error: BaseException) -> str:
     """An error in one line."""
     # A store may name its server in an error, with the password.
-    text = redact(str(error)).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {redact(text[0])}" if text else type(error).__name__
 
 
 def ask(handle: Any, call: Call, names: dict[str, Any]) -> Any:

@@ -11,9 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 HIDDEN = "***"
 
-# Everything from the first colon to the last @: a password may hold any of / ? # @ unencoded.
-_USERINFO_OF_URL = re.compile(r"(?s)(?<=://)([^:@]*):(.*)@")
-_USERINFO_IN_TEXT = re.compile(r"(?<=://)([^\s:@]*):(\S*)@")
+_BLANKS = re.compile(r"(\s+)")
 _PARAMETER_OF_URL = re.compile(r"(?s)([?&])([^=&?]*)=([^&]*)")
 _PARAMETER_IN_TEXT = re.compile(r"([?&])([^\s=&?]*)=([^\s&]*)")
 _SECRET_NAME = re.compile(r"(?i)\w*(?:password|passwd|secret)|pwd")
@@ -30,7 +28,9 @@ _LIBPQ_KEYWORD = re.compile(
 
 def redact(text: str) -> str:
     """Hide the passwords of every URL and keyword DSN in a text."""
-    text = _USERINFO_IN_TEXT.sub(_hide_userinfo, text)
+    if "://" in text:
+        # Word by word: no URL of a text goes on behind a blank.
+        text = "".join(map(_hide_userinfo, _BLANKS.split(text)))
     text = _PARAMETER_IN_TEXT.sub(_hide_parameter, text)
     return _KEYWORD.sub(rf"\1\2{HIDDEN}", text)
 
@@ -44,7 +44,7 @@ def redact_url(url: str) -> str:
     except ValueError:
         # Not a URL: nothing says where a password would be.
         return url.partition("://")[0] + "://…"
-    url = _USERINFO_OF_URL.sub(_hide_userinfo, url)
+    url = _hide_userinfo(url)
     return _PARAMETER_OF_URL.sub(_hide_parameter, url)
 
 
@@ -72,8 +72,12 @@ def drop_password(url: str) -> str:
     return place + (question + "&".join(kept) if any(kept) else "")
 
 
-def _hide_userinfo(found: re.Match[str]) -> str:
-    return f"{found[1]}:{HIDDEN}@"
+def _hide_userinfo(word: str) -> str:
+    """Hide all from the first colon to the last @: a password may hold any of / ? # @ unencoded."""
+    scheme, mark, rest = word.partition("://")
+    userinfo, at, place = rest.rpartition("@")
+    user, colon, _ = userinfo.partition(":")
+    return f"{scheme}{mark}{user}:{HIDDEN}{at}{place}" if colon else word
 
 
 def _hide_parameter(found: re.Match[str]) -> str:
