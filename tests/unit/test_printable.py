@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from indelible.core.printable import escape_unseen, escape_unseen_in_json, escape_unseen_in_lines
+from indelible.printable import escape_unseen, escape_unseen_in_json, escape_unseen_in_lines
 
 UNSEEN = [
     *("\x00", "\x07", "\x08", "\r", "\x1b", "\x7f", "\x85", "\x9b", "\x9d"),

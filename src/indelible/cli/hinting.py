@@ -9,8 +9,8 @@ from contextvars import ContextVar
 
 import typer
 
-from indelible.core.printable import escape_unseen
 from indelible.core.redaction import HIDDEN, drop_password, has_password, is_keyword_dsn
+from indelible.printable import escape_unseen
 
 # A whole URL, and not a text in which there is one.
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from indelible.cli import wording
-from indelible.core.printable import escape_unseen_in_json
+from indelible.printable import escape_unseen_in_json
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod, RenderableType

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from indelible.core.printable import escape_unseen, escape_unseen_in_lines
 from indelible.model import (
     ChatMessage,
     CorruptEntry,
@@ -17,6 +16,7 @@ from indelible.model import (
     ToolResult,
     Value,
 )
+from indelible.printable import escape_unseen, escape_unseen_in_lines
 from indelible.view import Extents, from_positions
 
 # One line of a drawing; the drawing itself cuts it to the terminal's width.

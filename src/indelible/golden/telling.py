@@ -9,10 +9,10 @@ from difflib import unified_diff
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from indelible.core.printable import escape_unseen
 from indelible.golden.comparing import Created, Difference, Pair, Rows
 from indelible.golden.reading import Cell
 from indelible.golden.rules import IGNORED
+from indelible.printable import escape_unseen
 
 # What is shown of a value; of two that differ, this much around the change.
 CELL_CHARS_MAX: Final = 60

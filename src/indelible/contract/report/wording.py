@@ -11,8 +11,8 @@ from indelible.contract.cases import Gate
 from indelible.contract.checker.explain import explain
 from indelible.contract.checker.verdict import Anomaly, Scope, Violated
 from indelible.contract.results import CaseResult, CaseVerdict, Failure, Report
-from indelible.core.printable import escape_unseen
 from indelible.core.redaction import redact_url
+from indelible.printable import escape_unseen
 
 # From what is worst to what is best, as `Report.verdict` weighs them; then what is neutral.
 VERDICTS: Final[tuple[CaseVerdict, ...]] = get_args(CaseVerdict)
