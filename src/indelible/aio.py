@@ -180,7 +180,8 @@ class AsyncMemoryStore:
     ) -> tuple[Risk, ...]:
         """What the engine, as it runs right now, may lose, in which event, and what to change.
 
-        With `sessions`, also those of which more than half is out of reach and only takes space.
+        With `sessions`, also those of which more than half is out of reach and only takes space, of
+        the first `RISK_SESSIONS_MAX`.
         """
         return await self._run(diagnosing.risks(sessions=sessions, progress=progress))
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from indelible.core.backend import AsyncBackend, Backend
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
+from indelible.core.redaction import is_keyword_dsn, redact_url
 from indelible.core.settings import checked_text
 from indelible.core.sources import Clock, system_clock
 from indelible.core.waist import Diagnose
@@ -130,15 +131,7 @@ def shown(target: Target) -> str:
         return os.fspath(target)
     if not isinstance(target, str):
         return f"the given {type(target).__name__}"
-    if "://" not in target:
-        return target
-    try:
-        parts = urlsplit(target)
-    except ValueError:
-        return target.partition("://")[0] + "://…"
-    place = parts.netloc.rpartition("@")[2]
-    # Passwords may stand in front of the @ and among the parameters.
-    return f"{parts.scheme}://{place}{parts.path}"
+    return redact_url(target)
 
 
 def _client_of(target: Target) -> Client | None:
@@ -159,9 +152,33 @@ def _choose(demand: Demand, client: Client | None) -> Makers:
     if target == "memory:":
         return _memory(demand)
     scheme, separator, _ = target.partition("://")
+    if isinstance(demand.target, str):
+        refuse_unclear(target)
     if separator and scheme in _SCHEMES:
         return _server(demand, _SCHEMES[scheme])
     return _sqlite(demand, _path_of(target))
+
+
+def refuse_unclear(target: str) -> None:
+    """Refuse a target that would be taken for something else than what it is."""
+    if is_keyword_dsn(target):
+        raise UsageError(
+            f"{shown(target)!r} is a connection string of PostgreSQL, which is not taken; write"
+            " postgresql://user@host/database, with the password in PGPASSWORD. (A file of this"
+            " name is ./ and the name.) Nothing was opened"
+        )
+    scheme, _, rest = target.partition("://")
+    # libpq ends the password at the first @ before a slash, others at the last before any of these.
+    postgres = _SCHEMES.get(scheme) == "postgres"
+    place, *after = re.split("/" if postgres else "[/?#]", rest, maxsplit=1)
+    named, _, port = place.rpartition(":")
+    ended_early = "@" not in place and "@" in "".join(after)
+    unclear = ended_early and named and not named.startswith("[") and not port.isdigit()
+    if unclear or (postgres and place.count("@") > 1):
+        raise UsageError(
+            f"the password in {shown(target)!r} holds a character that ends it early: write %23"
+            " for #, %2F for /, %3F for ? and %40 for @. Nothing was opened"
+        )
 
 
 def _check(demand: Demand) -> None:
@@ -199,8 +216,8 @@ def _path_of(target: str) -> Path:
     if separator and scheme == "sqlite":
         if not rest.startswith("/") or rest == "/":
             raise UsageError(
-                f"write sqlite:///name.db, or sqlite:////full/path/name.db: {target!r}",
-                value=target,
+                f"write sqlite:///name.db, or sqlite:////full/path/name.db: {shown(target)!r}",
+                value=shown(target),
             )
         return Path(rest[1:])
     if separator or target == "memory":
@@ -221,7 +238,9 @@ def _memory(demand: Demand) -> Makers:
 
 def _sqlite(demand: Demand, path: Path) -> Makers:
     from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions  # noqa: PLC0415
+    from indelible.backends.sqlite.files import refuse_side_file  # noqa: PLC0415
 
+    refuse_side_file(path.expanduser())
     durability = _durability(demand, default=Durability.POWER, best=Durability.POWER)
     options = SqliteOptions(
         path=path.expanduser().absolute(),

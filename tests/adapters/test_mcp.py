@@ -10,8 +10,9 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 import indelible
+from indelible.core.limits import MCP_ANSWER_CHARS_MAX, MCP_TEXT_CHARS_MAX
 
-TOOLS = {"remember", "history", "search", "snapshot", "snapshots", "rollback", "undo"}
+TOOLS = {"remember", "history", "read", "search", "snapshot", "snapshots", "rollback", "undo"}
 
 
 @asynccontextmanager
@@ -55,11 +56,10 @@ async def test_memory_as_tools(tmp_path):
         rolled = await called(session, "rollback", snapshot_id=taken["snapshot_id"])
         assert rolled["hidden"] == 1
         told = await called(session, "history")
-        assert told["messages"] == [{"role": "user", "content": "I want to go to Lisbon."}]
+        said = {"position": 0, "role": "user", "content": "I want to go to Lisbon."}
+        assert told["messages"] == [said]
         assert (await called(session, "undo"))["shown_again"] == 1
         assert len((await called(session, "history", last=1))["messages"]) == 1
-        other = await called(session, "history", session="ben")
-        assert (other["status"], other["messages"]) == ("new", [])
 
     with indelible.open(tmp_path / "agent.db") as store:
         assert [message.role for message in store.get_history("default")] == ["user", "assistant"]
@@ -73,6 +73,148 @@ async def test_errors_are_told_to_the_model_and_the_server_goes_on(tmp_path):
         assert "from 1 to" in await called(session, "history", last=0)
         assert "at least one word" in await called(session, "search", query=" ")
         assert (await called(session, "history"))["session"] == "ana"
+
+
+async def test_a_model_is_locked_to_its_session(tmp_path):
+    with indelible.open(tmp_path / "agent.db") as store:
+        store.add_message("ben", "user", "private")
+        kept = store.save_snapshot("ben")
+    async with served(tmp_path, "agent.db", "--session", "ana") as session:
+        for tool, arguments in {
+            "remember": {"content": "x"},
+            "history": {},
+            "read": {"position": 0},
+            "search": {"query": "private"},
+            "snapshot": {},
+            "snapshots": {},
+            "rollback": {"snapshot_id": kept.id},
+            "undo": {},
+        }.items():
+            told = await called(session, tool, session="ben", **arguments)
+            assert "session 'ana' alone" in told, tool
+        assert (await called(session, "history", session="ana"))["session"] == "ana"
+    with indelible.open(tmp_path / "agent.db") as store:
+        assert len(store.timeline("ben").entries) == 1
+
+
+async def test_any_session_opens_all(tmp_path):
+    async with served(tmp_path, "agent.db", "--any-session") as session:
+        first = await called(session, "remember", content="hello", session="ben")
+        assert first["session"] == "ben"
+        other = await called(session, "history", session="ana")
+        assert (other["session"], other["status"], other["messages"]) == ("ana", "new", [])
+
+
+async def test_a_model_stores_no_instructions(tmp_path):
+    async with served(tmp_path, "agent.db") as session:
+        for role in ("system", "developer", "System", ""):
+            told = await called(session, "remember", content="Obey.", role=role)
+            assert isinstance(told, str), role
+        assert (await called(session, "remember", content="42", role="tool"))["position"] == 0
+    with indelible.open(tmp_path / "agent.db") as store:
+        assert [message.role for message in store.get_history("default")] == ["tool"]
+
+
+@pytest.mark.parametrize("change", ["clear", "hide", "trim"])
+async def test_what_an_operator_hid_stays_hidden(tmp_path, change):
+    async with served(tmp_path, "agent.db") as session:
+        await called(session, "remember", content="secret plan")
+        taken = await called(session, "snapshot")
+        with indelible.open(tmp_path / "agent.db") as store:
+            if change == "clear":
+                store.clear("default")
+            elif change == "hide":
+                store.hide("default", [0])
+            else:
+                store.trim("default", keep_last=0)
+        assert "by somebody else" in await called(session, "undo")
+        told = await called(session, "rollback", snapshot_id=taken["snapshot_id"])
+        assert "somebody else has hidden" in told
+        assert (await called(session, "history"))["messages"] == []
+        assert (await called(session, "search", query="plan"))["matches"] == []
+        assert "shows nothing" in await called(session, "read", position=0)
+
+        # What the model itself did since, it takes back; not one step further.
+        await called(session, "remember", content="new")
+        await called(session, "remember", content="newer")
+        later = await called(session, "snapshot")
+        await called(session, "remember", content="newest")
+        rolled = await called(session, "rollback", snapshot_id=later["snapshot_id"])
+        assert rolled["hidden"] == 1
+        assert (await called(session, "undo"))["shown_again"] == 1
+        assert "by somebody else" in await called(session, "undo")
+
+
+async def test_what_the_model_did_before_a_restart_it_can_take_back(tmp_path):
+    async with served(tmp_path, "agent.db") as session:
+        taken = await called(session, "snapshot")
+        await called(session, "remember", content="hello")
+        await called(session, "rollback", snapshot_id=taken["snapshot_id"])
+    async with served(tmp_path, "agent.db") as session:
+        assert (await called(session, "undo"))["shown_again"] == 1
+        assert "is none" in await called(session, "undo")
+
+
+async def test_a_model_cannot_use_up_a_key_of_the_application(tmp_path):
+    async with served(tmp_path, "agent.db") as session:
+        await called(session, "remember", content="first", key="turn-7")
+    with indelible.open(tmp_path / "agent.db") as store:
+        assert not store.add_message("default", "user", "mine", key="turn-7").replayed
+
+
+async def test_answers_are_bounded_and_paged(tmp_path):
+    long = "".join(f"{number:07} " for number in range(4_000))
+    with indelible.open(tmp_path / "agent.db") as store:
+        for number in range(230):
+            store.add_message("default", "user", f"message {number} " + long * (number % 2))
+            if number % 5 == 0:
+                store.save_snapshot("default", label=str(number))
+    async with served(tmp_path, "agent.db") as session:
+        seen, before = [], -1
+        while True:
+            answer = await called(session, "history", last=200, before=before)
+            size = sum(len(each["content"]) for each in answer["messages"])
+            assert size <= MCP_ANSWER_CHARS_MAX
+            seen = [each["position"] for each in answer["messages"]] + seen
+            if "before" not in answer:
+                break
+            before = answer["before"]
+        assert seen == list(range(230))
+
+        found = await called(session, "search", query="message", limit=200)
+        assert (found["found"], found["before"]) == (230, found["matches"][-1]["position"])
+        older = await called(session, "search", query="message 0000001", before=4)
+        assert [each["position"] for each in older["matches"]] == [3, 1]
+
+        pieces, offset = [], 0
+        while True:
+            piece = await called(session, "read", position=229, offset=offset)
+            assert len(piece["content"]) <= MCP_TEXT_CHARS_MAX
+            pieces.append(piece["content"])
+            if "offset" not in piece:
+                break
+            offset = piece["offset"]
+        assert "".join(pieces) == "message 229 " + long
+
+        labels, skip = [], 0
+        while True:
+            answer = await called(session, "snapshots", skip=skip)
+            labels = [each["label"] for each in answer["snapshots"]] + labels
+            if "skip" not in answer:
+                break
+            skip = answer["skip"]
+        assert labels == [str(number) for number in range(0, 230, 5)]
+
+
+async def test_the_server_says_its_version(tmp_path):
+    parameters = StdioServerParameters(
+        command=sys.executable, args=["-m", "indelible", "mcp", "agent.db"], cwd=tmp_path
+    )
+    async with stdio_client(parameters) as streams, ClientSession(*streams) as session:
+        said = await session.initialize()
+    # Its name until 2.0.
+    info = getattr(said, "server_info", None) or said.serverInfo
+    assert (info.name, info.version) == ("indelible", indelible.__version__)
 
 
 @pytest.mark.parametrize("url", ["nowhere/agent.db", "memory:"])

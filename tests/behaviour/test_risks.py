@@ -2,7 +2,9 @@
 
 from stores import say
 
+import indelible
 from indelible import Gravity
+from indelible.core.plans import diagnosing
 
 
 def wasteful(store):
@@ -54,3 +56,32 @@ def test_of_many_such_sessions_some_are_named_and_the_others_counted(store, cloc
     seen = []
     store.risks(sessions=True, progress=lambda name, wasted: seen.append(name))
     assert len(seen) == 23
+
+
+def test_only_so_many_sessions_are_looked_at_and_it_says_so(store, clock, monkeypatch):
+    monkeypatch.setattr(diagnosing, "RISK_SESSIONS_MAX", 5)
+    for number in range(5):
+        say(store, f"s{number}", "a")
+    assert wasteful(store) == []
+    say(store, "s5", "a")
+    seen = []
+    found = store.risks(sessions=True, progress=lambda name, wasted: seen.append(name))
+    assert len(seen) == 5
+    (note,) = [risk for risk in found if "session" in risk.subject]
+    assert note.severity is Gravity.NOTE
+    assert "beyond the first 5" in note.subject
+
+
+def test_a_session_that_shows_everything_costs_one_look(monkeypatch):
+    with indelible.open("memory:") as store:
+        for number in range(50):
+            say(store, f"s{number}", "a", "b")
+        steps, perform = [], store._backend.perform
+
+        def count(step):
+            steps.append(step)
+            return perform(step)
+
+        monkeypatch.setattr(store._backend, "perform", count)
+        store.risks(sessions=True)
+    assert len(steps) < 60

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from indelible.cli.main import app
+from indelible.errors import UsageError
 
 INCIDENTS = Path(__file__).parents[2] / "examples" / "incidents"
 OVERWRITTEN = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
@@ -42,6 +43,18 @@ def test_explain_writes_a_page_and_speaks_json(run, tmp_path):
     assert found["anomalies"] == {"lost append": 1}
     assert len(found["stories"][0]["operations"]) <= 4
     assert "<html" in (tmp_path / "pages" / "page.html").read_text("utf-8")
+
+
+def test_a_report_replaces_a_page_and_nothing_else(run, tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    trace.write_bytes(OVERWRITTEN.read_bytes())
+    said = run("explain", trace, "--report", trace)
+    assert isinstance(said.exception, UsageError)
+    assert trace.read_bytes() == OVERWRITTEN.read_bytes()
+    page = tmp_path / "page.html"
+    for _ in range(2):
+        assert run("explain", trace, "--report", page).exit_code == 1
+    assert "<html" in page.read_text("utf-8")
 
 
 def test_explain_of_a_right_store_ends_with_0(run, tmp_path):

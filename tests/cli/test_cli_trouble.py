@@ -6,6 +6,9 @@ import sys
 from prepared import SNAPSHOT
 from transcripts import environment
 
+from canary import CANARY
+from indelible.contract.faults.servers.valkey import Valkey
+
 READS = [
     ("sessions",),
     ("show", "ada"),
@@ -99,6 +102,12 @@ def test_an_unknown_outcome_comes_with_the_command_that_settles_it(command, gold
     golden()
 
 
+def test_a_command_that_holds_a_password_is_not_repeated(command):
+    line = ["append", "ada", "user", f"my password={CANARY}"]
+    done = command(*line, python=("-c", UNKNOWN), code=4)
+    assert "Run the same again with `--key" in done.err
+
+
 def test_a_reader_that_has_enough_does_not_hear_of_it(command):
     line = f"{sys.executable} -m indelible show ada --json | head -1"
     env = environment()
@@ -157,3 +166,17 @@ def test_every_hint_names_the_store_that_was_named(command, golden, corrupt):
     command("show", "ada", code=4)
     command("show", "ada", "--url", "missing.db", code=4)
     golden()
+
+
+def test_a_danger_of_the_engine_is_one_line_without_file_and_line(command, tmp_path_factory):
+    server = Valkey(tmp_path_factory.mktemp("valkey"), {"appendonly": "no"})
+    server.start()
+    try:
+        done = command("append", "ada", "user", "hello", "--url", server.url)
+    finally:
+        server.kill()
+    warned = [line for line in done.err.splitlines() if line]
+    assert warned
+    assert all(line.startswith("Warning: redis://") for line in warned)
+    assert "RuntimeWarning" not in done.err
+    assert ".py" not in done.err

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import apsw
 
 import indelible
+from canary import CANARY
 
 GOLDEN = Path(__file__).parent / "golden"
 UPDATE = os.environ.get("INDELIBLE_UPDATE_GOLDEN") == "1"
@@ -113,14 +114,15 @@ class Command:
         self.lines = []
 
     def __call__(self, *arguments, stdin="", code=0, python=None, env=None):
-        """Run it; it must end with this code, and never with a traceback."""
+        """Run it; it must end with this code (None: any), and never with a traceback."""
         given = stdin if isinstance(stdin, bytes) else stdin.encode()
         if python is None and env is None:
             done = launcher().run(arguments, self.folder, given)
         else:
             done = self._started(arguments, given, python or ("-m", "indelible"), env or {})
         assert "Traceback" not in done.err, done.err
-        assert done.code == code, (arguments, done)
+        assert CANARY not in done.out + done.err
+        assert code is None or done.code == code, (arguments, done)
         self.lines += [f"$ indelible {shlex.join(arguments)}", *self._written(done), ""]
         return done
 
@@ -141,6 +143,7 @@ class Command:
         done = [launcher().run([*arguments, *more], self.folder, b"") for arguments in lines]
         for arguments, each in zip(lines, done, strict=True):
             assert "Traceback" not in each.err, (arguments, each)
+            assert CANARY not in each.out + each.err
             assert each.code == code, (arguments, each)
         return list(zip(lines, done, strict=True))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +28,7 @@ READ = sorted(
     [
         *RUN,
         ROOT / "CHANGELOG.md",
+        ROOT / "SECURITY.md",
         ROOT / "tests" / "README.md",
         ROOT / "examples" / "README.md",
     ]
@@ -80,6 +83,20 @@ def test_every_python_block_runs(path, tmp_path, monkeypatch):
             # Blank lines in front, so that a traceback shows the document's own line numbers.
             source = "\n" * (block.line - 1) + block.text
             exec(compile(source, str(path), "exec"), namespace)
+
+
+def test_the_readme_can_be_run_again_and_finds_what_it_stored(tmp_path):
+    program = tmp_path / "readme.py"
+    found = blocks(ROOT / "README.md")
+    program.write_text("\n".join(each.text for each in found if each.language == "python"), "utf-8")
+    for runs in (1, 2):
+        done = subprocess.run(
+            [sys.executable, program.name], cwd=tmp_path, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        with indelible.open(tmp_path / "agent.db") as store:
+            said = [message.content for message in store.get_history("ana")]
+        assert said.count("My name is Ana.") == runs
 
 
 @pytest.mark.parametrize("path", READ, ids=name_of)

@@ -8,10 +8,11 @@ import redis.asyncio
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 import indelible
+from canary import CANARY
 from indelible import UnsupportedError, UsageError
 from indelible.opening import shown
 
-PASSWORD = "s3cret"
+PASSWORD = CANARY
 
 
 def open_async(target, **options):
@@ -26,12 +27,15 @@ def open_async(target, **options):
     [
         ("agent.db", "agent.db"),
         ("memory:", "memory:"),
-        (f"redis://:{PASSWORD}@example.org:6379/0", "redis://example.org:6379/0"),
-        (f"rediss://ann:{PASSWORD}@example.org", "rediss://example.org"),
-        (f"unix://:{PASSWORD}@/run/redis.sock?db=1&password={PASSWORD}", "unix:///run/redis.sock"),
+        (f"redis://:{PASSWORD}@example.org:6379/0", "redis://:***@example.org:6379/0"),
+        (f"rediss://ann:{PASSWORD}@example.org", "rediss://ann:***@example.org"),
+        (
+            f"unix://:{PASSWORD}@/run/redis.sock?db=1&password={PASSWORD}",
+            "unix://:***@/run/redis.sock?db=1&password=***",
+        ),
         (
             f"postgresql://ann:{PASSWORD}@a,b:5433/agents?password={PASSWORD}",
-            "postgresql://a,b:5433/agents",
+            "postgresql://ann:***@a,b:5433/agents?password=***",
         ),
         (f"redis://[{PASSWORD}", "redis://…"),
     ],

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from indelible import ChatMessage, FormatError, MemoryStore, UnavailableError, UnsupportedError
 from indelible.adapters.langchain_forms import from_dict
-from indelible.opening import shown
+from indelible.opening import refuse_unclear, shown
 
 # LangChain's own defaults.
 TABLE: Final = "message_store"
@@ -109,6 +109,7 @@ def histories(
     scheme, separator, rest = source.partition("://")
     # SQLAlchemy names a driver behind a plus.
     scheme = scheme.partition("+")[0]
+    refuse_unclear(f"{scheme}://{rest}" if separator else source)
     if scheme in ("postgresql", "postgres") and separator:
         return _postgres(f"postgresql://{rest}", table)
     if scheme in ("redis", "rediss", "unix") and separator:
@@ -160,6 +161,11 @@ def _postgres(url: str, table: str) -> Iterator[tuple[str, list[Any]]]:
     try:
         with psycopg.connect(url) as connection, connection.cursor("histories") as cursor:
             yield from _grouped(cursor.execute(_query(table).encode()))
+    except (psycopg.ProgrammingError, UnicodeDecodeError) as error:
+        if getattr(error, "sqlstate", None) is not None:
+            raise UnavailableError(f"{shown(url)} cannot be read: {error}") from error
+        # libpq quotes the part of a URL that it cannot read, which may be the password.
+        raise UnavailableError(f"{shown(url)} is not a URL of a PostgreSQL server") from None
     except psycopg.Error as error:
         raise UnavailableError(f"{shown(url)} cannot be read: {error}") from error
 
@@ -188,5 +194,8 @@ def _redis(url: str, prefix: str) -> Iterator[tuple[str, list[Any]]]:
                 # The newest is first.
                 messages: Any = client.lrange(key, 0, -1)
                 yield key.decode().removeprefix(prefix), messages[::-1]
+    except ValueError:
+        # Its words may quote the URL, and with it the password.
+        raise UnavailableError(f"{shown(url)} is not a URL of a Redis server") from None
     except redis.RedisError as error:
         raise UnavailableError(f"{shown(url)} cannot be read: {error}") from error

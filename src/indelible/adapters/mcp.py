@@ -1,18 +1,41 @@
 """indelible as a server of the Model Context Protocol: memory as tools, over stdio.
 
-indelible mcp agent.db
+indelible mcp agent.db --session user-42
+
+A model is not trusted. It works on one session, stores no instructions, takes back only what was
+done through these tools, and gets answers of a limited size.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+import inspect
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
-from indelible import AsyncMemoryStore, ChatMessage, MemoryStoreError, UsageError
-from indelible.adapters.conversations import all_shown, message_of
+from indelible import (
+    AsyncMemoryStore,
+    ConflictError,
+    Entry,
+    MemoryStoreError,
+    SnapshotNotFoundError,
+    UsageError,
+    __version__,
+)
+from indelible.adapters.conversations import ATTEMPTS_MAX, is_race, kept_moving, message_of
 from indelible.adapters.forms import text_of
 from indelible.adapters.missing import framework_missing
+from indelible.core.limits import (
+    MCP_ANSWER_CHARS_MAX,
+    MCP_ITEMS_MAX,
+    MCP_TEXT_CHARS_MAX,
+    PAGE_ENTRIES_MAX,
+)
+from indelible.core.redaction import redact
+from indelible.model import Change, Kind, Status, Summary, Timeline, ViewChange
+from indelible.view import positions
 
 try:
     try:
@@ -25,22 +48,35 @@ try:
 except ImportError as error:
     raise framework_missing(error, package="mcp", extra="mcp") from error
 
-# What one answer holds at most: a model reads all of it.
-LAST_MAX: Final = 200
+# Keys of what was done here begin with it. So a model can neither use up a key of the application
+# nor take back what others did, and this holds after a restart.
+KEY_PREFIX: Final = "mcp:"
 INSTRUCTIONS: Final = """\
 Memory that is not lost. Remember what matters of a conversation, and read it back with history or \
 search. Take a snapshot before something risky; rollback shows that state again, and undo takes a \
-rollback back. Nothing is ever deleted by these tools."""
+rollback back. Nothing is ever deleted by these tools. Answers are limited in size: where there is \
+more, they say how to get it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Role = Literal["user", "assistant", "system"]
+# Not system: what a model writes down must not become an instruction to the next one.
+Role = Literal["user", "assistant", "tool"]
+Item = dict[str, Any]
+_READABLE: Final = (Kind.MESSAGE, Kind.SUMMARY)
 
 
-def server_of(store: AsyncMemoryStore, *, session: str) -> MCPServer[Any]:
-    """A server whose tools work on a store; `session` is used where a call names none."""
-    server = MCPServer("indelible", instructions=INSTRUCTIONS, log_level="ERROR")
-    for tool in Tools(store, session).all():
+def server_of(
+    store: AsyncMemoryStore, *, session: str, any_session: bool = False
+) -> MCPServer[Any]:
+    """A server whose tools work on one session of a store, or on all with `any_session`."""
+    options: dict[str, Any] = {"instructions": INSTRUCTIONS, "log_level": "ERROR"}
+    if "version" in inspect.signature(MCPServer).parameters:
+        server = MCPServer("indelible", version=__version__, **options)
+    else:
+        # Until 2.0 only the server behind it knows a version.
+        server = MCPServer("indelible", **options)
+        server._mcp_server.version = __version__  # type: ignore[attr-defined]  # noqa: SLF001
+    for tool in Tools(store, session, any_session=any_session).all():
         server.tool()(_telling(tool))
     return server
 
@@ -53,7 +89,7 @@ def _telling(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         try:
             return await tool(*given, **named)
         except MemoryStoreError as error:
-            raise ToolError(str(error)) from error
+            raise ToolError(redact(str(error))[:MCP_TEXT_CHARS_MAX]) from error
 
     return told
 
@@ -61,21 +97,33 @@ def _telling(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 class Tools:
     """The tools; their names, parameters and docstrings are what a model sees."""
 
-    def __init__(self, store: AsyncMemoryStore, session: str) -> None:
+    def __init__(self, store: AsyncMemoryStore, session: str, *, any_session: bool = False) -> None:
         self._store = store
         self._session = session
+        self._any_session = any_session
 
     def all(self) -> list[Any]:
         """Every tool."""
         return [
             self.remember,
             self.history,
+            self.read,
             self.search,
             self.snapshot,
             self.snapshots,
             self.rollback,
             self.undo,
         ]
+
+    def _named(self, session: str) -> str:
+        """The session that a call is about, if it may be."""
+        name = session or self._session
+        if name != self._session and not self._any_session:
+            raise UsageError(
+                f"this server works on session {self._session!r} alone: nothing was done. Leave"
+                " session out"
+            )
+        return name
 
     async def remember(
         self, content: str, role: Role = "user", session: str = "", key: str = ""
@@ -84,50 +132,111 @@ class Tools:
 
         With a key of your own, doing the same again stores nothing twice.
         """
-        name = session or self._session
-        receipt = await self._store.add_message(name, role, content, key=key or None)
+        name = self._named(session)
+        receipt = await self._store.add_message(
+            name, role, content, key=f"{KEY_PREFIX}{key}" if key else None
+        )
         return {
             "session": name,
             "position": receipt.positions[0],
             "already_there": receipt.replayed,
         }
 
-    async def history(self, last: int = 20, session: str = "") -> dict[str, Any]:
-        """The newest messages of a session, oldest of them first."""
-        name = session or self._session
-        found = await self._store.get_history(name, last=_count(last, "last"))
-        messages = [_told(message) for message in found]
-        return {"session": name, "status": found.status.value, "messages": messages}
+    async def history(self, last: int = 20, before: int = -1, session: str = "") -> dict[str, Any]:
+        """The newest messages of a session, oldest of them first.
 
-    async def search(self, query: str, limit: int = 10, session: str = "") -> dict[str, Any]:
-        """Messages and summaries of a session that hold every word of the query, newest first."""
-        name, words = session or self._session, query.casefold().split()
+        Where older ones are left, the answer says `before`: give it back to get those.
+        """
+        name, count = self._named(session), _count(last, "last")
+        if before < 0:
+            found = await self._store.get_entries(
+                name, kinds=[Kind.MESSAGE], last=min(count + 1, PAGE_ENTRIES_MAX)
+            )
+            status, entries = found.status, list(found)
+        else:
+            status, entries = await self._newest_before(name, count + 1, before)
+        items, taken = _fitting(map(_message_item, reversed(entries[-count:])))
+        answer: dict[str, Any] = {"session": name, "status": status.value, "messages": items[::-1]}
+        if taken < len(entries):
+            answer["before"] = items[-1]["position"]
+        return answer
+
+    async def _newest_before(
+        self, session: str, count: int, before: int
+    ) -> tuple[Status, list[Entry]]:
+        newest: deque[Entry] = deque(maxlen=count)
+        page = await self._store.get_entries(session, kinds=[Kind.MESSAGE])
+        while True:
+            newest.extend(entry for entry in page if entry.position < before)
+            if page.cursor is None or (page and page[-1].position >= before):
+                return page.status, list(newest)
+            page = await self._store.get_entries(session, kinds=[Kind.MESSAGE], cursor=page.cursor)
+
+    async def read(self, position: int, offset: int = 0, session: str = "") -> dict[str, Any]:
+        """One message or summary, where history or search showed only its beginning.
+
+        Where more is left, the answer says `offset`: give it back to get the rest.
+        """
+        name = self._named(session)
+        page = await self._store.get_entries(name, kinds=_READABLE)
+        while page.cursor is not None and (not page or page[-1].position < position):
+            page = await self._store.get_entries(name, kinds=_READABLE, cursor=page.cursor)
+        entry = next((each for each in page if each.position == position), None)
+        if entry is None:
+            raise UsageError(f"session {name!r} shows nothing at position {position}")
+        role, text = _said(entry)
+        end = max(0, offset) + MCP_TEXT_CHARS_MAX
+        answer: dict[str, Any] = {"session": name, "position": position, "role": role}
+        answer["content"] = text[max(0, offset) : end]
+        if end < len(text):
+            answer["offset"] = end
+        return answer
+
+    async def search(
+        self, query: str, limit: int = 10, before: int = -1, session: str = ""
+    ) -> dict[str, Any]:
+        """Messages and summaries of a session that hold every word of the query, newest first.
+
+        Where older ones are left, the answer says `before`: give it back to get those.
+        """
+        name, words = self._named(session), query.casefold().split()
+        count = _count(limit, "limit")
         if not words:
             raise UsageError("query names at least one word to look for")
-        summaries = [
-            {"position": each.position, "role": "summary", "content": each.summary.text}
-            for each in await self._store.get_summaries(name)
-        ]
-        messages = [
-            {"position": entry.position, **_told(message_of(entry))}
-            for entry in (await all_shown(self._store, name)).entries
-        ]
-        found = [
-            each
-            for each in sorted(summaries + messages, key=lambda each: -each["position"])
-            if all(word in each["content"].casefold() for word in words)
-        ]
-        return {"session": name, "found": len(found), "matches": found[: _count(limit, "limit")]}
+        newest: deque[Entry] = deque(maxlen=count + 1)
+        found = 0
+        cursor: str | None = None
+        while True:
+            page = await self._store.get_entries(name, kinds=_READABLE, cursor=cursor)
+            for entry in page:
+                if all(word in _said(entry)[1].casefold() for word in words):
+                    found += 1
+                    if before < 0 or entry.position < before:
+                        newest.append(entry)
+            cursor = page.cursor
+            if cursor is None:
+                break
+        matches = list(newest)[::-1]
+        items, taken = _fitting(map(_message_item, matches[:count]))
+        answer: dict[str, Any] = {"session": name, "found": found, "matches": items}
+        if taken < len(matches):
+            answer["before"] = items[-1]["position"]
+        return answer
 
     async def snapshot(self, label: str = "", session: str = "") -> dict[str, Any]:
         """Write down what a session shows now, so that rollback can show it again."""
-        name = session or self._session
+        name = self._named(session)
         taken = await self._store.save_snapshot(name, label=label or None)
         return {"session": name, "snapshot_id": taken.id, "entries": taken.entries}
 
-    async def snapshots(self, session: str = "") -> dict[str, Any]:
-        """The snapshots of a session, oldest first."""
-        name = session or self._session
+    async def snapshots(self, last: int = 20, skip: int = 0, session: str = "") -> dict[str, Any]:
+        """The newest snapshots of a session, oldest of them first.
+
+        Where older ones are left, the answer says `skip`: give it back to get those.
+        """
+        name, count = self._named(session), _count(last, "last")
+        newest = (await self._store.list_snapshots(name))[::-1]
+        start = max(0, skip)
         found = [
             {
                 "snapshot_id": each.id,
@@ -135,37 +244,128 @@ class Tools:
                 "taken_at": each.taken_at.isoformat(),
                 "entries": each.entries,
             }
-            for each in await self._store.list_snapshots(name)
+            for each in newest[start : start + count]
         ]
-        return {"session": name, "snapshots": found}
+        answer: dict[str, Any] = {"session": name, "snapshots": found[::-1]}
+        if start + len(found) < len(newest):
+            answer["skip"] = start + len(found)
+        return answer
 
     async def rollback(self, snapshot_id: str, session: str = "") -> dict[str, Any]:
-        """Show exactly what a snapshot froze. Later messages are hidden, not deleted."""
-        name = session or self._session
-        change = await self._store.rollback_to_snapshot(name, snapshot_id)
-        return _changed(name, len(change.dropped), len(change.restored))
+        """Show exactly what a snapshot froze. Later messages are hidden, not deleted.
+
+        It does not bring back what others than you have hidden since.
+        """
+        name = self._named(session)
+
+        async def change(timeline: Timeline, key: str) -> ViewChange:
+            _refuse_foreign_rollback(timeline, snapshot_id)
+            return await self._store.rollback_to_snapshot(
+                name, snapshot_id, key=key, expected=timeline.info.version
+            )
+
+        return await self._changed(name, change)
 
     async def undo(self, session: str = "") -> dict[str, Any]:
-        """Take back the newest rollback, or other change of what a session shows."""
-        name = session or self._session
-        change = await self._store.undo(name)
-        return _changed(name, len(change.dropped), len(change.restored))
+        """Take back the newest rollback that was done with these tools."""
+        name = self._named(session)
+
+        async def change(timeline: Timeline, key: str) -> ViewChange:
+            newest = timeline.undo
+            if newest is None or not _is_ours(newest):
+                by = "none" if newest is None else f"a {newest.change} by somebody else"
+                raise UsageError(
+                    f"the newest change of session {name!r} is {by}: there is nothing to undo here,"
+                    " and nothing was changed"
+                )
+            return await self._store.undo(name, key=key, expected=timeline.info.version)
+
+        return await self._changed(name, change)
+
+    async def _changed(
+        self, session: str, change: Callable[[Timeline, str], Awaitable[ViewChange]]
+    ) -> dict[str, Any]:
+        """Change what shows on the ground of what was seen, and of nothing newer."""
+        for _ in range(ATTEMPTS_MAX):
+            timeline = await self._store.timeline(session)
+            try:
+                done = await change(timeline, KEY_PREFIX + secrets.token_hex(8))
+            except ConflictError as conflict:
+                if not is_race(conflict):
+                    raise
+                continue
+            return {
+                "session": session,
+                "hidden": len(done.dropped),
+                "shown_again": len(done.restored),
+            }
+        raise kept_moving(session)
 
 
-def _told(message: ChatMessage) -> dict[str, Any]:
-    return {"role": message.role, "content": text_of(message)}
+def _is_ours(change: Change) -> bool:
+    return change.key.startswith(KEY_PREFIX)
 
 
-def _changed(session: str, hidden: int, shown: int) -> dict[str, Any]:
-    return {"session": session, "hidden": hidden, "shown_again": shown}
+def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
+    """Refuse to bring back what an operator or the application has hidden."""
+    name = timeline.info.session_id
+    snapshot = next((each for each in timeline.snapshots if each.id == snapshot_id), None)
+    if snapshot is None:
+        raise SnapshotNotFoundError(
+            f"session {name!r} has no snapshot {snapshot_id!r}; nothing was changed",
+            session=name,
+            snapshot=snapshot_id,
+        )
+    hidden = {each.entry.position for each in timeline.entries if not each.visible}
+    back = hidden.intersection(positions(snapshot.extents))
+    # Newest first: whoever hid a message last decides.
+    for change in timeline.changes:
+        if _is_ours(change):
+            back.difference_update(change.dropped)
+        elif not back.isdisjoint(change.dropped):
+            break
+    if back:
+        raise UsageError(
+            f"snapshot {snapshot_id!r} holds {len(back)} messages that somebody else has hidden"
+            " since: these tools do not bring them back, and nothing was changed"
+        )
+
+
+def _said(entry: Entry) -> tuple[str, str]:
+    """The role and the text of an entry."""
+    if isinstance(entry.value, Summary):
+        return "summary", entry.value.text
+    message = message_of(entry)
+    return message.role, text_of(message)
+
+
+def _message_item(entry: Entry) -> Item:
+    """A message as answers show it: with its beginning, if it is long."""
+    role, text = _said(entry)
+    item = {"position": entry.position, "role": role, "content": text[:MCP_TEXT_CHARS_MAX]}
+    if len(text) > MCP_TEXT_CHARS_MAX:
+        item |= {"cut_off": True, "chars": len(text)}
+    return item
+
+
+def _fitting(items: Iterable[Item]) -> tuple[list[Item], int]:
+    """The first items that fit into an answer, and how many those are."""
+    fitting: list[Item] = []
+    chars = 0
+    for item in items:
+        chars += len(item["content"])
+        if fitting and chars > MCP_ANSWER_CHARS_MAX:
+            break
+        fitting.append(item)
+    return fitting, len(fitting)
 
 
 def _count(number: int, what: str) -> int:
-    if not 1 <= number <= LAST_MAX:
-        raise UsageError(f"{what} is from 1 to {LAST_MAX}, not {number}", value=number)
+    if not 1 <= number <= MCP_ITEMS_MAX:
+        raise UsageError(f"{what} is from 1 to {MCP_ITEMS_MAX}, not {number}", value=number)
     return number
 
 
-async def serve(store: AsyncMemoryStore, *, session: str) -> None:
+async def serve(store: AsyncMemoryStore, *, session: str, any_session: bool = False) -> None:
     """Answer over stdin and stdout until the other side closes them."""
-    await server_of(store, session=session).run_stdio_async()
+    await server_of(store, session=session, any_session=any_session).run_stdio_async()

@@ -17,6 +17,7 @@ from indelible.cli.failing import WRONG_DATA
 from indelible.cli.options import DryRun, Yes
 from indelible.cli.output import plain
 from indelible.errors import UnsupportedError
+from indelible.opening import shown
 
 # LangChain's own names, as its histories use them by default.
 TABLE = "message_store"
@@ -31,18 +32,25 @@ def mcp(
         str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
     ] = None,
     session: Annotated[
-        str, typer.Option(metavar="ID", help="The session of calls that name none.")
+        str, typer.Option(metavar="ID", help="The one session that the tools work on.")
     ] = "default",
+    any_session: Annotated[
+        bool,
+        typer.Option(
+            "--any-session", help="Let the model name any session of the store in its calls."
+        ),
+    ] = False,
 ) -> None:
     """Serve memory as MCP tools over stdio, for a program that starts this command.
 
-    The tools are remember, history, search, snapshot, snapshots, rollback and undo.
+    The tools are remember, history, read, search, snapshot, snapshots, rollback and undo.
     """
     try:
         from indelible.adapters import flavours, mcp  # noqa: PLC0415 (an extra)
     except ImportError as error:
         raise UnsupportedError(str(error)) from error
-    asyncio.run(mcp.serve(flavours.for_async(call.store), session=session))
+    store = flavours.for_async(call.store)
+    asyncio.run(mcp.serve(store, session=session, any_session=any_session))
 
 
 @on_store(creates=True)
@@ -74,7 +82,7 @@ def import_langchain(
 
     found = langchain_importing.histories(source, table=table, key_prefix=key_prefix)
     if not dry_run:
-        confirm(f"This imports histories into {call.place.url}.", yes=yes)
+        confirm(f"This imports histories into {shown(call.place.url)}.", yes=yes)
     with _target(call, dry_run=dry_run) as store, progress.shown("Importing") as tell:
         report = langchain_importing.import_histories(store, found, dry_run=dry_run, progress=tell)
     if not call.out.json({"ok": report.ok, **plain(report)}):

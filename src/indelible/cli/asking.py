@@ -7,6 +7,7 @@ import sys
 import typer
 
 from indelible.cli.wording import safe
+from indelible.core.redaction import redact
 from indelible.errors import UsageError
 
 # The same code as for a script that forgot --yes: the command was not let go on.
@@ -19,7 +20,7 @@ def confirm(will_do: str, *, yes: bool) -> None:
     """Say what will be done and ask, or end here with nothing changed."""
     if yes:
         return
-    sys.stderr.write(f"{safe(will_do)}\n")
+    sys.stderr.write(f"{safe(redact(will_do))}\n")
     if not sys.stdin.isatty():
         raise UsageError(
             "nothing was changed, since there is no terminal to ask on: add --yes to confirm"

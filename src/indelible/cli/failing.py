@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from indelible.cli.hinting import hint, without_secrets
 from indelible.cli.wording import counted, safe
+from indelible.core.redaction import redact
 from indelible.errors import (
     BusyError,
     ConflictError,
@@ -31,7 +32,7 @@ _KEYED = frozenset({"append", "rollback", "undo", "trim", "clear"})
 
 def report(error: MemoryStoreError, arguments: Sequence[str]) -> int:
     """Say what happened to the data and what to do next; gives the exit code."""
-    sys.stderr.write(f"Error: {safe(explained(error, arguments))}\n")
+    sys.stderr.write(f"Error: {safe(redact(explained(error, arguments)))}\n")
     return exit_code(error)
 
 
@@ -97,6 +98,9 @@ def _retry(error: OutcomeUnknownError, arguments: Sequence[str]) -> str:
         # First, since behind a -- an option would be taken for text.
         rest = ["--key", str(key), *rest]
     again = shlex.join(["indelible", command, *rest])
+    if redact(again) != again:
+        # What was typed holds a password, and is not repeated.
+        return f"Its key is {key}. Run the same again with `--key {key}`: it lands exactly once."
     return f"Its key is {key}. This lands it exactly once: {again}"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROWS = 20
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="[FOLDER]", help="Where to look. Without it: the current folder.")
+    Path, typer.Argument(metavar="FOLDER", help="Where to look. Without it: the current folder.")
 ]
 Cache = Annotated[
     Path | None,
@@ -126,7 +126,8 @@ def prune(
     unused = [each for each in found if each.state == "unused"]
     out = Output(as_json=False)
     for each in unused:
-        out.say(f"{'would remove' if dry_run else 'unused'} {_shown(each, folder)}: {each.why}")
+        name = wording.visible(_shown(each, folder))
+        out.say(f"{'would remove' if dry_run else 'unused'} {name}: {each.why}")
     unknown = sum(each.state == "unknown" for each in found)
     if unknown:
         out.note(f"Not known to be used or unused, and kept: {wording.counted(unknown, 'golden')}.")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from indelible.contract.shrinking import Shrunk
 
 UNKNOWN = 3
+_PAGE_BEGINS = b"<!doctype html"
 Level = Literal["sequential", "concurrent", "faults"]
 
 TracePath = Annotated[
@@ -87,6 +88,7 @@ def explain(
     from indelible.contract.explaining import explain_trace  # noqa: PLC0415
     from indelible.contract.explaining.telling import report_of, told  # noqa: PLC0415
 
+    _refuse_other_files(report)
     with _reading(), _bar("reading") as tell:
         found = explain_trace(trace, session=session, progress=tell)
     if report is not None:
@@ -237,6 +239,19 @@ def _bar(doing: str) -> Iterator[Callable[[str, float], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=1.0)
         yield lambda what, share: bar.update(task, description=what, completed=share)
+
+
+def _refuse_other_files(page: Path | None) -> None:
+    """Replace a page by a page, and nothing else: not the trace, and not a database."""
+    try:
+        if page is None or not page.exists():
+            return
+        with page.open("rb") as file:
+            begins = file.read(len(_PAGE_BEGINS)).lower()
+    except OSError as error:
+        raise UsageError(f"cannot write {page}: {error.strerror}. Nothing was run") from error
+    if begins != _PAGE_BEGINS:
+        raise UsageError(f"{page} is there already, and is no page. Nothing was run; name another")
 
 
 def _write(path: Path, text: str) -> None:

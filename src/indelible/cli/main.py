@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +19,7 @@ from indelible.cli import (
     copying,
     diagnosing,
     golden,
+    hinting,
     incidents,
     maintaining,
     moving,
@@ -24,6 +27,7 @@ from indelible.cli import (
     reading,
     timeline,
 )
+from indelible.core.redaction import redact
 from indelible.errors import MemoryStoreError
 
 HELP = "A memory store for LLM agents that does not forget."
@@ -50,8 +54,30 @@ MEANT = {
 }
 
 
+@contextmanager
+def _redacted_usage_errors() -> Iterator[None]:
+    """Wrong usage is told with the words that were typed; a URL among them keeps its password."""
+    try:
+        yield
+    except Exception as error:
+        # typer brings its own copy of click, whose errors have no public name.
+        if hasattr(error, "format_message") and hasattr(error, "message"):
+            error.message = redact(str(error.message))
+        raise
+
+
 class Commands(TyperGroup):
-    """Knows what was meant by some names that no command has."""
+    """Knows what was meant by some names that no command has, and hides passwords in errors."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Parse what stands before the command."""
+        with _redacted_usage_errors():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the rest, and run the command."""
+        with _redacted_usage_errors():
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the line names."""
@@ -172,7 +198,9 @@ _offer(
     "import-langchain redis://localhost:6379/0 --dry-run --url agent.db",
     name="import-langchain",
 )
-_offer(adapting.mcp, MAINTAIN, "mcp agent.db", "mcp redis://localhost --session user-42")
+_offer(
+    adapting.mcp, MAINTAIN, "mcp agent.db --session user-42", "mcp redis://localhost --any-session"
+)
 _offer(demo, MAINTAIN, "demo")
 _offer(
     checking.check,
@@ -220,11 +248,22 @@ _offer(golden.list_, GOLDENS, "golden list tests", name="list", among=goldens)
 _offer(golden.prune, GOLDENS, "golden prune tests --dry-run", among=goldens)
 
 
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning of the library as a sentence: where in its code it was raised helps nobody here."""
+    from indelible.cli.wording import visible  # noqa: PLC0415 (warnings are rare)
+
+    sys.stderr.write(f"Warning: {visible(redact(str(message)))}\n")
+
+
 def run() -> None:
     """Run the command line, and end with a sentence and a code instead of a traceback."""
+    warnings.showwarning = _show_warning
     try:
         app(prog_name="indelible")
     except MemoryStoreError as error:
         from indelible.cli import failing  # noqa: PLC0415 (errors are rare)
 
         sys.exit(failing.report(error, sys.argv[1:]))
+    finally:
+        if note := hinting.password_note():
+            sys.stderr.write(f"{note}\n")

@@ -23,6 +23,7 @@ from indelible.cli.options import AnySession, DryRun, Yes
 from indelible.core.plans.moving import read_lines
 from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
 from indelible.model import Status, TransferReport
+from indelible.opening import shown
 
 STREAM = "-"
 
@@ -81,7 +82,7 @@ def import_(
         _refuse_existing(call, names)
         if not dry_run:
             many = wording.counted(len(names), "session")
-            confirm(f"This imports {many} into {call.place.url}.", yes=yes)
+            confirm(f"This imports {many} into {shown(call.place.url)}.", yes=yes)
             source.seek(0)
             with progress.shown("Importing") as tell:
                 report = call.store.import_(source, progress=tell)
@@ -102,9 +103,9 @@ def _check_header(call: Call, file: str, source: TextIO) -> None:
         kind = json.loads(first).get("indelible")
     if kind != "export":
         line = first.rstrip("\r\n")
-        shown = line if len(line) <= SHOWN_CHARS_MAX else line[: SHOWN_CHARS_MAX - 1] + "…"
+        begins = line if len(line) <= SHOWN_CHARS_MAX else line[: SHOWN_CHARS_MAX - 1] + "…"
         raise FormatError(
-            f"{name} is not an export of indelible: its first line is {shown!r}. {kept}", file=name
+            f"{name} is not an export of indelible: its first line is {begins!r}. {kept}", file=name
         )
     with indelible.open("memory:") as rehearsal:
         # A header alone is an export of nothing; the library says whether it can read the format.

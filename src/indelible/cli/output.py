@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from indelible.cli import wording
+from indelible.printable import escape_unseen_in_json
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod, RenderableType
@@ -72,7 +73,8 @@ def json_text(value: object) -> str:
     """JSON of anything that a store gives back; times in ISO 8601, bytes in base64."""
     import pydantic_core  # noqa: PLC0415
 
-    return pydantic_core.to_json(plain(value), indent=2, bytes_mode="base64").decode()
+    text = pydantic_core.to_json(plain(value), indent=2, bytes_mode="base64").decode()
+    return escape_unseen_in_json(text)
 
 
 def plain(value: Any) -> Any:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import indelible
 from indelible.cli.hinting import hint
 from indelible.core.limits import TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
-from indelible.opening import KNOWN
+from indelible.opening import KNOWN, refuse_unclear, shown
 
 IN_MEMORY = ("memory:", "memory", ":memory:")
 # A store in memory is of no use to a command, and so is not proposed.
@@ -21,7 +21,8 @@ KNOWN_FILES = KNOWN.removeprefix("memory:, ").replace("a file name", "a file")
 class Place:
     """The store that a command line names."""
 
-    url: str
+    # A URL may hold a password.
+    url: str = field(repr=False)
     namespace: str = ""
     busy_timeout_s: float = 0.0
     timeout_s: float = TIMEOUT_S
@@ -30,6 +31,7 @@ class Place:
         """Refuse a store that is not there, unless the command is one that may begin it."""
         if not self.url:
             raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
+        refuse_unclear(self.url)
         if self.url in IN_MEMORY:
             raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():
@@ -74,7 +76,7 @@ class Place:
             return self.url == other.url
         with suppress(OSError):
             return mine.samefile(theirs)
-        return mine.absolute() == theirs.absolute()
+        return mine.resolve() == theirs.resolve()
 
     def missing(self) -> str:
         """What is there instead of a store."""
@@ -95,4 +97,4 @@ def file_of(url: str) -> Path | None:
     try:
         return Path(rest[1:] if separator else url).expanduser()
     except RuntimeError as error:
-        raise UsageError(f"cannot open {url!r}: {error}") from None
+        raise UsageError(f"cannot open {shown(url)!r}: {error}") from None

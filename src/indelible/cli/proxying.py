@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indelible.cli.wording import counted
+from indelible.cli.wording import counted, visible
 from indelible.errors import UnavailableError, UsageError
 from indelible.opening import shown
 
@@ -140,5 +140,5 @@ def _stand(standing: Proxy, server: str, troubles: Sequence[Trouble]) -> None:
 
 def _tell(struck: Sequence[Struck], told: int) -> int:
     for each in struck[told:]:
-        print(f"{each.trouble.what}: {each.name} (number {each.trouble.nth})", flush=True)
+        print(f"{each.trouble.what}: {visible(each.name)} (number {each.trouble.nth})", flush=True)
     return len(struck)

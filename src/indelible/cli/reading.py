@@ -85,7 +85,7 @@ def history(
     if call.out.json(found):
         return
     for message in messages:
-        call.out.say(f"{wording.who(message)}: {wording.message_text(message)}".rstrip())
+        call.out.say(wording.said(message))
 
 
 def _note_hidden(call: Call, session: str) -> None:

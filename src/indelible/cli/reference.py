@@ -21,7 +21,8 @@ Every command that works on a store of ours names it by `--url`, or by the envir
 `INDELIBLE_URL`: a file name such as `agent.db`, or a server such as `redis://localhost`. `copy`
 works on two, and takes them as arguments. A password belongs into the environment, where no list of
 processes shows it. `indelible COMMAND --help` says what is here, and
-`indelible --install-completion` teaches the shell to complete commands and ids. `check`, `cases`,
+`indelible --install-completion` teaches the shell to complete commands and ids; only ids of
+letters, digits and `_ . : @ / + -`, since a shell may take others for code. `check`, `cases`,
 `goldfish` and `proxy` are the contract kit, for any store: [Check your
 store](how-to/check-your-store.md).
 `golden diff`, `golden list` and `golden prune` work on SQLite files of any program:
@@ -46,7 +47,8 @@ shows its progress on a terminal.
 
 Errors are a sentence or two on stderr. Where a write may have landed, they give its key and the
 command that lands it exactly once. A command that a message proposes repeats the `--url` and
-`--namespace` of yours.
+`--namespace` of yours, without the password of a URL: for PostgreSQL it is taken from `PGPASSWORD`,
+else it is written in place of `***`.
 
 ## Options of every command that works on a store
 """

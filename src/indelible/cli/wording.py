@@ -17,24 +17,24 @@ from indelible.model import (
     ToolResult,
     Value,
 )
+from indelible.printable import escape_unseen, escape_unseen_in_lines
 from indelible.view import Extents, from_positions
 
 # One line of a drawing; the drawing itself cuts it to the terminal's width.
 LINE_CHARS_MAX = 400
 
-# A stored message must not move the cursor, set a title or clear the screen of who reads it.
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-_CONTROLS_IN_LINES = {code: shown for code, shown in _CONTROLS.items() if chr(code) not in "\n\t"}
+# How far the lines of a message stand in: what begins at the margin, a command says itself.
+INDENT = "    "
 
 
 def safe(text: str) -> str:
-    """Text with its lines, and with control characters made visible."""
-    return text.translate(_CONTROLS_IN_LINES)
+    """Text with its lines; a stored message must not act on the terminal of who reads it."""
+    return escape_unseen_in_lines(text)
 
 
 def visible(text: str) -> str:
-    """A name or an id, whole, with control characters made visible."""
-    return text.translate(_CONTROLS)
+    """A name or an id, whole, on one line."""
+    return escape_unseen(text)
 
 
 def one_line(text: str) -> str:
@@ -73,6 +73,12 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def said(value: Value) -> str:
+    """A speaker, and what was said: no line of it can be taken for another speaker."""
+    text = safe(f"{who(value)}: {what(value)}".rstrip())
+    return text.replace("\n", f"\n{INDENT}")
+
+
 def message_text(message: ChatMessage) -> str:
     """A message with the tool calls that it makes."""
     calls = [_call_text(call) for call in message.tool_calls or ()]
@@ -93,7 +99,9 @@ def _call_text(call: Mapping[str, Any]) -> str:
 def who(value: Value) -> str:
     """The role of a message, or what else an entry is."""
     if isinstance(value, ChatMessage):
-        return one_line(value.role)
+        role = one_line(value.role)
+        # A colon in a role would look like the end of it.
+        return compact(role) if ":" in role else role
     if isinstance(value, ToolCall):
         return "tool call"
     return "tool result" if isinstance(value, ToolResult) else "summary"

@@ -129,7 +129,7 @@ class Adapter:
     home: Path | None = None
     # The server that the store stands on, as a URL (`redis://host:port/0`, `postgresql://...`), if
     # its factories take one as `server=`: then the kit can put a faulty one in its place.
-    server: str | None = None
+    server: str | None = field(default=None, repr=False)
     # Called with a workspace and the sessions that were used in it when its case has ended, to
     # remove what is not in the folder.
     discard: Callable[[Path, Iterable[str]], None] | None = None

@@ -11,6 +11,7 @@ from typing import Any
 from indelible.contract.adapter import NotFound, Refused
 from indelible.contract.entries import id_of, ids_of, messages_of
 from indelible.contract.history import NOT_FOUND, Ids, Operation, OpName, Outcome
+from indelible.core.redaction import redact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,9 @@ class Log:
 
 def said(error: BaseException) -> str:
     """An error in one line."""
+    # A store may name its server in an error, with the password.
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    return f"{type(error).__name__}: {redact(text[0])}" if text else type(error).__name__
 
 
 def ask(handle: Any, call: Call, names: dict[str, Any]) -> Any:

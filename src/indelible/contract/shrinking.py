@@ -37,6 +37,7 @@ from indelible.contract.traces import (
     Refreshed,
     write_trace,
 )
+from indelible.core.redaction import has_password
 from indelible.version import __version__
 
 # How often the store is asked, and for how long: a smaller trace is a comfort, not a verdict.
@@ -307,7 +308,8 @@ def write_shrunk(
         ttl_late_s=known.ttl_late_s,
         ttl_refreshed_by=refreshed,
         workers=known.workers,
-        store=store,
+        # A URL with a password is in no file: whoever runs the trace names the store.
+        store="" if has_password(store) else store,
         level=level,
     )
     write_trace(path, header, lines)

@@ -9,6 +9,7 @@ without a header.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -302,7 +303,9 @@ def base(token: str) -> str:
 def write_trace(path: str | Path, header: Header, lines: Iterable[Recorded]) -> None:
     """Write a whole trace, closed in order."""
     written = 0
-    with Path(path).open("w", encoding="ascii") as file:
+    # For its owner alone, as a recorder writes it: it may hold what was said.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(to_text(header) + "\n")
         for line in lines:
             file.write(to_text(line) + "\n")

@@ -42,6 +42,9 @@ DAMAGED_ROWS_NAMED_MAX: Final = 100
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_ENTRIES_DEFAULT: Final = 200
 
+# Sessions that `risks(sessions=True)` looks at: a few seconds of work on any engine.
+RISK_SESSIONS_MAX: Final = 10_000
+
 # A vacuum leaves undoable what was changed within this time, unless told otherwise.
 UNDO_WINDOW_S: Final = 7 * 24 * 3600
 # A copy that has not been finished for this long has no copier any more.
@@ -80,6 +83,13 @@ MOVED_CHECK_S: Final = 0.001
 TIMEOUT_S: Final = 10.0
 # A deadline beyond an hour is a mistake, and past some weeks timers overflow.
 TIMEOUT_S_MAX: Final = 3600.0
+
+# A model reads the whole answer of a tool, and pays for it: this is about 12,000 tokens.
+MCP_ANSWER_CHARS_MAX: Final = 50_000
+# One long message must not use up the whole answer.
+MCP_TEXT_CHARS_MAX: Final = 10_000
+# Messages, matches or snapshots of one answer.
+MCP_ITEMS_MAX: Final = 200
 
 # What an engine-free estimate takes one token to be; English text runs at about four.
 BYTES_PER_TOKEN: Final = 4

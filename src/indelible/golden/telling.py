@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from indelible.golden.comparing import Created, Difference, Pair, Rows
 from indelible.golden.reading import Cell
 from indelible.golden.rules import IGNORED
+from indelible.printable import escape_unseen
 
 # What is shown of a value; of two that differ, this much around the change.
 CELL_CHARS_MAX: Final = 60
@@ -20,7 +21,6 @@ ROW_CHARS_MAX: Final = 300
 PATHS_MAX: Final = 8
 
 _COLOURS: Final = {"gone": "31", "added": "32", "changed": "33", "head": "1"}
-_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 class Line(NamedTuple):
@@ -273,7 +273,7 @@ def cut(text: str, length: int) -> str:
 
 def visible(text: str) -> str:
     """Text of which nothing steers a terminal."""
-    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+    return escape_unseen(text)
 
 
 def _plural(count: int, noun: str) -> str:

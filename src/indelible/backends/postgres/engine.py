@@ -100,7 +100,8 @@ class PostgresOptions:
     def conninfo(self) -> tuple[str, int]:
         """How to connect, and to how many servers; the one that can be written to is meant."""
         asked: dict[str, Any] | None = None
-        with suppress(psycopg.ProgrammingError):
+        # A percent sign may stand before what is no UTF-8.
+        with suppress(psycopg.ProgrammingError, UnicodeDecodeError):
             asked = conninfo_to_dict(self.target)
         if asked is None:
             # The driver's error shows what it cannot read, with the password: it stays behind.

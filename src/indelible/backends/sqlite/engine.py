@@ -16,6 +16,7 @@ import apsw
 from indelible.backends.sqlite import (
     appending,
     diagnosing,
+    files,
     maintaining,
     reading,
     schema,
@@ -85,6 +86,8 @@ class Engine:
         self.context = Context(options.namespace, options.clock)
         schema.create_file(options.path)
         self._path = str(options.path)
+        # Found now: a symbolic link may lead elsewhere later, the open database does not.
+        self._files = files.list_files(options.path)
         had_log = options.path.with_name(options.path.name + "-wal").exists()
         first = self._open()
         # Which file it is, whatever the path leads to later.
@@ -152,12 +155,8 @@ class Engine:
         )
 
     def owns(self, path: Path) -> bool:
-        """Whether a file is the database, or one that SQLite keeps beside it."""
-        mine = self.options.path
-        parts = (mine, *(mine.with_name(mine.name + end) for end in ("-wal", "-shm")))
-        return path.absolute() in parts or any(
-            part.exists() and path.exists() and path.samefile(part) for part in parts
-        )
+        """Whether a path leads to the database, or to a file that SQLite keeps beside it."""
+        return files.is_one_of(path, self._files)
 
     def close(self) -> None:
         """Wait for what is running, then close."""

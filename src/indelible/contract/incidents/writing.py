@@ -16,6 +16,7 @@ from indelible.contract.replaying import Trace
 from indelible.contract.report.wording import visible
 from indelible.contract.shrinking import write_shrunk
 from indelible.contract.traces import SUFFIX, Level
+from indelible.core.redaction import has_password, redact_url
 
 # How often a race is run: what is lost once in a few tries must not slip through a green run.
 TIMES: Final = 10
@@ -27,7 +28,7 @@ _TEST: Final = '''\
 {story}
 """
 
-from pathlib import Path
+{imports}
 
 from indelible.contract import replay_trace
 
@@ -39,6 +40,8 @@ def {name}():
     found = replay_trace(TRACE, STORE, {options})
     assert found.verdict == "FIXED", found.told
 '''
+# A URL with a password is in no file: the test takes it from where commands take it, too.
+_FROM_ENVIRONMENT: Final = 'os.environ["INDELIBLE_URL"]  # {url}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,16 @@ def write_test(
     test.parent.mkdir(parents=True, exist_ok=True)
     write_shrunk(beside, trace, store=store, level=level)
     explanation = judge_lines(trace.lines, trace.known)
+    secret = has_password(store)
     options = [f"times={times}"] if level == "concurrent" else [f"level={level!r}, times={times}"]
     text = _TEST.format(
         title=_title(trace),
         story="\n".join(_story(explanation)),
         suffix=SUFFIX,
-        store=json.dumps(store),
+        imports="import os\nfrom pathlib import Path" if secret else "from pathlib import Path",
+        store=_FROM_ENVIRONMENT.format(url=_safe(redact_url(store)))
+        if secret
+        else json.dumps(store),
         name=test.stem if test.stem.startswith("test_") else f"test_{test.stem}",
         options=options[0],
     )

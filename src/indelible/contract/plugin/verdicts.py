@@ -8,10 +8,10 @@ from indelible.contract.report.wording import (
     headline,
     proof_lines,
     reproduce,
-    target_of,
     visible,
 )
 from indelible.contract.results import CaseResult, Report
+from indelible.core.redaction import redact
 
 
 def tell(result: CaseResult, target: str) -> None:
@@ -46,7 +46,7 @@ def proof(result: CaseResult, target: str) -> str:
 
 def shown(text: str) -> str:
     """A target, or what is said about one, as it may be shown: without its password."""
-    return visible(target_of(_report(text)))
+    return visible(redact(text))
 
 
 def _report(target: str, results: tuple[CaseResult, ...] = ()) -> Report:

@@ -11,28 +11,22 @@ from indelible.contract.cases import Gate
 from indelible.contract.checker.explain import explain
 from indelible.contract.checker.verdict import Anomaly, Scope, Violated
 from indelible.contract.results import CaseResult, CaseVerdict, Failure, Report
+from indelible.core.redaction import redact_url
+from indelible.printable import escape_unseen
 
 # From what is worst to what is best, as `Report.verdict` weighs them; then what is neutral.
 VERDICTS: Final[tuple[CaseVerdict, ...]] = get_args(CaseVerdict)
 _WORST: Final[tuple[CaseVerdict, ...]] = ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN")
 
-# A name must not move the cursor, turn the direction of the text around or end the output early.
-_UNSEEN: Final = (*range(32), *range(127, 160), 0x200E, 0x200F, *range(0x2028, 0x202F))
-_TURNING: Final = range(0x2066, 0x206A)
-_CONTROLS: Final = {
-    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in (*_UNSEEN, *_TURNING)
-}
-_PASSWORD: Final = re.compile(r"(?<=://)([^/@\s]*):([^/\s]*)@")
-
 
 def visible(text: str) -> str:
     """Text on one line, with whatever cannot be seen or encoded made visible."""
-    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+    return escape_unseen(text)
 
 
 def target_of(report: Report) -> str:
     """The target as it may be shown: without the password of a URL."""
-    return _PASSWORD.sub(r"\1:***@", report.target)
+    return redact_url(report.target)
 
 
 def reproduce(report: Report, result: CaseResult) -> str:

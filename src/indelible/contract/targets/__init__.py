@@ -9,6 +9,7 @@ from typing import Any, Final
 from indelible.contract.adapter import Adapter, imported_from_here
 from indelible.contract.targets.duck import adapter_of_class
 from indelible.contract.targets.urls import adapter_of_url
+from indelible.core.redaction import is_keyword_dsn, redact, redact_url
 
 FILES = {".db", ".sqlite", ".sqlite3"}
 # The framework whose store a factory makes, and the module that drives such stores.
@@ -41,6 +42,11 @@ def resolve(target: str | Adapter | type) -> Adapter:
         return _of_object(target, f"{target.__module__}:{target.__qualname__}")
     if not target.strip():
         raise TargetError(f"no target was named: name {KNOWN}")
+    if is_keyword_dsn(target):
+        raise TargetError(
+            f"{redact_url(target)!r} is a connection string of PostgreSQL; write"
+            " postgresql://user@host/database, with the password in PGPASSWORD"
+        )
     framework, _, rest = target.partition(":")
     if framework in FRAMEWORKS:
         # Each knows its framework, and imports it only when it is asked for.
@@ -64,9 +70,9 @@ def _of_name(target: str) -> Adapter:
     try:
         found = imported_from_here(target)
     except ValueError as error:
-        raise TargetError(f"cannot read {target!r}: name {KNOWN}") from error
+        raise TargetError(f"cannot read {redact_url(target)!r}: name {KNOWN}") from error
     except (ImportError, AttributeError) as error:
-        raise TargetError(f"cannot import {target!r}: {error}") from error
+        raise TargetError(f"cannot import {redact_url(target)!r}: {redact(str(error))}") from error
     return _of_object(found, target)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from indelible.contract.adapter import CAPABILITIES, Adapter, Message
 from indelible.contract.calling import said
 from indelible.contract.handles import then
 from indelible.contract.results import Unreachable
+from indelible.core.redaction import redact_url
 from indelible.store import BUSY_TIMEOUT_S
 
 # The one that it does not offer: what was said is not taken back by popping it.
@@ -35,7 +36,7 @@ def adapter_of_url(url: str) -> Adapter:
         "open": opener,
         "open_async": OpenUrl(url, awaited=True),
         "capabilities": _OFFERED,
-        "name": url,
+        "name": redact_url(url),
         "thread_safe": True,
         # A life ends by the clock, when it is looked at: nothing has to come by and sweep.
         "ttl_s_late": 0.25,
@@ -66,7 +67,8 @@ def adapter_of_url(url: str) -> Adapter:
 class OpenUrl:
     """Opens indelible on a workspace: a file in it, or the namespace of its name."""
 
-    url: str
+    # It may hold a password.
+    url: str = field(repr=False)
     awaited: bool = False
 
     @property
@@ -124,7 +126,7 @@ def _namespace(workspace: Path) -> str:
 class Forget:
     """Erases what a case wrote on a server."""
 
-    url: str
+    url: str = field(repr=False)
 
     def __call__(self, workspace: Path, sessions: Iterable[str]) -> None:
         """Forget every session of the workspace's namespace, also those that expired."""

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from indelible import view
-from indelible.core.limits import JOURNAL_LINES_MAX, UNDO_WINDOW_S
+from indelible.core.limits import (
+    JOURNAL_LINES_MAX,
+    PAGE_ENTRIES_MAX,
+    RISK_SESSIONS_MAX,
+    UNDO_WINDOW_S,
+)
 from indelible.core.plan import Plan, ask
-from indelible.core.plans.checking import Progress, each_session
+from indelible.core.plans.checking import Progress
 from indelible.core.rules import kept_lines, reachable
-from indelible.core.waist import Diagnose, Identify, ReadJournal, ReadSnapshots, Reclaim
+from indelible.core.waist import (
+    Diagnose,
+    Identify,
+    ListSessions,
+    ReadHead,
+    ReadJournal,
+    ReadSnapshots,
+    Reclaim,
+)
 from indelible.errors import FormatError
 from indelible.model import Gravity, Risk, Status
 
@@ -32,7 +45,7 @@ def identity() -> Plan[str | None]:
 def _out_of_reach(progress: Progress | None) -> Plan[list[Risk]]:
     found: list[Risk] = []
     wasted = unnamed = 0
-    names = yield from each_session(None)
+    names, more = yield from _some_sessions()
     for name in names:
         try:
             dead, alive = yield from _counted(name)
@@ -52,11 +65,39 @@ def _out_of_reach(progress: Progress | None) -> Plan[list[Risk]]:
             )
     if unnamed:
         found.append(_wasteful(f"{unnamed} more sessions", "more than half of each is"))
+    if more:
+        found.append(
+            Risk(
+                severity=Gravity.NOTE,
+                subject=f"sessions beyond the first {RISK_SESSIONS_MAX:,}",
+                risk="nothing is lost: they were not looked at, and may hold entries out of reach"
+                " that take space all the same",
+                remedy="`vacuum --dry-run` looks at every session, for as long as that takes",
+            )
+        )
     return found
+
+
+def _some_sessions() -> Plan[tuple[list[str], bool]]:
+    """As many sessions as are looked at, and whether there are more."""
+    names: list[str] = []
+    resume: str | None = None
+    while len(names) <= RISK_SESSIONS_MAX:
+        page = yield from ask(ListSessions("", resume, PAGE_ENTRIES_MAX))
+        names += page.names
+        resume = page.resume
+        if resume is None:
+            break
+    return names[:RISK_SESSIONS_MAX], len(names) > RISK_SESSIONS_MAX
 
 
 def _counted(session: str) -> Plan[tuple[int, int]]:
     """How many entries nothing can bring back, and how many something can."""
+    head = yield from ask(ReadHead(session))
+    shown = view.count(view.freeze(head.view, head.end))
+    if shown == head.end - head.born:
+        # As in most sessions, everything shows: nothing is out of reach.
+        return 0, shown
     snapshots = yield from ask(ReadSnapshots(session))
     journal = yield from ask(ReadJournal(session, JOURNAL_LINES_MAX))
     head = journal.head

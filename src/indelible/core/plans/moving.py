@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -62,6 +62,10 @@ from indelible.view import View
 EXPORT_FORMAT = 1
 
 _KINDS = frozenset({"session", "entry", "snapshot", "journal", "end"})
+
+# An export has this name until it is complete, with random digits at the end.
+PARTIAL_PREFIX = ".indelible-export-"
+_DESCRIPTORS = "/proc/self/fd"
 
 Write = Callable[[str], object]
 
@@ -415,23 +419,57 @@ def _line_out(line: JournalLine) -> dict[str, Any]:
 def output(
     target: str | os.PathLike[str] | TextIO, owns: Callable[[Path], bool]
 ) -> Iterator[Write]:
-    """Where an export goes. A file gets its name when it is complete, not before."""
+    """Where an export goes. A file gets its name when it is complete, not before.
+
+    A symbolic link is replaced by the export; the file that it leads to stays as it is.
+    """
     if not isinstance(target, (str, os.PathLike)):
         yield target.write
         return
     path = Path(target)
     if owns(path):
         raise UsageError(f"{path} is the store itself; nothing was written. Name another file.")
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", text=True)
+    partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
+    descriptor = _open_unnamed(path.parent)
+    unnamed = descriptor is not None
+    if descriptor is None:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             yield file.write
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
+            if unnamed:
+                _give_name(file.fileno(), partial)
+        partial.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
+
+
+def _open_unnamed(folder: Path) -> int | None:
+    """Open a file without a name: a killed process leaves nothing of it behind.
+
+    None where that is not possible. There a killed export leaves its partial file.
+    """
+    unnamed: int | None = getattr(os, "O_TMPFILE", None)
+    if unnamed is None or not Path(_DESCRIPTORS).exists():
+        return None
+    try:
+        return os.open(folder, unnamed | os.O_WRONLY, 0o600)
+    except OSError:
+        # The file system has no such files, or the folder cannot be written to: naming a file
+        # in it says which.
+        return None
+
+
+def _give_name(descriptor: int, path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # With a folder named, Python asks for linkat, which can follow the link in /proc.
+        os.link(f"{_DESCRIPTORS}/{descriptor}", path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 @contextmanager

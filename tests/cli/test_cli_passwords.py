@@ -1,0 +1,205 @@
+"""No command prints a password or writes one to a file, and what it proposes can be pasted."""
+
+import json
+import re
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+
+import indelible
+import postgres_here
+from canary import AWKWARD, CANARY, files_with_canary
+from indelible.contract.faults.servers.valkey import Valkey
+
+INCIDENTS = Path(__file__).parents[2] / "examples" / "incidents"
+TRACE = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
+
+
+@pytest.fixture
+def postgres():
+    """A database whose URL names a user and holds a password."""
+    return postgres_here.fresh_database().replace("postgres@", f"postgres:{CANARY}@")
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory):
+    """A server that lets nobody in without the password."""
+    server = Valkey(tmp_path_factory.mktemp("valkey"), {"requirepass": CANARY})
+    server.start()
+    yield server.url.replace("redis://", f"redis://default:{CANARY}@")
+    server.kill()
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def url(request):
+    """The URL of a server, with a password."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def exported(command):
+    command("export", "all.jsonl")
+    return "all.jsonl"
+
+
+def test_import_asks_without_the_password(command, exported, url):
+    asked = command("import", exported, "--url", url, code=2)
+    assert "into " in asked.err
+    assert ":***@" in asked.err
+
+
+def test_import_langchain_asks_without_the_password(command, url):
+    (command.folder / "ada.json").write_text("[]", "utf-8")
+    asked = command("import-langchain", "ada.json", "--url", url, code=2)
+    assert ":***@" in asked.err
+
+
+def test_import_langchain_reads_from_a_server_without_showing_its_password(command, url):
+    done = command("import-langchain", url, "--url", "new.db", "--yes", code=None)
+    assert done.code in (0, 4)
+
+
+@pytest.mark.parametrize("password", AWKWARD)
+@pytest.mark.parametrize("scheme", ["postgresql", "redis"])
+def test_no_command_shows_a_password_of_a_server_that_is_not_there(command, scheme, password):
+    url = f"{scheme}://ann:{password}@127.0.0.1:1/0"
+    lines = [
+        ["sessions", "--url", url, "--timeout", "0.1"],
+        ["sessions", f"--url={url}", "--timeout", "0.1"],
+        ["copy", url, "other.db", "--timeout", "0.1"],
+        ["import-langchain", url, "--url", "new.db", "--yes"],
+        ["proxy", url],
+    ]
+    for line in lines:
+        assert command(*line, code=None).code in (2, 4), line
+
+
+@pytest.mark.parametrize(
+    "line", [["check"], ["replay", str(TRACE), "--store"]], ids=["check", "replay"]
+)
+def test_the_kit_shows_no_password_of_a_server_that_is_not_there(command, line):
+    command(*line, f"postgresql://ann:x#{CANARY}@127.0.0.1:1/0", code=4)
+
+
+def test_every_look_at_a_server_hides_its_password(command, exported, url):
+    command("import", exported, "--url", url, "--yes")
+    for line in (
+        ["sessions"],
+        ["claims"],
+        ["doctor"],
+        ["doctor", "--json"],
+        ["verify"],
+        ["history", "nobody"],
+        ["show", "ada"],
+        ["rollback", "ada", "0000000000000000"],
+        ["import", exported],
+        ["undo", "ada"],
+    ):
+        command(*line, "--url", url, code=None)
+
+
+@pytest.mark.parametrize("end", ["", "?sslmode=disable"])
+def test_a_proposed_command_keeps_the_user_and_works_when_pasted(command, postgres, end):
+    indelible.open(command.folder / "agent.db").add_message("ada", "user", "more")
+    url = postgres + end
+    with indelible.open(url) as store:
+        store.add_message("ada", "user", "different")
+    done = command("copy", "agent.db", url, "--session", "ada", "--yes", code=1)
+    proposed = re.search(r"`(indelible forget .*)`", done.err)[1]
+    assert f"postgresql://postgres@{postgres.partition('@')[2]}{end}" in proposed
+    assert "PGPASSWORD" in done.err
+    command(*shlex.split(proposed)[1:], "--yes", env={"PGPASSWORD": CANARY})
+    with indelible.open(url) as store:
+        assert store.get_history("ada") == []
+
+
+def test_where_no_variable_holds_the_password_it_is_to_be_filled_in(command, redis):
+    with indelible.open(redis) as store:
+        store.add_message("ada", "user", "different")
+    done = command("copy", "agent.db", redis, "--session", "ada", "--yes", code=1)
+    assert "redis://default:***@" in done.err
+    assert "in place of ***" in done.err
+
+
+@pytest.mark.parametrize("dsn", [f"host=db password={CANARY}", f"dbname=x password='{CANARY}'"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["sessions", "--url", "{}"],
+        ["append", "ada", "user", "hello", "--url", "{}"],
+        ["import", "all.jsonl", "--url", "{}", "--yes"],
+        ["copy", "agent.db", "{}", "--yes"],
+        ["copy", "{}", "agent.db", "--yes"],
+        ["import-langchain", "{}", "--yes"],
+        ["check", "{}"],
+        ["doctor", "{}"],
+        ["replay", str(TRACE), "--store", "{}"],
+    ],
+)
+def test_a_keyword_dsn_is_refused_and_makes_no_file(command, exported, line, dsn):
+    before = sorted(command.folder.iterdir())
+    refused = command(*(word.format(dsn) for word in line), code=2)
+    assert "postgresql://" in refused.err
+    assert sorted(command.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("form", ["{}", "{}&password="], ids=["userinfo", "parameter"])
+def test_a_check_and_its_report_hide_the_password(command, postgres, form):
+    url = postgres if form == "{}" else f"{postgres.replace(CANARY, 'x')}?password={CANARY}"
+    done = command("check", url, "--case", "fresh_store_is_empty", "--report", "out", code=None)
+    assert done.code == 0, done
+    command("check", url, "--case", "fresh_store_is_empty", "--json", code=None)
+    assert files_with_canary(command.folder) == []
+
+
+def test_written_tests_and_traces_hold_no_password(command, url):
+    done = command(
+        "replay",
+        str(TRACE),
+        "--store",
+        url,
+        "--times",
+        "1",
+        "--write-test",
+        "test_it.py",
+        code=None,
+    )
+    assert "Wrote" in done.out, done
+    text = (command.folder / "test_it.py").read_text("utf-8")
+    assert 'STORE = os.environ["INDELIBLE_URL"]' in text
+    compile(text, "test_it.py", "exec")
+    trace = command.folder / "test_it.jsonl"
+    assert json.loads(trace.read_text("ascii").splitlines()[0]).get("store", "") == ""
+    assert stat.S_IMODE(trace.stat().st_mode) == 0o600
+    assert files_with_canary(command.folder) == []
+
+
+def test_a_shrunk_trace_holds_no_password(tmp_path):
+    from indelible.contract.replaying import load_trace
+    from indelible.contract.shrinking import write_shrunk
+
+    path = tmp_path / "small.jsonl"
+    write_shrunk(path, load_trace(TRACE), store=f"postgresql://db/x?password={CANARY}")
+    assert load_trace(path).known.store == ""
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["sessions", "{}"],
+        ["sessions", "--limit", "{}"],
+        ["sessions", "--ur={}"],
+        ["{}"],
+        ["--ur={}", "sessions"],
+        ["history", "ada", "{}", "{}"],
+        ["golden", "{}"],
+        ["golden", "list", ".", "{}"],
+        ["doctor", "{}", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_told_without_the_password(command, line):
+    command(*(word.format(f"postgresql://ann:{CANARY}@db/x") for word in line), code=2)
