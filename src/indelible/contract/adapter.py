@@ -30,6 +30,8 @@ Capability = Literal[
     "fields",
     "structure",
     "checksum",
+    "pages",
+    "export",
 ]
 CAPABILITIES: Final[dict[Capability, str]] = {
     "pop": "take the newest entry away and return it, None if there is none",
@@ -47,6 +49,8 @@ CAPABILITIES: Final[dict[Capability, str]] = {
     "fields": "every field of a message comes back, known or not",
     "structure": "trim never splits a tool call from its result nor drops a system message",
     "checksum": "stored bytes that changed are noticed when they are read",
+    "pages": "read page by page, each opened by the cursor of the one before",
+    "export": "write a session out as text, and bring such a text in again",
 }
 # Who sees what was written through one handle: only that handle, every handle of the process on
 # the same workspace, or every process of the machine.
@@ -91,7 +95,9 @@ class Handle(Protocol):
 
     # Where they are declared: pop(session), trim(session, keep), clear(session),
     # snapshot(session) -> id, rollback(session, id), fork(session, target), undo(session),
-    # version(session) for `expected`, sessions() for `list`; close() where there is something to.
+    # version(session) for `expected`, sessions() for `list`; page(session, limit, cursor=None) ->
+    # (messages, next cursor or None) for `pages`; export(session) -> text and import_session(text)
+    # for `export`; close() where there is something to.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from indelible.contract.adapter import CAPABILITIES, Capability
 from indelible.contract.calling import said
 from indelible.contract.cases import case
 from indelible.contract.client import Client
-from indelible.contract.entries import messages_of
+from indelible.contract.entries import ids_of, messages_of
 from indelible.contract.gates.contents import expect_there, same
 from indelible.contract.room import Room
 
@@ -121,6 +121,26 @@ def _structure(room: Room, store: Client) -> bool:
     return any(message.get("role") == "system" for message in store.get(session))
 
 
+def _pages(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session) + store.append(session)
+    first, cursor = store.ask("page", session, 1)
+    found = ids_of(first)
+    while cursor is not None:
+        page, cursor = store.ask("page", session, 1, cursor)
+        found += ids_of(page)
+    return found == ids
+
+
+def _export(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session)
+    text = store.ask("export", session)
+    again = room.session()
+    store.ask("import_session", text.replace(session, again))
+    return ids_of(store.get(again)) == ids
+
+
 TRIALS: Final[dict[Capability, Callable[[Room, Client], bool]]] = {
     "pop": _pop,
     "trim": _trim,
@@ -138,6 +158,8 @@ TRIALS: Final[dict[Capability, Callable[[Room, Client], bool]]] = {
     "structure": _structure,
     # Nothing is damaged here: `damaged_file_is_loud` holds a store to this.
     "checksum": lambda _room, _store: True,
+    "pages": _pages,
+    "export": _export,
 }
 # What a trial takes beside the capability itself.
 ALSO: Final[dict[str, tuple[Capability, ...]]] = {
@@ -146,7 +168,7 @@ ALSO: Final[dict[str, tuple[Capability, ...]]] = {
     "structure": ("trim",),
 }
 # Where a handle would have to offer it: a method, or a parameter of one.
-METHODS: Final[dict[str, str]] = {"list": "sessions", "expected": "version"}
+METHODS: Final[dict[str, str]] = {"list": "sessions", "expected": "version", "pages": "page"}
 PARAMETERS: Final[dict[str, tuple[str, str]]] = {
     "keys": ("append", "key"),
     "ttl": ("append", "ttl_s"),

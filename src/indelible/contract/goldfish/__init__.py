@@ -4,7 +4,16 @@ The kit is tested with them: every goldfish must be caught by the case that name
 store by none.
 """
 
-from indelible.contract.goldfish import changes, contents, crashes, files, order, races, stores
+from indelible.contract.goldfish import (
+    changes,
+    contents,
+    crashes,
+    files,
+    foreign_data,
+    order,
+    races,
+    stores,
+)
 from indelible.contract.goldfish.surveying import Caught, examine, run_goldfish, survey
 from indelible.contract.goldfish.zoo import GOLDFISH, RIGHT, Goldfish
 
@@ -18,6 +27,7 @@ __all__ = [
     "crashes",
     "examine",
     "files",
+    "foreign_data",
     "order",
     "races",
     "run_goldfish",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,6 +187,20 @@ class StoreHandle:
     def version(self, session: str) -> Any:
         """The version that `expected` takes."""
         return then(self._store.session(session), lambda info: info.version)
+
+    def page(self, session: str, limit: int, cursor: str | None = None) -> Any:
+        """A page of messages, and the cursor of the next."""
+        page = self._store.get_entries(session, kinds=["message"], limit=limit, cursor=cursor)
+        return then(page, lambda found: (_messages([e.value for e in found]), found.cursor))
+
+    def export(self, session: str) -> Any:
+        """A session as text."""
+        lines = io.StringIO()
+        return then(self._store.export(lines, session), lambda _: lines.getvalue())
+
+    def import_session(self, text: str) -> Any:
+        """Bring such a text in."""
+        return self._store.import_(io.StringIO(text))
 
     def sessions(self) -> Any:
         """The ids of all sessions."""
