@@ -217,9 +217,10 @@ _forking = threading.Lock()
 def _before_fork() -> None:
     _forking.acquire()
     for engine in sorted(_engines, key=id):
+        # First, so that an engine goes on even if its pause is interrupted.
+        _paused.append(engine)
         engine.writer.pause()
         engine.readers.pause()
-        _paused.append(engine)
 
 
 def _after_fork(*, in_child: bool) -> None:

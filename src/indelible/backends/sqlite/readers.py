@@ -44,6 +44,8 @@ class Readers:
         self._slots = Slots(Reader() for _ in range(READERS_MAX))
         # All of them, while this process forks.
         self._pausing: list[Lease] = []
+        # Connections of a parent process.
+        self._inherited: list[Connection | None] = []
         self._closed = False
 
     def run(self, plan: Plan[Any]) -> Any:
@@ -118,5 +120,7 @@ class Readers:
         for lease in self._pausing:
             lease.held = False
         if in_child:
-            self._slots.reset()
+            # If Ctrl-C came before all were closed: not ours to use, or to close.
+            self._inherited += [reader.connection for reader in self._slots.things]
+            self._slots = Slots(Reader() for _ in range(READERS_MAX))
         self._slots.wake_all()

@@ -100,6 +100,9 @@ class Writer:
         self._waiting: deque[Job] = deque()
         self._lock = threading.Lock()
         self._closed = False
+        # Whether the lock is held because this process forks.
+        self._paused = False
+        self._inherited: Connection | None = None
         # Whether the commit has been asked for; before that, a group can be taken back.
         self._committing = False
         # Whether a write is under way, and whose; still so when the lock is free if it was
@@ -171,6 +174,7 @@ class Writer:
     def pause(self) -> None:
         """Before a fork: wait for the running commit and let go of the file."""
         self._lock.acquire()
+        self._paused = True
         self._disconnect(checkpoint=False)
 
     def resume(self, *, in_child: bool) -> None:
@@ -178,7 +182,14 @@ class Writer:
         if in_child:
             self._waiting.clear()
             self._group = []
-        self._lock.release()
+            # If Ctrl-C came before the file was let go: the parent's connection is not ours to
+            # use or to close, and the lock may be one of its threads'.
+            self._inherited, self._connection = self._connection, None
+            self._lock = threading.Lock()
+            self._paused = False
+        elif self._paused:
+            self._paused = False
+            self._lock.release()
 
     def _take(self) -> list[Job]:
         jobs = self._group = []
