@@ -271,3 +271,22 @@ def test_an_odd_row_is_a_finding_and_no_error_of_python(store, damage, how):
 def test_rows_that_belong_to_no_session_are_found(store, damage):
     damage("DELETE FROM indelible.session WHERE name = 's'")
     assert any("entry" in finding.what for finding in store.verify().findings)
+
+
+OUTSIDE = {
+    "a view past the end": "UPDATE indelible.session SET tail = 9 WHERE name = 's'",
+    "a view of an earlier life": "UPDATE indelible.session SET born = 1 WHERE name = 's'",
+}
+
+
+@pytest.mark.parametrize("how", OUTSIDE)
+def test_a_view_outside_of_its_log_is_not_followed(store, damage, how):
+    damage(OUTSIDE[how])
+    for call in (store.get_history, store.get_entries, store.timeline, store.clear, store.undo):
+        with pytest.raises(FormatError):
+            call("s")
+    with pytest.raises(FormatError):
+        store.vacuum(session_id="s", undo_window=0)
+    store.vacuum(undo_window=0)
+    assert [message.content for message in store.get_history("t")] == ["a", "b", "c"]
+    assert {finding.session_id for finding in store.verify().findings} == {"s"}

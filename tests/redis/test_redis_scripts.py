@@ -203,3 +203,18 @@ def test_a_shortcut_after_which_no_answer_came_lands_once(start):
         sending.join(60)
         assert receipts[0].positions == range(1, 2)
         assert len(store.get_history("s")) == 2
+
+
+def test_cursors_work_again_after_the_server_lost_its_secret(url, client):
+    with indelible.open(url) as one, indelible.open(url) as other:
+        for number in range(4):
+            one.add_message("s", "user", str(number))
+        lost = one.get_entries("s", limit=2).cursor
+        client.delete("indelible:secret")
+        # The other one makes a new secret; whoever remembers the old one learns of it.
+        made = other.get_entries("s", limit=2).cursor
+        assert made != lost
+        with pytest.raises(indelible.UsageError):
+            other.get_entries("s", cursor=lost)
+        assert len(one.get_entries("s", cursor=made)) == 2
+        assert one.get_entries("s", limit=2).cursor == made

@@ -489,11 +489,15 @@ class Identify(Step[str | None]):
     """Say what tells this place from every other, however it was named; None if nothing does."""
 
 
+@dataclass(slots=True)
 class ReadCursorKey(Step[bytes]):
     """Return the key that signs page cursors of this store and namespace.
 
-    It comes from a random secret that the store keeps, which is created when it is first needed.
+    It comes from a random secret that the store keeps, which is created when it is first needed. A
+    backend may remember it; with `again` it must look.
     """
+
+    again: bool = False
 
 
 @dataclass(slots=True)

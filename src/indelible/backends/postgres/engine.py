@@ -148,7 +148,7 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
         # What the server keeps, no client can clear: the receipt of the erasure says so.
         return ()
     if isinstance(step, waist.ReadCursorKey):
-        return (yield from _read_cursor_key(options, context, patience))
+        return (yield from _read_cursor_key(options, context, step, patience))
     if isinstance(step, waist.Diagnose):
         settings = yield from patiently(diagnosing.read_settings, patience)
         return diagnosing.risks_of(settings)
@@ -162,13 +162,15 @@ def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Pla
     return (yield from patiently(lambda: _written(handler, context, step, patience), patience))
 
 
-def _read_cursor_key(options: PostgresOptions, context: Context, patience: Patience) -> Plan[bytes]:
+def _read_cursor_key(
+    options: PostgresOptions, context: Context, step: waist.ReadCursorKey, patience: Patience
+) -> Plan[bytes]:
     """The key for cursors; the first one who needs it writes the secret of the tables."""
-    if not context.cursor_key:
+    if not context.cursor_key or step.again:
         secret = yield from patiently(schema.read_secret, patience)
         if secret is None:
             secret = yield from patiently(lambda: in_transaction(schema.ensure_secret()), patience)
-        context.cursor_key.append(derive_key(secret, options.namespace))
+        context.cursor_key[:] = [derive_key(secret, options.namespace)]
     return context.cursor_key[0]
 
 

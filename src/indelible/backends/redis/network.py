@@ -168,7 +168,7 @@ class Network:
     def perform(self, step: Step[Any]) -> Plan[Any]:
         """Do a step of the waist."""
         if isinstance(step, waist.ReadCursorKey):
-            return (yield from self._read_cursor_key())
+            return (yield from self._read_cursor_key(step))
         return (yield from self._relay(PLANS[type(step)](self.context, step)))
 
     def prepare(self) -> Plan[None]:
@@ -187,9 +187,9 @@ class Network:
         replies = yield from self._exchange(FORMAT_KEY, commands, patience)
         _refuse_other_format(replies[1], shown=context.shown)
 
-    def _read_cursor_key(self) -> Plan[bytes]:
+    def _read_cursor_key(self, step: waist.ReadCursorKey) -> Plan[bytes]:
         """The key for cursors; the first one who needs it writes the secret."""
-        if self._cursor_key is None:
+        if self._cursor_key is None or step.again:
             commands = (packed("SET", SECRET_KEY, create_secret(), "NX"), packed("GET", SECRET_KEY))
             replies = yield from self._exchange(SECRET_KEY, commands, Patience(self.timeout_s))
             secret = replies[1]

@@ -135,7 +135,7 @@ class Engine:
 
     def _read_cursor_key(self, step: waist.ReadCursorKey) -> bytes:
         """The key for cursors; the first one who needs it writes the file's secret."""
-        if self._cursor_key is None:
+        if self._cursor_key is None or step.again:
             secret = self.readers.run(schema.read_secret())
             if secret is None:
                 secret = self.writer.run(Job(self.context, step, schema.ensure_secret))

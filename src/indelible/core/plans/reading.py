@@ -210,8 +210,7 @@ def entries(
     frozen: Frozen | None = None
     start: int | None = None
     if cursor is not None:
-        key = yield from ask(ReadCursorKey())
-        frozen, start = parse_cursor(key, session, cursor)
+        key, frozen, start = yield from _parse(session, cursor)
     found = yield from ask(
         Read(
             session,
@@ -234,6 +233,19 @@ def entries(
         if resume is None or key is None
         else build_cursor(key, session, found.frozen, resume),
     )
+
+
+def _parse(session: str, cursor: str) -> Plan[tuple[bytes, Frozen, int]]:
+    """The key of the store's cursors, and the state and position of this one."""
+    key = yield from ask(ReadCursorKey())
+    try:
+        return key, *parse_cursor(key, session, cursor)
+    except UsageError:
+        # A server may have lost its secret, and another process may have made a new one since.
+        newest = yield from ask(ReadCursorKey(again=True))
+        if newest == key:
+            raise
+        return newest, *parse_cursor(newest, session, cursor)
 
 
 def summaries(session_id: str) -> Plan[list[StoredSummary]]:
