@@ -29,7 +29,7 @@ from indelible.contract.replaying.hosts import THREADS, Ask, Host
 from indelible.contract.replaying.steps import planned
 from indelible.contract.shrinking import write_shrunk
 from indelible.contract.targets import resolve
-from indelible.contract.traces import Header
+from indelible.contract.traces import Header, Recorded, write_trace
 
 
 class Racing(ListStore):
@@ -405,3 +405,21 @@ def test_the_kits_own_histories_can_be_replayed(tmp_path):
     write_history(tmp_path / "failure.jsonl", result.history)
     assert replay_trace(tmp_path / "failure.jsonl", fish.adapter, seed=1).verdict == "FAILED"
     assert replay_trace(tmp_path / "failure.jsonl", resolve("memory:"), seed=1).verdict == "FIXED"
+
+
+def test_a_worker_that_is_called_as_ours_leaves_no_thread_behind(tmp_path):
+    lines = [
+        Recorded(
+            session="s",
+            worker="final",
+            op="append",
+            invoke_ns=1,
+            complete_ns=2,
+            outcome="ok",
+            ids=("a",),
+        )
+    ]
+    write_trace(tmp_path / "t.jsonl", Header(fresh=True), lines)
+    before = [each for each in threading.enumerate() if each.name == THREADS]
+    assert replay_trace(tmp_path / "t.jsonl", "memory:").verdict == "FIXED"
+    assert [each for each in threading.enumerate() if each.name == THREADS] == before

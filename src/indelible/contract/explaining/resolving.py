@@ -158,6 +158,11 @@ class _Sessions:
             if op.op == "append" and op.outcome != "fail" and not op.every
             if any(base(token) not in self._trusted for token in op.ids)
         }
+        self._partly_trusted = {
+            op.session
+            for op in operations
+            if op.op == "append" and any(base(token) in self._trusted for token in op.ids)
+        }
         self._batches: dict[str, list[Batch]] = {
             name: join_attempts(self._appends_to_count(ops)) for name, ops in self.by_name.items()
         }
@@ -310,9 +315,7 @@ class _Sessions:
         if op.op == "read" and op.outcome == "ok":
             if self.is_whole(op.session):
                 return not op.turns or self.tally.only_turns(op.session)
-            trusted = any(
-                base(t) in self._trusted for b in self._batches[op.session] for t in b.ids
-            )
+            trusted = op.session in self._partly_trusted
             complete = op.limit is None and not op.turns
             return trusted or (complete and bool(self._batches[op.session]))
         return True

@@ -112,7 +112,9 @@ class Host:
                 self._handles[owner] = self._opened(server)
             except Exception as error:
                 raise StoreRaised(said(error)) from error
-        self._lanes[lane] = _Lane(owner, None if self._loop is not None else _Thread())
+        # A lane of the trace may have the name of ours: where its handle stays, so does its thread.
+        if lane not in self._lanes:
+            self._lanes[lane] = _Lane(owner, None if self._loop is not None else _Thread())
 
     def _opened(self, server: str | None) -> Any:
         if self._loop is None:
