@@ -40,11 +40,6 @@ APPLICATION_ID = 0x696E646C  # "indl"
 FORMAT = 2
 
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
-# Statistics that ANALYZE makes. Everything else in a schema is ours, or is refused.
-_STATISTICS = {
-    "sqlite_stat1": "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
-    "sqlite_stat4": "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
-}
 # The parts of SQL text that whitespace and comments are told from. These are SQLite's own spaces.
 _TOKENS = re.compile(
     r"""('(?:[^']|'')*'|"(?:[^"]|"")*")|(?:--[^\n]*|/\*.*?(?:\*/|\Z)|[ \t\n\f\r])+""", re.DOTALL
@@ -106,7 +101,7 @@ def _format_of(path: str) -> Plan[int]:
         differences = yield from compare_schema()
         if differences:
             raise FormatError(
-                f"{path} {'; '.join(differences)}. What else is in a file can run when it is"
+                f"{path} {differences[0]}. What else is in a file can run when it is"
                 " written to, so it was left as it is. Restore it from a backup, or remove what"
                 " was added with the sqlite3 command.",
             )
@@ -126,6 +121,16 @@ class SchemaObject(NamedTuple):
     sql: str | None
 
 
+# Tables that ANALYZE makes. Everything else in a schema is ours, or is refused.
+_STATISTICS = {
+    SchemaObject("table", name, name, f"CREATE TABLE {name}({columns})")
+    for name, columns in {
+        "sqlite_stat1": "tbl,idx,stat",
+        "sqlite_stat4": "tbl,idx,neq,nlt,ndlt,sample",
+    }.items()
+}
+
+
 def compare_schema() -> Plan[list[str]]:
     """How the file's schema differs from the one that its format has; empty if it does not."""
     ((version,),) = yield from ask(Sql("PRAGMA user_version"))
@@ -134,16 +139,21 @@ def compare_schema() -> Plan[list[str]]:
     tables = {thing.table for thing in expected}
     added = [
         thing
-        for thing in found - expected
-        if _STATISTICS.get(thing.name) != thing.sql
-        and not (version > FORMAT and _stands_apart(thing, tables))
+        for thing in found - expected - _STATISTICS
+        if not (version > FORMAT and _stands_apart(thing, tables))
     ]
     known = {(thing.type, thing.name) for thing in found}
     missing = [thing for thing in expected - found if (thing.type, thing.name) not in known]
     return [
-        f"holds the {thing.type} {thing.name!r}, which indelible did not make so"
-        for thing in sorted(added, key=repr)
-    ] + [f"lacks the {thing.type} {thing.name!r}: it is missing" for thing in sorted(missing)]
+        *(
+            f"holds the {thing.type} {thing.name!r}, which indelible did not make so"
+            for thing in sorted(added, key=repr)
+        ),
+        *(
+            f"lacks the {thing.type} {thing.name!r}: it is missing"
+            for thing in sorted(missing, key=repr)
+        ),
+    ]
 
 
 def _stands_apart(thing: SchemaObject, tables: set[str]) -> bool:
