@@ -77,7 +77,13 @@ MISPLACED = {
         WHERE s.name = 's' AND t.name = 't' AND one.session = s.number AND two.session = t.number
             AND one.position = 1 AND two.position = 1""",
     "another time": f"UPDATE indelible.entry SET written_at = written_at + 1 {ENTRY}",
+    "a time far away": "UPDATE indelible.entry SET written_at = written_at + (1::bigint << 48)"
+    f" {ENTRY}",
+    "the last time": f"UPDATE indelible.entry SET written_at = 9223372036854775807 {ENTRY}",
+    "the first time": f"UPDATE indelible.entry SET written_at = -9223372036854775808 {ENTRY}",
     "another deadline": f"UPDATE indelible.entry SET deadline = 1 {ENTRY}",
+    "the last deadline": f"UPDATE indelible.entry SET deadline = 9223372036854775807 {ENTRY}",
+    "the largest checksum": f"UPDATE indelible.entry SET checksum = 9223372036854775807 {ENTRY}",
     "another generation": f"UPDATE indelible.entry SET generation = entry.generation + 1 {ENTRY}",
     "another batch": f"UPDATE indelible.entry SET batch = 2 {ENTRY}",
     "another checksum": f"UPDATE indelible.entry SET checksum = entry.checksum # 4 {ENTRY}",
@@ -110,7 +116,10 @@ def test_a_row_that_was_moved_to_another_position_is_found(store, damage):
 OF_SESSION = {
     "number": "number + 1000",
     "log_end": "log_end - 1",
+    "log_end ": "9223372036854775807",
     "deadline": "1",
+    "deadline ": "9223372036854775807",
+    "tail ": "9223372036854775807",
     "born": "born + 1",
     "generation": "generation + 1",
     "tail": "tail + 1",

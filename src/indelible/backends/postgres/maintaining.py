@@ -202,7 +202,7 @@ def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]
         for table in PARTS
     }
     for table, checksum in _DAMAGED.items():
-        query = f"SELECT count(*) FROM indelible.{table} WHERE checksum <> {checksum}"
+        query = f"SELECT count(*) FROM indelible.{table} WHERE checksum IS DISTINCT FROM {checksum}"
         queries[f"rows of {table} are damaged: their checksum does not match"] = query
     counts = yield from ask(All(tuple(map(Sql, queries.values()))))
     return tuple(

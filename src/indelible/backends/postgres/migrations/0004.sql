@@ -18,13 +18,21 @@ CREATE OR REPLACE FUNCTION indelible.now_ms(p_now bigint) RETURNS bigint LANGUAG
 RETURN coalesce(p_now, floor(date_part('epoch', clock_timestamp()) * 1000)::bigint);
 
 -- The checksum of an entry's content that its row's checksum stands for, if the row is where it was
--- written: see core/checksums.py.
+-- written: see core/checksums.py. -1, which no content has, if there can be none.
 CREATE FUNCTION indelible.content_at(
     p_checksum bigint, p_position bigint, p_written_at bigint, p_deadline bigint,
     p_generation bigint, p_batch integer, p_salt bigint
 ) RETURNS bigint LANGUAGE sql IMMUTABLE
-RETURN (p_checksum - p_position - p_written_at - coalesce(p_deadline, 0) - p_generation - p_batch
-    - p_salt) & 281474976710655;
+RETURN CASE
+    -- Damaged numbers that are too large to be added up.
+    WHEN greatest(p_checksum, p_position, p_written_at, p_deadline, p_generation) > 4503599627370496
+        OR least(p_checksum, p_position, p_written_at, p_deadline, p_generation) < -4503599627370496
+        THEN -1
+    WHEN p_checksum - p_position - p_written_at - coalesce(p_deadline, 0) - p_generation - p_batch
+        NOT BETWEEN 0 AND 281474976710655 THEN -1
+    ELSE (p_checksum - p_position - p_written_at - coalesce(p_deadline, 0) - p_generation - p_batch
+        - p_salt) & 281474976710655
+END;
 
 -- A field of variable length, told apart from its neighbours.
 CREATE FUNCTION indelible.field(p_value bytea) RETURNS bytea LANGUAGE sql IMMUTABLE
@@ -38,13 +46,18 @@ RETURN ('x' || encode(substr(sha256(p_fields), 1, 6), 'hex'))::bit(48)::bigint;
 -- A function in SQL would be put into each statement that names it, and planned with it each time.
 --
 -- The checksum of a session's row. An append changes two of its fields, which are added, so that it
--- need not hash the others again.
+-- need not hash the others again. NULL if one of them is too large to be added, and so is damaged.
 CREATE FUNCTION indelible.session_checksum(
     p_number bigint, p_life integer, p_born bigint, p_generation bigint, p_tail bigint,
     p_created_at bigint, p_vacuums integer, p_staged boolean, p_namespace bytea, p_name bytea,
     p_forked_from bytea, p_extents bytea, p_metadata bytea, p_log_end bigint, p_deadline bigint
 ) RETURNS bigint LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF p_log_end NOT BETWEEN 0 AND 4503599627370496
+        OR p_deadline NOT BETWEEN -4503599627370496 AND 4503599627370496
+    THEN
+        RETURN NULL;
+    END IF;
     RETURN indelible.hash(int8send(p_number) || int4send(p_life) || int8send(p_born)
             || int8send(p_generation) || int8send(p_tail) || int8send(p_created_at)
             || int4send(p_vacuums) || boolsend(p_staged) || indelible.field(p_namespace)
@@ -130,7 +143,7 @@ BEGIN
     UPDATE indelible.session SET log_end = log_end + p_count, deadline = v_deadline,
         checksum = checksum + p_count + coalesce(v_deadline, 0) - coalesce(deadline, 0)
     WHERE namespace = p_namespace AND name = p_name AND NOT staged
-        AND (deadline IS NULL OR deadline > v_now) AND log_end + p_count <= 4294967296
+        AND (deadline IS NULL OR deadline > v_now) AND log_end <= 4294967296 - p_count
         AND (p_expected IS NULL
             OR p_expected = number || '.' || life || '.' || log_end || '.' || generation)
         AND checksum = indelible.session_checksum(number, life, born, generation, tail, created_at,
@@ -232,7 +245,7 @@ BEGIN
         UPDATE indelible.session SET log_end = log_end + v_count, deadline = v_deadline,
             checksum = checksum + v_count + coalesce(v_deadline, 0) - coalesce(deadline, 0)
         WHERE namespace = p_namespace AND name = p_names[v_nth] AND NOT staged
-            AND (deadline IS NULL OR deadline > v_now) AND log_end + v_count <= 4294967296
+            AND (deadline IS NULL OR deadline > v_now) AND log_end <= 4294967296 - v_count
             AND checksum = indelible.session_checksum(number, life, born, generation, tail,
                 created_at, vacuums, staged, namespace, name, forked_from, extents, metadata,
                 log_end, deadline)
