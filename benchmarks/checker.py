@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from indelible.contract import Ok, Operation, judge
+from memory_contract import Ok, Operation, judge
 
 OPERATIONS = 100_000
 APPENDS_PER_SESSION = 64

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
-from indelible.contract.faults.servers.postgres import children_of
+from memory_contract.faults.servers.postgres import children_of
 
 # As a shell reports it.
 TERMINATED = 128 + signal.SIGTERM

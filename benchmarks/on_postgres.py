@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 import indelible
 from benchmarks.conversation import ENVELOPE, TEXT, as_one_row, growth, many_tasks
 from benchmarks.measure import Result, Work, against
-from indelible.contract.faults.servers.postgres import PostgresServer
+from memory_contract.faults.servers.postgres import PostgresServer
 
 INSERT = "INSERT INTO bare (payload) VALUES (%s)"
 # As many as indelible opens itself.

@@ -11,8 +11,8 @@ from redis.asyncio import Redis
 import indelible
 from benchmarks.conversation import ENVELOPE, TASKS, TEXT, as_one_row, growth, many_tasks
 from benchmarks.measure import Result, against
-from indelible.contract.faults.servers.valkey import Valkey
 from indelible.model import Never
+from memory_contract.faults.servers.valkey import Valkey
 
 
 def all_results(folder: Path) -> Iterator[Result]:

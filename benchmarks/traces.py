@@ -11,9 +11,9 @@ from pathlib import Path
 import indelible
 from benchmarks.conversation import TEXT
 from benchmarks.measure import Result, against
-from indelible.contract import record
-from indelible.contract.faults.servers.valkey import Valkey
-from indelible.contract.traces import Header, Recorded, to_text
+from memory_contract import record
+from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.traces import Header, Recorded, to_text
 
 OPERATIONS = 1_000_000
 # Of a conversation: each append is followed by a read of its last entries, as an agent does it.
@@ -23,7 +23,7 @@ WORKERS = 16
 
 _EXPLAIN = """
 import json, resource, sys, time
-from indelible.contract import Ok, explain_trace
+from memory_contract import Ok, explain_trace
 began = time.process_time()
 found = explain_trace(sys.argv[1])
 assert isinstance(found.verdict, Ok), found.verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from indelible.contract.cases import Case, Gate, all_cases
+from memory_contract.cases import Case, Gate, all_cases
 
 GATES: Final[tuple[Gate, ...]] = (
     "sequential",
@@ -26,7 +26,7 @@ BUDGET_S: Final = 60.0
 # A bound on a store that hangs.
 STORE_S_MAX: Final = 1200.0
 # Cases that are about costs and waiting, or take minutes on a slow store; what is lost they do not
-# ask. `indelible check` alone asks all.
+# ask. `memory-contract check` alone asks all.
 LEFT_OUT: Final = {
     "many_sessions": "it is about cost",
     "long_session": "it is about cost",

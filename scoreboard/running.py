@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from indelible.contract.results import CONTRACT_VERSION
+from memory_contract.results import CONTRACT_VERSION
 from scoreboard.asking import BUDGET_S, ROUNDS, SEED, STORE_S_MAX
 from scoreboard.results import Outcome, Run, outcome_of
 from scoreboard.serving import servers

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from indelible.contract.faults.servers.postgres import PostgresServer
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.postgres import PostgresServer
+from memory_contract.faults.servers.valkey import Valkey
 from scoreboard.factories.places import DATABASES
 
 REDIS: Final = "redis"

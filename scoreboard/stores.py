@@ -19,7 +19,7 @@ class Store:
     framework: str
     name: str
     engine: Engine
-    # As `indelible check` takes it.
+    # As `memory-contract check` takes it.
     target: str
     packages: tuple[str, ...]
     # Which of the environments; None is our own.
@@ -51,7 +51,7 @@ class Store:
 
     def command(self, options: str) -> str:
         """How the kit is pointed at it by hand, from the root of this repository."""
-        checking = f"{self.folder}/bin/indelible check {self.target} {options}"
+        checking = f"{self.folder}/bin/memory-contract check {self.target} {options}"
         if self.server is None:
             return checking
         if self.environment is None:

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from indelible.contract.checking import Item, check
-from indelible.contract.report.wording import proof_lines, visible
-from indelible.contract.results import CaseResult
+from memory_contract.checking import Item, check
+from memory_contract.report.wording import proof_lines, visible
+from memory_contract.results import CaseResult
 from scoreboard.asking import BUDGET_S, ROUNDS, SEED, asked
 from scoreboard.results import Outcome, Seen
 from scoreboard.stores import STORES, Store

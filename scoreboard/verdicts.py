@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from indelible.contract.results import RAISED, TOLD_MAX
+from memory_contract.results import RAISED, TOLD_MAX
 from scoreboard.results import Outcome, Run, Seen
 
 # Said where all that a gate has against a store are errors: it refused, and lost nothing by it.

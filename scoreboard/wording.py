@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from indelible.contract.report.wording import counted
-from indelible.contract.results import SILENT
+from memory_contract.report.wording import counted
+from memory_contract.results import SILENT
 from scoreboard.asking import GATES, LEFT_OUT, RACES, ROUNDS
 from scoreboard.results import Run
 from scoreboard.stores import STORES, Store
@@ -135,7 +135,7 @@ def how_it_was_run(runs: Sequence[Run]) -> Iterator[str]:
         " The same for every store."
     )
     left_out = ", ".join(f"`{name}` ({why})" for name, why in LEFT_OUT.items())
-    yield f"Not asked: {left_out}. `indelible check` asks them too."
+    yield f"Not asked: {left_out}. `memory-contract check` asks them too."
     yield f"{newest.machine}. Last run on {newest.date}."
     yield agreement(runs)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
-from indelible.contract.faults.servers.cluster import PRIMARIES, ValkeyCluster
-from indelible.contract.faults.servers.postgres import PostgresServer
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.cluster import PRIMARIES, ValkeyCluster
+from memory_contract.faults.servers.postgres import PostgresServer
+from memory_contract.faults.servers.valkey import Valkey
 
 FREEZE_S_MAX: Final = 0.8
 

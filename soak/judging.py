@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import indelible
-from indelible.contract.checker import judge
-from indelible.contract.checker.explain import explain
-from indelible.contract.checker.verdict import Undecided, Violated
-from indelible.contract.history import Operation, write_history
+from memory_contract.checker import judge
+from memory_contract.checker.explain import explain
+from memory_contract.checker.verdict import Undecided, Violated
+from memory_contract.history import Operation, write_history
 from soak.record import operations_of
 from soak.writing import ids_of
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from indelible.contract.history import Ids, Operation, OpName, Outcome
+from memory_contract.history import Ids, Operation, OpName, Outcome
 
 
 class Record:

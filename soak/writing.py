@@ -10,8 +10,8 @@ from random import Random
 from typing import Any, Final
 
 import indelible
-from indelible.contract.calling import outcome_of
-from indelible.contract.history import Ids
+from memory_contract.calling import outcome_of
+from memory_contract.history import Ids
 from soak.record import Record
 
 TASKS: Final = 48

@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from indelible.contract.faults.servers.cluster import ValkeyCluster
+from memory_contract.faults.servers.cluster import ValkeyCluster
 
 
 @cache

@@ -1,7 +1,7 @@
 """What a test may not ask of a machine that gives its users no namespaces."""
 
-from indelible.contract.cases import all_cases
-from indelible.contract.faults.servers import small_disk
+from memory_contract.cases import all_cases
+from memory_contract.faults.servers import small_disk
 
 ASKING = {case.name for case in all_cases() if case.tier == "privileges"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 
-from indelible.contract.faults.servers.postgres import PostgresServer
+from memory_contract.faults.servers.postgres import PostgresServer
 
 TABLES = ("session", "entry", "snapshot", "journal", "kept_key", "quarantine")
 

@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import Valkey
 
 
 @cache

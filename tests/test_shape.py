@@ -49,7 +49,7 @@ SIDEWAYS = {
 
 
 def module_name(path):
-    """`indelible.core.plan` for src/indelible/core/plan.py; a package is its `__init__`."""
+    """`indelible.core.plan` for packages/indelible/src/indelible/core/plan.py; a package is its `__init__`."""
     parts = path.relative_to(SRC).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

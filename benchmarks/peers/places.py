@@ -13,8 +13,8 @@ from typing import Any
 import apsw
 
 from benchmarks.peers.roster import POSTGRES, REDIS, SQLITE, Entry
-from indelible.contract.faults.servers.postgres import PostgresServer
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.postgres import PostgresServer
+from memory_contract.faults.servers.valkey import Valkey
 
 # The framework whose store is a folder of files.
 IN_A_FOLDER = "strands"

@@ -15,8 +15,8 @@ from rich.table import Table
 import indelible
 from benchmarks.conversation import TASKS, TEXT, rate
 from indelible import ChatMessage
-from indelible.contract.faults.servers.postgres import PostgresServer, children_of
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.postgres import PostgresServer, children_of
+from memory_contract.faults.servers.valkey import Valkey
 
 CALLS = 1500
 # However slow a disk is, a verb is not called for longer.

@@ -10,8 +10,8 @@ from indelible import ConflictError
 from indelible.adapters.claude_agent import IndelibleSessionStore
 from indelible.adapters.llama_index import IndelibleChatStore, IndelibleMemoryStore
 from indelible.adapters.pydantic_ai import IndelibleMessageHistory
-from indelible.contract.adapter import Adapter, Conflict, Refused
 from indelible.core.codec import encode_json
+from memory_contract.adapter import Adapter, Conflict, Refused
 
 ROLES = {role.value for role in MessageRole}
 

@@ -1,4 +1,4 @@
-"""What `indelible check langchain:…` is pointed at."""
+"""What `memory-contract check langchain:…` is pointed at."""
 
 import engines
 from indelible.adapters.langchain import IndelibleChatMessageHistory

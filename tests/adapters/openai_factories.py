@@ -1,4 +1,4 @@
-"""What `indelible check openai-agents:…` is pointed at."""
+"""What `memory-contract check openai-agents:…` is pointed at."""
 
 import engines
 from indelible.adapters.openai_agents import IndelibleSession

@@ -6,8 +6,8 @@ import handles
 import pytest
 
 import engines
-from indelible.contract import check
-from indelible.contract.targets import resolve
+from memory_contract import check
+from memory_contract.targets import resolve
 
 NAMED = [
     "langchain:langchain_factories:on_memory",

@@ -13,7 +13,7 @@ from benchmarks.ending import TERMINATED
 from benchmarks.peers.hands import ROOT, Hand, RefusedError
 from benchmarks.peers.roster import ROSTER, SQLITE
 
-from indelible.contract.faults.servers.postgres import children_of
+from memory_contract.faults.servers.postgres import children_of
 
 WAIT_S = 60.0
 LOOK_AGAIN_S = 0.02

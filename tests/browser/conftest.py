@@ -51,7 +51,7 @@ class Opened:
 @pytest.fixture
 def show(browser, tmp_path):
     """Writes a report and opens its page; at the end, nothing may have gone wrong on it."""
-    from indelible.contract.report import to_page
+    from memory_contract.report import to_page
 
     opened = []
 

@@ -21,7 +21,7 @@ from report_samples import (
     whole,
 )
 
-from indelible.contract import Report
+from memory_contract import Report
 
 PHONE = {"width": 390, "height": 844}
 # What WCAG asks of text of this size.

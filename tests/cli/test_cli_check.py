@@ -1,4 +1,4 @@
-"""`indelible check`, `cases` and `goldfish`, as a person calls them."""
+"""`memory-contract check`, `cases` and `goldfish`, as a person calls them."""
 
 import json
 import re
@@ -12,15 +12,15 @@ import pytest
 from test_cli_terminal import at_a_terminal
 from transcripts import environment
 
-from indelible.cli.checking import seconds
-from indelible.contract.cases import GATES, all_cases
-from indelible.contract.goldfish import GOLDFISH
 from indelible.errors import UsageError
+from memory_contract.cases import GATES, all_cases
+from memory_contract.cli.checking import seconds
+from memory_contract.goldfish import GOLDFISH
 
 STORES = """
 import asyncio
 import threading
-from indelible.contract import Adapter
+from memory_contract import Adapter
 
 
 class Lossy:
@@ -64,7 +64,7 @@ class Endless:
 
 @pytest.fixture
 def check(command):
-    """Runs `indelible check` beside some stores."""
+    """Runs `memory-contract check` beside some stores."""
     (command.folder / "stores.py").write_text(STORES, "utf-8")
     (command.folder / "broken.py").write_text("store = (", "utf-8")
     (command.folder / "leaving.py").write_text("raise SystemExit(0)", "utf-8")
@@ -246,7 +246,7 @@ def test_cases_of_one_gate(command):
 
 
 SURVEY = """
-from indelible.contract.goldfish import GOLDFISH
+from memory_contract.goldfish import GOLDFISH
 for name in list(GOLDFISH):
     if name not in {kept}:
         del GOLDFISH[name]
@@ -275,7 +275,7 @@ def test_a_goldfish_that_gets_away_is_a_failure(command):
     # A right store in a goldfish's clothes.
     swap = (
         "from dataclasses import replace\n"
-        "from indelible.contract.goldfish import RIGHT\n"
+        "from memory_contract.goldfish import RIGHT\n"
         "fish = GOLDFISH['reversed_list']\n"
         "GOLDFISH['reversed_list'] = replace(fish, adapter=next(iter(RIGHT.values())))\n"
     )

@@ -1,4 +1,4 @@
-"""`indelible explain`, `replay` and `shrink`, as a person calls them."""
+"""`memory-contract explain`, `replay` and `shrink`, as a person calls them."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from indelible.errors import UsageError
 
 INCIDENTS = Path(__file__).parents[2] / "examples" / "incidents"
 OVERWRITTEN = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
-FISH = "from indelible.contract.goldfish import GOLDFISH\n"
+FISH = "from memory_contract.goldfish import GOLDFISH\n"
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_report_replaces_a_page_and_nothing_else(run, tmp_path):
 
 def test_explain_of_a_right_store_ends_with_0(run, tmp_path):
     import indelible
-    from indelible.contract import record
+    from memory_contract import record
 
     with record(indelible.open("memory:"), tmp_path / "trace.jsonl") as store:
         store.add_message("s", "user", "hello")
@@ -133,7 +133,7 @@ def test_what_cannot_be_done_is_said_and_nothing_is_run(run, arguments, words):
 
 def test_explain_ends_with_3_when_most_was_not_judged(run, tmp_path):
     import indelible
-    from indelible.contract import record
+    from memory_contract import record
 
     with record(indelible.open("memory:"), tmp_path / "trace.jsonl") as store:
         store.get_history("s", last=3)
@@ -145,8 +145,8 @@ def test_explain_ends_with_3_when_most_was_not_judged(run, tmp_path):
 
 
 def test_explain_finds_a_loss_in_a_trace_that_does_not_say_that_the_store_was_empty(run, tmp_path):
-    from indelible.contract import record
-    from indelible.contract.recording import journal_of
+    from memory_contract import record
+    from memory_contract.recording import journal_of
 
     class Last:
         def __init__(self):

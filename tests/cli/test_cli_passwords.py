@@ -11,7 +11,7 @@ import pytest
 import indelible
 import postgres_here
 from canary import AWKWARD, CANARY, files_with_canary
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import Valkey
 
 INCIDENTS = Path(__file__).parents[2] / "examples" / "incidents"
 TRACE = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
@@ -177,8 +177,8 @@ def test_written_tests_and_traces_hold_no_password(command, url):
 
 
 def test_a_shrunk_trace_holds_no_password(tmp_path):
-    from indelible.contract.replaying import load_trace
-    from indelible.contract.shrinking import write_shrunk
+    from memory_contract.replaying import load_trace
+    from memory_contract.shrinking import write_shrunk
 
     path = tmp_path / "small.jsonl"
     write_shrunk(path, load_trace(TRACE), store=f"postgresql://db/x?password={CANARY}")

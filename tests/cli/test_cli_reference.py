@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from indelible.cli.reference import every_command, reference
 from transcripts import GOLDEN
 from typer.testing import CliRunner
 
 import indelible
 from indelible.cli.main import app
-from indelible.cli.reference import every_command, reference
 
 COMMANDS = dict(every_command(typer.main.get_command(app)))
 DOCUMENT = Path(__file__).parents[2] / "docs" / "commands.md"
@@ -56,7 +56,7 @@ def test_help_waits_for_no_engine_and_no_story():
     # Whoever asks for help must not wait for what only a command needs.
     code = (
         "import sys; from indelible.cli import main;"
-        " print([name for name in ('apsw', 'rich', 'indelible.cli.demo') if name in sys.modules])"
+        " print([name for name in ('apsw', 'rich', 'examples.demo') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.strip() == b"[]"
@@ -64,9 +64,9 @@ def test_help_waits_for_no_engine_and_no_story():
 
 STORY = """
 import sys, types
-story = types.ModuleType("indelible.cli.demo.story")
+story = types.ModuleType("examples.demo.story")
 story.run_demo = lambda console: console.print("Once upon a time.") or 3
-sys.modules["indelible.cli.demo.story"] = story
+sys.modules["examples.demo.story"] = story
 from indelible.cli.main import run
 run()
 """

@@ -7,7 +7,7 @@ from prepared import SNAPSHOT
 from transcripts import environment
 
 from canary import CANARY
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import Valkey
 
 READS = [
     ("sessions",),

@@ -1,12 +1,11 @@
 """Each act by itself, on each side."""
 
 import pytest
-
-from indelible.cli.demo import acts
-from indelible.cli.demo.acts import Crowd, Kill, Kills, Rollback, State
-from indelible.cli.demo.conversation import conversation
-from indelible.cli.demo.naive import NaiveFile, NaiveStore
-from indelible.cli.demo.sides import Ours
+from examples.demo import acts
+from examples.demo.acts import Crowd, Kill, Kills, Rollback, State
+from examples.demo.conversation import conversation
+from examples.demo.naive import NaiveFile, NaiveStore
+from examples.demo.sides import Ours
 
 CROWD = {"turns_each": 2, "acknowledged": 15, "refused": 1, "found": 15, "lost": 0, "torn": 0}
 ROLLBACK = {

@@ -7,17 +7,17 @@ import subprocess
 import sys
 
 import pytest
+from examples.demo.acts import KILLED_AFTER, PROCESSES, TURNS_TRIED
+from examples.demo.naive import NaiveStore
+from examples.demo.sides import Cast
+from examples.demo.story import NEXT_LINES, run_demo
 from rich.console import Console
 
 import indelible
-from indelible.cli.demo.acts import KILLED_AFTER, PROCESSES, TURNS_TRIED
-from indelible.cli.demo.naive import NaiveStore
-from indelible.cli.demo.sides import Cast
-from indelible.cli.demo.story import NEXT_LINES, run_demo
 
 PROGRAM = (
     "import sys; from rich.console import Console; "
-    "from indelible.cli.demo.story import run_demo; sys.exit(run_demo(Console(width=100)))"
+    "from examples.demo.story import run_demo; sys.exit(run_demo(Console(width=100)))"
 )
 
 

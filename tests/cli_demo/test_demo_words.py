@@ -3,16 +3,15 @@
 import io
 
 import pytest
-from rich.console import Console
-
-from indelible.cli.demo import prose, tables
-from indelible.cli.demo.acts import Crowd, Kill, Kills, Rollback, State
-from indelible.cli.demo.conversation import (
+from examples.demo import prose, tables
+from examples.demo.acts import Crowd, Kill, Kills, Rollback, State
+from examples.demo.conversation import (
     Line,
     conversation,
     positions_are_dense,
     whole_turns,
 )
+from rich.console import Console
 
 HELD = Crowd(turns_each=80, acknowledged=640, refused=0, found=640, lost=0, torn=0)
 LOST = Crowd(turns_each=20, acknowledged=160, refused=0, found=60, lost=100, torn=0)

@@ -4,7 +4,7 @@ import pytest
 
 import postgres_here
 import redis_here
-from indelible.contract.faults.servers.cluster import ValkeyCluster
+from memory_contract.faults.servers.cluster import ValkeyCluster
 
 SERVERS = ["redis", "cluster", "postgres"]
 

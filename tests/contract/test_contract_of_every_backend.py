@@ -3,8 +3,8 @@
 import pytest
 
 import indelible
-from indelible.contract import check
-from indelible.contract.cases import GATES, all_cases
+from memory_contract import check
+from memory_contract.cases import GATES, all_cases
 from namespaces_here import not_to_be_had
 
 WRITTEN = {case.gate for case in all_cases()}

@@ -4,11 +4,11 @@ import pytest
 
 import postgres_here
 import redis_here
-from indelible.contract.cases import all_cases
-from indelible.contract.faults.servers import small_disk
-from indelible.contract.gates import between, cancelling, deadlines
-from indelible.contract.goldfish import examine, network
-from indelible.contract.running import Bench, modes_of, run_case
+from memory_contract.cases import all_cases
+from memory_contract.faults.servers import small_disk
+from memory_contract.gates import between, cancelling, deadlines
+from memory_contract.goldfish import examine, network
+from memory_contract.running import Bench, modes_of, run_case
 from namespaces_here import not_to_be_had
 
 ON_REDIS = sorted(network.goldfish_on("redis://"))

@@ -4,8 +4,8 @@ import pytest
 
 import postgres_here
 import redis_here
-from indelible.contract.goldfish import examine
-from indelible.contract.goldfish.servers import written_back_on_postgres, written_back_on_redis
+from memory_contract.goldfish import examine
+from memory_contract.goldfish.servers import written_back_on_postgres, written_back_on_redis
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -7,16 +7,16 @@ import pytest
 import indelible
 import postgres_here
 import redis_here
-from indelible.contract import explain_trace, record, replay_trace
-from indelible.contract.faults.proxy import Proxy, Trouble
-from indelible.contract.goldfish.network import (
+from memory_contract import explain_trace, record, replay_trace
+from memory_contract.faults.proxy import Proxy, Trouble
+from memory_contract.goldfish.network import (
     PostgresLog,
     RedisLog,
     RetriesTheTransaction,
     RetriesWithoutKey,
     adapter_on,
 )
-from indelible.contract.recording import journal_of
+from memory_contract.recording import journal_of
 
 # A goldfish, a right store, where they live, and the request that decides whether an append landed.
 ENGINES = [

@@ -21,7 +21,7 @@ RUN = sorted(
         ROOT / "ARCHITECTURE.md",
         ROOT / "CONTRIBUTING.md",
         *ROOT.glob("docs/*.md"),
-        *ROOT.glob("src/indelible/backends/*/DESIGN.md"),
+        *ROOT.glob("packages/indelible/src/indelible/backends/*/DESIGN.md"),
     ]
 )
 READ = sorted(

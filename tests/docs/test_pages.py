@@ -26,7 +26,7 @@ import test_blocks
 from test_blocks import ROOT, Block, blocks, name_of, prose
 
 import postgres_here
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import Valkey
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 import postgres_here
-from indelible.contract.faults.servers.postgres import PostgresServer
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.postgres import PostgresServer
+from memory_contract.faults.servers.valkey import Valkey
 
 WHEELS = Path(sys.prefix) / "engines"
 

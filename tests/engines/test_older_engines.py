@@ -7,7 +7,7 @@ from stores import Blocking, LoopThread
 
 import indelible
 import redis
-from indelible.contract import check
+from memory_contract import check
 from verbs import every_verb
 
 WRITERS = 4

@@ -6,11 +6,11 @@ import os
 from dataclasses import replace
 
 import indelible
-from indelible.contract import Adapter
-from indelible.contract.cases import all_cases
-from indelible.contract.running import Bench, run_case
-from indelible.contract.targets import resolve
-from indelible.contract.targets.urls import StoreHandle
+from indelible.testing.contract_target import StoreHandle
+from memory_contract import Adapter
+from memory_contract.cases import all_cases
+from memory_contract.running import Bench, run_case
+from memory_contract.targets import resolve
 
 # A soak makes ten times as many faults.
 TIMES = 10 if os.environ.get("INDELIBLE_SOAK") else 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from indelible.contract.faults.servers.cluster import ValkeyCluster
+from memory_contract.faults.servers.cluster import ValkeyCluster
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """A store that is lost after its first error; by itself, for workers import it again and again."""
 
-from indelible.contract.adapter import Refused
-from indelible.contract.goldfish.files import WalFull
+from memory_contract.adapter import Refused
+from memory_contract.goldfish.files import WalFull
 
 
 class GivesUp(WalFull):

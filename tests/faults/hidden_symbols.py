@@ -3,8 +3,8 @@
 import _ctypes
 import _sqlite3
 
-from indelible.contract import Adapter
-from indelible.contract.goldfish.files import WalFull
+from memory_contract import Adapter
+from memory_contract.goldfish.files import WalFull
 
 
 def hide():

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from indelible.contract.adapter import Adapter
-from indelible.contract.checking import select
-from indelible.contract.gates.cancelling import Cancelled, Interrupting
-from indelible.contract.running import Bench, run_case
+from memory_contract.adapter import Adapter
+from memory_contract.checking import select
+from memory_contract.gates.cancelling import Cancelled, Interrupting
+from memory_contract.running import Bench, run_case
 
 
 async def three_steps(done):

@@ -11,9 +11,9 @@ from walked import DOES, SEAMS, OpenWalked
 
 import postgres_here
 import redis_here
-from indelible.contract import Adapter
-from indelible.contract.drivers.processes import Crew, WorkerLost
-from indelible.contract.faults.crashpoints import CrashPoints
+from memory_contract import Adapter
+from memory_contract.drivers.processes import Crew, WorkerLost
+from memory_contract.faults.crashpoints import CrashPoints
 
 ENGINES = ("sqlite", "redis", "cluster", "postgres")
 # A verb that is done again without a key is another one.

@@ -5,9 +5,9 @@ import math
 import pytest
 from bad_disks import expect_pass, ours, result_of
 
-from indelible.contract.gates.killed_steps import kill_everywhere
-from indelible.contract.gates.verbs import NEEDS
-from indelible.contract.goldfish import RIGHT
+from memory_contract.gates.killed_steps import kill_everywhere
+from memory_contract.gates.verbs import NEEDS
+from memory_contract.goldfish import RIGHT
 
 ALL = 10**6
 # In parts, which can be done side by side; each with the steps that there are at least. Fewer

@@ -7,7 +7,7 @@ import hidden_symbols
 import pytest
 from bad_disks import result_of
 
-from indelible.contract.faults.tiers import means
+from memory_contract.faults.tiers import means
 
 CASES = ["power_loss", "io_error_loop", "disk_full_loop", "io_error_in_recovery"]
 

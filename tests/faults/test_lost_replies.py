@@ -10,7 +10,7 @@ import indelible
 import postgres_here
 import redis_here
 from indelible import ConflictError
-from indelible.contract.faults.proxy import Proxy, Trouble
+from memory_contract.faults.proxy import Proxy, Trouble
 
 SERVERS = {"redis": redis_here.emptied, "postgres": postgres_here.emptied_database}
 # By the second the server knows every script that an append needs.

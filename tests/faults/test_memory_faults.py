@@ -17,7 +17,7 @@ from indelible import (
     UnavailableError,
     UsageError,
 )
-from indelible.contract.faults.memory import VERBS, watching
+from indelible.testing.faults import VERBS, watching
 
 pytest_plugins = ["pytester"]
 

@@ -3,12 +3,12 @@
 import pytest
 
 import redis_here
-from indelible.contract.adapter import Adapter
-from indelible.contract.checking import select
-from indelible.contract.faults.servers.ours import Missing
-from indelible.contract.gates import servers
-from indelible.contract.goldfish.network import RedisLog, adapter_on
-from indelible.contract.running import Bench, run_case
+from memory_contract.adapter import Adapter
+from memory_contract.checking import select
+from memory_contract.faults.servers.ours import Missing
+from memory_contract.gates import servers
+from memory_contract.goldfish.network import RedisLog, adapter_on
+from memory_contract.running import Bench, run_case
 
 
 class OpenDeaf:

@@ -11,7 +11,7 @@ from redis.retry import Retry
 import postgres_here
 import redis
 import redis_here
-from indelible.contract.faults.proxy import Proxy, ProxyError, Trouble
+from memory_contract.faults.proxy import Proxy, ProxyError, Trouble
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_connection_may_be_taken_and_dropped(proxy, client):
 
 
 def test_it_can_lead_to_another_server(proxy, client, tmp_path):
-    from indelible.contract.faults.servers.valkey import Valkey
+    from memory_contract.faults.servers.valkey import Valkey
 
     other = Valkey(tmp_path / "other", {"appendonly": "no"})
     other.start()

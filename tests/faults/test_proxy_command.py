@@ -1,4 +1,4 @@
-"""`indelible proxy`: what a person sees of it."""
+"""`memory-contract proxy`: what a person sees of it."""
 
 import signal
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 import redis
 import redis_here
-from indelible.contract.faults.servers.process import free_port
+from memory_contract.faults.servers.process import free_port
 
 
 def begin(*arguments):

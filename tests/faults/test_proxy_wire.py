@@ -2,11 +2,11 @@
 
 import pytest
 
-from indelible.contract.faults.proxy import Trouble, TroubleError
-from indelible.contract.faults.proxy.frames import GarbledError
-from indelible.contract.faults.proxy.pgwire import PostgresWire
-from indelible.contract.faults.proxy.resp import RespWire
-from indelible.contract.faults.proxy.troubles import Arms
+from memory_contract.faults.proxy import Trouble, TroubleError
+from memory_contract.faults.proxy.frames import GarbledError
+from memory_contract.faults.proxy.pgwire import PostgresWire
+from memory_contract.faults.proxy.resp import RespWire
+from memory_contract.faults.proxy.troubles import Arms
 
 REPLIES = [
     b"+OK\r\n",

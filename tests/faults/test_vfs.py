@@ -3,10 +3,10 @@
 import apsw
 import pytest
 
-from indelible.contract import Adapter
-from indelible.contract.drivers.processes import Crew, StoreRaised, WorkerLost
-from indelible.contract.faults.vfs.equipment import BadDisk
-from indelible.contract.faults.vfs.images import files_of, in_the_end
+from memory_contract import Adapter
+from memory_contract.drivers.processes import Crew, StoreRaised, WorkerLost
+from memory_contract.faults.vfs.equipment import BadDisk
+from memory_contract.faults.vfs.images import files_of, in_the_end
 
 
 class ByApsw:

@@ -11,7 +11,7 @@ import apsw
 
 import indelible
 from indelible import ChatMessage
-from indelible.contract.handles import Loop
+from memory_contract.handles import Loop
 
 # Through these passes all that each engine is asked for, blocking and async.
 SEAMS = {

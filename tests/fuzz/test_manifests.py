@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indelible.golden import manifest as manifests
-from indelible.golden.errors import GoldenError
-from indelible.golden.keeping import FOLDER, Golden, checked, copy_out, golden_of
-from indelible.golden.manifest import manifest_of
-from indelible.golden.reading import Database
-from indelible.golden.updating import difference
+from pytest_snapshot_db import manifest as manifests
+from pytest_snapshot_db.errors import GoldenError
+from pytest_snapshot_db.keeping import FOLDER, Golden, checked, copy_out, golden_of
+from pytest_snapshot_db.manifest import manifest_of
+from pytest_snapshot_db.reading import Database
+from pytest_snapshot_db.updating import difference
 
 # The same examples in every run: a failure here is a failure everywhere.
 fuzz = settings(

@@ -17,15 +17,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from indelible.cli.main import run
-from indelible.contract import explain_trace, write_test
-from indelible.contract.adapter import Adapter
-from indelible.contract.explaining.telling import told
-from indelible.contract.history import HistoryError
-from indelible.contract.incidents.trusted_targets import resolve_named_target
-from indelible.contract.replaying import TEXT_CHARS_MAX, load_trace, replay_trace
-from indelible.contract.replaying.steps import planned
-from indelible.contract.targets import TargetError, resolve
-from indelible.contract.traces import Closed, Header, Other, Recorded, to_text
+from memory_contract import explain_trace, write_test
+from memory_contract.adapter import Adapter
+from memory_contract.explaining.telling import told
+from memory_contract.history import HistoryError
+from memory_contract.incidents.trusted_targets import resolve_named_target
+from memory_contract.replaying import TEXT_CHARS_MAX, load_trace, replay_trace
+from memory_contract.replaying.steps import planned
+from memory_contract.targets import TargetError, resolve
+from memory_contract.traces import Closed, Header, Other, Recorded, to_text
 
 # The same examples in every run: a failure here is a failure everywhere.
 fuzz = settings(

@@ -2,13 +2,12 @@
 
 import os
 
+import _indelible_pytest
 import pytest
 
-import _indelible_pytest
+import indelible.testing.stores  # noqa: F401
 
 # Kept loaded: each run inside this process forgets the modules that it was the first to import.
-import indelible.golden.plugin
-import indelible.testing.stores  # noqa: F401
 
 TESTS = """
 import sqlite3

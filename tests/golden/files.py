@@ -4,11 +4,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from indelible.golden.comparing import compare
-from indelible.golden.keeping import taken
-from indelible.golden.reading import Database
-from indelible.golden.rules import rules_of
-from indelible.golden.telling import lines_of, text_of
+from pytest_snapshot_db.comparing import compare
+from pytest_snapshot_db.keeping import taken
+from pytest_snapshot_db.reading import Database
+from pytest_snapshot_db.rules import rules_of
+from pytest_snapshot_db.telling import lines_of, text_of
 
 
 def make(path, script, *rows, name="t"):

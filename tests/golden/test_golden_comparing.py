@@ -11,11 +11,11 @@ from files import difference, make, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indelible.golden.comparing import compare
-from indelible.golden.errors import GoldenError
-from indelible.golden.keeping import canonical
-from indelible.golden.reading import Database
-from indelible.golden.telling import made_up_keys
+from pytest_snapshot_db.comparing import compare
+from pytest_snapshot_db.errors import GoldenError
+from pytest_snapshot_db.keeping import canonical
+from pytest_snapshot_db.reading import Database
+from pytest_snapshot_db.telling import made_up_keys
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_a_mismatch_says_what_differs_and_keeps_what_was_obtained(project):
             "E*~ id=2: body: 'bread' → 'beer'",
             "E*expected: __snapshot_dbs__/test_it/after.db",
             "E*obtained: __snapshot_dbs__/test_it/after.obtained.db",
-            "E*indelible golden diff __snapshot_dbs__/test_it/after.db *after.obtained.db",
+            "E*snapshot-db diff __snapshot_dbs__/test_it/after.db *after.obtained.db",
             "E*pytest test_it.py::test_copy --snapshot-db-update",
             'E*ignore={"note.body"}',
         ]

@@ -11,8 +11,8 @@ import apsw
 import pytest
 from files import make
 
-from indelible.golden import taking
-from indelible.golden.taking import TakingError, take
+from pytest_snapshot_db import taking
+from pytest_snapshot_db.taking import TakingError, take
 
 
 def rows(path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from indelible.golden.usage import find_record, listed
+from pytest_snapshot_db.usage import find_record, listed
 
 pytest_plugins = ["pytester"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import under_test
 
-from indelible.contract.running import Bench
+from memory_contract.running import Bench
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from dataclasses import dataclass
 
-from indelible.contract import Adapter, Conflict, NotFound, Refused
+from memory_contract import Adapter, Conflict, NotFound, Refused
 
 EVERYTHING = frozenset(
     {"pop", "trim", "clear", "ttl", "snapshot", "rollback", "fork", "undo"}

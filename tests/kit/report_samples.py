@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from indelible.contract import Adapter, CaseResult, Failure, Operation, Report, Violated, check
-from indelible.contract.cases import Gate, all_cases
-from indelible.contract.checker import judge
-from indelible.contract.history import Fault
-from indelible.contract.results import failure_of
+from memory_contract import Adapter, CaseResult, Failure, Operation, Report, Violated, check
+from memory_contract.cases import Gate, all_cases
+from memory_contract.checker import judge
+from memory_contract.history import Fault
+from memory_contract.results import failure_of
 
 SEED = 7
 HOSTILE = "</script><img src=x onerror=\"document.title='gone'\">'{{data}}\u202e\x1b[2J\n<!--"

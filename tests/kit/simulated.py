@@ -7,8 +7,8 @@ take effect later, or never; a failed one never does. Times are small, so that m
 import random
 from dataclasses import dataclass, field, replace
 
-from indelible.contract import NOT_FOUND, Operation
-from indelible.contract.model import EMPTY, State, last, snapshot_of, step
+from memory_contract import NOT_FOUND, Operation
+from memory_contract.model import EMPTY, State, last, snapshot_of, step
 
 PLAIN = ("append", "read")
 EVERYTHING = (

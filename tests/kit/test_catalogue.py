@@ -4,15 +4,15 @@ import re
 import sys
 from pathlib import Path
 
-from indelible.contract.adapter import CAPABILITIES
-from indelible.contract.cases import all_cases
-from indelible.contract.catalogue import catalogue
+from memory_contract.adapter import CAPABILITIES
+from memory_contract.cases import all_cases
+from memory_contract.catalogue import catalogue
 
 PAGE = Path(__file__).parents[2] / "docs" / "cases.md"
 
 
 def test_the_page_is_what_the_book_says_now():
-    renew = f"{Path(sys.executable).name} -m indelible.contract.catalogue > docs/cases.md"
+    renew = f"{Path(sys.executable).name} -m memory_contract.catalogue > docs/cases.md"
     assert PAGE.read_text("utf-8") == catalogue(), f"renew it: {renew}"
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import under_test
 
-from indelible.contract import Adapter, Unreachable, check, read_deviations
-from indelible.contract import running as running_module
-from indelible.contract.cases import BOOK, GATES, all_cases
-from indelible.contract.checking import SelectionError, select
-from indelible.contract.drivers import processes
-from indelible.contract.drivers.processes import Worker
-from indelible.contract.running import run_round
-from indelible.contract.targets import TargetError, resolve
+from memory_contract import Adapter, Unreachable, check, read_deviations
+from memory_contract import running as running_module
+from memory_contract.cases import BOOK, GATES, all_cases
+from memory_contract.checking import SelectionError, select
+from memory_contract.drivers import processes
+from memory_contract.drivers.processes import Worker
+from memory_contract.running import run_round
+from memory_contract.targets import TargetError, resolve
 
 RIGHT = [
     "under_test:ListUnderALock",
@@ -305,8 +305,8 @@ def test_the_sessions_of_a_case_are_handed_to_the_clean_up():
 
 KIT = """
 import sys
-from indelible.contract import check
-from indelible.contract.drivers.processes import Worker
+from memory_contract import check
+from memory_contract.drivers.processes import Worker
 
 began = Worker.__init__
 
@@ -322,7 +322,7 @@ check("under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
 def test_workers_end_with_a_kit_that_was_killed(monkeypatch):
     folder = str(Path(__file__).parent)
     # In threads it hangs as well, until it is left behind: that must not take four minutes.
-    quick = "from indelible.contract import running\nrunning.CASE_S_MAX = 2.0\n"
+    quick = "from memory_contract import running\nrunning.CASE_S_MAX = 2.0\n"
     kit = subprocess.Popen(
         [sys.executable, "-c", quick + KIT],
         env={**os.environ, "PYTHONPATH": folder},

@@ -2,14 +2,14 @@
 
 import pytest
 
-from indelible.contract.deviations import (
+from memory_contract.deviations import (
     FILE,
     Deviations,
     DeviationsError,
     find_deviations,
     read_deviations,
 )
-from indelible.contract.results import CaseResult, Failure, Report
+from memory_contract.results import CaseResult, Failure, Report
 
 LISTED = """
 [concurrency.pop_race]

@@ -5,14 +5,14 @@ import random
 import pytest
 
 import indelible
-from indelible.contract import explain_trace, record
-from indelible.contract.checker.verdict import Ok, Undecided, Violated
-from indelible.contract.explaining import sorting
-from indelible.contract.explaining.telling import report_of, told
-from indelible.contract.history import HistoryError, Operation, write_history
-from indelible.contract.recording import journal_of
-from indelible.contract.report import to_page
-from indelible.contract.traces import (
+from memory_contract import explain_trace, record
+from memory_contract.checker.verdict import Ok, Undecided, Violated
+from memory_contract.explaining import sorting
+from memory_contract.explaining.telling import report_of, told
+from memory_contract.history import HistoryError, Operation, write_history
+from memory_contract.recording import journal_of
+from memory_contract.report import to_page
+from memory_contract.traces import (
     Closed,
     Dropped,
     Header,
@@ -494,8 +494,8 @@ def test_a_machine_that_was_started_again_goes_on(tmp_path):
 def test_a_page_shows_the_timeline_and_asks_the_network_for_nothing(tape):
     tape.append("a")
     tape.read()
-    page = to_page(report_of(tape.explained(), command="indelible explain trace.jsonl"))
-    assert "indelible explain trace.jsonl" in page
+    page = to_page(report_of(tape.explained(), command="memory-contract explain trace.jsonl"))
+    assert "memory-contract explain trace.jsonl" in page
     assert "lost append" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
 

@@ -9,13 +9,13 @@ from simulated import EVERYTHING, legal
 from test_explaining import OLD, Tape, names
 
 import indelible
-from indelible.contract import explain_trace, record
-from indelible.contract.checker.verdict import Ok, Undecided, Violated
-from indelible.contract.explaining import judge_lines
-from indelible.contract.explaining.knowing import Known
-from indelible.contract.explaining.telling import told
-from indelible.contract.recording import journal_of
-from indelible.contract.traces import Dropped, Header, Recorded, to_text, write_trace
+from memory_contract import explain_trace, record
+from memory_contract.checker.verdict import Ok, Undecided, Violated
+from memory_contract.explaining import judge_lines
+from memory_contract.explaining.knowing import Known
+from memory_contract.explaining.telling import told
+from memory_contract.recording import journal_of
+from memory_contract.traces import Dropped, Header, Recorded, to_text, write_trace
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from indelible.contract import Adapter
-from indelible.contract.calling import Call, Program
-from indelible.contract.cases import Case
-from indelible.contract.explorer import (
+from memory_contract import Adapter
+from memory_contract.calling import Call, Program
+from memory_contract.cases import Case
+from memory_contract.explorer import (
     ScheduleError,
     Switch,
     chooser_of,
@@ -22,11 +22,11 @@ from indelible.contract.explorer import (
     replay,
     written,
 )
-from indelible.contract.explorer.choosing import Priorities, Sticky, Uniform
-from indelible.contract.explorer.exploring import explore_case
-from indelible.contract.explorer.shrinking import shrunk
-from indelible.contract.results import EXIT_FAIL
-from indelible.contract.running import Bench
+from memory_contract.explorer.choosing import Priorities, Sticky, Uniform
+from memory_contract.explorer.exploring import explore_case
+from memory_contract.explorer.shrinking import shrunk
+from memory_contract.results import EXIT_FAIL
+from memory_contract.running import Bench
 
 SEEDS = range(12)
 

@@ -9,14 +9,14 @@ import threading
 
 import pytest
 
-from indelible.contract.explorer import (
+from memory_contract.explorer import (
     ExploringLoop,
     Plain,
     Recorded,
     chooser_of,
 )
-from indelible.contract.explorer.clock import Clock
-from indelible.contract.explorer.steps import task_of
+from memory_contract.explorer.clock import Clock
+from memory_contract.explorer.steps import task_of
 
 SEEDS = range(12)
 

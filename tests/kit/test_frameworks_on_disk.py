@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from indelible.contract.cases import all_cases
-from indelible.contract.gates.killed_steps import kill_everywhere
-from indelible.contract.gates.power_loss import cut_power
-from indelible.contract.running import Bench, run_case
-from indelible.contract.targets import resolve
+from memory_contract.cases import all_cases
+from memory_contract.gates.killed_steps import kill_everywhere
+from memory_contract.gates.power_loss import cut_power
+from memory_contract.running import Bench, run_case
+from memory_contract.targets import resolve
 
 CASES = {case.name: case for case in all_cases()}
 

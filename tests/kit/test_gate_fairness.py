@@ -5,10 +5,10 @@ import pytest
 from gate_stores import Filed, Sound, of_files, of_memory
 
 import indelible
-from indelible.contract import Adapter, Refused, check
-from indelible.contract.gates import pacing
-from indelible.contract.gates.names import HOSTILE, SIMILAR
-from indelible.contract.gates.scribbling import CHANGED, scribble
+from memory_contract import Adapter, Refused, check
+from memory_contract.gates import pacing
+from memory_contract.gates.names import HOSTILE, SIMILAR
+from memory_contract.gates.scribbling import CHANGED, scribble
 
 
 def names_of(report):

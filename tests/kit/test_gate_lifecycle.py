@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from indelible.contract import Adapter, check
-from indelible.contract.cases import all_cases
-from indelible.contract.goldfish.lives import EVERYTHING
-from indelible.contract.goldfish.stores import ListStore, SqliteStore
-from indelible.contract.running import Bench, modes_of, run_case
-from indelible.contract.targets import resolve
+from memory_contract import Adapter, check
+from memory_contract.cases import all_cases
+from memory_contract.goldfish.lives import EVERYTHING
+from memory_contract.goldfish.stores import ListStore, SqliteStore
+from memory_contract.running import Bench, modes_of, run_case
+from memory_contract.targets import resolve
 
 CASES = {
     "trim_keeps_the_newest": {"trim"},

@@ -6,8 +6,8 @@ import gate_stores as right
 import pytest
 from gate_stores import Filed, Sound, of_files, of_memory
 
-from indelible.contract import Refused, check
-from indelible.contract.cases import all_cases
+from memory_contract import Refused, check
+from memory_contract.cases import all_cases
 
 RIGHT = {
     "memory": "memory:",

@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from indelible.contract import Adapter
-from indelible.contract.cases import BAD_DAYS, all_cases
-from indelible.contract.goldfish import GOLDFISH, RIGHT, examine, network, run_goldfish, survey
-from indelible.contract.running import Bench, modes_of, run_case
-from indelible.contract.targets import resolve
+from memory_contract import Adapter
+from memory_contract.cases import BAD_DAYS, all_cases
+from memory_contract.goldfish import GOLDFISH, RIGHT, examine, network, run_goldfish, survey
+from memory_contract.running import Bench, modes_of, run_case
+from memory_contract.targets import resolve
 
 # One in the everyday run; a soak asks for more.
 SEEDS = range(1, 1 + int(os.environ.get("INDELIBLE_SEEDS", "1")))

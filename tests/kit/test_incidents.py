@@ -15,15 +15,15 @@ from plugin_projects import outcomes, run
 
 import postgres_here
 import redis_here
-from indelible.contract import explain_trace, recorded, replay_trace, shrink_trace, write_test
-from indelible.contract.checking import items_of, select
-from indelible.contract.explaining.telling import told
-from indelible.contract.goldfish import GOLDFISH
-from indelible.contract.recording import Policy
-from indelible.contract.replaying import load_trace, replay_lines
-from indelible.contract.running import Bench, run_case
-from indelible.contract.targets import resolve
-from indelible.contract.traces import Header, Recorded, parts_of, write_trace
+from memory_contract import explain_trace, recorded, replay_trace, shrink_trace, write_test
+from memory_contract.checking import items_of, select
+from memory_contract.explaining.telling import told
+from memory_contract.goldfish import GOLDFISH
+from memory_contract.recording import Policy
+from memory_contract.replaying import load_trace, replay_lines
+from memory_contract.running import Bench, run_case
+from memory_contract.targets import resolve
+from memory_contract.traces import Header, Recorded, parts_of, write_trace
 
 pytest_plugins = ["pytester"]
 
@@ -206,7 +206,7 @@ def test_a_test_file_runs_and_its_trace_runs_with_it_once(project):
 def test_a_trace_alone_is_an_item_against_the_store_that_is_named(project):
     (project.path / "incidents" / "test_window_of_one.py").unlink()
     project.makepyfile(
-        fish="from indelible.contract.goldfish import GOLDFISH\n"
+        fish="from memory_contract.goldfish import GOLDFISH\n"
         "adapter = GOLDFISH['window_of_one'].adapter\n"
     )
     assert outcomes(run(project, "incidents")) == {"passed": 1}

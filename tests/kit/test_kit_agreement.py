@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from simulated import EVERYTHING, legal
 
-from indelible.contract import Violated, explain, judge
-from indelible.contract.checker.events import sessions_of
-from indelible.contract.checker.search import search
+from memory_contract import Violated, explain, judge
+from memory_contract.checker.events import sessions_of
+from memory_contract.checker.search import search
 
 # The search knows the state of a session alone: not undo, not where a fork came from, and not
 # what a failed call says about a snapshot.

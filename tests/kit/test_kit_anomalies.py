@@ -2,7 +2,7 @@
 
 import pytest
 
-from indelible.contract import (
+from memory_contract import (
     CORRUPTED,
     NOT_FOUND,
     Ok,

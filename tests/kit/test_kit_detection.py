@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from simulated import EVERYTHING, PLAIN, legal
 
-from indelible.contract import Violated, judge
+from memory_contract import Violated, judge
 
 HISTORIES = 300
 

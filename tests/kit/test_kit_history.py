@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated import legal
 
-from indelible.contract import HistoryError, Ok, check_history, judge, read_history, write_history
-from indelible.contract.history import from_line, to_line
+from memory_contract import HistoryError, Ok, check_history, judge, read_history, write_history
+from memory_contract.history import from_line, to_line
 
 GOOD = {
     "worker": "w1",

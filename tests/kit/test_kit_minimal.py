@@ -6,7 +6,7 @@ import pytest
 from simulated import EVERYTHING, PLAIN, legal
 from test_kit_detection import DEFECTS
 
-from indelible.contract import Violated, explain, judge, minimal
+from memory_contract import Violated, explain, judge, minimal
 
 
 def broken(defect, *, kinds, ops):

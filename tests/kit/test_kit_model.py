@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indelible import view
-from indelible.contract import Operation
-from indelible.contract.model import EMPTY, step
+from memory_contract import Operation
+from memory_contract.model import EMPTY, step
 
 
 def operation(kind, **more):

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import EVERYTHING, PLAIN, legal
 
-from indelible.contract import Ok, Operation, Violated, explain, judge
+from memory_contract import Ok, Operation, Violated, explain, judge
 
 CHUNK = 500
 NO_SEARCH = 0

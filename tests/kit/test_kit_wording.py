@@ -2,8 +2,8 @@
 
 import pytest
 
-from indelible.contract import Operation, Violated, explain, judge
-from indelible.contract.checker.wording import is_, named, was
+from memory_contract import Operation, Violated, explain, judge
+from memory_contract.checker.wording import is_, named, was
 
 
 def op(kind, at, *, worker="w0", session="s", **more):

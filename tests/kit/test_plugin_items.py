@@ -75,7 +75,9 @@ def test_a_broken_promise_fails_with_its_proof_and_no_traceback(project):
     shown = ran.stdout.str()
     assert "LOST APPEND" in shown
     assert "was acknowledged to" in shown or "were acknowledged to" in shown
-    assert re.search(r"Reproduce with:  indelible check stores:Lossy --case \S+ --seed \d+", shown)
+    assert re.search(
+        r"Reproduce with:  memory-contract check stores:Lossy --case \S+ --seed \d+", shown
+    )
     assert "Traceback" not in shown
     assert "runtest" not in shown
     ran.stdout.fnmatch_lines([f"FAILED {LOST.replace('[', '[[]')} - *LOST APPEND*"])
@@ -234,7 +236,7 @@ def test_nothing_is_left_behind(project, monkeypatch):
 
 
 def test_the_kit_can_be_imported_without_pytest():
-    code = "import sys, indelible.contract; raise SystemExit('pytest' in sys.modules)"
+    code = "import sys, memory_contract; raise SystemExit('pytest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

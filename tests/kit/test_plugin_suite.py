@@ -4,13 +4,13 @@ import plugin_projects
 import pytest
 from plugin_projects import outcomes, run
 
-from indelible.contract.cases import all_cases
-from indelible.contract.plugin.suite import MemoryContract
+from memory_contract.cases import all_cases
+from memory_contract.plugin.suite import MemoryContract
 
 pytest_plugins = ["pytester"]
 
 MINE = """
-from indelible.contract import MemoryContract
+from memory_contract import MemoryContract
 
 class TestMine(MemoryContract):
     adapter = "stores:{store}"
@@ -59,7 +59,7 @@ def test_it_fails_with_the_proof_and_runs_in_workers(project):
     assert outcomes(ran)["failed"] == 1
     assert "LOST APPEND" in ran.stdout.str()
     assert "Traceback" not in ran.stdout.str()
-    assert "indelible check stores:Lossy --case append_storm --seed" in ran.stdout.str()
+    assert "memory-contract check stores:Lossy --case append_storm --seed" in ran.stdout.str()
     again = run(project("Lossy"), "test_mine.py", "--lf", "-q", *FEW)
     assert outcomes(again) == {"failed": 1}
 
@@ -113,8 +113,8 @@ def test_an_adapter_of_ones_own_and_a_class_will_do(project):
     from stores import Steady as adapter
 
 class TestAnother(MemoryContract):
-    from indelible.contract import Adapter
-    from indelible.contract.goldfish import RIGHT
+    from memory_contract import Adapter
+    from memory_contract.goldfish import RIGHT
     adapter = next(iter(RIGHT.values()))
 """
     ran = run(project(more=more), "test_mine.py", "-k", "append_then_read")

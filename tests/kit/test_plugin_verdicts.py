@@ -2,8 +2,8 @@
 
 import pytest
 
-from indelible.contract.plugin.verdicts import proof, tell
-from indelible.contract.results import CaseResult, Failure
+from memory_contract.plugin.verdicts import proof, tell
+from memory_contract.results import CaseResult, Failure
 
 RESULT = {"gate": "sequential", "case": "append_then_read", "mode": "blocking", "seed": 7}
 
@@ -37,5 +37,5 @@ def test_the_proof_comes_first_and_the_command_last_without_a_password():
         result("FAIL", failures=(failure,)), "redis://ann:hush@there/0"
     ).splitlines()
     assert first.startswith("LOST APPEND   session c-1   seed 7")
-    assert "indelible check 'redis://ann:***@there/0' --case" in last
+    assert "memory-contract check 'redis://ann:***@there/0' --case" in last
     assert "--seed 7" in last

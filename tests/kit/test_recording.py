@@ -12,10 +12,10 @@ import pytest
 from class_stores import Kept
 
 import indelible
-from indelible.contract import Policy, record
-from indelible.contract.goldfish.stores import ListStore
-from indelible.contract.recording import journal_of
-from indelible.contract.traces import (
+from memory_contract import Policy, record
+from memory_contract.goldfish.stores import ListStore
+from memory_contract.recording import journal_of
+from memory_contract.traces import (
     Closed,
     Dropped,
     Header,

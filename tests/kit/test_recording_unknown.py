@@ -7,14 +7,14 @@ import resource
 import pytest
 
 import indelible
-from indelible.contract import explain_trace, record
-from indelible.contract.checker.verdict import Ok, Undecided, Violated
-from indelible.contract.explaining.telling import told
-from indelible.contract.recording import journal_of
-from indelible.contract.recording.policy import Hand, Policy
-from indelible.contract.recording.verbs import of_indelible
-from indelible.contract.traces import Other, read_trace
 from indelible.testing import run_in_process
+from memory_contract import explain_trace, record
+from memory_contract.checker.verdict import Ok, Undecided, Violated
+from memory_contract.explaining.telling import told
+from memory_contract.recording import journal_of
+from memory_contract.recording.policy import Hand, Policy
+from memory_contract.recording.verbs import of_indelible
+from memory_contract.traces import Other, read_trace
 
 
 def said(text):

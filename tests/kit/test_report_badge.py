@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from report_samples import every_verdict, whole
 
-from indelible.contract import Report
-from indelible.contract.cases import all_cases
-from indelible.contract.report import badge_of
+from memory_contract import Report
+from memory_contract.cases import all_cases
+from memory_contract.report import badge_of
 
 GATES_WITH_CASES = list(dict.fromkeys(found.gate for found in all_cases()))
 HIGHEST = GATES_WITH_CASES[-1]

@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 
 from report_samples import every_verdict, hostile, lossy, whole
 
-from indelible.contract import Violated, check_history, read_history
-from indelible.contract.report import badge_of, to_json, write_report
+from memory_contract import Violated, check_history, read_history
+from memory_contract.report import badge_of, to_json, write_report
 
 
 def test_every_form_is_written(tmp_path):

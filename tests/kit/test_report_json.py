@@ -6,11 +6,11 @@ import re
 import pytest
 from report_samples import every_verdict, hostile, killed, long_run, lossy, result, whole
 
-from indelible.contract import Report
-from indelible.contract.cases import GATES, MANY_WORKERS, ONE_CALLER
-from indelible.contract.history import from_line
-from indelible.contract.report import schema, to_json
-from indelible.contract.report.wording import VERDICTS, verdict_of
+from memory_contract import Report
+from memory_contract.cases import GATES, MANY_WORKERS, ONE_CALLER
+from memory_contract.history import from_line
+from memory_contract.report import schema, to_json
+from memory_contract.report.wording import VERDICTS, verdict_of
 
 KINDS = {
     "object": dict,

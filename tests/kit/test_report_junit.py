@@ -4,8 +4,8 @@ from xml.etree import ElementTree as ET
 
 from report_samples import every_verdict, hostile, result, whole
 
-from indelible.contract import Report
-from indelible.contract.report import to_junit
+from memory_contract import Report
+from memory_contract.report import to_junit
 
 PARTS = {
     "PASS": None,
@@ -49,7 +49,9 @@ def test_a_failure_says_what_was_proved_and_how_to_see_it_again():
     failure = suite_of(every_verdict()).find("testcase[@name='append_storm[threads]']/failure")
     assert failure.get("type") == "lost append"
     assert failure.get("message").startswith("lost append: e1 was acknowledged to w0")
-    assert "Reproduce with:  indelible check 'postgresql://user:***@db/memory'" in failure.text
+    assert (
+        "Reproduce with:  memory-contract check 'postgresql://user:***@db/memory'" in failure.text
+    )
     assert "LOST APPEND   session c-1" in failure.text
 
 

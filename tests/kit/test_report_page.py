@@ -20,9 +20,9 @@ from report_samples import (
     unexpected,
 )
 
-from indelible.contract import Report
-from indelible.contract.report import timeline, to_page
-from indelible.contract.report.program import program_of
+from memory_contract import Report
+from memory_contract.report import timeline, to_page
+from memory_contract.report.program import program_of
 
 
 def data_of(page):

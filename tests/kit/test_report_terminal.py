@@ -8,9 +8,9 @@ import pytest
 from report_samples import HOSTILE, every_verdict, explored, hostile, killed, lossy, result, whole
 from rich.console import Console
 
-from indelible.contract import Report, check
-from indelible.contract.report.progress import Progress, line_of
-from indelible.contract.report.terminal import NAMED_MAX, PROOFS_MAX, summary, summary_text
+from memory_contract import Report, check
+from memory_contract.report.progress import Progress, line_of
+from memory_contract.report.terminal import NAMED_MAX, PROOFS_MAX, summary, summary_text
 
 
 class Terminal(io.StringIO):
@@ -41,7 +41,7 @@ def test_a_proof_comes_first_and_ends_with_commands(tmp_path):
     assert "  No clear, pop, trim, rollback or expiry could have removed it in between." in proof
     assert any(line.startswith("  Likely: ") for line in proof)
     assert any(" ops shown · " in line for line in proof)
-    again = f"indelible check report_samples:adapter --case append_storm --seed {seed}"
+    again = f"memory-contract check report_samples:adapter --case append_storm --seed {seed}"
     assert proof[-2:] == [
         f"  Reproduce with:  {again}",
         f"  Timeline:        {page}#case-concurrency-append_storm-tasks",
@@ -58,7 +58,7 @@ def test_an_explored_schedule_is_told_and_brought_back():
     report = Report(target="m:x", seed=1, gates=("concurrency",), results=(explored(),))
     text = summary_text(report)
     assert "  seed 7, 1 switch: w1#7>w0\n    w1 stops in read\n  exact: the seed" in text
-    assert "indelible check m:x --case append_storm --seed 7 --explore 1\n" in text
+    assert "memory-contract check m:x --case append_storm --seed 7 --explore 1\n" in text
 
 
 def test_no_timeline_is_named_where_none_was_written():
@@ -111,7 +111,9 @@ def test_a_gate_of_which_nothing_ran_says_so():
 
 def test_a_failure_without_operations_has_its_words_and_command():
     lines = after(summary_text(every_verdict()), "FAILED concurrency/lock_is_bounded")
-    again = "indelible check 'postgresql://user:***@db/memory' --case lock_is_bounded --seed 7"
+    again = (
+        "memory-contract check 'postgresql://user:***@db/memory' --case lock_is_bounded --seed 7"
+    )
     assert lines[:3] == [
         "FAILED concurrency/lock_is_bounded[threads]   HANGS   seed 7   seen by the case",
         "  lock_is_bounded did not end within 240 s.",

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from indelible.contract import running as running_module
-from indelible.contract.cases import BOOK, Case
-from indelible.contract.room import NotRun
-from indelible.contract.running import run_case
+from memory_contract import running as running_module
+from memory_contract.cases import BOOK, Case
+from memory_contract.room import NotRun
+from memory_contract.running import run_case
 
 
 def a_case(run, **options):

@@ -5,9 +5,9 @@ import functools
 import class_stores
 import pytest
 
-from indelible.contract import Adapter, Refused, check
-from indelible.contract.handles import flavours_of
-from indelible.contract.targets import duck, resolve
+from memory_contract import Adapter, Refused, check
+from memory_contract.handles import flavours_of
+from memory_contract.targets import duck, resolve
 
 CASES = [
     "append_then_read",

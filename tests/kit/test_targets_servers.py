@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import redis_here
-from indelible.contract import check
-from indelible.contract.targets import resolve
+from memory_contract import check
+from memory_contract.targets import resolve
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from indelible.contract import Adapter, Refused, check
-from indelible.contract.targets import FRAMEWORKS, TargetError, resolve
-from indelible.contract.targets.llama_index import from_llama, to_llama
+from memory_contract import Adapter, Refused, check
+from memory_contract.targets import FRAMEWORKS, TargetError, resolve
+from memory_contract.targets.llama_index import from_llama, to_llama
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 FACTORIES = {

@@ -1,7 +1,7 @@
 """Nothing passes by not happening."""
 
-from indelible.contract import Operation
-from indelible.contract.vacuity import vacuous
+from memory_contract import Operation
+from memory_contract.vacuity import vacuous
 
 
 def op(worker, name, began, ended, *, session="a", ids=(), value=None, outcome="ok"):

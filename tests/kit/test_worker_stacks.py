@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from indelible.contract import Adapter
-from indelible.contract.calling import Call, Program
-from indelible.contract.drivers.processes import Crew, WorkerLost
-from indelible.contract.stacks import format_stack, parse_dump, read_stacks
+from memory_contract import Adapter
+from memory_contract.calling import Call, Program
+from memory_contract.drivers.processes import Crew, WorkerLost
+from memory_contract.stacks import format_stack, parse_dump, read_stacks
 
 # A bound on what hangs, not on what is slow.
 HANGS_S = 60.0

@@ -11,8 +11,8 @@ import threading
 import time
 import uuid
 
-from indelible.contract import Adapter
-from indelible.contract.targets import resolve
+from memory_contract import Adapter
+from memory_contract.targets import resolve
 
 
 class ListUnderALock:

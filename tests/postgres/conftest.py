@@ -6,7 +6,7 @@ import pytest
 from crew import Crew
 
 import postgres_here
-from indelible.contract.faults.servers.postgres import PostgresServer, with_standby
+from memory_contract.faults.servers.postgres import PostgresServer, with_standby
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from ledger import check
 from loads import Load, until
 
 import indelible
-from indelible.contract.faults.servers.process import LOOPBACK
+from memory_contract.faults.servers.process import LOOPBACK
 
 
 def url_of(*servers):

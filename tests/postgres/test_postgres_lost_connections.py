@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 import indelible
-from indelible.contract.faults.proxy import Proxy, Trouble
-from indelible.contract.gates.cancelling import Cancelled, Interrupting
+from memory_contract.faults.proxy import Proxy, Trouble
+from memory_contract.gates.cancelling import Cancelled, Interrupting
 
 
 @pytest.fixture

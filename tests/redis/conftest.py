@@ -2,8 +2,8 @@
 
 import pytest
 
-from indelible.contract.faults.servers.cluster import ValkeyCluster
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.cluster import ValkeyCluster
+from memory_contract.faults.servers.valkey import Valkey
 
 
 @pytest.fixture(scope="session")

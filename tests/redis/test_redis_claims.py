@@ -10,7 +10,7 @@ import indelible
 from indelible import Gravity, UnsupportedError
 from indelible.backends.redis.diagnosing import given, refuse_less, risks_of
 from indelible.backends.redis.settings import settings_from
-from indelible.contract.faults.servers.process import free_port
+from memory_contract.faults.servers.process import free_port
 
 
 def risks(store):

@@ -11,7 +11,7 @@ import indelible
 import redis
 from indelible.backends.redis.cluster import Address, Range, SlotMap, map_of
 from indelible.backends.redis.keys import keys_of
-from indelible.contract.faults.servers.cluster import ValkeyCluster
+from memory_contract.faults.servers.cluster import ValkeyCluster
 
 WRITERS = 8
 

@@ -8,7 +8,7 @@ from redis_writers import Writer, insist, texts, until
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
-from indelible.contract.faults.servers.process import free_port
+from memory_contract.faults.servers.process import free_port
 
 
 def test_a_server_killed_under_load_loses_and_doubles_nothing(start):

@@ -3,7 +3,7 @@
 import asyncio
 
 import indelible
-from indelible.contract.faults.proxy import Proxy, Trouble
+from memory_contract.faults.proxy import Proxy, Trouble
 
 CALLERS = 40
 

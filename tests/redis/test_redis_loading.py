@@ -5,7 +5,7 @@ import time
 
 import indelible
 import redis
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import Valkey
 
 WRITES = 20_000
 # For each of them: so that a start takes long enough to look at it.

@@ -6,7 +6,7 @@ import redis.sentinel
 from redis_writers import until
 
 import indelible
-from indelible.contract.faults.servers.sentinel import NAME, Watched
+from memory_contract.faults.servers.sentinel import NAME, Watched
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from indelible.contract.targets import FRAMEWORKS
+from memory_contract.targets import FRAMEWORKS
 from scoreboard.asking import LEFT_OUT, asked
 from scoreboard.stores import STORES
 
@@ -42,13 +42,13 @@ def test_a_store_has_a_factory_an_environment_and_a_target_that_the_kit_knows(st
 def test_a_command_brings_the_servers_that_its_store_needs():
     commands = {store.id: store.command("--seed 1") for store in STORES}
     assert commands["langchain/file"] == (
-        ".venv-frameworks/langchain/bin/indelible check "
+        ".venv-frameworks/langchain/bin/memory-contract check "
         "langchain:scoreboard.factories.langchain:file --seed 1"
     )
     assert commands["langchain/redis"].startswith(".venv/bin/python -m scoreboard.serving .venv-f")
     assert commands["indelible/redis"] == (
         ".venv/bin/python -m scoreboard.serving sh -c "
-        "'.venv/bin/indelible check $SCOREBOARD_REDIS --seed 1'"
+        "'.venv/bin/memory-contract check $SCOREBOARD_REDIS --seed 1'"
     )
 
 

@@ -2,14 +2,14 @@
 
 import asyncio
 
+import _indelible_pytest
 import apsw
 import pytest
 
-import _indelible_pytest
 import indelible
 import indelible.testing.stores
 import redis
-from indelible.contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import Valkey
 
 pytest_plugins = ["pytester"]
 

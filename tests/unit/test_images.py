@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from indelible.contract.faults.vfs.disk import Change
-from indelible.contract.faults.vfs.images import MANNERS, SECTOR_BYTES, images, in_the_end
+from memory_contract.faults.vfs.disk import Change
+from memory_contract.faults.vfs.images import MANNERS, SECTOR_BYTES, images, in_the_end
 
 BASE = {"a": b"old" * 100}
 

@@ -7,7 +7,7 @@
 
 from pathlib import Path
 
-from indelible.contract import replay_trace
+from memory_contract import replay_trace
 
 TRACE = Path(__file__).with_suffix(".jsonl")
 STORE = "agent.db"

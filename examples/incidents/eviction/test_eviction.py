@@ -7,7 +7,7 @@ F1b987a5216e was acknowledged to 1.1-t1 and is missing from the final read.
 
 from pathlib import Path
 
-from indelible.contract import replay_trace
+from memory_contract import replay_trace
 
 TRACE = Path(__file__).with_suffix(".jsonl")
 STORE = "agent.db"

@@ -6,7 +6,7 @@ B71a35cd1585 came back to final with another checksum or type than it had.
 
 from pathlib import Path
 
-from indelible.contract import replay_trace
+from memory_contract import replay_trace
 
 TRACE = Path(__file__).with_suffix(".jsonl")
 STORE = "agent.db"

@@ -7,7 +7,7 @@ Snapshot aff7b5bf69f1441a8490a62704b05560 was acknowledged to 1.1-t1, and 2.1-t1
 
 from pathlib import Path
 
-from indelible.contract import replay_trace
+from memory_contract import replay_trace
 
 TRACE = Path(__file__).with_suffix(".jsonl")
 STORE = "agent.db"

@@ -8,7 +8,7 @@ F7b331d0ec3c was acknowledged to 1.1-t1 and is missing from the final read.
 
 from pathlib import Path
 
-from indelible.contract import replay_trace
+from memory_contract import replay_trace
 
 TRACE = Path(__file__).with_suffix(".jsonl")
 STORE = "agent.db"

@@ -1,0 +1,86 @@
+"""The doctor: looks at the running engine, and says what it can lose."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated
+
+import typer
+
+from indelible.cli import progress, wording
+from indelible.cli.call import Call, on_store
+from indelible.cli.failing import WRONG_DATA
+from indelible.cli.output import plain
+from indelible.model import Gravity, Risk
+
+
+@on_store()
+def doctor(
+    call: Call,
+    *,
+    store_url: Annotated[  # noqa: ARG001 (names the store before the command is called)
+        str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
+    ] = None,
+    faults: Annotated[
+        bool,
+        typer.Option(
+            "--faults",
+            help="Say instead which faults `check` can make on this machine. Needs no store.",
+        ),
+    ] = False,
+) -> None:
+    """Say what the running engine can lose, when, and what to change; exits 1 for a danger."""
+    if faults:
+        _tell_faults(call)
+        return
+    with warnings.catch_warnings():
+        # What opening warns of is what is printed below, in full.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        store = call.store
+    claims = store.claims()
+    with progress.shown("Looking") as tell:
+        found = store.risks(sessions=True, progress=tell)
+    dangers = sum(risk.severity is Gravity.DANGER for risk in found)
+    if not call.out.json({"ok": not dangers, "claims": plain(claims), "risks": plain(found)}):
+        engine = f"{claims.engine} {claims.engine_version}".strip()
+        simulated = ", simulated" if claims.simulated else ""
+        call.out.say(f"{engine}{simulated}: durability {claims.durability}.")
+        for risk in found:
+            for line in _said(risk):
+                call.out.say(line)
+        call.out.say(_verdict(found, dangers))
+    if dangers:
+        raise typer.Exit(WRONG_DATA)
+
+
+def _tell_faults(call: Call) -> None:
+    from memory_contract.cases import TIERS  # noqa: PLC0415 (the kit is not for every command)
+    from memory_contract.faults.tiers import means  # noqa: PLC0415
+
+    found = means()
+    if call.out.json({"means": plain(found)}):
+        return
+    for tier, about in TIERS.items():
+        call.out.say(f"{tier}: {about}")
+        for each in found:
+            if each.tier == tier:
+                here = f"NOT HERE: {each.missing}" if each.missing else "here"
+                call.out.say(f"  {each.name}, for {each.makes}: {here}")
+    missing = sum(bool(each.missing) for each in found)
+    if missing:
+        call.out.say("Cases that need what is not here are NOT RUN, which is not PASS.")
+
+
+def _said(risk: Risk) -> list[str]:
+    return [
+        f"{risk.severity}: {wording.one_line(risk.subject)}",
+        f"  {wording.one_line(risk.risk)}",
+        f"  to change that: {wording.one_line(risk.remedy)}",
+    ]
+
+
+def _verdict(found: tuple[Risk, ...], dangers: int) -> str:
+    if not found:
+        return "All well."
+    others = sum(risk.severity is Gravity.WARNING for risk in found)
+    return f"Found {wording.counted(dangers, 'danger')}, {wording.counted(others, 'warning')}."

@@ -1,0 +1,268 @@
+"""The `indelible` command: what it offers, and how it ends when something went wrong."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import indelible
+from indelible.cli import (
+    adapting,
+    changing,
+    checking,
+    copying,
+    diagnosing,
+    golden,
+    hinting,
+    incidents,
+    maintaining,
+    moving,
+    proxying,
+    reading,
+    timeline,
+)
+from indelible.core.redaction import redact
+from indelible.errors import MemoryStoreError
+
+HELP = "A memory store for LLM agents that does not forget."
+
+LOOK = "Look"
+CHANGE = "Change what a session shows; nothing is deleted"
+MAINTAIN = "Look after a store"
+PROVE = "Hold any store to the contract"
+GOLDENS = "SQLite files as goldens, for any project"
+LEARN = "Learn from what went wrong"
+
+# Names that people try because other tools have them, and what the command is called here.
+MEANT = {
+    "list": "sessions",
+    "ls": "sessions",
+    "delete": "forget",
+    "rm": "forget",
+    "remove": "forget",
+    "add": "append",
+    "log": "history",
+    "restore": "rollback",
+    "cp": "copy",
+    "migrate": "copy",
+}
+
+
+@contextmanager
+def _redacted_usage_errors() -> Iterator[None]:
+    """Wrong usage is told with the words that were typed; a URL among them keeps its password."""
+    try:
+        yield
+    except Exception as error:
+        # typer brings its own copy of click, whose errors have no public name.
+        if hasattr(error, "format_message") and hasattr(error, "message"):
+            error.message = redact(str(error.message))
+        raise
+
+
+class Commands(TyperGroup):
+    """Knows what was meant by some names that no command has, and hides passwords in errors."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Parse what stands before the command."""
+        with _redacted_usage_errors():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the rest, and run the command."""
+        with _redacted_usage_errors():
+            return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the line names."""
+        if args[0] in MEANT and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="indelible",
+    cls=Commands,
+    help=HELP,
+    epilog="Example: indelible sessions --url agent.db",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    # A traceback tells a person nothing about their data, and its locals may tell others too much.
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"indelible {indelible.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """A memory store for LLM agents that does not forget."""
+
+
+def demo() -> None:
+    """Watch a naive store forget and indelible remember, in a store of its own."""
+    # Whoever does not ask for the story does not wait for its imports.
+    from examples.demo.story import run_demo  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+
+    raise typer.Exit(run_demo(Console()))
+
+
+def _offer(
+    command: Callable[..., None],
+    panel: str,
+    *examples: str,
+    name: str = "",
+    among: typer.Typer = app,
+) -> None:
+    """Add a command. Each example is a paragraph, so that no help formatter joins two of them."""
+    epilog = "\n\n".join(f"Example: indelible {example}" for example in examples)
+    among.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
+
+
+_offer(reading.sessions, LOOK, "sessions --url agent.db --prefix user-")
+_offer(timeline.show, LOOK, "show user-42 --url agent.db")
+_offer(reading.history, LOOK, "history user-42 --last 10 --url agent.db")
+_offer(reading.snapshots, LOOK, "snapshots user-42 --url agent.db")
+_offer(
+    reading.diff,
+    LOOK,
+    "diff user-42 5f2c9a7d1e0b3846 --url agent.db",
+    "diff user-42 5f2c9a7d1e0b3846 90ab12cd34ef5678 --url agent.db",
+)
+_offer(reading.claims, LOOK, "claims --url agent.db")
+_offer(
+    changing.append,
+    CHANGE,
+    'append user-42 user "Where is my order?" --url agent.db',
+    "append user-42 assistant - --key turn-7 --url agent.db < answer.txt",
+)
+_offer(changing.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db')
+_offer(changing.rollback, CHANGE, "rollback user-42 5f2c9a7d1e0b3846 --dry-run --url agent.db")
+_offer(changing.undo, CHANGE, "undo user-42 --url agent.db")
+_offer(
+    changing.trim,
+    CHANGE,
+    "trim user-42 --keep-last 20 --url agent.db",
+    "trim user-42 --max-tokens 4000 --dry-run --url agent.db",
+)
+_offer(changing.clear, CHANGE, "clear user-42 --yes --url agent.db")
+_offer(changing.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d1e0b3846 --url agent.db")
+_offer(
+    diagnosing.doctor,
+    MAINTAIN,
+    "doctor agent.db",
+    "doctor --url agent.db --json",
+    "doctor --faults",
+)
+_offer(maintaining.verify, MAINTAIN, "verify --url agent.db")
+_offer(maintaining.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
+_offer(
+    moving.export,
+    MAINTAIN,
+    "export backup.jsonl --url agent.db",
+    "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
+)
+_offer(moving.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="import")
+_offer(
+    copying.copy,
+    MAINTAIN,
+    "copy agent.db sqlite:////srv/agent.db",
+    "copy agent.db other.db --prefix user- --dry-run",
+)
+_offer(maintaining.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db")
+_offer(maintaining.forget, MAINTAIN, "forget user-42 --url agent.db")
+_offer(
+    adapting.import_langchain,
+    MAINTAIN,
+    "import-langchain chats/ --url agent.db",
+    "import-langchain redis://localhost:6379/0 --dry-run --url agent.db",
+    name="import-langchain",
+)
+_offer(
+    adapting.mcp, MAINTAIN, "mcp agent.db --session user-42", "mcp redis://localhost --any-session"
+)
+_offer(demo, MAINTAIN, "demo")
+_offer(
+    checking.check,
+    PROVE,
+    "check sqlite:///agent.db",
+    "check mystore.contract:adapter --gate concurrency --budget 2m --report out",
+)
+_offer(checking.cases, PROVE, "cases --gate concurrency")
+_offer(checking.goldfish, PROVE, "goldfish --seed 7")
+_offer(
+    proxying.proxy,
+    PROVE,
+    "proxy redis://localhost:6379 --cut-after EVALSHA:3",
+    "proxy postgresql://localhost/agent --answer COMMIT:1=40001 --listen 127.0.0.1:6432",
+)
+_offer(
+    incidents.explain,
+    LEARN,
+    "explain trace.jsonl",
+    "explain /var/log/agent/trace --session user-42 --report timeline.html",
+)
+_offer(
+    incidents.replay,
+    LEARN,
+    "replay trace.jsonl --store mystore.contract:adapter --times 20",
+    "replay trace.jsonl --store agent.db --write-test tests/incidents/test_2026_05_amnesia.py",
+)
+_offer(incidents.shrink, LEARN, "shrink trace.jsonl --store mystore.contract:adapter")
+
+goldens = typer.Typer(
+    name="golden",
+    help="Compare SQLite files, and look after the goldens of snapshot_db.",
+    epilog="Example: snapshot-db diff before.db after.db",
+    no_args_is_help=True,
+)
+app.add_typer(goldens, rich_help_panel=GOLDENS)
+_offer(
+    golden.diff,
+    GOLDENS,
+    "golden diff before.db after.db",
+    "golden diff a.db b.db --ignore note.created_at --replace 'note.id=<id>'",
+    among=goldens,
+)
+_offer(golden.list_, GOLDENS, "golden list tests", name="list", among=goldens)
+_offer(golden.prune, GOLDENS, "golden prune tests --dry-run", among=goldens)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning of the library as a sentence: where in its code it was raised helps nobody here."""
+    from indelible.cli.wording import visible  # noqa: PLC0415 (warnings are rare)
+
+    sys.stderr.write(f"Warning: {visible(redact(str(message)))}\n")
+
+
+def run() -> None:
+    """Run the command line, and end with a sentence and a code instead of a traceback."""
+    warnings.showwarning = _show_warning
+    try:
+        app(prog_name="indelible")
+    except MemoryStoreError as error:
+        from indelible.cli import failing  # noqa: PLC0415 (errors are rare)
+
+        sys.exit(failing.report(error, sys.argv[1:]))
+    finally:
+        if note := hinting.password_note():
+            sys.stderr.write(f"{note}\n")

@@ -1,0 +1,235 @@
+"""indelible itself, by URL: every backend that `indelible.open` knows.
+
+A file that is named is never touched: the kit works on fresh ones in the same folder, so on the
+same file system. On a server it works in namespaces that it makes and forgets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import indelible
+from indelible.core.redaction import redact_url
+from indelible.store import BUSY_TIMEOUT_S
+from memory_contract.adapter import CAPABILITIES, Adapter, Message
+from memory_contract.calling import said
+from memory_contract.handles import then
+from memory_contract.results import Unreachable
+
+# The one that it does not offer: what was said is not taken back by popping it.
+_OFFERED: Final = frozenset(CAPABILITIES) - {"pop"}
+# On a bad day calls wait until their deadline: the shorter that is, the sooner the day is over.
+BAD_DAY_TIMEOUT_S: Final = 2.0
+# On a busy machine, making the tables takes longer than such a call may: then again.
+OPENINGS_MAX: Final = 5
+
+
+def adapter_of_url(url: str) -> Adapter:
+    """The adapter of indelible on an engine."""
+    opener = OpenUrl(url)
+    common: dict[str, Any] = {
+        "open": opener,
+        "open_async": OpenUrl(url, awaited=True),
+        "capabilities": _OFFERED,
+        "name": redact_url(url),
+        "thread_safe": True,
+        # A life ends by the clock, when it is looked at: nothing has to come by and sweep.
+        "ttl_s_late": 0.25,
+        "patience_s": 3 * BUSY_TIMEOUT_S,
+    }
+    if url == "memory:":
+        return Adapter(**common, reach="handle")
+    if (path := opener.path) is not None:
+        return Adapter(**common, durability="power", home=path.absolute().parent)
+    try:
+        with indelible.open(url) as store:
+            claims = store.claims()
+    except indelible.UsageError:
+        raise
+    except Exception as error:
+        raise Unreachable(f"the store cannot be opened: {said(error)}") from error
+    simulated = ("simulated: this is no real server",) if claims.simulated else ()
+    return Adapter(
+        **common,
+        durability=claims.durability.value,
+        server=url,
+        discard=Forget(url),
+        notes=simulated,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenUrl:
+    """Opens indelible on a workspace: a file in it, or the namespace of its name."""
+
+    # It may hold a password.
+    url: str = field(repr=False)
+    awaited: bool = False
+
+    @property
+    def path(self) -> Path | None:
+        """The file that the URL names, if it names one."""
+        scheme, separator, rest = self.url.partition("://")
+        if separator and scheme == "sqlite":
+            return Path(rest.removeprefix("/"))
+        return None if separator or self.url == "memory:" else Path(self.url)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What keeps nothing until a store is opened: a process may be forked that has it."""
+        if self.path is not None:
+            return ("indelible.backends.sqlite",)
+        server = "postgres" if self.url.startswith("postgres") else "redis"
+        return () if self.url == "memory:" else (f"indelible.backends.{server}",)
+
+    def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
+        """A handle, or something to await for it; `server` stands in for the URL."""
+        target, options = self._place(workspace)
+        if server is not None:
+            target, options = server, {**options, "timeout_s": BAD_DAY_TIMEOUT_S}
+        if self.awaited:
+            return _opened(target, options)
+        return StoreHandle(_open(target, options))
+
+    def _place(self, workspace: Path) -> tuple[str, dict[str, Any]]:
+        if self.url == "memory:":
+            return self.url, {}
+        if self.path is not None:
+            return str(workspace / "store.db"), {}
+        return self.url, {"namespace": _namespace(workspace)}
+
+
+def _open(target: str, options: dict[str, Any]) -> indelible.MemoryStore:
+    for _ in range(OPENINGS_MAX - 1):
+        with contextlib.suppress(indelible.UnavailableError):
+            return indelible.open(target, **options)
+    return indelible.open(target, **options)
+
+
+async def _opened(target: str, options: dict[str, Any]) -> StoreHandle:
+    for _ in range(OPENINGS_MAX - 1):
+        with contextlib.suppress(indelible.UnavailableError):
+            return StoreHandle(await indelible.open_async(target, **options))
+    return StoreHandle(await indelible.open_async(target, **options))
+
+
+def _namespace(workspace: Path) -> str:
+    return f"indelible-check-{workspace.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Erases what a case wrote on a server."""
+
+    url: str = field(repr=False)
+
+    def __call__(self, workspace: Path, sessions: Iterable[str]) -> None:
+        """Forget every session of the workspace's namespace, also those that expired."""
+        with indelible.open(self.url, namespace=_namespace(workspace)) as store:
+            for session in {*_all(store), *sessions}:
+                with contextlib.suppress(indelible.UsageError, indelible.LimitError):
+                    store.forget(session)
+
+
+class StoreHandle:
+    """indelible's verbs in the kit's words, for either store: what one awaits is passed on."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def append(
+        self,
+        session: str,
+        messages: list[Message],
+        *,
+        key: str | None = None,
+        expected: str | None = None,
+        ttl_s: float | None = None,
+    ) -> Any:
+        """Add messages."""
+        batch = [indelible.ChatMessage(**message) for message in messages]
+        return self._store.add_messages(session, batch, key=key, expected=expected, ttl=ttl_s)
+
+    def read(self, session: str, *, limit: int | None = None) -> Any:
+        """The messages of the history."""
+        return then(self._store.get_history(session, last=limit), _messages)
+
+    def trim(self, session: str, keep: int) -> Any:
+        """Keep the last ones."""
+        return self._store.trim(session, keep_last=keep)
+
+    def clear(self, session: str) -> Any:
+        """Show nothing."""
+        return self._store.clear(session)
+
+    def undo(self, session: str) -> Any:
+        """Take the last change back."""
+        return self._store.undo(session)
+
+    def snapshot(self, session: str) -> Any:
+        """The id of a new snapshot."""
+        return then(self._store.save_snapshot(session), lambda snapshot: snapshot.id)
+
+    def rollback(self, session: str, snapshot: str) -> Any:
+        """Show what the snapshot froze."""
+        return self._store.rollback_to_snapshot(session, snapshot)
+
+    def fork(self, session: str, target: str) -> Any:
+        """Copy into a new session."""
+        return self._store.fork(session, target)
+
+    def version(self, session: str) -> Any:
+        """The version that `expected` takes."""
+        return then(self._store.session(session), lambda info: info.version)
+
+    def page(self, session: str, limit: int, cursor: str | None = None) -> Any:
+        """A page of messages, and the cursor of the next."""
+        page = self._store.get_entries(session, kinds=["message"], limit=limit, cursor=cursor)
+        return then(page, lambda found: (_messages([e.value for e in found]), found.cursor))
+
+    def export(self, session: str) -> Any:
+        """A session as text."""
+        lines = io.StringIO()
+        return then(self._store.export(lines, session), lambda _: lines.getvalue())
+
+    def import_session(self, text: str) -> Any:
+        """Bring such a text in."""
+        return self._store.import_(io.StringIO(text))
+
+    def sessions(self) -> Any:
+        """The ids of all sessions."""
+        page = self._store.list_sessions()
+        return _all_awaited(self._store, page) if inspect.isawaitable(page) else _all(self._store)
+
+    def close(self) -> Any:
+        """Let go of the engine."""
+        return self._store.close()
+
+
+def _messages(history: list[indelible.ChatMessage]) -> list[Message]:
+    # No content is said by leaving it out.
+    return [{"content": None} | message.model_dump(exclude_unset=True) for message in history]
+
+
+def _all(store: Any) -> list[str]:
+    page = store.list_sessions()
+    found = list(page)
+    while page.cursor is not None:
+        page = store.list_sessions(cursor=page.cursor)
+        found += page
+    return found
+
+
+async def _all_awaited(store: Any, first: Any) -> list[str]:
+    page = await first
+    found = list(page)
+    while page.cursor is not None:
+        page = await store.list_sessions(cursor=page.cursor)
+        found += page
+    return found

@@ -1,0 +1,159 @@
+"""The contract kit: what a store of an agent's memory owes, and how to tell whether it keeps it."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+# What it takes to run workers is here from the start: it notes which modules were here before any
+# store was named.
+from memory_contract.drivers import processes as _processes  # noqa: F401
+
+if TYPE_CHECKING:
+    from memory_contract.adapter import Adapter, Conflict, Handle, NotFound, Refused
+    from memory_contract.checker import check_history, judge
+    from memory_contract.checker.explain import explain
+    from memory_contract.checker.shrink import minimal
+    from memory_contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
+    from memory_contract.checking import check
+    from memory_contract.deviations import Deviations, read_deviations
+    from memory_contract.explaining import Explanation, explain_trace
+    from memory_contract.explorer import explore
+    from memory_contract.history import (
+        CORRUPTED,
+        NOT_FOUND,
+        HistoryError,
+        Operation,
+        read_history,
+        write_history,
+    )
+    from memory_contract.incidents.writing import write_test
+    from memory_contract.plugin.suite import MemoryContract as MemoryContract
+    from memory_contract.recording import Policy, record, recorded
+    from memory_contract.replaying import Replay, load_trace, replay_trace
+    from memory_contract.results import (
+        CONTRACT_VERSION,
+        CaseResult,
+        Failure,
+        Report,
+        Unreachable,
+    )
+    from memory_contract.shrinking import shrink_trace
+
+# Without MemoryContract: a star import must not need pytest.
+__all__ = [
+    "CONTRACT_VERSION",
+    "CORRUPTED",
+    "NOT_FOUND",
+    "Adapter",
+    "Anomaly",
+    "CaseResult",
+    "Conflict",
+    "Deviations",
+    "Explanation",
+    "Failure",
+    "Handle",
+    "HistoryError",
+    "NotFound",
+    "Ok",
+    "Operation",
+    "Policy",
+    "Refused",
+    "Replay",
+    "Report",
+    "Undecided",
+    "Unreachable",
+    "Verdict",
+    "Violated",
+    "check",
+    "check_history",
+    "explain",
+    "explain_trace",
+    "explore",
+    "judge",
+    "load_trace",
+    "minimal",
+    "read_deviations",
+    "read_history",
+    "record",
+    "recorded",
+    "replay_trace",
+    "shrink_trace",
+    "write_history",
+    "write_test",
+]
+# Where each of them is: loaded when it is asked for. A process that is forked for every check has
+# no use for most of it.
+_ROOMS: Final = {
+    "adapter": (
+        "Adapter",
+        "Conflict",
+        "Handle",
+        "NotFound",
+        "Refused",
+    ),
+    "checker": (
+        "check_history",
+        "judge",
+    ),
+    "checker.explain": ("explain",),
+    "checker.shrink": ("minimal",),
+    "checker.verdict": (
+        "Anomaly",
+        "Ok",
+        "Undecided",
+        "Verdict",
+        "Violated",
+    ),
+    "checking": ("check",),
+    "deviations": (
+        "Deviations",
+        "read_deviations",
+    ),
+    "explaining": (
+        "Explanation",
+        "explain_trace",
+    ),
+    "explorer": ("explore",),
+    "history": (
+        "CORRUPTED",
+        "NOT_FOUND",
+        "HistoryError",
+        "Operation",
+        "read_history",
+        "write_history",
+    ),
+    "incidents.writing": ("write_test",),
+    "recording": (
+        "Policy",
+        "record",
+        "recorded",
+    ),
+    "replaying": (
+        "Replay",
+        "load_trace",
+        "replay_trace",
+    ),
+    "results": (
+        "CONTRACT_VERSION",
+        "CaseResult",
+        "Failure",
+        "Report",
+        "Unreachable",
+    ),
+    "shrinking": ("shrink_trace",),
+    "plugin.suite": ("MemoryContract",),
+}
+_ROOM_OF: Final = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """What is asked for is loaded then."""
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """All that can be asked for, loaded or not."""
+    return sorted({*globals(), *__all__})

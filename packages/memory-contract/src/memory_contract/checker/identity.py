@@ -1,0 +1,145 @@
+"""Steps 0 and 1: the record is sound, and every id that was seen is one that could be seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from memory_contract.checker.events import Event, Session, origins
+from memory_contract.checker.verdict import Anomaly, Name
+from memory_contract.checker.wording import named
+from memory_contract.history import CORRUPTED, Ids, Operation, problem_of
+
+
+def harness_error(operations: list[Operation]) -> str | None:
+    """Why the record cannot be judged at all; None if it can."""
+    owner: dict[str, tuple[str, str | None, Ids]] = {}
+    keys: dict[tuple[str, str, str], Ids] = {}
+    lanes: dict[str, list[Operation]] = {}
+    for op in operations:
+        if problem := problem_of(op):
+            return f"an operation of {op.worker} is wrong: {problem}"
+        if op.op != "expire":
+            lanes.setdefault(op.worker, []).append(op)
+        if op.key is not None and keys.setdefault((op.session, op.op, op.key), op.ids) != op.ids:
+            return f"key {op.key} of session {named(op.session)} was used for two different batches"
+        if op.op == "append":
+            mark = (op.session, op.key, op.ids)
+            if len(set(op.ids)) < len(op.ids):
+                return f"a batch of {op.worker} holds one id twice"
+            for id_ in op.ids:
+                if owner.setdefault(id_, mark) is not mark and (
+                    op.key is None or owner[id_] != mark
+                ):
+                    return f"id {id_} was appended twice without a common key"
+    return _overlap_in_a_lane(lanes)
+
+
+def _overlap_in_a_lane(lanes: dict[str, list[Operation]]) -> str | None:
+    for worker, ops in lanes.items():
+        ops.sort(key=lambda op: (op.invoke_ns, op.complete_ns or 0))
+        end = -1
+        for op in ops:
+            if op.invoke_ns < end:
+                return f"worker {worker} had two operations open at once"
+            # A call that never came back says nothing about its worker's next life.
+            end = op.complete_ns or end
+    return None
+
+
+def key_outlived(session: Session, sessions: dict[str, Session]) -> bool:
+    """Whether a key may have been forgotten between two attempts, here or before a fork."""
+    return any(_key_outlived(each) for each in (session, *origins(session, sessions)))
+
+
+def _key_outlived(session: Session) -> bool:
+    expiries = session.of("expire")
+    return any(
+        len(event.attempts) > 1
+        and any(expiry.within(event.lo, _last_moment(event)) for expiry in expiries)
+        for events in session.events.values()
+        for event in events
+    )
+
+
+def _last_moment(event: Event) -> int:
+    return max(Event(op).hi for op in event.attempts)
+
+
+def strange_ids(session: Session, sessions: dict[str, Session]) -> list[Anomaly]:
+    """Every id that cannot stand where it was seen; what holds one is left out of later steps."""
+    found: list[Anomaly] = []
+    for op, ids in _sightings(session):
+        if anomalies := list(_strange(op, ids, session, sessions)):
+            found += anomalies
+            session.reads = [read for read in session.reads if read is not op]
+            session.contents = [c for c in session.contents if c[2] is not op]
+    return found
+
+
+def _sightings(session: Session) -> Iterator[tuple[Operation, Ids]]:
+    """Each sighting in which something is strange at first sight; the common case is quick."""
+    entries = session.entries
+    arrivals = {id_: entry.lo for id_, entry in entries.items()}
+    everything: Iterable[tuple[Operation, Ids]] = [
+        *((op, op.value) for op in session.reads if isinstance(op.value, tuple)),
+        *((op, ids) for _, ids, op in session.contents),
+        *((e.op, (e.op.value,)) for e in session.of("pop") if isinstance(e.op.value, str)),
+    ]
+    for op, ids in everything:
+        if not ids:
+            continue
+        known = arrivals.keys() >= set(ids)
+        twice = len(set(ids)) < len(ids)
+        if not known or twice or max(map(arrivals.__getitem__, ids)) > (op.complete_ns or 0):
+            yield op, ids
+
+
+def _strange(
+    op: Operation, ids: Ids, session: Session, sessions: dict[str, Session]
+) -> Iterator[Anomaly]:
+    name, entries = session.name, session.entries
+    for id_, times in Counter(ids).items():
+        entry = entries.get(id_)
+        if entry is None:
+            yield _unknown(op, id_, session, sessions)
+        elif entry.lo > (op.complete_ns or 0) >= entry.event.lo:
+            yield _leaked(op, id_, entry.event.op, name)
+        elif entry.lo > (op.complete_ns or 0):
+            proof = f"{id_} was seen by {op.worker} before its append was invoked."
+            yield Anomaly("future read", name, (id_,), (op, entry.event.op), proof)
+        elif times > 1:
+            tried = entry.event.attempts
+            again = len(tried) > 1
+            how = f"{len(tried)} attempts with one key" if again else "one append"
+            proof = f"{id_} stands {times} times in what {op.worker} saw; it came from {how}."
+            kind: Name = "duplicate after retry" if again else "duplicate"
+            yield Anomaly(kind, name, (id_,), (*tried, op), proof)
+
+
+def _unknown(op: Operation, id_: str, session: Session, sessions: dict[str, Session]) -> Anomaly:
+    name = session.name
+    if id_.startswith(CORRUPTED):
+        whole = id_.removeprefix(CORRUPTED)
+        origin = session.entries.get(whole)
+        witness = (origin.event.op, op) if origin else (op,)
+        proof = f"{whole} came back to {op.worker} with another checksum or type than it had."
+        return Anomaly("corrupted entry", name, (whole,), witness, proof)
+    if (failed := session.failed.get(id_)) is not None:
+        proof = f"{id_} was seen by {op.worker}, but its append was reported as failed."
+        return Anomaly("aborted read", name, (id_,), (failed, op), proof)
+    for other in sessions.values():
+        found = other.entries.get(id_)
+        origin_op = found.event.op if found else other.failed.get(id_)
+        if other is not session and origin_op is not None:
+            return _leaked(op, id_, origin_op, name)
+    proof = f"{id_} was seen by {op.worker}, and nobody ever appended it."
+    return Anomaly("garbage read", name, (id_,), (op,), proof)
+
+
+def _leaked(op: Operation, id_: str, origin: Operation, name: str) -> Anomaly:
+    proof = (
+        f"{id_} was appended to session {named(origin.session)} and seen in {named(name)}; "
+        "no fork could have brought it there."
+    )
+    return Anomaly("cross-session leak", name, (id_,), (origin, op), proof)

@@ -1,0 +1,181 @@
+"""The last resort on a small session: find an order of its operations that explains it.
+
+A depth-first search over orders that respect the clock, in the manner of porcupine, on the pure
+model. It is bounded by steps, not by time, so that one history has one verdict on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
+
+from memory_contract import model
+from memory_contract.checker.events import FOREVER, Event, Session
+from memory_contract.checker.verdict import Anomaly, Name
+from memory_contract.history import Operation
+
+OPERATIONS_MAX = 200
+STEPS_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Where the longest order ended: the state, and the operation that does not fit."""
+
+    state: model.State
+    op: Operation
+
+
+class _Search:
+    def __init__(self, events: list[Event], steps: int) -> None:
+        self.events = sorted(events, key=lambda event: (event.lo, event.hi))
+        self.steps = steps
+        self.needs = _predecessors(self.events)
+        self.sure = sum(1 << at for at, event in enumerate(self.events) if event.sure)
+        self.tried: set[tuple[int, model.State]] = set()
+        self.farthest = -1
+        self.stuck: Stuck | None = None
+
+    def run(self) -> bool | None:
+        """True if an order was found, False if there is none, None if the steps ran out."""
+        stack = [(0, model.EMPTY)]
+        while stack:
+            done, state = stack.pop()
+            if (done, state) in self.tried:
+                continue
+            self.tried.add((done, state))
+            self.steps -= 1
+            if self.steps < 0:
+                return None
+            if done & self.sure == self.sure:
+                return True
+            stack += self._next(done, state)
+        return False
+
+    def _next(self, done: int, state: model.State) -> list[tuple[int, model.State]]:
+        """What can come next; a sighting that fits comes at once, since it changes nothing."""
+        after: list[tuple[int, int, model.State]] = []
+        bound = FOREVER
+        blocked: Event | None = None
+        for at, event in enumerate(self.events):
+            if done >> at & 1:
+                continue
+            if event.lo > bound:
+                break
+            bound = min(bound, event.hi)
+            fits = not self.needs[at] & ~done
+            fits = fits and (not event.sure or model.agrees(state, event.op))
+            if fits and event.op.op == "read":
+                return [(done | 1 << at, state)]
+            comes_to = [s for s in self._steps(state, event) if s is not None] if fits else []
+            if not event.sure:
+                comes_to = [s for s in comes_to if s != state]
+            after += [(event.hi, done | 1 << at, state_after) for state_after in comes_to]
+            if not comes_to and event.sure and (blocked is None or event.hi < blocked.hi):
+                blocked = event
+        self._remember(done, state, blocked)
+        # The stack is taken from its end: what must be over first is tried first, and what need
+        # not have happened at all comes last.
+        after.sort(key=lambda item: -item[0])
+        return [(done_after, state_after) for _, done_after, state_after in after]
+
+    def _steps(self, state: model.State, event: Event) -> list[model.State | None]:
+        """What the event may come to; a trim leaves some room."""
+        if event.op.op != "trim":
+            return [model.step(state, event.op)]
+        # A trim may look first and act then: what was appended meanwhile stays beside the rest.
+        meanwhile = {
+            id_
+            for append in self.events
+            if append.op.op == "append" and append.within(event.lo, event.hi)
+            for id_ in append.op.ids
+        }
+        late = sum(1 for _ in takewhile(meanwhile.__contains__, reversed(state.shown)))
+        keep = event.op.keep or 0
+        return [model.step(state, replace(event.op, keep=keep + more)) for more in range(late + 1)]
+
+    def _remember(self, done: int, state: model.State, blocked: Event | None) -> None:
+        depth = (done & self.sure).bit_count()
+        if blocked is not None and depth > self.farthest:
+            self.farthest, self.stuck = depth, Stuck(state, blocked.op)
+
+
+def _predecessors(events: list[Event]) -> list[int]:
+    """For each event, as bits, the appends that must come before it by what was seen."""
+    place = {id_: at for at, event in enumerate(events) for id_ in event.op.ids}
+    needs = [0] * len(events)
+    for event in events:
+        if isinstance(event.op.value, tuple) and event.sure:
+            for first, then in pairwise(event.op.value):
+                one, two = place.get(first), place.get(then)
+                if one is not None and two is not None and one != two:
+                    needs[two] |= 1 << one
+    return needs
+
+
+def _as_seen(session: Session, event: Event) -> Event:
+    """An append whose entries were seen took effect by then, whatever it came to."""
+    known = [session.entries[id_].hi for id_ in event.op.ids]
+    seen = Event(event.op)
+    seen.lo, seen.hi = event.lo, min(known)
+    seen.sure = seen.hi < FOREVER
+    return seen
+
+
+def searchable(session: Session) -> str | None:
+    """Why a session cannot be searched; None if it can."""
+    if session.of("undo"):
+        return "undo is not searched"
+    if session.forked:
+        return "a forked session is not searched"
+    taken = {event.op.snapshot for event in session.of("snapshot")}
+    asked = {event.op.snapshot for event in session.of("rollback") if event.sure}
+    if not asked | {name for name, _, _ in session.contents} <= taken:
+        return "a snapshot is older than the record"
+    size = sum(1 for _ in session.operations())
+    if size > OPERATIONS_MAX:
+        return f"{size} operations are too many to search"
+    return None
+
+
+def search(session: Session, *, steps: int = STEPS_MAX) -> Stuck | bool | None:
+    """True: an order exists. Stuck: none does. None: the steps ran out."""
+    events = [_as_seen(session, event) for event in session.of("append")]
+    # A snapshot that nobody returns to or looks at would only make equal states look different.
+    used = {event.op.snapshot for event in session.of("rollback")}
+    used |= {name for name, _, _ in session.contents}
+    events += [event for event in session.of("snapshot") if event.op.snapshot in used]
+    events += session.changes()
+    events += [Event(read) for read in session.reads]
+    events += [Event(op) for _, _, op in session.contents if op.op == "read"]
+    run = _Search(events, steps)
+    found = run.run()
+    return run.stuck if found is False and run.stuck is not None else found
+
+
+def no_order(session: Session, stuck: Stuck) -> Anomaly:
+    """The violation that the search proved, named after the operation that nothing explains."""
+    op, shown = stuck.op, stuck.state.shown
+    name, ids = _name(stuck)
+    origins = [session.entries[id_].event.op for id_ in ids[:2] if id_ in session.entries]
+    end = op.complete_ns or 0
+    causes = [e.op for e in session.changes() if e.op is not op and e.lo <= end]
+    witness = (*origins, *sorted(causes, key=lambda op: op.invoke_ns)[-2:], op)
+    saw = op.value if op.value is None or isinstance(op.value, str) else " ".join(op.value)
+    proof = (
+        f"no order of the session's operations explains the {op.op} of {op.worker}: it saw "
+        f"[{saw or ''}], and the longest order that fits ends with [{' '.join(shown)}]."
+    )
+    return Anomaly(name, session.name, ids, tuple(dict.fromkeys(witness)), proof)
+
+
+def _name(stuck: Stuck) -> tuple[Name, tuple[str, ...]]:
+    op, shown = stuck.op, set(stuck.state.shown)
+    if op.op == "pop":
+        return ("false empty", ()) if op.value is None else ("wrong pop", (str(op.value),))
+    if op.op != "read" or not isinstance(op.value, tuple) or op.snapshot is not None:
+        return "rollback mismatch", ()
+    if more := tuple(id_ for id_ in op.value if id_ not in shown):
+        return "resurrected entry", more
+    lacking = tuple(id_ for id_ in stuck.state.shown if id_ not in op.value)
+    return "stale read", lacking

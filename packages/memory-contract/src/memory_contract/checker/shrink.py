@@ -1,0 +1,61 @@
+"""A small history that still shows an anomaly: delta debugging against the checker, no store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from memory_contract.checker import judge
+from memory_contract.checker.verdict import Anomaly, Violated
+from memory_contract.history import Operation
+
+# How often the checker is asked: a smaller history is a comfort, not a verdict.
+QUESTIONS_MAX: Final = 2_000
+
+
+def minimal(history: Iterable[Operation], anomaly: Anomaly) -> list[Operation]:
+    """The operations that are needed to show this anomaly, in the order of the history.
+
+    They are left as they were recorded: a read keeps all that it saw, and so the appends of that
+    stay too.
+    """
+    operations = list(history)
+    witness = {id(op) for op in anomaly.witness}
+    seen = {id_ for op in anomaly.witness for id_ in op.value or ()}
+    guesses = [
+        [op for op in operations if id(op) in witness or op in anomaly.witness],
+        [op for op in operations if op in anomaly.witness or not seen.isdisjoint(op.ids)],
+        [op for op in operations if op.session == anomaly.session],
+    ]
+    smaller = next((guess for guess in guesses if shows(guess, anomaly)), operations)
+    return _without_what_is_not_needed(smaller, anomaly)
+
+
+def shows(history: list[Operation], anomaly: Anomaly) -> bool:
+    """Whether a history shows the anomaly: the same name, session and, if it has any, an id."""
+    # Removing operations must not turn a seen entry into one that nobody appended, and so on: the
+    # same name may have another reason only if it is about the same entry.
+    verdict = judge(history, flicker=anomaly.name == "flickering entry")
+    return isinstance(verdict, Violated) and any(
+        found.name == anomaly.name
+        and found.session == anomaly.session
+        and (not anomaly.ids or bool(set(found.ids) & set(anomaly.ids)))
+        for found in verdict.anomalies
+    )
+
+
+def _without_what_is_not_needed(operations: list[Operation], anomaly: Anomaly) -> list[Operation]:
+    questions = QUESTIONS_MAX
+    size = max(1, len(operations) // 2)
+    while size:
+        at, shrunk = 0, False
+        while at < len(operations) and questions:
+            fewer = operations[:at] + operations[at + size :]
+            questions -= 1
+            if shows(fewer, anomaly):
+                operations, shrunk = fewer, True
+            else:
+                at += size
+        if not shrunk or not questions:
+            size //= 2
+    return operations

@@ -1,0 +1,337 @@
+"""Commands for what went wrong in production: explain a trace, replay it, make it small.
+
+The kit is imported when a command runs, so that nobody else waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from indelible.cli.options import AsJson
+from indelible.errors import UsageError
+from memory_contract.cli.checking import Seed, refusing
+
+if TYPE_CHECKING:
+    from memory_contract.explaining import Explanation
+    from memory_contract.replaying import Replay, Trace
+    from memory_contract.shrinking import Shrunk
+
+UNKNOWN = 3
+_PAGE_BEGINS = b"<!doctype html"
+Level = Literal["sequential", "concurrent", "faults"]
+
+TracePath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TRACE",
+        help="A trace that `memory_contract.record` wrote: a file or a folder. A history of"
+        " `memory-contract check --report` is one too.",
+    ),
+]
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="TARGET",
+        help="The store to do it to, named as for `memory-contract check`. It works in places of its"
+        " own: what a store holds is not touched.",
+    ),
+]
+LevelName = Annotated[
+    Level,
+    typer.Option(
+        "--level",
+        metavar="LEVEL",
+        help="sequential: one call at a time; concurrent: with the overlaps of the trace; faults:"
+        " also with its kills, cancelled calls and lost replies.",
+    ),
+]
+Times = Annotated[
+    int,
+    typer.Option(
+        "--times", min=1, metavar="N", help="How often it is tried; the first that fails decides."
+    ),
+]
+Session = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="Only what was done to this session."),
+]
+
+
+def explain(
+    trace: TracePath,
+    *,
+    session: Session = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            help="Write the timeline as a page, to be opened in a browser.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a trace proves: which entry was lost, who overwrote it, which reads were stale.
+
+    Exits with 0 (nothing breaks the contract), 1 (something does), 2 (wrong usage) or 3
+    (undecided, or most operations could not be judged).
+    """
+    from memory_contract.explaining import explain_trace  # noqa: PLC0415
+    from memory_contract.explaining.telling import report_of, told  # noqa: PLC0415
+
+    _refuse_other_files(report)
+    with _reading(), _bar("reading") as tell:
+        found = explain_trace(trace, session=session, progress=tell)
+    if report is not None:
+        from memory_contract.report import to_page  # noqa: PLC0415
+
+        again = f"memory-contract explain {shlex.quote(str(trace))}"
+        _write(report, to_page(report_of(found, command=again)))
+    if as_json:
+        print(json.dumps(_explained(found), indent=2))
+    else:
+        print(told(found), end="")
+        if report is not None:
+            print(f"Timeline: {report}")
+    raise typer.Exit(_exit_of(found))
+
+
+def replay(
+    trace: TracePath,
+    *,
+    store: Store,
+    level: LevelName = "concurrent",
+    seed: Seed = None,
+    times: Times = 5,
+    session: Session = None,
+    write_test: Annotated[
+        Path | None,
+        typer.Option(
+            "--write-test",
+            metavar="FILE",
+            help="Write a test that holds the store to it, and the trace beside it.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Do to a store what a trace says was done to another one.
+
+    The same sessions, workers and overlaps; what was said is made up where the trace has only
+    hashes. Exits with 0 (FIXED), 1 (FAILED, or CHANGED), 2 (wrong usage), 3 (UNKNOWN) or 4 (ERROR).
+    """
+    from memory_contract.replaying import load_trace, replay_trace  # noqa: PLC0415
+
+    with _reading(), _bar("replaying") as tell, redirect_stdout(sys.stderr):
+        loaded = load_trace(trace, session=session)
+        found = replay_trace(
+            loaded,
+            store,
+            level=level,
+            seed=seed,
+            times=times,
+            progress=tell and (lambda done, all_: tell("replaying", done / all_)),
+        )
+    written = _tested(write_test, loaded, store, level)
+    if as_json:
+        print(json.dumps(_replayed(found), indent=2))
+    else:
+        print(found.told, end="")
+        print(written, end="")
+    raise typer.Exit(found.exit_code)
+
+
+def shrink(
+    trace: TracePath,
+    *,
+    store: Store,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where the small trace goes. Without it: beside the trace, as NAME-small.jsonl.",
+        ),
+    ] = None,
+    level: LevelName = "concurrent",
+    seed: Seed = None,
+    times: Times = 5,
+    session: Session = None,
+    write_test: Annotated[
+        Path | None,
+        typer.Option("--write-test", metavar="FILE", help="Write the small trace as a test."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reduce a trace to the fewest operations and workers with which a store still fails.
+
+    Exits with 0 (it is smaller now, or as small as can be), 2 (wrong usage), 3 (the store does not
+    fail on it, so there is nothing to shrink) or 4 (the store could not be asked).
+    """
+    from memory_contract.shrinking import shrink_trace, write_shrunk  # noqa: PLC0415
+
+    place = output or trace.with_name(f"{trace.name.removesuffix('.jsonl')}-small.jsonl")
+    if place.exists():
+        raise UsageError(f"{place} is there already: nothing was run. Name another with --output")
+    with _reading(), _bar("shrinking") as tell, redirect_stdout(sys.stderr):
+        found = shrink_trace(
+            trace,
+            store,
+            level=level,
+            seed=seed,
+            times=times,
+            session=session,
+            progress=tell and (lambda asked, left: tell(f"{left} operations left", asked / 600)),
+        )
+    failed = found.replay.verdict in ("FAILED", "CHANGED")
+    written = ""
+    if failed:
+        with _reading():
+            write_shrunk(place, found.trace, store=store, level=level)
+        written = _tested(write_test, found.trace, store, level)
+    if as_json:
+        print(json.dumps(_shrunk(found, place if failed else None), indent=2))
+    elif failed:
+        print(found.replay.told)
+        print(
+            f"{found.operations_before} operations of {found.workers_before} workers became"
+            f" {found.operations}: {place}"
+        )
+        print(written, end="")
+    else:
+        print(found.replay.told, end="")
+        print("The store does not fail on this trace, so there is nothing to shrink.")
+    raise typer.Exit(0 if failed else found.replay.exit_code or UNKNOWN)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """What cannot be read or named, in the words and codes of every command."""
+    from memory_contract.history import HistoryError  # noqa: PLC0415
+
+    try:
+        with refusing():
+            yield
+    except HistoryError as error:
+        raise UsageError(f"{error}. Nothing was run") from error
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}. Nothing was run") from error
+
+
+@contextmanager
+def _bar(doing: str) -> Iterator[Callable[[str, float], None] | None]:
+    """A bar on stderr, if somebody sees it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415 (only who sees the bar waits for it)
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(doing, total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)
+
+
+def _refuse_other_files(page: Path | None) -> None:
+    """Replace a page by a page, and nothing else: not the trace, and not a database."""
+    try:
+        if page is None or not page.exists():
+            return
+        with page.open("rb") as file:
+            begins = file.read(len(_PAGE_BEGINS)).lower()
+    except OSError as error:
+        raise UsageError(f"cannot write {page}: {error.strerror}. Nothing was run") from error
+    if begins != _PAGE_BEGINS:
+        raise UsageError(f"{page} is there already, and is no page. Nothing was run; name another")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _tested(path: Path | None, trace: Trace, store: str, level: Level) -> str:
+    if path is None:
+        return ""
+    from memory_contract.incidents.writing import write_test  # noqa: PLC0415
+
+    with _reading():
+        written = write_test(path, trace, store=store, level=level)
+    return f"Wrote {written.test} and {written.trace.name} beside it.\n"
+
+
+def _exit_of(found: Explanation) -> int:
+    from memory_contract.checker.verdict import Ok, Violated  # noqa: PLC0415
+
+    if isinstance(found.verdict, Violated):
+        return 1
+    return 0 if isinstance(found.verdict, Ok) else UNKNOWN
+
+
+def _explained(found: Explanation) -> dict[str, Any]:
+    from memory_contract.explaining.telling import notes  # noqa: PLC0415
+
+    scope = found.verdict.scope
+    return {
+        "verdict": type(found.verdict).__name__.upper(),
+        "reason": getattr(found.verdict, "reason", ""),
+        "operations": scope.operations,
+        "not_judged": found.unjudged,
+        "sessions": scope.sessions,
+        "anomalies": dict(found.counts),
+        "stories": [
+            {
+                "name": story.anomaly.name,
+                "session": story.anomaly.session,
+                "ids": story.anomaly.ids,
+                "proof": story.anomaly.proof,
+                "operations": [_operation(op) for op in story.small],
+            }
+            for story in found.stories
+        ],
+        "notes": notes(found),
+    }
+
+
+def _operation(op: Any) -> dict[str, Any]:
+    from memory_contract.history import to_line  # noqa: PLC0415
+
+    found: dict[str, Any] = json.loads(to_line(op))
+    return found
+
+
+def _replayed(found: Replay) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "level": found.level,
+        "seed": found.seed,
+        "runs": found.times,
+        "operations": found.operations,
+        "recorded": sorted(found.recorded),
+        "found": sorted(found.found),
+        "overlaps": {"recorded": found.overlaps.recorded, "kept": found.overlaps.kept},
+        "notes": list(found.notes),
+    }
+
+
+def _shrunk(found: Shrunk, place: Path | None) -> dict[str, Any]:
+    return {
+        **_replayed(found.replay),
+        "trace": str(place) if place is not None else None,
+        "operations_before": found.operations_before,
+        "workers_before": found.workers_before,
+        "workers": found.workers,
+    }

@@ -1,0 +1,143 @@
+"""Failures that are known and written down: each with its reason, and held to it.
+
+    [concurrency.pop_race]
+    reason = "two workers may pop the same entry until version 3"
+    issue = "https://example.org/mystore/issues/12"
+    modes = ["processes"]
+
+A deviation turns a FAIL into a DEVIATION. One that no longer fails is a failure itself, so that
+the list never says more than is true. Without `modes` it stands for every mode of the case.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from memory_contract.cases import GATES, Case, all_cases
+from memory_contract.results import CaseResult, Failure
+
+FILE: Final = "indelible-deviations.toml"
+_KEYS: Final = ("reason", "issue", "modes")
+
+
+class DeviationsError(ValueError):
+    """The list of deviations cannot be read, or names what does not exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """One case that a store is known to fail."""
+
+    case: str
+    reason: str
+    issue: str = ""
+    modes: tuple[str, ...] = ()
+
+    def covers(self, result: CaseResult) -> bool:
+        """Whether this is about that case, in that mode."""
+        ours = f"{result.gate}/{result.case}" == self.case
+        return ours and (not self.modes or result.mode in self.modes)
+
+    @property
+    def words(self) -> str:
+        """The reason, and where to read on."""
+        return f"{self.reason} ({self.issue})" if self.issue else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Deviations:
+    """All that is written down about one store."""
+
+    listed: tuple[Deviation, ...] = ()
+
+    def apply(self, result: CaseResult) -> CaseResult:
+        """The result, as it counts: only FAIL and PASS can change."""
+        deviation = next((each for each in self.listed if each.covers(result)), None)
+        if deviation is None:
+            return result
+        if result.verdict == "FAIL":
+            return replace(result, verdict="DEVIATION", reason=deviation.words)
+        if result.verdict == "PASS":
+            proof = f"listed as a deviation ({deviation.reason}), but it passes: remove it"
+            failure = Failure(name="stale deviation", session="", proof=proof)
+            return replace(result, verdict="FAIL", reason=proof, failures=(failure,))
+        return result
+
+    def apply_to_all(self, results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
+        """Every result, as it counts."""
+        return tuple(map(self.apply, results))
+
+
+def read_deviations(path: Path) -> Deviations:
+    """What a file lists; every mistake in it is an error, since a silent one would hide a FAIL."""
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DeviationsError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DeviationsError(f"cannot read {path}: {error}") from error
+    known = {found.id: found for found in all_cases()}
+    return Deviations(
+        tuple(
+            _deviation(known, gate, name, table, str(path))
+            for gate, inside in tables.items()
+            for name, table in _tables(inside, gate, str(path))
+        )
+    )
+
+
+def find_deviations(*folders: Path) -> Deviations:
+    """What the file in the first folder that has one lists; nothing if none has."""
+    for folder in folders:
+        if (folder / FILE).is_file():
+            return read_deviations(folder / FILE)
+    return Deviations()
+
+
+def _tables(inside: Any, gate: str, file: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    if gate not in GATES:
+        raise DeviationsError(f"{file}: there is no gate {gate!r}; there are {', '.join(GATES)}")
+    if not isinstance(inside, Mapping) or not all(isinstance(t, Mapping) for t in inside.values()):
+        raise DeviationsError(f"{file}: write [{gate}.CASE] with a reason below it")
+    return inside.items()
+
+
+def _deviation(
+    known: Mapping[str, Case], gate: str, name: str, table: Mapping[str, Any], file: str
+) -> Deviation:
+    found = known.get(f"{gate}/{name}")
+    if found is None:
+        raise DeviationsError(
+            f"{file}: there is no case {name!r} in the gate {gate}; `memory-contract cases` lists them"
+        )
+    where = f"{file}: [{gate}.{name}]"
+    if unknown := sorted(set(table) - set(_KEYS)):
+        raise DeviationsError(f"{where} has {unknown[0]!r}; it may have {', '.join(_KEYS)}")
+    return Deviation(
+        case=found.id,
+        reason=_text(table, "reason", where),
+        issue=_text(table, "issue", where) if "issue" in table else "",
+        modes=_modes(table, found, where),
+    )
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    text = table.get(key, "")
+    if not isinstance(text, str) or not text.strip():
+        raise DeviationsError(f"{where} needs {'an' if key == 'issue' else 'a'} {key}, in words")
+    return text.strip()
+
+
+def _modes(table: Mapping[str, Any], found: Case, where: str) -> tuple[str, ...]:
+    modes = table.get("modes", [])
+    if not isinstance(modes, list) or ("modes" in table and not modes):
+        raise DeviationsError(f"{where}: modes is a list, such as [{found.modes[0]!r}]")
+    for mode in modes:
+        if mode not in found.modes:
+            has = ", ".join(found.modes)
+            raise DeviationsError(f"{where}: the case has no mode {mode!r}; it has {has}")
+    return tuple(modes)

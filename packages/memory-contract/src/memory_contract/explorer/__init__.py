@@ -1,0 +1,28 @@
+"""The schedule explorer: races between tasks, found by a seed and brought back by it."""
+
+from memory_contract.explorer.choosing import Chooser, Plain, Recorded, chooser_of
+from memory_contract.explorer.exploring import SCHEDULES, explore, replay
+from memory_contract.explorer.loop import ExploringLoop
+from memory_contract.explorer.schedules import (
+    Schedule,
+    ScheduleError,
+    Switch,
+    parsed,
+    written,
+)
+
+__all__ = [
+    "SCHEDULES",
+    "Chooser",
+    "ExploringLoop",
+    "Plain",
+    "Recorded",
+    "Schedule",
+    "ScheduleError",
+    "Switch",
+    "chooser_of",
+    "explore",
+    "parsed",
+    "replay",
+    "written",
+]

@@ -1,0 +1,11 @@
+"""A proxy between a store and its server that loses, cuts, delays, freezes and invents replies.
+
+It reads the wire protocols of Redis and PostgreSQL, so that it can strike where it matters: after
+the server did what it was asked, and before it can say so. It speaks no TLS, and knows one server,
+no cluster.
+"""
+
+from memory_contract.faults.proxy.proxy import Proxy, ProxyError
+from memory_contract.faults.proxy.troubles import Struck, Trouble, TroubleError
+
+__all__ = ["Proxy", "ProxyError", "Struck", "Trouble", "TroubleError"]

@@ -1,0 +1,138 @@
+"""The wire protocol of PostgreSQL, version 3, as far as a proxy must know it."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from memory_contract.faults.proxy.frames import GarbledError, Refusal, Reply, Request
+from memory_contract.faults.proxy.troubles import STARTUP
+
+_LONG: Final = struct.Struct("!I")
+# Requests that come before everything else, by the number in the version's place.
+_CANCEL: Final = 80877102
+_SSL: Final = 80877103
+_GSS: Final = 80877104
+# A statement that nobody prepared: who binds it is refused, and its transaction with it.
+_NOBODY: Final = b"indelible_prepared_no_such_statement"
+# After these a server hangs up.
+_FATAL: Final = ("57P01", "57P02", "57P03", "53300", "28000")
+REPLIES: Final = {
+    "40001": "could not serialize access due to concurrent update",
+    "40P01": "deadlock detected",
+    "53100": "could not extend file: No space left on device",
+    "53200": "out of memory",
+    "53300": "sorry, too many clients already",
+    "55P03": "canceling statement due to lock timeout",
+    "57P01": "terminating connection due to administrator command",
+    "57P03": "the database system is starting up",
+    "25006": "cannot execute INSERT in a read-only transaction",
+}
+_COMMENT: Final = re.compile(rb"\s+|--[^\n]*\n?|/\*.*?\*/|\(", re.DOTALL)
+_WORD: Final = re.compile(rb"[A-Za-z]+")
+# What the server says when a statement is done: complete, empty, or suspended.
+_COMPLETE: Final = (b"C", b"I", b"s")
+# The longest message that is waited for; a length beyond it is no length.
+_BYTES_MAX: Final = 1 << 30
+
+
+class PostgresWire:
+    """One connection to PostgreSQL."""
+
+    def __init__(self) -> None:
+        self._client = b""
+        self._server = b""
+        self._started = False
+        # The first word of each prepared statement, by its name.
+        self._prepared: dict[bytes, str] = {}
+
+    def from_client(self, data: bytes) -> Iterator[Request]:
+        """Messages; a round is what stands before a Sync, or a simple query."""
+        self._client += data
+        while True:
+            head = 1 if self._started else 0
+            raw = _message(self._client, head)
+            if raw is None:
+                return
+            self._client = self._client[len(raw) :]
+            yield self._request(raw) if self._started else self._first(raw)
+
+    def _first(self, raw: bytes) -> Request:
+        (code,) = _LONG.unpack_from(raw, 4)
+        if code in (_SSL, _GSS):
+            # Not over this line: clients that may then go on without.
+            return Request(raw=b"", answer=b"N")
+        if code == _CANCEL:
+            return Request(raw=raw)
+        self._started = True
+        return Request(raw=raw, name=STARTUP, chatter=True, ends=True)
+
+    def _request(self, raw: bytes) -> Request:
+        body = raw[5:]
+        match raw[:1]:
+            case b"Q":
+                return Request(raw=raw, name=_first_word(body), ends=True)
+            case b"P":
+                name, _, rest = body.partition(b"\0")
+                self._prepared[name] = _first_word(rest)
+            case b"B":
+                # A portal's name, then the statement's.
+                statement = body.split(b"\0", 2)[1]
+                return Request(raw=raw, name=self._prepared.get(statement, ""))
+            case b"S" | b"F":
+                return Request(raw=raw, ends=True)
+        return Request(raw=raw)
+
+    def from_server(self, data: bytes) -> Iterator[Reply]:
+        """Messages; the last of a round says that the server is ready."""
+        self._server += data
+        while (raw := _message(self._server, 1)) is not None:
+            self._server = self._server[len(raw) :]
+            kind = raw[:1]
+            yield Reply(raw=raw, ends=kind == b"Z", completes=kind in _COMPLETE, fails=kind == b"E")
+
+    def refusal(self, request: Request, reply: str) -> Refusal:
+        """An error with this SQLSTATE, in the place of one that the server really raises."""
+        fatal = reply in _FATAL
+        said = _error(reply, "FATAL" if fatal else "ERROR")
+        if fatal:
+            return Refusal(said=said, closes=True)
+        if request.raw[:1] == b"Q":
+            forward = _packed(b"Q", b"EXECUTE " + _NOBODY + b"\0")
+        else:
+            forward = _packed(b"B", b"\0" + _NOBODY + b"\0" + b"\0" * 6)
+        return Refusal(said=said, forward=forward)
+
+    def rewritten(self, reply: Reply, said: bytes) -> bytes:
+        """Its error; what stands around it is as true as before."""
+        return said if reply.raw[:1] == b"E" else reply.raw
+
+
+def _message(data: bytes, head: int) -> bytes | None:
+    """The first message, whose length stands behind `head` bytes; None if it is not all there."""
+    if len(data) < head + 4:
+        return None
+    (length,) = _LONG.unpack_from(data, head)
+    if not 4 <= length < _BYTES_MAX:
+        raise GarbledError(f"this is not PostgreSQL's protocol: {data[:20]!r}")
+    return data[: head + length] if len(data) >= head + length else None
+
+
+def _packed(kind: bytes, body: bytes) -> bytes:
+    return kind + _LONG.pack(len(body) + 4) + body
+
+
+def _error(code: str, severity: str) -> bytes:
+    fields = {"S": severity, "V": severity, "C": code, "M": REPLIES.get(code, "refused")}
+    body = b"".join(f"{name}{text}\0".encode() for name, text in fields.items())
+    return _packed(b"E", body + b"\0")
+
+
+def _first_word(sql: bytes) -> str:
+    at = 0
+    while found := _COMMENT.match(sql, at):
+        at = found.end()
+    word = _WORD.match(sql, at)
+    return word[0].decode().upper() if word else "EMPTY"

@@ -1,0 +1,240 @@
+"""The proxy itself: a port of this machine that leads to a server, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from memory_contract.faults.proxy.conversation import Conversation
+from memory_contract.faults.proxy.frames import Wire
+from memory_contract.faults.proxy.pgwire import PostgresWire
+from memory_contract.faults.proxy.resp import RespWire
+from memory_contract.faults.proxy.troubles import Arms, Struck, Trouble
+
+T = TypeVar("T")
+
+LOOPBACK: Final = "127.0.0.1"
+# Where servers listen that no URL says otherwise of.
+_PORTS: Final = {"redis": 6379, "postgresql": 5432, "postgres": 5432}
+# A bound on what hangs: nothing that the proxy's thread is asked to do waits for anybody.
+_ANSWER_S_MAX: Final = 60.0
+
+
+class ProxyError(ValueError):
+    """There can be no proxy before this server."""
+
+
+class Proxy:
+    """Stands before the server of a URL; `url` is the one to give to the store."""
+
+    def __init__(self, server: str, *, host: str = LOOPBACK, port: int = 0) -> None:
+        self._upstream = _parts(server)
+        self._arms = Arms()
+        # Holds the port while nobody listens, so that a refused connection is truly refused.
+        self._held = _bound(host, port)
+        self.host: str = host
+        self.port: int = self._held.getsockname()[1]
+        self._listening: asyncio.Server | None = None
+        self._conversations: dict[asyncio.Task[None], Conversation] = {}
+        self._passed = 0
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="indelible-proxy", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """The server's URL, with the proxy's place in it."""
+        parts = self._upstream
+        user, at, _ = parts.netloc.rpartition("@")
+        return parts._replace(netloc=f"{user}{at}{self.host}:{self.port}").geturl()
+
+    @property
+    def leads_to(self) -> tuple[str, int]:
+        """Host and port of the server."""
+        return place_of(self._upstream)
+
+    @property
+    def passed(self) -> int:
+        """How many requests came by."""
+        return self._passed
+
+    @property
+    def struck(self) -> list[Struck]:
+        """The troubles that came about."""
+        return self._arms.struck
+
+    def start(self) -> None:
+        """Listen."""
+        self._thread.start()
+        self.up()
+
+    def close(self) -> None:
+        """Hang up, and end the thread."""
+        if self._thread.is_alive():
+            self._do(self._end())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_ANSWER_S_MAX)
+        self._held.close()
+        if not self._loop.is_running():
+            self._loop.run_until_complete(_swept())
+            self._loop.close()
+
+    # What is done to conversations
+
+    def arm(self, *troubles: Trouble) -> None:
+        """Let these strike; requests are counted from now on."""
+        self._arms.arm(*troubles)
+
+    def heal(self) -> None:
+        """Let everything pass again: no trouble is left, nothing is frozen, everybody may come."""
+        self._arms.disarm()
+        self.thaw()
+        self.up()
+
+    def down(self) -> None:
+        """Refuse connections, and cut those that there are."""
+        self._do(self._refuse())
+        self.cut()
+
+    def up(self) -> None:
+        """Take connections."""
+        self._do(self._listen())
+
+    def cut(self) -> None:
+        """Cut every connection, wherever it stands."""
+        self._do(self._cut())
+
+    def freeze(self) -> None:
+        """Hold everything back, in both directions; connections stay, and new ones are taken."""
+        self._loop.call_soon_threadsafe(self._flowing.clear)
+
+    def thaw(self) -> None:
+        """Go on, with all that was held back."""
+        self._loop.call_soon_threadsafe(self._flowing.set)
+
+    def lead_to(self, server: str) -> None:
+        """From the next connection on, lead to another server."""
+        self._upstream = _parts(server)
+
+    # In the proxy's thread
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_ANSWER_S_MAX)
+
+    async def _listen(self) -> None:
+        if self._listening is None:
+            listening = _bound(self.host, self.port)
+            listening.listen(socket.SOMAXCONN)
+            self._listening = await asyncio.start_server(self._serve, sock=listening)
+
+    async def _refuse(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.close()
+
+    async def _cut(self) -> None:
+        # Those of this moment: others come meanwhile, and are left alone.
+        cut = dict(self._conversations)
+        for task, conversation in cut.items():
+            conversation.cut()
+            task.cancel()
+        if cut:
+            await asyncio.wait(cut)
+
+    async def _end(self) -> None:
+        await self._refuse()
+        while self._conversations:
+            await self._cut()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        conversation = Conversation(
+            self._wire(), self._arms, flowing=self._flowing, passed=self._count
+        )
+        self._conversations[task] = conversation
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await conversation.run((reader, writer), self._connect)
+        finally:
+            del self._conversations[task]
+
+    def _count(self) -> None:
+        self._passed += 1
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(*self.leads_to)
+
+    def _wire(self) -> Wire:
+        if self._upstream.scheme == "redis":
+            return RespWire(f"{self.host}:{self.port}")
+        return PostgresWire()
+
+
+async def _swept() -> None:
+    """End what came at the last moment, and let every socket be closed."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+    for _ in range(3):
+        # What was closed is let go of in the next rounds of the loop.
+        await asyncio.sleep(0)
+
+
+def _parts(server: str) -> SplitResult:
+    if server.partition("://")[0] not in _PORTS:
+        raise ProxyError(
+            "there can be a proxy before redis://host:port and postgresql://host:port alone: one"
+            " server, without TLS"
+        )
+    try:
+        parts = urlsplit(server)
+        several = "," in parts.netloc
+        if not several:
+            place_of(parts)
+    except ValueError as error:
+        # Its words may quote what stands around the port, and with it a password.
+        form = "the server's URL is redis://host:port or postgresql://host:port"
+        raise ProxyError(form) from error.__cause__
+    if several:
+        raise ProxyError("there can be a proxy before one server, not before several")
+    return parts
+
+
+def place_of(parts: SplitResult) -> tuple[str, int]:
+    """Host and port."""
+    return parts.hostname or "localhost", parts.port or _PORTS.get(parts.scheme, 0)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket on a port that it may share with others of ours: one that listens, one that holds.
+
+    Nobody else gets the port while one of them is there.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Said in full, or asyncio does not know that it is TCP, and small packets wait for others.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise ProxyError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return made

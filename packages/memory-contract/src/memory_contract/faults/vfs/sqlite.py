@@ -1,0 +1,246 @@
+"""SQLite's own way to its files, with a disk of ours in between.
+
+Every SQLite keeps a table of functions for its file system (a "VFS"). We put ours before two of
+them: one opens files, and gives each a table of its own, the other deletes. So nothing has to be
+told to the store: whatever connects in this process goes through them. The table of the standard
+library's SQLite is found by a symbol, that of apsw's, which has none, by asking a connection.
+
+Functions of ours stay in those tables to the end: a process that has them is ended, not undone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from memory_contract.faults.vfs.disk import FULL, OK, Disk, Kind
+
+_CREATE: Final = 0x4
+# Main journals, super-journals and write-ahead logs: their folder is synced with them.
+_JOURNALS: Final = 0x800 | 0x4000 | 0x80000
+_FCNTL_VFS_POINTER: Final = 27
+# Without the functions for memory maps: what they read would be seen by nobody.
+_VERSION: Final = 2
+
+_Pointer = ctypes.c_void_p
+_Long = ctypes.c_int64
+_OPEN: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer, _Pointer, _Pointer, ctypes.c_int, _Pointer)
+_DELETE: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer, ctypes.c_char_p, ctypes.c_int)
+_CLOSE: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer)
+_MOVE: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer, _Pointer, ctypes.c_int, _Long)
+_TRUNCATE: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer, _Long)
+_SYNC: Final = ctypes.CFUNCTYPE(ctypes.c_int, _Pointer, ctypes.c_int)
+
+
+class _FileSystem(ctypes.Structure):
+    """The head of `sqlite3_vfs`."""
+
+    _fields_ = (
+        ("version", ctypes.c_int),
+        ("file_bytes", ctypes.c_int),
+        ("path_max", ctypes.c_int),
+        ("next", _Pointer),
+        ("name", ctypes.c_char_p),
+        ("data", _Pointer),
+        ("open", _Pointer),
+        ("delete", _Pointer),
+    )
+
+
+class _Methods(ctypes.Structure):
+    """`sqlite3_io_methods`: what can be done with an open file."""
+
+    _fields_ = (
+        ("version", ctypes.c_int),
+        ("close", _Pointer),
+        ("read", _Pointer),
+        ("write", _Pointer),
+        ("truncate", _Pointer),
+        ("sync", _Pointer),
+        ("others", _Pointer * 13),
+    )
+
+
+class _File(ctypes.Structure):
+    """The head of `sqlite3_file`; whoever opened it has the rest."""
+
+    _fields_ = (("methods", ctypes.POINTER(_Methods)),)
+
+
+class NoSymbols(Exception):  # noqa: N818 -- names what is the matter
+    """The SQLite of the standard library shows nothing of itself."""
+
+
+def find_standard() -> int:
+    """Where the file system of the standard library's SQLite is."""
+    import _sqlite3  # noqa: PLC0415 -- not every Python has it
+
+    try:
+        library = ctypes.CDLL(getattr(_sqlite3, "__file__", None))
+        find = library.sqlite3_vfs_find
+    except (OSError, AttributeError) as error:
+        raise NoSymbols("its symbols are not reachable") from error
+    find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+    found: int | None = find(None)
+    if not found:
+        raise NoSymbols("it has no file system")
+    return found
+
+
+def find_apsw() -> int:
+    """Where the file system of apsw's SQLite is."""
+    import apsw  # noqa: PLC0415 -- nothing else of the kit needs it
+
+    found = _Pointer()
+    with contextlib.closing(apsw.Connection(":memory:")) as connection:
+        connection.file_control("main", _FCNTL_VFS_POINTER, ctypes.addressof(found))
+    assert found.value
+    return found.value
+
+
+def _ours(function: Callable[..., int]) -> Callable[..., int]:
+    """A defect of the kit must not look like one of the store: the process ends, unheard."""
+
+    def guarded(*arguments: Any) -> int:
+        try:
+            return function(*arguments)
+        except BaseException:  # noqa: BLE001 -- SQLite could do nothing with it
+            os._exit(70)
+
+    return guarded
+
+
+class Between:
+    """Stands between one SQLite and its files. Must be kept as long as the process lives."""
+
+    def __init__(self, disk: Disk, address: int, *, syncing: bool = True) -> None:
+        self._disk = disk
+        # Where what is written will be thrown away, nothing has to reach a real disk.
+        self._syncing = syncing
+        self._address = address
+        self._system = _FileSystem.from_address(address)
+        self._open = _OPEN(self._system.open)
+        self._delete = _DELETE(self._system.delete)
+        # What each open file is called, and what its system would do with it.
+        self._paths: dict[int, str | None] = {}
+        self._tables: dict[int, tuple[_Methods, _Table]] = {}
+        self._theirs: dict[int, _Table] = {}
+        self._callbacks = (_OPEN(_ours(self._x_open)), _DELETE(_ours(self._x_delete)))
+        self._system.open, self._system.delete = map(_address_of, self._callbacks)
+
+    def _x_open(self, _: int, name: int | None, file: int, flags: int, out: int | None) -> int:
+        path = None if not name else os.fsdecode(ctypes.string_at(name))
+        opened = _File.from_address(file)
+        if code := self._disk.step("open"):
+            opened.methods = ctypes.POINTER(_Methods)()
+            return code
+        with self._disk.lock:
+            new = path is not None and bool(flags & _CREATE) and not os.path.exists(path)  # noqa: PTH110
+            done: int = self._open(self._address, name, file, flags, out)
+            if done == OK and opened.methods:
+                self._paths[file] = path
+                self._disk.opened(path, created=new, journal=bool(flags & _JOURNALS))
+                self._replace(opened, file)
+        return done
+
+    def _replace(self, opened: _File, file: int) -> None:
+        """Give an open file our table; there is one for each of theirs."""
+        where = ctypes.addressof(opened.methods.contents)
+        if where not in self._tables:
+            ours, theirs = _Methods(), _Table(opened.methods.contents)
+            ctypes.memmove(ctypes.byref(ours), where, _bytes_of(opened.methods.contents))
+            ours.version = min(ours.version, _VERSION)
+            theirs.ours = (
+                _CLOSE(_ours(self._x_close)),
+                _MOVE(_ours(self._x_read)),
+                _MOVE(_ours(self._x_write)),
+                _TRUNCATE(_ours(self._x_truncate)),
+                _SYNC(_ours(self._x_sync)),
+            )
+            ours.close, ours.read, ours.write, ours.truncate, ours.sync = map(
+                _address_of, theirs.ours
+            )
+            self._tables[where] = (ours, theirs)
+        ours, theirs = self._tables[where]
+        self._theirs[file] = theirs
+        opened.methods = ctypes.pointer(ours)
+
+    def _x_delete(self, _: int, name: bytes, folder: int) -> int:
+        if code := self._disk.step("delete"):
+            return code
+        with self._disk.lock:
+            done: int = self._delete(self._address, name, folder)
+            if done == OK:
+                self._disk.deleted(os.fsdecode(name), folder=bool(folder))
+        return done
+
+    def _x_close(self, file: int) -> int:
+        self._paths.pop(file, None)
+        code: int = self._theirs.pop(file).close(file)
+        return code
+
+    def _x_read(self, file: int, into: int, count: int, at: int) -> int:
+        code: int = self._disk.step("read") or self._theirs[file].read(file, into, count, at)
+        return code
+
+    def _x_write(self, file: int, data: int, count: int, at: int) -> int:
+        theirs, path = self._theirs[file], self._paths[file]
+        code = self._disk.step("write")
+        # A disk that is full takes what still fits.
+        taken = count if code == OK else count // 2 if code == FULL else 0
+        if taken:
+            with self._disk.lock:
+                done: int = theirs.write(file, data, taken, at)
+                if done != OK:
+                    return done
+                self._disk.wrote(path, lambda: ctypes.string_at(data, taken), at)
+        return code
+
+    def _x_truncate(self, file: int, size: int) -> int:
+        return self._changed(
+            "truncate",
+            lambda: self._theirs[file].truncate(file, size),
+            lambda: self._disk.truncated(self._paths[file], size),
+        )
+
+    def _x_sync(self, file: int, flags: int) -> int:
+        return self._changed(
+            "sync",
+            lambda: self._theirs[file].sync(file, flags) if self._syncing else OK,
+            lambda: self._disk.synced(self._paths[file]),
+        )
+
+    def _changed(self, kind: Kind, do: Callable[[], int], note: Callable[[], None]) -> int:
+        if code := self._disk.step(kind):
+            return code
+        with self._disk.lock:
+            code = do()
+            if code == OK:
+                note()
+        return code
+
+
+class _Table:
+    """The functions that were there before ours."""
+
+    def __init__(self, methods: _Methods) -> None:
+        self.close = _CLOSE(methods.close)
+        self.read = _MOVE(methods.read)
+        self.write = _MOVE(methods.write)
+        self.truncate = _TRUNCATE(methods.truncate)
+        self.sync = _SYNC(methods.sync)
+        # Kept from being collected.
+        self.ours: tuple[Any, ...] = ()
+
+
+def _bytes_of(methods: _Methods) -> int:
+    """How long a table is: older versions end sooner."""
+    missing = {1: 6, 2: 2}.get(methods.version, 0)
+    return ctypes.sizeof(_Methods) - missing * ctypes.sizeof(_Pointer)
+
+
+def _address_of(callback: Any) -> int | None:
+    return ctypes.cast(callback, _Pointer).value

@@ -1,0 +1,228 @@
+"""What a store claims is there and does what its name says; what it offers beyond is told."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+from memory_contract.adapter import CAPABILITIES, Capability
+from memory_contract.calling import said
+from memory_contract.cases import case
+from memory_contract.client import Client
+from memory_contract.entries import ids_of, messages_of
+from memory_contract.gates.contents import expect_there, same
+from memory_contract.room import Room
+
+# An hour: long enough not to run out while somebody looks.
+TTL_S: Final = 3600.0
+METADATA: Final = {"mood": "curious", "tags": ["a", {"b": None}]}
+
+
+def _pop(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session, 2)
+    return store.pop(session) == ids[-1] and store.read(session) == ids[:-1]
+
+
+def _trim(room: Room, store: Client) -> bool:
+    session = room.session()
+    store.append(session, 2)
+    last = store.append(session)
+    store.trim(session, len(last))
+    return store.read(session) == last
+
+
+def _clear(room: Room, store: Client) -> bool:
+    session = room.session()
+    store.append(session)
+    store.clear(session)
+    return store.read(session) == ()
+
+
+def _ttl(room: Room, store: Client) -> bool:
+    session = room.session()
+    return store.append(session, ttl_s=TTL_S) == store.read(session)
+
+
+def _snapshot(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session)
+    name = store.snapshot(session)
+    return room.names[name] is not None and store.read(session) == ids
+
+
+def _rollback(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session)
+    name = store.snapshot(session)
+    store.append(session)
+    store.rollback(session, name)
+    return store.read(session) == ids
+
+
+def _fork(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session, 2)
+    return store.read(store.fork(session)) == ids == store.read(session)
+
+
+def _undo(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session, 2)
+    store.clear(session)
+    store.undo(session)
+    return store.read(session) == ids
+
+
+def _keys(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session, key="k")
+    store.append(session, ids=ids, key="k")
+    return store.read(session) == ids
+
+
+def _expected(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session)
+    ids += store.append(session, expected=store.ask("version", session))
+    return store.read(session) == ids
+
+
+def _list(room: Room, store: Client) -> bool:
+    session = room.session()
+    store.append(session)
+    return session in list(store.ask("sessions"))
+
+
+def _limit(room: Room, store: Client) -> bool:
+    session = room.session()
+    store.append(session, 2)
+    last = store.append(session)
+    return store.read(session, limit=len(last)) == last
+
+
+def _fields(room: Room, store: Client) -> bool:
+    session = room.session()
+    message = {"role": "user", "content": "fields", "metadata": METADATA, "an_unknown_field": 7}
+    answer = {"role": "assistant", "content": "fields"}
+    store.put(session, *([message, answer] if room.adapter.pairs else [message]))
+    kept = store.get(session)[0]
+    return same({name: kept.get(name) for name in message}, message)
+
+
+def _structure(room: Room, store: Client) -> bool:
+    if room.adapter.pairs:
+        return True
+    session = room.session()
+    system = {"role": "system", "content": "You never forget."}
+    store.put(session, system, *({"role": "user", "content": str(n)} for n in range(4)))
+    store.ask("trim", session, 2)
+    return any(message.get("role") == "system" for message in store.get(session))
+
+
+def _pages(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session) + store.append(session)
+    first, cursor = store.ask("page", session, 1)
+    found = ids_of(first)
+    while cursor is not None:
+        page, cursor = store.ask("page", session, 1, cursor)
+        found += ids_of(page)
+    return found == ids
+
+
+def _export(room: Room, store: Client) -> bool:
+    session = room.session()
+    ids = store.append(session)
+    text = store.ask("export", session)
+    again = room.session()
+    store.ask("import_session", text.replace(session, again))
+    return ids_of(store.get(again)) == ids
+
+
+TRIALS: Final[dict[Capability, Callable[[Room, Client], bool]]] = {
+    "pop": _pop,
+    "trim": _trim,
+    "clear": _clear,
+    "ttl": _ttl,
+    "snapshot": _snapshot,
+    "rollback": _rollback,
+    "fork": _fork,
+    "undo": _undo,
+    "keys": _keys,
+    "expected": _expected,
+    "list": _list,
+    "limit": _limit,
+    "fields": _fields,
+    "structure": _structure,
+    # Nothing is damaged here: `damaged_file_is_loud` holds a store to this.
+    "checksum": lambda _room, _store: True,
+    "pages": _pages,
+    "export": _export,
+}
+# What a trial takes beside the capability itself.
+ALSO: Final[dict[str, tuple[Capability, ...]]] = {
+    "rollback": ("snapshot",),
+    "undo": ("clear",),
+    "structure": ("trim",),
+}
+# Where a handle would have to offer it: a method, or a parameter of one.
+METHODS: Final[dict[str, str]] = {"list": "sessions", "expected": "version", "pages": "page"}
+PARAMETERS: Final[dict[str, tuple[str, str]]] = {
+    "keys": ("append", "key"),
+    "ttl": ("append", "ttl_s"),
+    "limit": ("read", "limit"),
+}
+
+
+@case("sequential", catches="a claimed operation that is missing or does something else")
+def capabilities_are_true(room: Room) -> None:
+    """Try everything that is claimed once, and tell what is offered without being claimed."""
+    store, claimed = room.open(), room.adapter.capabilities
+    session = room.session()
+    # Nothing else can be tried on a store that does not keep what it was given.
+    expect_there(room, store, session, messages_of(store.append(session)), "an entry")
+    for name, does in CAPABILITIES.items():
+        if name in claimed:
+            _hold(room, store, name, does)
+    for name, does in CAPABILITIES.items():
+        if name not in claimed and _is_offered(store.handle, name):
+            _look(room, store, name, does)
+
+
+def _hold(room: Room, store: Client, name: Capability, does: str) -> None:
+    if lacking := [other for other in ALSO.get(name, ()) if not room.adapter.claims([other])]:
+        room.note(f"{name} is claimed without {lacking[0]}, so nothing about it can be tried")
+        return
+    try:
+        works = TRIALS[name](room, store)
+    except Exception as error:  # noqa: BLE001 -- whatever it raises, it was claimed
+        room.fail("untrue claim", f"{name} is claimed ({does}), and raised {said(error)}")
+    room.expect(works, "untrue claim", f"{name} is claimed ({does}), and did something else")
+
+
+def _is_offered(handle: Any, name: Capability) -> bool:
+    if name in PARAMETERS:
+        method, parameter = PARAMETERS[name]
+        try:
+            return parameter in inspect.signature(getattr(handle, method)).parameters
+        except (TypeError, ValueError):
+            return False
+    if name in ("fields", "structure", "checksum"):
+        return name == "fields"
+    return callable(getattr(handle, METHODS.get(name, name), None))
+
+
+def _look(room: Room, store: Client, name: Capability, does: str) -> None:
+    """Try what is not claimed. What comes of it is told; it is no failure, and is not judged."""
+    before = len(room.history)
+    try:
+        works = TRIALS[name](room, store)
+    except Exception:  # noqa: BLE001 -- not claimed, not there
+        return
+    finally:
+        del room.history[before:]
+    if works or name != "fields":
+        how = "works" if works else "does something else, or half of it"
+        room.note(f"not claimed: {name} ({does}); tried once, it {how}")

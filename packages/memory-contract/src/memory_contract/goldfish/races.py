@@ -1,0 +1,329 @@
+"""Goldfish that forget when many come at once."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from memory_contract.adapter import Conflict, Message
+from memory_contract.goldfish.lives import Life, Messages, copied, kept_by_trim
+from memory_contract.goldfish.stores import (
+    Awaited,
+    FileStore,
+    ListStore,
+    SqliteStore,
+    yielded,
+)
+from memory_contract.goldfish.zoo import goldfish
+
+
+@goldfish("agno#7479", caught_by="append_storm")
+class ReadModifyWriteInMemory(ListStore):
+    """Reads the list, adds to it, and writes it back, with nothing around the three."""
+
+    capabilities = frozenset({"list", "fields"})
+
+    def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
+        """Add messages to what was there a moment ago."""
+        life = self._alive(session)
+        shown = [*life.shown, *copied(messages)]
+        yielded()
+        life.shown = shown
+        life.moves += 1
+        self._save(session, life)
+
+
+@goldfish("odysseus#1940, LangChain's FileChatMessageHistory", caught_by="append_storm")
+class ReadModifyWriteInAFile(FileStore):
+    """Reads a file, adds to it, and writes it anew, without a lock between processes."""
+
+    def _locked(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def _save(self, session: str, life: Life) -> None:
+        yielded()
+        super()._save(session, life)
+
+
+@goldfish("openai-agents PR #2843", caught_by="batch_storm")
+class TornBatch(SqliteStore):
+    """Commits a batch message by message."""
+
+    capabilities = frozenset({"list", "fields"})
+
+    def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
+        """Add messages one by one."""
+        for message in messages:
+            super().append(session, [message])
+            yielded()
+
+
+@goldfish("langchain-redis#74", caught_by="read_after_write_elsewhere")
+class AcknowledgedBeforeWritten(FileStore):
+    """Says yes, and writes a little later, in the background."""
+
+    def __init__(self, workspace: Path) -> None:
+        super().__init__(workspace)
+        self._later = ThreadPoolExecutor(1)
+
+    def append(self, session: str, messages: Messages, **options: Any) -> None:
+        """Put messages into a queue."""
+        batch = copied(messages)
+        self._later.submit(self._write, session, batch, options)
+
+    def _write(self, session: str, batch: Messages, options: dict[str, Any]) -> None:
+        yielded(20)
+        super().append(session, batch, **options)
+
+    def read(self, session: str, **options: Any) -> Messages:
+        """What shows; its own queue is waited for."""
+        self._later.submit(int).result()
+        return super().read(session, **options)
+
+    def close(self) -> None:
+        """Write what is still in the queue."""
+        self._later.shutdown()
+
+
+@goldfish("the write that was not: a pool ran dry", caught_by="gathered_turns_all_land")
+class SwallowedError(ListStore):
+    """Does nothing when its pool of connections is empty, and says nothing of it."""
+
+    def __init__(self, workspace: Path) -> None:
+        super().__init__(workspace)
+        self._pool = threading.Semaphore(2)
+
+    def append(self, session: str, messages: Messages, **options: Any) -> None:
+        """Add messages, if there is a connection."""
+        if not self._pool.acquire(blocking=False):
+            return
+        try:
+            yielded(4)
+            super().append(session, messages, **options)
+        finally:
+            self._pool.release()
+
+
+@goldfish(
+    "shared instance: one memory object for two users", caught_by="gathered_sessions_stay_apart"
+)
+class SharedInstance(Awaited):
+    """Keeps the session that it works for on itself, across an await."""
+
+    async def append(self, session: str, messages: Messages, **options: Any) -> None:
+        """Add messages to whatever session is the current one by then."""
+        self._current = session
+        await asyncio.sleep(0)
+        self._store.append(self._current, messages, **options)
+
+
+@goldfish("openai-agents#4205", caught_by="pop_race")
+class TwoPopsOneEntry(ListStore):
+    """Looks at the newest entry first and removes it then."""
+
+    def pop(self, session: str) -> Message | None:
+        """Hand out the newest, and take it away a moment later."""
+        with self._locked():
+            shown = self._alive(session).shown
+            newest = shown[-1] if shown else None
+        yielded()
+        with self._changing(session) as life:
+            if newest in life.shown:
+                life.change(message for message in life.shown if message != newest)
+        return newest
+
+
+@goldfish("openai-agents#2722, SQLAlchemySession", caught_by="first_open_race")
+class TablesMadeTwice(SqliteStore):
+    """Looks whether its table is there, and makes it if it was not."""
+
+    def _create(self) -> None:
+        tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        yielded(20)
+        if tables == (0,):
+            self._db.execute("CREATE TABLE session (id BLOB PRIMARY KEY, life TEXT)")
+
+
+@goldfish("tomcounsell/ai#3091", caught_by="first_append_race")
+class TwoBeginnings(ListStore):
+    """Looks whether a session is new, and begins it if it was, over one that began meanwhile."""
+
+    def append(self, session: str, messages: Messages, **options: Any) -> None:
+        """Begin the session if need be, then add."""
+        if self._load(session) is None:
+            yielded()
+            self._save(session, Life())
+        super().append(session, messages, **options)
+
+
+@goldfish("langgraph#8796", caught_by="one_expected_wins")
+class ExpectedLookedAtFirst(ListStore):
+    """Compares the version first and writes then, as if nobody could come between."""
+
+    def append(self, session: str, messages: Messages, **options: Any) -> None:
+        """Look, then add."""
+        expected = options.pop("expected", None)
+        if expected is not None and expected != self.version(session):
+            raise Conflict("somebody wrote since")
+        yielded()
+        super().append(session, messages, **options)
+
+
+@goldfish("mem0#6515", caught_by="same_key_from_many")
+class KeyLookedAtFirst(ListStore):
+    """Looks the key up first and writes then, as if nobody could come between."""
+
+    capabilities = frozenset({"keys", "list", "fields"})
+
+    def append(  # type: ignore[override]
+        self, session: str, messages: Messages, *, key: str | None = None
+    ) -> None:
+        """Look, then add."""
+        batch = copied(messages)
+        with self._locked():
+            fresh = self._alive(session).admits(batch, key, None)
+        if fresh:
+            yielded()
+            with self._changing(session) as life:
+                life.add(batch, key)
+
+
+class _WritesBack(ListStore):
+    """Appends exclude each other, but what others change meanwhile is written over."""
+
+    def __init__(self, workspace: Path) -> None:
+        super().__init__(workspace)
+        self._appending = threading.Lock()
+
+    def append(self, session: str, messages: Messages, **options: Any) -> None:
+        """Add messages to the list that was there before."""
+        batch = copied(messages)
+        with self._appending:
+            life = self._alive(session)
+            before = life.shown
+            shown = [*before, *batch]
+            yielded(2)
+            with self._changing(session) as life:
+                if life.admits(batch, options.get("key"), options.get("expected")):
+                    life.add(batch, options.get("key"))
+                    life.shown = shown
+
+    def clear(self, session: str) -> None:
+        """Show nothing, after a while."""
+        yielded(4)
+        super().clear(session)
+
+    def rollback(self, session: str, snapshot: str) -> None:
+        """Show what a snapshot showed, after a while."""
+        yielded(4)
+        super().rollback(session, snapshot)
+
+
+@goldfish("class: a writer that never heard of the clear", caught_by="clear_against_append")
+class ClearResurrects(_WritesBack):
+    """Appends write back the list that they read, cleared or not."""
+
+
+@goldfish("adk#4959: rewound events come back", caught_by="rollback_against_append")
+class RollbackOverwritten(_WritesBack):
+    """Appends write back the list that they read, rolled back or not."""
+
+
+@goldfish("adk#5194, the compression that raced", caught_by="trim_against_append")
+class TrimOfAnOldList(ListStore):
+    """Works out what to keep first, and forgets what was appended meanwhile."""
+
+    def append(self, session: str, messages: Messages, **options: Any) -> None:
+        """Add messages, not in a hurry."""
+        yielded()
+        super().append(session, messages, **options)
+
+    def trim(self, session: str, keep: int) -> None:
+        """Keep the newest of a moment ago."""
+        kept = kept_by_trim(self.read(session), keep)
+        yielded(2)
+        with self._changing(session) as life:
+            life.change(kept)
+
+
+class _SlowBatches(ListStore):
+    """A batch grows message by message, under a lock that not everybody asks for."""
+
+    def append(self, session: str, messages: Messages, **options: Any) -> None:
+        """Add messages, one after the other."""
+        batch = copied(messages)
+        with self._changing(session) as life:
+            if not life.admits(batch, options.get("key"), options.get("expected")):
+                return
+            self._save(session, life)
+            for message in batch[:-1]:
+                life.shown.append(message)
+                yielded()
+            life.shown.append(batch[-1])
+            life.moves += 1
+
+
+@goldfish("class: a snapshot of no moment", caught_by="snapshot_against_append")
+class SnapshotOfNoMoment(_SlowBatches):
+    """Takes snapshots without asking for the lock: half a batch is frozen."""
+
+    capabilities = frozenset({"snapshot", "rollback", "list", "fields"})
+
+    def snapshot(self, session: str) -> str:
+        """Write down what shows, whoever is writing."""
+        yielded(2)
+        return self._alive(session).freeze()
+
+
+@goldfish("class: a fork of no moment", caught_by="fork_against_append")
+class ForkOfNoMoment(_SlowBatches):
+    """Forks without asking for the lock: half a batch is copied."""
+
+    capabilities = frozenset({"fork", "list", "fields"})
+
+    def fork(self, session: str, target: str) -> None:
+        """Copy what shows, whoever is writing."""
+        yielded(2)
+        fork = Life()
+        fork.add(copied(self._alive(session).shown))
+        self._save(target, fork)
+
+
+@goldfish("mem0#7196, crewAI PR #4804", caught_by="lock_is_bounded", patience_s=1.0)
+class UnboundedLock(FileStore):
+    """Waits for a lock for ever."""
+
+    def _wait_for(self, lock: int) -> None:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+@goldfish("openai-agents PR #1953: one lock for each call", caught_by="mixed_storm")
+class LockForEachHalf(ListStore):
+    """Takes its lock twice for one call: to read, and again to write."""
+
+    def _changing(self, session: str) -> Any:
+        return _Halves(self, session)
+
+
+class _Halves:
+    """What `_changing` would be if the lock were let go in the middle."""
+
+    def __init__(self, store: ListStore, session: str) -> None:
+        self._store = store
+        self._session = session
+
+    def __enter__(self) -> Life:
+        with self._store._locked():  # noqa: SLF001 -- its own store
+            self._life = Life.from_text(self._store._alive(self._session).to_text())  # noqa: SLF001
+        yielded()
+        return self._life
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            with self._store._locked():  # noqa: SLF001 -- its own store
+                self._store._save(self._session, self._life)  # noqa: SLF001

@@ -1,0 +1,102 @@
+"""Opening and closing handles, blocking or awaited, and calling either as if it were blocking."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from memory_contract.adapter import Adapter, Flavour, is_async
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+class Loop:
+    """An event loop that runs only while it is asked to: no thread beside it, so runs repeat."""
+
+    def __init__(self, factory: LoopFactory | None = None) -> None:
+        self._runner = asyncio.Runner(loop_factory=factory)
+
+    def settle(self, answer: Any) -> Any:
+        """The answer itself, or what it comes to when awaited."""
+        if inspect.isawaitable(answer):
+            return self._runner.run(_awaited(answer))
+        return answer
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop."""
+        return self._runner.get_loop()
+
+    def close(self) -> None:
+        """End what still runs, and the loop."""
+        self._runner.close()
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+def open_handle(
+    adapter: Adapter,
+    workspace: Path,
+    flavour: Flavour,
+    loop: Loop | None,
+    server: str | None = None,
+) -> Any:
+    """A handle on a workspace. An async one is opened on the loop that will call it.
+
+    `server` is the one to stand on in place of the adapter's own.
+    """
+    factory = adapter.factory(flavour)
+    options = {} if server is None else {"server": server}
+    if loop is None:
+        return factory(workspace, **options)
+
+    async def opened() -> Any:
+        # Some clients look for the running loop when they are made.
+        handle = factory(workspace, **options)
+        return await handle if inspect.isawaitable(handle) else handle
+
+    return loop.settle(opened())
+
+
+def close(handle: Any, loop: Loop | None = None) -> None:
+    """Close a handle, if it has something to close."""
+    method = getattr(handle, "close", None)
+    if callable(method):
+        answer = method()
+        if loop is not None:
+            loop.settle(answer)
+
+
+def flavours_of(adapter: Adapter, handle: Any) -> tuple[Flavour, ...]:
+    """How the store can be called; `handle` is one that its first factory gave."""
+    if adapter.open is not None and adapter.open_async is not None:
+        return ("blocking", "async")
+    awaited = adapter.open is None or is_async(handle) or _answers_later(handle)
+    return ("async",) if awaited else ("blocking",)
+
+
+def _answers_later(handle: Any) -> bool:
+    """Whether a read of a handle gives something to await, although it does not look like it."""
+    answer = handle.read("indelible-was-here")
+    if not inspect.isawaitable(answer):
+        return False
+    for name in ("close", "cancel"):
+        # Nobody will await this one: whoever opened the handle has read already.
+        if callable(end := getattr(answer, name, None)):
+            end()
+            break
+    return True
+
+
+def then(answer: Any, convert: Callable[[Any], Any]) -> Any:
+    """What the answer comes to, now or when it is awaited."""
+    return _converted(answer, convert) if inspect.isawaitable(answer) else convert(answer)
+
+
+async def _converted(answer: Any, convert: Callable[[Any], Any]) -> Any:
+    return convert(await answer)

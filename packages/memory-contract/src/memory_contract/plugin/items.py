@@ -1,0 +1,152 @@
+"""The contract as items of pytest: `contract/concurrency/append_storm[processes]`."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indelible.errors import MemoryStoreError, UsageError
+from memory_contract.checking import Item, SelectionError, items_of, select
+from memory_contract.deviations import DeviationsError
+from memory_contract.plugin.benches import Benches, benches_of
+from memory_contract.plugin.verdicts import shown, tell, unclaimed
+from memory_contract.results import Unreachable
+from memory_contract.running import Bench
+from memory_contract.targets import TargetError, resolve
+
+ROOT = "contract"
+
+
+def validate(config: pytest.Config) -> None:
+    """Refuse what cannot be run, in words, before anything is."""
+    try:
+        select(config.getoption("contract_gate"))
+        benches_of(config)
+        for target in config.getoption("contract"):
+            resolve(target)
+    except (SelectionError, TargetError, DeviationsError, UsageError) as error:
+        raise pytest.UsageError(shown(str(error))) from error
+    except Unreachable:
+        # It is there to be opened, and is not: an error of the run, not of the command line.
+        return
+
+
+def header(config: pytest.Config) -> str:
+    """Which stores, and the seed that repeats the run."""
+    targets = ", ".join(map(shown, config.getoption("contract")))
+    return f"contract: {targets}, seed {benches_of(config).seed}"
+
+
+def collected(session: pytest.Session, ids: Sequence[str]) -> Iterator[pytest.Item]:
+    """The items of every store that was named; only those of `ids`, if there are any."""
+    targets: list[str] = session.config.getoption("contract")
+    for target in targets:
+        node = Contract.from_parent(
+            session, name=ROOT, nodeid=ROOT, target=target, alone=len(targets) == 1, ids=ids
+        )
+        for found in session.genitems(node):
+            assert isinstance(found, pytest.Item)
+            yield found
+
+
+class Contract(pytest.Collector):
+    """Every case that is asked for, against one store."""
+
+    def __init__(self, *, target: str, alone: bool, ids: Sequence[str], **options: Any) -> None:
+        super().__init__(**options)
+        self._target = target
+        self._alone = alone
+        self._ids = ids
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        """The gates, each with its cases."""
+        benches = benches_of(self.config)
+        try:
+            bench = benches.of(self._target)
+        except (Unreachable, TargetError, MemoryStoreError) as error:
+            raise self.CollectError(shown(f"{self._target}: {error}")) from error
+        found = items_of(select(self.config.getoption("contract_gate")), bench)
+        chosen = [item for item in found if self._is_asked_for(item)]
+        if not chosen:
+            raise self.CollectError(f"{shown(self._target)}: there is no {' or '.join(self._ids)}")
+        gates = dict.fromkeys(item.case.gate for item in chosen)
+        return [
+            Gate.from_parent(
+                self,
+                name=gate,
+                nodeid=f"{ROOT}/{gate}",
+                items={self._named(i): i for i in chosen if i.case.gate == gate},
+                bench=bench,
+                target=self._target,
+            )
+            for gate in gates
+        ]
+
+    def _named(self, item: Item) -> str:
+        """The item's name in its gate; with several stores, it says which."""
+        which = item.mode if self._alone else f"{shown(self._target)}-{item.mode}"
+        return f"{item.case.name}[{which}]"
+
+    def _is_asked_for(self, item: Item) -> bool:
+        ours = f"{ROOT}/{item.case.gate}/{self._named(item)}"
+        return not self._ids or any(
+            ours == wanted or ours.startswith((f"{wanted}/", f"{wanted}[")) for wanted in self._ids
+        )
+
+    def teardown(self) -> None:
+        """What a store left lying about is swept up here, and not in somebody's next test."""
+        gc.collect()
+
+
+class Gate(pytest.Collector):
+    """The cases of one gate."""
+
+    def __init__(
+        self, *, items: dict[str, Item], bench: Bench, target: str, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self._items = items
+        self._bench = bench
+        self._target = target
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        """An item for each case in each mode."""
+        return [
+            ContractItem.from_parent(
+                self,
+                name=name,
+                nodeid=f"{self.nodeid}/{name}",
+                found=found,
+                bench=self._bench,
+                target=self._target,
+            )
+            for name, found in self._items.items()
+        ]
+
+
+class ContractItem(pytest.Item):
+    """One case in one mode, against one store."""
+
+    def __init__(self, *, found: Item, bench: Bench, target: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._found = found
+        self._bench = bench
+        self._target = target
+        # A project may hold that warnings are errors; a store's verdict must not depend on it.
+        self.add_marker(pytest.mark.filterwarnings("default"))
+        if found.known is not None and found.known.verdict == "NOT CLAIMED":
+            self.add_marker(pytest.mark.skip(reason=unclaimed(found.known)))
+
+    def runtest(self) -> None:
+        """Run the case; what it proves is the item's outcome."""
+        benches: Benches = benches_of(self.config)
+        self.user_properties.append(("contract_seed", benches.seed))
+        tell(benches.run(self._found, self._bench), self._target)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """One place for all of them, so that skips with one reason are told in one line."""
+        return self.config.rootpath / ROOT, 0, self.nodeid

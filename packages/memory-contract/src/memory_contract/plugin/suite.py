@@ -1,0 +1,93 @@
+"""The contract as a class of tests, for those who run tests from an editor.
+
+class TestMyStore(MemoryContract):
+    adapter = "mystore.contract:adapter"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import pytest
+
+from indelible.errors import MemoryStoreError
+from memory_contract.cases import Case, all_cases
+from memory_contract.checking import Item, items_of
+from memory_contract.deviations import DeviationsError
+from memory_contract.plugin.benches import Target, benches_of
+from memory_contract.plugin.verdicts import tell, unclaimed
+from memory_contract.results import Unreachable
+from memory_contract.targets import TargetError
+
+_GUARD: Final = "test_nothing_is_overridden"
+
+
+class MemoryContract:
+    """Subclass it, say what the `adapter` is, and change nothing else.
+
+    `adapter` is an `Adapter`, a class that the kit can drive, or what `memory-contract check` is given.
+    """
+
+    __test__: ClassVar[bool] = False
+    adapter: ClassVar[Target | None] = None
+    # A project may hold that warnings are errors; a store's verdict must not depend on it.
+    pytestmark: ClassVar = [pytest.mark.filterwarnings("default")]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if _GUARD in vars(cls):
+            raise TypeError(f"{cls.__name__} replaces {_GUARD}, which holds it to the contract")
+        cls.__test__ = True
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Each case in each mode that the store has."""
+        found = getattr(metafunc.function, "contract_case", None)
+        if isinstance(found, Case):
+            items = _items(found, self.adapter, metafunc.config)
+            metafunc.parametrize("item", [_parameter(item) for item in items])
+
+    def test_nothing_is_overridden(self) -> None:
+        """A case that was replaced or removed would pass by not running."""
+        ours = {name: value for name, value in vars(MemoryContract).items() if _is_held(name)}
+        touched = sorted(name for name in ours if getattr(type(self), name, None) is not ours[name])
+        if touched:
+            pytest.fail(f"these belong to the contract: {', '.join(touched)}", pytrace=False)
+
+
+def _is_held(name: str) -> bool:
+    return name.startswith("test_") or name == "pytest_generate_tests"
+
+
+def _items(found: Case, adapter: Target | None, config: pytest.Config) -> list[Item]:
+    if adapter is None:
+        pytest.fail("say what the `adapter` is", pytrace=False)
+    try:
+        return items_of([found], benches_of(config).of(adapter))
+    except (Unreachable, TargetError, DeviationsError, MemoryStoreError) as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _parameter(item: Item) -> Any:
+    known = item.known
+    if known is not None and known.verdict == "NOT CLAIMED":
+        return pytest.param(item, id=item.mode, marks=pytest.mark.skip(reason=unclaimed(known)))
+    return pytest.param(item, id=item.mode)
+
+
+def _test_of(found: Case) -> Callable[..., None]:
+    def test(self: MemoryContract, item: Item, pytestconfig: pytest.Config) -> None:
+        assert self.adapter is not None
+        benches = benches_of(pytestconfig)
+        target = self.adapter if isinstance(self.adapter, str) else ""
+        tell(benches.run(item, benches.of(self.adapter)), target)
+
+    test.__name__ = f"test_{found.gate}_{found.name}"
+    test.__qualname__ = f"MemoryContract.{test.__name__}"
+    test.__doc__ = found.does
+    test.contract_case = found  # type: ignore[attr-defined]
+    return test
+
+
+for _found in all_cases():
+    setattr(MemoryContract, f"test_{_found.gate}_{_found.name}", _test_of(_found))

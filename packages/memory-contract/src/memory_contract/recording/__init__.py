@@ -1,0 +1,205 @@
+"""Record what an application does to its store, in production, to explain and replay it later."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import indelible
+from memory_contract.adapter import Adapter, imported
+from memory_contract.recording.policy import Policy
+from memory_contract.recording.standing import Recorder, Standing, journal_of
+from memory_contract.recording.verbs import (
+    Verbs,
+    of_duck,
+    of_handle,
+    of_indelible,
+    of_langchain,
+    of_openai,
+)
+from memory_contract.recording.writing import (
+    BUFFERED_MAX,
+    PART_BYTES_MAX,
+    PARTS_MAX,
+    Journal,
+    Journaling,
+    journal_at,
+    log,
+)
+from memory_contract.traces import Refreshed, Workers
+
+__all__ = ["Journal", "Policy", "journal_of", "record", "recorded"]
+
+Store = TypeVar("Store")
+_SESSION_NAMES = ("session_id", "_session_id", "session")
+
+
+def record(
+    store: Store,
+    path: str | Path,
+    *,
+    policy: Policy | None = None,
+    session: str | None = None,
+    fresh: bool = False,
+    ttl_s: float | None = None,
+    ttl_refreshed_by: Refreshed = "append",
+    read_only: Collection[str] = (),
+    part_bytes_max: int = PART_BYTES_MAX,
+    parts_max: int = PARTS_MAX,
+    buffered_max: int = BUFFERED_MAX,
+) -> Store:
+    """The store, with a line in a trace for every call: use it in place of the one given.
+
+    `path` is a file (`trace.jsonl`) or a folder, to which many processes may write. Contents are
+    hashed unless the `policy` says otherwise. `session` names the session of an object that is one
+    session and does not say which. `fresh` says that the store is empty now, and `ttl_s` how long
+    it promises to keep a session after what `ttl_refreshed_by` says: both let an explanation say
+    more. Files rotate at `part_bytes_max`; the oldest go when there are more than `parts_max`.
+
+    A method that the recorder does not know may change anything: its session is not judged from
+    then on. Methods whose names begin like those of reads (`get_`, `list_`, …) are taken to change
+    nothing, and so are those in `read_only`.
+
+    Calls never fail because of the trace. Where it cannot be begun, that is logged, and the store
+    comes back as it is.
+    """
+    how = Journaling(
+        policy=policy or Policy(),
+        fresh=fresh,
+        ttl_s=ttl_s,
+        ttl_refreshed_by=ttl_refreshed_by,
+        part_bytes_max=part_bytes_max,
+        parts_max=parts_max,
+        buffered_max=buffered_max,
+    )
+    kind = _kind(store, session)
+    try:
+        journal = journal_at(Path(path), how)
+    except OSError as error:
+        log.warning("nothing is recorded: cannot write a trace to %s: %s", path, error)
+        return store
+    # Objects that are one session each come and go by the thousand: together they are one store.
+    recorder = Recorder(journal, alone=kind.alone)
+    session_of = None if kind.alone else kind.session
+    standing = Standing(
+        store, recorder, kind.verbs(journal), session=session_of, read_only=read_only
+    )
+    return cast("Store", standing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    name: str
+    store: Any
+    session: str = ""
+
+    @property
+    def alone(self) -> bool:
+        return self.name not in ("langchain", "openai")
+
+    def verbs(self, journal: Journal) -> Verbs:
+        hand = journal.hand
+        match self.name:
+            case "indelible":
+                return of_indelible(hand, self.store._settings.ttl_s)  # noqa: SLF001 -- our own
+            case "openai":
+                return of_openai(self.session, hand)
+            case "langchain":
+                return of_langchain(self.session, hand)
+            case "duck":
+                return of_duck(self.store, hand)
+            case _:
+                return of_handle(hand)
+
+
+def _kind(store: Any, session: str | None) -> _Kind:
+    """What a store is, by what it can be asked."""
+    if isinstance(store, indelible.MemoryStore | indelible.AsyncMemoryStore):
+        return _Kind("indelible", store)
+    if _has(store, "add_items", "get_items"):
+        return _Kind("openai", store, _session_of(store, session))
+    if _has(store, "add_messages", "get_history") or _has(store, "save_context", "load_memory"):
+        return _Kind("duck", store)
+    if _has(store, "add_messages", "clear") and _has(store, "messages"):
+        return _Kind("langchain", store, _session_of(store, session))
+    if _has(store, "append", "read"):
+        return _Kind("handle", store)
+    raise TypeError(
+        f"cannot record {type(store).__name__}: it is no store of indelible, no handle with append"
+        " and read, no class with add_messages and get_history or save_context and load_memory, no"
+        " history of LangChain and no session of the OpenAI Agents SDK"
+    )
+
+
+def _has(store: Any, *names: str) -> bool:
+    return all(hasattr(type(store), name) or name in _fields(store) for name in names)
+
+
+def _fields(store: Any) -> Any:
+    return getattr(type(store), "model_fields", {})
+
+
+def _session_of(store: Any, session: str | None) -> str:
+    if session is not None:
+        return session
+    for name in _SESSION_NAMES:
+        found = getattr(store, name, None)
+        if isinstance(found, str):
+            return found
+    raise TypeError(f"{type(store).__name__} does not say which session it is: pass session=")
+
+
+def recorded(
+    adapter: Adapter,
+    path: str | Path,
+    *,
+    policy: Policy | None = None,
+    fresh: bool = True,
+    workers: Workers | None = None,
+) -> Adapter:
+    """An adapter whose handles are recorded, in whatever process they are opened."""
+    how = Journaling(
+        policy=policy or Policy(),
+        fresh=fresh,
+        workers=workers,
+        ttl_late_s=adapter.ttl_s_late,
+        ttl_refreshed_by=adapter.ttl_refreshed_by,
+    )
+    place = Path(path).absolute()
+    sides = {
+        side: None if opener is None else OpenRecorded(opener, place, how)
+        for side, opener in (("open", adapter.open), ("open_async", adapter.open_async))
+    }
+    return replace(adapter, **cast("Any", sides))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRecorded:
+    """Opens what another factory opens, recorded."""
+
+    opener: Any
+    path: Path
+    how: Journaling
+
+    @property
+    def name(self) -> str:
+        """The factory's own, so that other processes import its module anew."""
+        if isinstance(self.opener, str):
+            return self.opener
+        return str(getattr(self.opener, "name", None) or getattr(self.opener, "__module__", ""))
+
+    def __call__(self, workspace: Path, **options: Any) -> Any:
+        """A recorded handle, or something to await for it."""
+        made = imported(self.opener) if isinstance(self.opener, str) else self.opener
+        handle = made(workspace, **options)
+        return self._later(handle) if inspect.isawaitable(handle) else self._before(handle)
+
+    async def _later(self, handle: Any) -> Any:
+        return self._before(await handle)
+
+    def _before(self, handle: Any) -> Any:
+        journal = journal_at(self.path, self.how)
+        return Standing(handle, Recorder(journal, alone=True), of_handle(journal.hand))

@@ -1,0 +1,21 @@
+"""What a run of the kit leaves behind: for a person, for a program, for a CI server, for a README.
+
+What is drawn on a terminal stands in `terminal` and `progress`, which need rich; the rest does not.
+"""
+
+from memory_contract.report.as_json import schema, to_json
+from memory_contract.report.badge import Badge, badge_of
+from memory_contract.report.folder import Written, write_report
+from memory_contract.report.junit import to_junit
+from memory_contract.report.page import to_page
+
+__all__ = [
+    "Badge",
+    "Written",
+    "badge_of",
+    "schema",
+    "to_json",
+    "to_junit",
+    "to_page",
+    "write_report",
+]

@@ -1,0 +1,68 @@
+"""A report for programs. Its form is written down in `report.schema.json`, beside this file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from importlib.resources import files
+from typing import Any
+
+from memory_contract.history import Operation, to_line
+from memory_contract.report.badge import badge_of
+from memory_contract.report.wording import target_of
+from memory_contract.results import CaseResult, Failure, Report
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The whole report as what JSON can hold."""
+    badge = badge_of(report)
+    return {
+        "contract": report.contract,
+        "target": target_of(report),
+        "verdict": report.verdict,
+        "seed": report.seed,
+        "duration_s": round(report.duration_s, 3),
+        "gates": list(report.gates),
+        "notes": list(report.notes),
+        "badge": {"gate": badge.gate, "message": badge.message},
+        "cases": [_case(result) for result in report.results],
+    }
+
+
+def _case(result: CaseResult) -> dict[str, Any]:
+    return {
+        "gate": result.gate,
+        "case": result.case,
+        "mode": result.mode,
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "anomalies": [_anomaly(failure) for failure in result.failures],
+        "faults": [asdict(fault) for fault in result.faults],
+        "notes": list(result.notes),
+        "schedule": result.schedule,
+        "seed": result.seed,
+        "duration_s": round(result.duration_s, 3),
+    }
+
+
+def _anomaly(failure: Failure) -> dict[str, Any]:
+    return {
+        "name": failure.name,
+        "session": failure.session,
+        "ids": list(failure.ids),
+        "proof": failure.proof,
+        "witness": [operation(op) for op in failure.witness],
+    }
+
+
+def operation(op: Operation) -> dict[str, Any]:
+    """An operation as the line of a history has it."""
+    found: dict[str, Any] = json.loads(to_line(op))
+    return found
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of what `to_json` returns."""
+    text = files(__package__).joinpath("report.schema.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found

@@ -1,0 +1,102 @@
+"""A report for CI servers: one test case for each case and mode."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from memory_contract.cases import Gate
+from memory_contract.report.badge import badge_of
+from memory_contract.report.wording import (
+    headline,
+    proof_lines,
+    reproduce,
+    target_of,
+    visible,
+)
+from memory_contract.results import SILENT, CaseResult, Report
+
+# XML has no place for these, not even as a number.
+_NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def to_junit(report: Report) -> str:
+    """The report as JUnit's XML."""
+    results = report.results
+    # A gate of which nothing ran fails the run; here it must not look green.
+    idle = [gate for gate in report.gates if not any(result.gate == gate for result in results)]
+    idle += [gate for gate in report.gates if gate not in idle and _only_unclaimed(report, gate)]
+    suites = ET.Element("testsuites")
+    suite = ET.SubElement(
+        suites,
+        "testsuite",
+        name=_xml(f"contract {target_of(report)}"),
+        tests=str(len(results) + len(idle)),
+        failures=str(sum(result.verdict == "FAIL" for result in results)),
+        errors=str(sum(result.verdict in SILENT for result in results) + len(idle)),
+        skipped=str(sum(result.verdict in ("NOT CLAIMED", "DEVIATION") for result in results)),
+        time=f"{report.duration_s:.3f}",
+    )
+    _properties(suite, report)
+    for result in results:
+        _testcase(suite, report, result)
+    for gate in idle:
+        case = ET.SubElement(suite, "testcase", classname=f"contract.{gate}", name="ran", time="0")
+        ET.SubElement(case, "error", type="NOT RUN", message="no case of this gate ran")
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=False) + "\n"
+
+
+def _only_unclaimed(report: Report, gate: Gate) -> bool:
+    if report.unclaimed(gate) and report.verdict != "NOT RUN":
+        return False
+    return all(r.verdict == "NOT CLAIMED" for r in report.results if r.gate == gate)
+
+
+def _properties(suite: ET.Element, report: Report) -> None:
+    found = {
+        "contract": report.contract,
+        "target": target_of(report),
+        "seed": str(report.seed),
+        "verdict": report.verdict,
+        "badge": badge_of(report).message,
+    }
+    properties = ET.SubElement(suite, "properties")
+    for name, value in [*found.items(), *(("note", note) for note in report.notes)]:
+        ET.SubElement(properties, "property", name=name, value=_xml(value))
+
+
+def _testcase(suite: ET.Element, report: Report, result: CaseResult) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        classname=f"contract.{result.gate}",
+        name=f"{result.case}[{result.mode}]",
+        time=f"{result.duration_s:.3f}",
+    )
+    reason = _xml(result.reason)
+    if result.verdict == "FAIL":
+        _failed(case, report, result)
+    elif result.verdict in SILENT:
+        ET.SubElement(case, "error", type=result.verdict, message=reason)
+    elif result.verdict != "PASS":
+        ET.SubElement(case, "skipped", type=result.verdict, message=f"{result.verdict}: {reason}")
+    if result.notes:
+        ET.SubElement(case, "system-out").text = _xml("\n".join(result.notes))
+
+
+def _failed(case: ET.Element, report: Report, result: CaseResult) -> None:
+    again = f"  Reproduce with:  {reproduce(report, result)}"
+    if not result.failures:
+        ET.SubElement(case, "failure", type="FAIL", message=_xml(result.reason)).text = again
+        return
+    first = result.failures[0]
+    lines = ["   ".join(headline(result, first)), *proof_lines(result, first), again]
+    message = f"{visible(first.name)}: {visible(first.proof)}"
+    failure = ET.SubElement(case, "failure", type=_xml(first.name), message=_xml(message))
+    failure.text = _xml("\n".join(lines))
+
+
+def _xml(text: str) -> str:
+    return _NOT_IN_XML.sub(lambda found: visible(found[0]), text)

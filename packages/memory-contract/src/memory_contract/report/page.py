@@ -1,0 +1,114 @@
+"""A report as one HTML file, which asks the network for nothing: its data, style and script inside.
+
+What a store named, and it may be anything, stands in the file only as JSON that no HTML parser can
+leave early, and comes onto the page only as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from importlib.resources import files
+from typing import Any, Final
+
+from memory_contract.cases import GATES, Case, all_cases
+from memory_contract.report.badge import badge_of
+from memory_contract.report.timeline import Keeper
+from memory_contract.report.wording import (
+    VERDICTS,
+    counts_of,
+    reproduce,
+    slug,
+    target_of,
+    verdict_of,
+    visible,
+)
+from memory_contract.results import CaseResult, Report
+
+_BLANK: Final = re.compile(r"\{\{(\w+)\}\}")
+# The failures come first: what a page has room for is for them.
+_URGENT: Final = {"FAIL": 0, "UNKNOWN": 1, "VACUOUS": 2, "DEVIATION": 3}
+
+
+def to_page(report: Report) -> str:
+    """The report as an HTML document."""
+    style, script = _part("page.css"), _part("lanes.js") + _part("page.js")
+    filled = {
+        "policy": f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
+        "title": html.escape(f"{report.verdict}: {visible(target_of(report))}"),
+        "style": style,
+        "script": script,
+        "data": _inert(_page(report)),
+    }
+    # In one pass: what the data contains is never filled in.
+    return _BLANK.sub(lambda found: filled[found[1]], _part("page.html"))
+
+
+def _part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    """How a content policy names the one style or script that may stand in a page."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _inert(value: Any) -> str:
+    """JSON in which nothing ends a script element or begins a comment."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _page(report: Report) -> dict[str, Any]:
+    book = {(found.gate, found.name): found for found in all_cases()}
+    keeper = Keeper(report)
+    urgent = sorted(report.results, key=lambda result: _URGENT.get(result.verdict, 9))
+    kept = {result.id: keeper.keep(result) for result in urgent}
+    return {
+        "contract": report.contract,
+        "target": target_of(report),
+        "verdict": report.verdict,
+        "seed": report.seed,
+        "duration_s": round(report.duration_s, 2),
+        "notes": list(report.notes),
+        "badge": badge_of(report).line,
+        "verdicts": list(VERDICTS),
+        "gates": [
+            {
+                "name": gate,
+                "about": GATES[gate],
+                "verdict": verdict_of(report, gate),
+                "counts": counts_of(report, gate),
+            }
+            for gate in report.gates
+        ],
+        "cases": [
+            {
+                **_case(report, result, book.get((result.gate, result.case))),
+                **kept[result.id],
+            }
+            for result in report.results
+        ],
+    }
+
+
+def _case(report: Report, result: CaseResult, found: Case | None) -> dict[str, Any]:
+    return {
+        "slug": slug(result),
+        "gate": result.gate,
+        "case": result.case,
+        "mode": result.mode,
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "seed": result.seed,
+        "duration_s": round(result.duration_s, 3),
+        "notes": list(result.notes),
+        "schedule": result.schedule,
+        "does": found.does if found is not None else "",
+        "catches": found.catches if found is not None else "",
+        "reproduce": reproduce(report, result),
+    }

@@ -1,0 +1,94 @@
+"""A failure as a small program that shows it again, with no need of anything but the kit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Final
+
+from memory_contract.history import Operation
+from memory_contract.report.wording import target_of, visible
+from memory_contract.results import CaseResult, Failure, Report
+
+_JUDGED: Final = '''\
+"""{title}"""
+
+from memory_contract import Operation, Violated, explain, judge
+
+HISTORY = [
+{history}
+]
+
+
+def test_{name}():
+    verdict = judge(HISTORY{options})
+    assert isinstance(verdict, Violated), explain(verdict)
+    assert {anomaly} in {{found.name for found in verdict.anomalies}}, explain(verdict)
+
+
+if __name__ == "__main__":
+    print(explain(judge(HISTORY{options})))
+    test_{name}()
+'''
+
+_CHECKED: Final = '''\
+"""{title}"""
+
+from memory_contract import check
+
+
+def test_{name}():
+    report = check({target}, cases=[{case}], seed={seed})
+    assert report.verdict == "PASS", [result.reason for result in report.results]
+
+
+if __name__ == "__main__":
+    test_{name}()
+'''
+
+
+def program_of(
+    report: Report, result: CaseResult, failure: Failure, history: Sequence[Operation]
+) -> str:
+    """Judges exactly this history again; what only the store can show, it asks the store for."""
+    title = _title(f"{failure.name.upper()}: {result.id}, seed {result.seed}")
+    name = re.sub(r"\W+", "_", failure.name, flags=re.ASCII).strip("_").lower() or "failure"
+    if failure.anomaly is None:
+        return _CHECKED.format(
+            title=title,
+            name=name,
+            # Without its password, which who runs it must fill in.
+            target=_literal(target_of(report)),
+            case=_literal(result.case),
+            seed=result.seed,
+        )
+    began = min((op.invoke_ns for op in history), default=0)
+    return _JUDGED.format(
+        title=title,
+        name=name,
+        anomaly=_literal(failure.anomaly.name),
+        history="\n".join(f"    {_operation(op, began)}," for op in history),
+        options=", flicker=True" if failure.anomaly.name == "flickering entry" else "",
+    )
+
+
+def _title(text: str) -> str:
+    return visible(text).replace("\\", "\\\\").replace('"', "'")
+
+
+def _operation(op: Operation, began: int) -> str:
+    """The call that makes it again, counted from where the history begins."""
+    shown = []
+    for each in fields(Operation):
+        value = getattr(op, each.name)
+        if each.name in ("invoke_ns", "complete_ns"):
+            shown.append(f"{each.name}={None if value is None else value - began}")
+        elif value not in (None, ()) or (each.name == "value" and value == ()):
+            shown.append(f"{each.name}={_literal(value)}")
+    return f"Operation({', '.join(shown)})"
+
+
+def _literal(value: object) -> str:
+    # In ASCII: nothing that is read in an editor may look like something else.
+    return ascii(value)

@@ -1,0 +1,105 @@
+"""Words that every report uses, made safe to show: a store's names may be anything at all."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from typing import Final, get_args
+
+from indelible.core.redaction import redact_url
+from indelible.printable import escape_unseen
+from memory_contract.cases import Gate
+from memory_contract.checker.explain import explain
+from memory_contract.checker.verdict import Anomaly, Scope, Violated
+from memory_contract.results import CaseResult, CaseVerdict, Failure, Report
+
+# From what is worst to what is best, as `Report.verdict` weighs them; then what is neutral.
+VERDICTS: Final[tuple[CaseVerdict, ...]] = get_args(CaseVerdict)
+_WORST: Final[tuple[CaseVerdict, ...]] = ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN")
+
+
+def visible(text: str) -> str:
+    """Text on one line, with whatever cannot be seen or encoded made visible."""
+    return escape_unseen(text)
+
+
+def target_of(report: Report) -> str:
+    """The target as it may be shown: without the password of a URL."""
+    return redact_url(report.target)
+
+
+def reproduce(report: Report, result: CaseResult) -> str:
+    """The command that runs this case again as it was run."""
+    if result.command:
+        return result.command
+    target = shlex.quote(visible(target_of(report))) if report.target else "TARGET"
+    # Of the schedules that a seed stands for, the first is the one that failed.
+    explored = " --explore 1" if result.schedule else ""
+    return f"memory-contract check {target} --case {result.case} --seed {result.seed}{explored}"
+
+
+def slug(result: CaseResult) -> str:
+    """A name for files and links: `concurrency-append_storm-processes`."""
+    return re.sub(r"[^\w-]+", "_", f"{result.gate}-{result.case}-{result.mode}", flags=re.ASCII)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 case`, `12 cases`, `2 412 ops`."""
+    return f"{number:,}".replace(",", " ") + f" {noun}{'' if number == 1 else 's'}"
+
+
+def counts_of(report: Report, gate: Gate) -> Counter[CaseVerdict]:
+    """How often a gate came to which verdict."""
+    return Counter(result.verdict for result in report.results if result.gate == gate)
+
+
+def verdict_of(report: Report, gate: Gate) -> CaseVerdict:
+    """What a gate came to: the worst that was found; PASS only if a case of it ran."""
+    found = counts_of(report, gate)
+    for worst in _WORST:
+        if found[worst]:
+            return worst
+    if report.ran(gate):
+        return "PASS"
+    return "NOT CLAIMED" if report.unclaimed(gate) else "NOT RUN"
+
+
+def scope_of(result: CaseResult) -> Scope:
+    """How much the deciding run of a case did."""
+    operations = result.history
+    began = min((op.invoke_ns for op in operations), default=0)
+    return Scope(len(operations), len({op.session for op in operations}), began)
+
+
+def anomaly_of(failure: Failure) -> Anomaly:
+    """A failure in the checker's form, which is how it is laid out."""
+    found = failure.anomaly
+    # What a case noticed by itself has a name of its own.
+    name = found.name if found is not None else failure.name
+    return Anomaly(
+        name,  # type: ignore[arg-type]
+        visible(failure.session),
+        failure.ids,
+        failure.witness,
+        visible(failure.proof),
+        failure.beside,
+    )
+
+
+def proof_lines(result: CaseResult, failure: Failure) -> list[str]:
+    """The proof of one failure, below its headline: at most five operations, and why they do."""
+    if not failure.witness:
+        return [f"  {visible(failure.proof).rstrip('.')}."]
+    others = (other for other in result.failures if other is not failure)
+    anomalies = (anomaly_of(failure), *map(anomaly_of, others))
+    text = explain(Violated(anomalies, scope_of(result)), result.faults)
+    return [visible(line) for line in text.splitlines()[1:]]
+
+
+def headline(result: CaseResult, failure: Failure) -> list[str]:
+    """What failed, how, where, and how sure that is."""
+    session = f"session {visible(failure.session)}" if failure.session else ""
+    strength = "proved" if failure.anomaly is not None else "seen by the case"
+    parts = [result.id, visible(failure.name).upper(), session, f"seed {result.seed}", strength]
+    return [part for part in parts if part]

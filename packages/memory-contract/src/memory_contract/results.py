@@ -1,0 +1,147 @@
+"""What came of a case, and of all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from memory_contract.cases import BAD_DAYS, Gate, Mode
+from memory_contract.checker.verdict import Anomaly
+from memory_contract.history import Fault, Ids, Operation
+
+# Grows by its second number with each new case that a store must pass.
+CONTRACT_VERSION: Final = "1.1"
+
+CaseVerdict = Literal["PASS", "FAIL", "UNKNOWN", "VACUOUS", "NOT RUN", "NOT CLAIMED", "DEVIATION"]
+# Those that say that nothing was found out, although something should have been.
+SILENT: Final = frozenset({"UNKNOWN", "VACUOUS", "NOT RUN"})
+
+# How many anomalies of one name a result holds.
+TOLD_MAX: Final = 30
+# What a failure is called where a call raised although nothing was wrong: a refusal, not a loss.
+RAISED: Final = "unexpected error"
+
+EXIT_PASS: Final = 0
+EXIT_FAIL: Final = 1
+EXIT_UNDECIDED: Final = 3
+
+
+class Unreachable(Exception):  # noqa: N818 -- names what happened
+    """The store could not be opened and read, so nothing about it was found out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One broken promise: its name in words, what was seen, and the operations that show it."""
+
+    name: str
+    session: str
+    proof: str
+    ids: Ids = ()
+    witness: tuple[Operation, ...] = ()
+    beside: tuple[Operation, ...] = ()
+    # The checker's own finding, where it is one.
+    anomaly: Anomaly | None = None
+
+
+def failure_of(anomaly: Anomaly) -> Failure:
+    """The checker's finding as a failure."""
+    return Failure(
+        name=anomaly.name,
+        session=anomaly.session,
+        proof=anomaly.proof,
+        ids=anomaly.ids,
+        witness=anomaly.witness,
+        beside=anomaly.beside,
+        anomaly=anomaly,
+    )
+
+
+def worth_telling(anomalies: Iterable[Anomaly]) -> tuple[Failure, ...]:
+    """The first ones of each name: a store that loses everything loses it over and over."""
+    told: Counter[str] = Counter()
+    kept = []
+    for anomaly in anomalies:
+        told[anomaly.name] += 1
+        if told[anomaly.name] <= TOLD_MAX:
+            kept.append(failure_of(anomaly))
+    return tuple(kept)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """What came of one case in one mode."""
+
+    gate: Gate
+    case: str
+    mode: Mode
+    verdict: CaseVerdict
+    reason: str = ""
+    failures: tuple[Failure, ...] = ()
+    seed: int = 0
+    duration_s: float = 0.0
+    # The run that the verdict rests on: the failing one, or the last.
+    history: tuple[Operation, ...] = ()
+    # The bad moments that were made in it.
+    faults: tuple[Fault, ...] = ()
+    # What is worth knowing and no failure.
+    notes: tuple[str, ...] = ()
+    # The explored schedule that failed, and whether its seed alone brings it back.
+    schedule: str = ""
+    # What shows this again, where that is not `memory-contract check`.
+    command: str = ""
+
+    @property
+    def id(self) -> str:
+        """`concurrency/append_storm[processes]`."""
+        return f"{self.gate}/{self.case}[{self.mode}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of a run of the kit against one store."""
+
+    target: str
+    contract: str = CONTRACT_VERSION
+    seed: int
+    gates: tuple[Gate, ...]
+    results: tuple[CaseResult, ...]
+    duration_s: float = 0.0
+    # About the store as a whole: what it claims, what it offers without claiming it.
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def verdict(self) -> CaseVerdict:
+        """The worst that was found; PASS only if every requested gate ran a case.
+
+        But for those of bad days, beside others, where the store claims nothing that they ask for.
+        """
+        found = {result.verdict for result in self.results}
+        for worst in ("FAIL", "UNKNOWN", "VACUOUS", "NOT RUN"):
+            if worst in found:
+                return worst
+        ran = [gate for gate in self.gates if self.ran(gate)]
+        silent = [gate for gate in self.gates if gate not in ran and not self.unclaimed(gate)]
+        return "PASS" if ran and not silent else "NOT RUN"
+
+    def ran(self, gate: Gate) -> bool:
+        """Whether a case of the gate ran and passed, or deviates as written down."""
+        return any(
+            result.gate == gate and result.verdict in ("PASS", "DEVIATION")
+            for result in self.results
+        )
+
+    def unclaimed(self, gate: Gate) -> bool:
+        """Whether the gate makes bad days that this store, as a whole, claims nothing about."""
+        verdicts = {result.verdict for result in self.results if result.gate == gate}
+        return gate in BAD_DAYS and verdicts == {"NOT CLAIMED"}
+
+    @property
+    def exit_code(self) -> int:
+        """What a command that shows this report ends with."""
+        verdict = self.verdict
+        if verdict == "FAIL":
+            return EXIT_FAIL
+        return EXIT_UNDECIDED if verdict in SILENT else EXIT_PASS

@@ -1,0 +1,75 @@
+"""Stores of LangGraph (`BaseStore`), as its documentation uses them: a collection of items.
+
+Each append is one item under the session's namespace, with a key of its own, and a read searches
+the namespace. That asks of a store only what its interface says: what was put is found. A list
+under one key would be read and put back, and lost in races by whoever does that, not by the store.
+
+A search promises no order, so the keys have one: the machine's clock that never goes back, which
+all of its processes share. There is no verb that empties a namespace, so none is claimed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from importlib import import_module
+from typing import Any, Final
+
+from memory_contract.adapter import Adapter, Message
+from memory_contract.targets.stores import Kind, StoreHandle, adapter_of_store
+
+_KIND: Final = Kind(
+    package="langgraph",
+    module="langgraph",
+    called="a BaseStore of LangGraph",
+    methods=("batch", "abatch", "put", "search"),
+)
+_ROOT: Final = "conversations"
+# More than any case appends: a search without a limit gives ten.
+_ALL: Final = 100_000
+
+
+def adapter_of_factory(name: str) -> Adapter:
+    """The adapter of `factory(workspace)`, which gives a `BaseStore`."""
+    return adapter_of_store(
+        name,
+        "langgraph-store",
+        _KIND,
+        blocking=CollectionHandle,
+        awaited=CollectionHandle,
+        own=_is_awaited,
+        capabilities=["list", "fields"],
+        # A graph calls its store from a pool of threads.
+        thread_safe=True,
+    )
+
+
+def _is_awaited(kind: type) -> bool:
+    """Whether it has an awaited search of its own."""
+    base = import_module("langgraph.store.base").BaseStore
+    return getattr(kind, "abatch", None) is not base.abatch
+
+
+class CollectionHandle(StoreHandle):
+    """Items of a session's namespace."""
+
+    async def append(self, session: str, messages: list[Message]) -> None:
+        """Put one item that holds the messages."""
+        if messages:
+            key = f"{time.monotonic_ns():020}-{uuid.uuid4()}"
+            await self._call("put", (_ROOT, session), key, {"messages": messages}, index=False)
+
+    async def read(self, session: str) -> list[Any]:
+        """The messages of all items, by key."""
+        found = await self._call("search", (_ROOT, session), limit=_ALL)
+        items = sorted(found, key=lambda item: item.key)
+        return [message for item in items for message in item.value["messages"]]
+
+    async def sessions(self) -> list[str]:
+        """The namespaces below ours."""
+        found = await self._call("list_namespaces", prefix=(_ROOT,), limit=_ALL)
+        return [namespace[-1] for namespace in found]
+
+    async def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        name = f"a{method}" if self.awaited else method
+        return await self.settled(getattr(self.store, name)(*arguments, **options))

@@ -1,0 +1,101 @@
+"""Chat stores of LlamaIndex, used as its memories use them: `add_message` and `get_messages`.
+
+The interface takes one message at a time, so there are no batches to keep whole.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+from memory_contract.adapter import Adapter, Message, Refused
+from memory_contract.targets.stores import Kind, StoreHandle, adapter_of_store
+
+_KIND: Final = Kind(
+    package="llama-index-core",
+    module="llama_index.core",
+    called="a BaseChatStore of LlamaIndex",
+    methods=("add_message", "get_messages", "delete_messages", "delete_last_message"),
+)
+# What the awaited methods are called.
+_AWAITED: Final = {"add_message": "async_add_message"}
+
+
+def adapter_of_factory(name: str) -> Adapter:
+    """The adapter of `factory(workspace)`, which gives a `BaseChatStore`."""
+    return adapter_of_store(
+        name,
+        "llama-index",
+        _KIND,
+        blocking=ChatStoreHandle,
+        awaited=ChatStoreHandle,
+        own=_is_awaited,
+        capabilities=["pop", "clear", "list", "fields"],
+        # Awaited methods that a store does not have itself are its blocking ones, in threads.
+        thread_safe=True,
+        batches=False,
+    )
+
+
+def _is_awaited(kind: type) -> bool:
+    base = import_module("llama_index.core.storage.chat_store.base").BaseChatStore
+    return getattr(kind, "async_add_message", None) is not base.async_add_message
+
+
+class ChatStoreHandle(StoreHandle):
+    """A chat store's methods."""
+
+    async def append(self, session: str, messages: list[Message]) -> None:
+        """Add messages, one by one."""
+        for message in list(map(to_llama, messages)):
+            await self._call("add_message", session, message)
+
+    async def read(self, session: str) -> list[Any]:
+        """The messages."""
+        return list(map(from_llama, await self._call("get_messages", session)))
+
+    async def pop(self, session: str) -> Any:
+        """Take the last message away."""
+        found = await self._call("delete_last_message", session)
+        if isinstance(found, bytes | str):
+            # A store that gives back what it stored: said in another form, but not lost.
+            kind = import_module("llama_index.core.base.llms.types").ChatMessage
+            found = kind.model_validate_json(found)
+        return None if found is None else from_llama(found)
+
+    async def clear(self, session: str) -> None:
+        """Delete all messages."""
+        await self._call("delete_messages", session)
+
+    async def sessions(self) -> list[str]:
+        """The keys."""
+        return list(await self._call("get_keys"))
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        name = _AWAITED.get(method, f"a{method}") if self.awaited else method
+        return await self.settled(getattr(self.store, name)(*arguments))
+
+
+def to_llama(message: Message) -> Any:
+    """LlamaIndex's message for one of the kit's; what it has no place for goes along beside it."""
+    types = import_module("llama_index.core.base.llms.types")
+    rest = dict(message)
+    role, content = rest.pop("role"), rest.pop("content")
+    if role not in {known.value for known in types.MessageRole}:
+        raise Refused(f"LlamaIndex knows no role {role!r}")
+    if content is None or isinstance(content, list):
+        content, rest["content"] = "", content
+    if not isinstance(content, str):
+        raise Refused("a message of LlamaIndex is text or a list of blocks")
+    try:
+        return types.ChatMessage(role=role, content=content, additional_kwargs=rest)
+    except ValueError as error:
+        raise Refused(f"LlamaIndex makes no message of it: {error}") from error
+
+
+def from_llama(message: Any) -> Any:
+    """The kit's message for one of LlamaIndex's; what is none is given as it is."""
+    if not hasattr(message, "additional_kwargs") or not hasattr(message, "role"):
+        return message
+    role = getattr(message.role, "value", message.role)
+    return {"role": role, "content": message.content, **message.additional_kwargs}
