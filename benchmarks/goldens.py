@@ -100,7 +100,7 @@ def _run(project: Path, name: str, *arguments: str) -> tuple[float, int]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     environment = {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "BENCH_LOG": str(log)}
     base = project / f"base-{len(list(project.glob('base-*')))}"
-    plugins = ("-p", "indelible", "-p", "xdist", f"-n{WORKERS}", f"--basetemp={base}")
+    plugins = ("-p", "snapshot_db", "-p", "xdist", f"-n{WORKERS}", f"--basetemp={base}")
     started = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *plugins, *arguments],

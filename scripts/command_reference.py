@@ -1,10 +1,11 @@
-"""The reference of the command line, written from the commands themselves.
+"""The reference of the commands of all packages, written from the commands themselves.
 
-python -m indelible.cli.reference > docs/commands.md
+python -m scripts.command_reference > docs/commands.md
 """
 
 from __future__ import annotations
 
+import argparse
 import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,6 +14,8 @@ import typer.main
 
 from indelible.cli.call import shared_names
 from indelible.cli.main import app
+from memory_contract.cli.main import app as kit_app
+from pytest_snapshot_db.cli import build_parser
 
 OPENING = """\
 # Commands
@@ -22,11 +25,10 @@ Every command that works on a store of ours names it by `--url`, or by the envir
 works on two, and takes them as arguments. A password belongs into the environment, where no list of
 processes shows it. `indelible COMMAND --help` says what is here, and
 `indelible --install-completion` teaches the shell to complete commands and ids; only ids of
-letters, digits and `_ . : @ / + -`, since a shell may take others for code. `check`, `cases`,
-`goldfish` and `proxy` are the contract kit, for any store: [Check your
-store](how-to/check-your-store.md).
-`golden diff`, `golden list` and `golden prune` work on SQLite files of any program:
-[Test with a golden SQLite file](how-to/golden-sqlite-files.md).
+letters, digits and `_ . : @ / + -`, since a shell may take others for code. The command needs the
+extra `cli`. [`memory-contract`](#memory-contract) is the command of the contract kit, for any
+store: [Check your store](how-to/check-your-store.md). [`snapshot-db`](#snapshot-db) works on SQLite
+files of any program: [Test with a golden SQLite file](how-to/golden-sqlite-files.md).
 
 A store that is not there is an error and is never made in passing; only `append`, `import`, `copy`,
 `import-langchain` and `mcp` begin one. `append` and `snapshot` only add and do not ask, and neither
@@ -41,7 +43,7 @@ shows its progress on a terminal.
 | 0 | done |
 | 1 | the data is wrong or in danger, an id is not there, a contract is broken, or files differ |
 | 2 | the command was wrong, or was not confirmed; nothing was changed |
-| 3 | `check` alone: nothing failed, but something could not be decided or did not run |
+| 3 | commands of the kit alone: nothing failed, but something could not be decided or did not run |
 | 4 | the store or a file is missing or could not be reached, or the outcome is unknown |
 | 130 | interrupted by Ctrl-C; at a question, nothing was changed |
 
@@ -54,6 +56,18 @@ else it is written in place of `***`.
 """
 
 
+KIT = """
+# memory-contract
+
+The command of the contract kit. It works on stores of its own making: what a store holds is not
+touched. Targets are named as [Check your store](how-to/check-your-store.md) says."""
+
+GOLDENS = """
+# snapshot-db
+
+The command of pytest-snapshot-db, for the goldens of any project."""
+
+
 def reference() -> str:
     """The whole document."""
     group: Any = typer.main.get_command(app)
@@ -63,7 +77,30 @@ def reference() -> str:
     parts = [OPENING, *_options(shared)]
     for name, command in commands.items():
         parts += ["", *_section(name, command)]
+    parts += [KIT]
+    for name, command in every_command(typer.main.get_command(kit_app)):
+        parts += ["", *_section(f"memory-contract {name}", command)]
+    parts += [GOLDENS, *_snapshot_db(build_parser())]
     return "\n".join(parts) + "\n"
+
+
+def _snapshot_db(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._subparsers._group_actions:  # type: ignore[union-attr]  # noqa: SLF001
+        assert isinstance(action.choices, dict)
+        for name, command in action.choices.items():
+            yield f"\n## snapshot-db {name}\n"
+            yield f"{command.description}\n"
+            yield "```console"
+            yield f"$ {command.epilog.removeprefix('Example: ')}"
+            yield "```"
+            yield "\n| argument or option | |\n|---|---|"
+            for each in command._actions:  # noqa: SLF001 (argparse has no public list)
+                if not isinstance(each, argparse._HelpAction):  # noqa: SLF001
+                    names = ", ".join(each.option_strings)
+                    takes_value = each.nargs != 0
+                    value = str(each.metavar) if takes_value else ""
+                    shown = " ".join(filter(None, (names, value)))
+                    yield f"| `{shown}` | {_cell(each.help)} |"
 
 
 def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,8 @@ import postgres_here
 
 canary.watch(CliRunner)
 
+pytest_plugins = ["indelible.testing"]
+
 # The crew and its ledger are for every engine that several processes can use; so is the blocking
 # face of an async store.
 for room in ("processes", "behaviour"):

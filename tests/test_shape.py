@@ -1,4 +1,4 @@
-"""The shape of the package: rooms and arrows, twins, public names, sizes. Read from the source."""
+"""The shape of the packages: which imports which, twins, public names. Read from the source."""
 
 import ast
 import inspect
@@ -12,16 +12,14 @@ import pytest
 import indelible
 from indelible import AsyncMemoryStore, MemoryStore, open_async
 
-SRC = Path(indelible.__file__).parent.parent
-FILES = sorted(SRC.rglob("*.py"))
+PACKAGES = Path(__file__).parents[1] / "packages"
+NAMES = ("indelible", "memory-contract", "pytest-snapshot-db")
+SOURCES = [PACKAGES / name / "src" for name in NAMES]
+FILES = sorted(path for source in SOURCES for path in source.rglob("*.py"))
 
-FUNCTION_LINES_MAX = 70
-FILE_LINES_MAX = 600
-# Lists of verbs, a line of code each, that belong side by side.
-LONGER_FILES = {"indelible/store.py": 700, "indelible/aio.py": 720}
-
-# A room may look into its own and into those before it; the last ones stand side by side.
-ROOMS = [
+# A part of indelible may import its own modules and those of parts before it; the last ones stand
+# side by side.
+PARTS = [
     {"errors", "model", "view", "version", "printable"},
     {"core"},
     {"backends"},
@@ -30,37 +28,33 @@ ROOMS = [
     {"copying"},
     # The package itself: whoever says `import indelible` gets the stores with it.
     {""},
-    {
-        *("adapters", "contract", "cli", "golden", "inspector", "recall", "testing"),
-        *("__main__", "_indelible_pytest"),
-    },
+    {"adapters", "cli", "testing", "__main__"},
 ]
-LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
-# The last rooms do not look into one another, but for these.
-SIDEWAYS = {
-    ("cli", "contract"),
-    ("cli", "adapters"),
-    ("cli", "golden"),
-    ("__main__", "cli"),
-    ("_indelible_pytest", "contract"),
-    ("_indelible_pytest", "golden"),
-    ("_indelible_pytest", "testing"),
-}
+LEVEL = {part: level for level, parts in enumerate(PARTS) for part in parts}
+# The last parts do not import one another, but for these.
+SIDEWAYS = {("cli", "adapters"), ("__main__", "cli")}
+# Only the module that describes indelible to the kit imports the kit.
+KIT_USERS = {"indelible.testing.contract_target", "indelible.testing.recording"}
 
 
 def module_name(path):
-    """`indelible.core.plan` for packages/indelible/src/indelible/core/plan.py; a package is its `__init__`."""
-    parts = path.relative_to(SRC).with_suffix("").parts
+    """`indelible.core.plan` for indelible/core/plan.py; a package is its `__init__`."""
+    (source,) = (source for source in SOURCES if path.is_relative_to(source))
+    parts = path.relative_to(source).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 MODULES = {module_name(path): path for path in FILES}
 
 
-def room_of(module):
-    """The room that a module stands in; the package itself is the room without a name."""
+def package_of(module):
+    return module.partition(".")[0]
+
+
+def part_of(module):
+    """The part of indelible that a module belongs to; the package itself has no name."""
     parts = module.split(".")
-    return (parts[1] if len(parts) > 1 else "") if parts[0] == "indelible" else parts[0]
+    return parts[1] if len(parts) > 1 else ""
 
 
 def imported_by(path):
@@ -99,20 +93,32 @@ def test_there_are_arrows_to_look_at():
     assert ("indelible.opening", "indelible.backends.sqlite") in ARROWS, "imports inside functions"
 
 
-def test_every_file_stands_in_a_room():
-    assert {room_of(module) for module in MODULES} <= set(LEVEL)
+def test_every_file_of_the_store_belongs_to_a_part():
+    ours = [module for module in MODULES if package_of(module) == "indelible"]
+    assert {part_of(module) for module in ours} <= set(LEVEL)
 
 
-def test_arrows_point_one_way():
+def test_imports_point_one_way():
     wrong = []
     for source, target in ARROWS:
-        ours, theirs = room_of(source), room_of(target)
+        if {package_of(source), package_of(target)} != {"indelible"}:
+            continue
+        ours, theirs = part_of(source), part_of(target)
         if ours == theirs or (ours, theirs) in SIDEWAYS:
             continue
         level = LEVEL[ours]
-        last = level == len(ROOMS) - 1
+        last = level == len(PARTS) - 1
         if LEVEL[theirs] > level or (last and LEVEL[theirs] == level):
             wrong.append(f"{source} imports {target}")
+    assert wrong == []
+
+
+def test_packages_do_not_import_one_another():
+    wrong = [
+        f"{source} imports {target}"
+        for source, target in ARROWS
+        if package_of(source) != package_of(target) and source not in KIT_USERS
+    ]
     assert wrong == []
 
 
@@ -129,40 +135,22 @@ def test_only_opening_knows_the_backends():
     wrong = [
         f"{source} imports {target}"
         for source, target in ARROWS
-        if room_of(target) == "backends" and room_of(source) not in {"backends", "opening"}
+        if target.startswith("indelible.backends")
+        and part_of(source) not in {"backends", "opening"}
     ]
     assert wrong == []
 
 
-def test_only_the_command_line_and_the_plugin_import_the_kit():
-    wrong = [
-        f"{source} imports {target}"
-        for source, target in ARROWS
-        if room_of(target) == "contract"
-        and room_of(source) not in {"contract", "cli", "_indelible_pytest"}
-    ]
-    assert wrong == []
-
-
-def test_goldens_know_nothing_of_the_store():
-    wrong = [
-        f"{source} imports {target}"
-        for source, target in ARROWS
-        if room_of(source) == "golden" and room_of(target) not in {"golden", "version", "printable"}
-    ]
-    assert wrong == []
-
-
-def test_the_plugin_imports_nothing_but_pytest_until_it_is_used():
-    for path in SRC.glob("_indelible_pytest.py"):
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [node.module]
-            else:
-                continue
-            assert {name.split(".")[0] for name in names} <= {"pytest", *sys.stdlib_module_names}
+@pytest.mark.parametrize("plugin", ["memory_contract", "pytest_snapshot_db"])
+def test_a_plugin_imports_nothing_but_pytest_until_it_is_used(plugin):
+    for node in ast.parse(MODULES[f"{plugin}.pytest_plugin"].read_text("utf-8")).body:
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        else:
+            continue
+        assert {name.split(".")[0] for name in names} <= {"pytest", *sys.stdlib_module_names}
 
 
 def test_the_exported_names_are_exactly_the_public_names():
@@ -226,27 +214,26 @@ def test_both_stores_are_opened_with_the_same_parameters():
 
 def test_no_file_is_a_drawer_for_odds_and_ends():
     drawers = {"utils", "util", "helpers", "helper", "common", "misc"}
-    assert [path for path in FILES if drawers & {path.stem, *path.relative_to(SRC).parts}] == []
-
-
-def test_no_file_is_too_long():
-    lines = {path.relative_to(SRC): len(path.read_text("utf-8").splitlines()) for path in FILES}
-    allowed = {path: LONGER_FILES.get(path.as_posix(), FILE_LINES_MAX) for path in lines}
-    assert {path: count for path, count in lines.items() if count > allowed[path]} == {}
-
-
-def test_no_function_is_too_long():
-    too_long = {
-        f"{path.relative_to(SRC)}:{node.name}": node.end_lineno - node.lineno + 1
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
-    }
-    assert too_long == {}
+    assert [path for path in FILES if drawers & {path.stem, *path.parts}] == []
 
 
 @pytest.mark.parametrize("module", ["apsw", "psycopg", "typer", "rich"])
 def test_importing_the_package_does_not_import(module):
     code = f"import sys, indelible; raise SystemExit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [
+        ("indelible.core.redaction", "memory_contract.redaction"),
+        ("indelible.printable", "memory_contract.printable", "pytest_snapshot_db.printable"),
+    ],
+)
+def test_what_packages_share_without_sharing_is_the_same_text(copies):
+    assert len({MODULES[name].read_text("utf-8") for name in copies}) == 1
+
+
+@pytest.mark.parametrize("package", NAMES)
+def test_each_package_has_the_license(package):
+    assert (PACKAGES / package / "LICENSE").read_text() == (PACKAGES.parent / "LICENSE").read_text()

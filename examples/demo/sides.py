@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+import indelible
 from examples.demo.conversation import Line, Turn
 from examples.demo.naive import NaiveFile, NaiveStore
-
-import indelible
 from indelible import ChatMessage, Entry, MemoryStoreError, ToolCall
 
 SESSION: Final = "demo"

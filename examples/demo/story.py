@@ -11,15 +11,15 @@ from tempfile import TemporaryDirectory
 from textwrap import indent
 from typing import Final, TypeVar
 
-from examples.demo import acts, prose, tables
-from examples.demo.acts import Crowd, Kills, Rollback
-from examples.demo.sides import Cast
-from examples.demo.tables import NAIVE, OURS
 from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
 import indelible
+from examples.demo import acts, prose, tables
+from examples.demo.acts import Crowd, Kills, Rollback
+from examples.demo.sides import Cast
+from examples.demo.tables import NAIVE, OURS
 
 T = TypeVar("T")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from examples.demo.acts import PROCESSES, Crowd, Kills, Rollback, State
 from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from examples.demo.acts import PROCESSES, Crowd, Kills, Rollback, State
 
 NAIVE: Final = "naive"
 OURS: Final = "indelible"

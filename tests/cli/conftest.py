@@ -21,10 +21,12 @@ import indelible
 
 
 @pytest.fixture
-def command(prepared, tmp_path):
+def command(prepared, tmp_path, request):
     """Runs commands beside `agent.db`, the prepared store."""
     shutil.copy(prepared, tmp_path / "agent.db")
-    return Command(tmp_path)
+    command = Command(tmp_path)
+    command.program = getattr(request.module, "PROGRAM", command.program)
+    return command
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ import pytest
 from test_cli_terminal import at_a_terminal
 from transcripts import environment
 
-from indelible.errors import UsageError
 from memory_contract.cases import GATES, all_cases
 from memory_contract.cli.checking import seconds
+from memory_contract.errors import UsageError
 from memory_contract.goldfish import GOLDFISH
 
+PROGRAM = "memory-contract"
 STORES = """
 import asyncio
 import threading
@@ -93,7 +94,7 @@ def test_progress_goes_to_stderr_and_the_summary_to_stdout(check):
 def test_a_lossy_store_fails_with_proof_and_the_command_that_repeats_it(check):
     done = check("stores:Lossy", "--case", "append_storm", code=1)
     assert "LOST APPEND" in done.out
-    again = re.search(r"Reproduce with: +indelible (check .+)", done.out)[1].split()
+    again = re.search(r"Reproduce with: +memory-contract (check .+)", done.out)[1].split()
     assert again[:4] == ["check", "stores:Lossy", "--case", "append_storm"]
 
 
@@ -122,7 +123,7 @@ def test_a_run_that_is_ended_from_outside_leaves_nothing_behind(check, tmp_path)
     place = tmp_path / "temporary"
     place.mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "indelible", "check", "stores:Endless"],
+        [sys.executable, "-m", "memory_contract", "check", "stores:Endless"],
         cwd=check.folder,
         env=environment(TMPDIR=str(place)),
         stdout=subprocess.DEVNULL,
@@ -246,12 +247,13 @@ def test_cases_of_one_gate(command):
 
 
 SURVEY = """
+from memory_contract.errors import UsageError
 from memory_contract.goldfish import GOLDFISH
 for name in list(GOLDFISH):
     if name not in {kept}:
         del GOLDFISH[name]
 {more}
-from indelible.cli.main import run
+from memory_contract.cli.main import run
 run()
 """
 FEW = ["reversed_list", "read_modify_write_in_memory"]
@@ -290,3 +292,21 @@ def test_a_goldfish_that_gets_away_is_a_failure(command):
 def test_a_target_is_named_as_it_was_typed(check):
     said = check("stores:asyncio", code=2)
     assert "stores:asyncio is neither an Adapter" in said.err
+
+
+def test_the_faults_that_can_be_made_here_are_listed(command):
+    said = command("faults").out
+    for line in ("nothing: ", "  processes, ", "server: ", "  PostgreSQL, ", "privileges: "):
+        assert line in said
+    named = command("faults", "--json", env={"INDELIBLE_REDIS_SERVER": "/no/such"})
+    found = {each["name"]: each for each in json.loads(named.out)["means"]}
+    assert found["processes"] == {
+        "tier": "nothing",
+        "name": "processes",
+        "makes": "kill -9, forks, pauses, clocks",
+        "missing": "",
+    }
+    assert "/no/such" in found["Valkey or Redis"]["missing"]
+    said = command("faults", env={"INDELIBLE_REDIS_SERVER": "/no/such"}).out
+    assert "NOT HERE: " in said
+    assert said.endswith("NOT RUN, which is not PASS.\n")

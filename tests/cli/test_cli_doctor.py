@@ -45,21 +45,3 @@ def test_the_doctor_warns_of_sessions_that_are_mostly_out_of_reach(command):
     done = command("doctor")
     assert "warning: session 'old'" in done.out
     assert done.out.endswith("Found 0 dangers, 1 warning.\n")
-
-
-def test_the_doctor_says_which_faults_can_be_made_here(command):
-    said = command("doctor", "--faults", env={"INDELIBLE_URL": ""}).out
-    for line in ("nothing: ", "  processes, ", "server: ", "  PostgreSQL, ", "privileges: "):
-        assert line in said
-    named = command("doctor", "--faults", "--json", env={"INDELIBLE_REDIS_SERVER": "/no/such"})
-    found = {each["name"]: each for each in json.loads(named.out)["means"]}
-    assert found["processes"] == {
-        "tier": "nothing",
-        "name": "processes",
-        "makes": "kill -9, forks, pauses, clocks",
-        "missing": "",
-    }
-    assert "/no/such" in found["Valkey or Redis"]["missing"]
-    said = command("doctor", "--faults", env={"INDELIBLE_REDIS_SERVER": "/no/such"}).out
-    assert "NOT HERE: " in said
-    assert said.endswith("NOT RUN, which is not PASS.\n")

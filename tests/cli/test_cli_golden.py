@@ -1,10 +1,12 @@
-"""`indelible golden`: compare files of any program, list goldens, and remove unused ones."""
+"""`snapshot-db`: compare files of any program, list goldens, and remove unused ones."""
 
 import json
 import shutil
 
 import apsw
 import pytest
+
+PROGRAM = "snapshot-db"
 
 
 def make(path, *statements):
@@ -27,22 +29,22 @@ def notes(command):
 
 
 def test_files_are_compared(notes, golden):
-    notes("golden", "diff", "a.db", "a.db")
-    notes("golden", "diff", "a.db", "b.db", code=1)
-    notes("golden", "diff", "a.db", "b.db", "--ignore", "note.*")
-    notes("golden", "diff", "b.db", "a.db", "--ignore", "note.body", code=1)
-    notes("golden", "diff", "a.db", "b.db", "--replace", "note.body=<text>", code=1)
+    notes("diff", "a.db", "a.db")
+    notes("diff", "a.db", "b.db", code=1)
+    notes("diff", "a.db", "b.db", "--ignore", "note.*")
+    notes("diff", "b.db", "a.db", "--ignore", "note.body", code=1)
+    notes("diff", "a.db", "b.db", "--replace", "note.body=<text>", code=1)
     golden()
     assert sorted(p.name for p in notes.folder.glob("?.db*")) == ["a.db", "b.db"]
 
 
 def test_what_cannot_be_compared_is_refused(notes, golden):
     (notes.folder / "diary.txt").write_text("Dear diary,\n" * 500)
-    notes("golden", "diff", "a.db", "missing.db", code=4)
-    notes("golden", "diff", "a.db", "diary.txt", code=2)
-    notes("golden", "diff", "a.db", "b.db", "--ignore", "note.color", code=2)
-    notes("golden", "diff", "a.db", "b.db", "--replace", "note.body", code=2)
-    notes("golden", "list", "nowhere", code=4)
+    notes("diff", "a.db", "missing.db", code=4)
+    notes("diff", "a.db", "diary.txt", code=2)
+    notes("diff", "a.db", "b.db", "--ignore", "note.color", code=2)
+    notes("diff", "a.db", "b.db", "--replace", "note.body", code=2)
+    notes("list", "nowhere", code=4)
     golden()
 
 
@@ -58,22 +60,22 @@ def golden_files(folder, module, name, *, test=True):
 def test_unused_goldens_are_listed_and_removed_when_asked_for(command, golden):
     folder = command.folder / "tests"
     folder.mkdir()
-    command("golden", "list", "tests")
+    command("list", "tests")
     used = golden_files(folder, "test_a", "used")
     unknown = golden_files(folder, "test_a", "unknown")
     unused = golden_files(folder, "test_gone", "unused", test=False)
     shutil.copy(used, used.with_name("used.obtained.db"))
     record = {"test_a.py": {"complete_for": None, "used": {"used": ["test_a.py::test_it"]}}}
-    cache = folder / ".pytest_cache" / "v" / "indelible"
+    cache = folder / ".pytest_cache" / "v" / "snapshot_db"
     cache.mkdir(parents=True)
     (cache / "goldens").write_text(json.dumps({"root": str(folder), "modules": record}))
-    command("golden", "list", "tests")
-    command("golden", "list", "tests", "--json")
-    command("golden", "prune", "tests", "--dry-run")
-    command("golden", "prune", "tests", code=2)
+    command("list", "tests")
+    command("list", "tests", "--json")
+    command("prune", "tests", "--dry-run")
+    command("prune", "tests", code=2)
     assert unused.exists()
-    command("golden", "prune", "tests", "--yes")
-    command("golden", "prune", "tests", "--yes")
+    command("prune", "tests", "--yes")
+    command("prune", "tests", "--yes")
     golden()
     assert not unused.exists()
     assert used.exists()

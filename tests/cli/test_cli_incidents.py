@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from indelible.cli.main import app
-from indelible.errors import UsageError
+from memory_contract.cli.main import app
+from memory_contract.errors import UsageError
 
 INCIDENTS = Path(__file__).parents[2] / "examples" / "incidents"
 OVERWRITTEN = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
 FISH = "from memory_contract.goldfish import GOLDFISH\n"
+
+PROGRAM = "memory-contract"
 
 
 @pytest.fixture
@@ -124,8 +126,6 @@ def test_shrink_has_nothing_to_do_where_the_store_does_not_fail(run, tmp_path):
     ],
 )
 def test_what_cannot_be_done_is_said_and_nothing_is_run(run, arguments, words):
-    from indelible.errors import UsageError
-
     said = run(*arguments)
     assert isinstance(said.exception, UsageError)
     assert words in str(said.exception)

@@ -7,29 +7,38 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from indelible.cli.reference import every_command, reference
+from scripts.command_reference import every_command, reference
 from transcripts import GOLDEN
 from typer.testing import CliRunner
 
 import indelible
 from indelible.cli.main import app
+from memory_contract.cli.main import app as kit_app
 
 COMMANDS = dict(every_command(typer.main.get_command(app)))
+KIT_COMMANDS = dict(every_command(typer.main.get_command(kit_app)))
 DOCUMENT = Path(__file__).parents[2] / "docs" / "commands.md"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_helps_with_an_example_that_parses(name):
-    helped = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"})
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        *(("indelible", name) for name in COMMANDS),
+        *(("memory-contract", name) for name in KIT_COMMANDS),
+    ],
+)
+def test_every_command_helps_with_an_example_that_parses(program, name):
+    group = app if program == "indelible" else kit_app
+    helped = CliRunner().invoke(group, [*name.split(), "--help"], env={"COLUMNS": "200"})
     assert helped.exit_code == 0
-    examples = re.findall(r"Example: (indelible (?:golden )?\S+)", helped.output)
+    examples = re.findall(rf"Example: ({program} \S+)", helped.output)
     assert examples
-    assert set(examples) == {f"indelible {name}"}
-    assert COMMANDS[name].help
+    assert set(examples) == {f"{program} {name}"}
+    assert (COMMANDS | KIT_COMMANDS)[name].help
 
 
 def test_the_document_is_what_the_code_says_now():
-    renew = f"{sys.executable} -m indelible.cli.reference > docs/commands.md"
+    renew = f"{sys.executable} -m scripts.command_reference > docs/commands.md"
     assert DOCUMENT.read_text("utf-8") == reference(), f"renew it: {renew}"
 
 
@@ -52,28 +61,36 @@ def test_the_shell_completes_ids_of_the_store_on_the_line(command):
     assert not (command.folder / "missing.db").exists()
 
 
-def test_help_waits_for_no_engine_and_no_story():
+def test_help_waits_for_no_engine():
     # Whoever asks for help must not wait for what only a command needs.
     code = (
         "import sys; from indelible.cli import main;"
-        " print([name for name in ('apsw', 'rich', 'examples.demo') if name in sys.modules])"
+        " print([name for name in ('apsw', 'rich') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.strip() == b"[]"
 
 
-STORY = """
-import sys, types
-story = types.ModuleType("examples.demo.story")
-story.run_demo = lambda console: console.print("Once upon a time.") or 3
-sys.modules["examples.demo.story"] = story
-from indelible.cli.main import run
-run()
-"""
+@pytest.mark.parametrize(
+    ("line", "command_there"),
+    [
+        (["check", "mystore:Store", "--seed", "7"], "memory-contract check mystore:Store --seed 7"),
+        (["explain", "a trace"], "memory-contract explain 'a trace'"),
+        (["golden", "diff", "a.db", "b.db"], "snapshot-db diff a.db b.db"),
+    ],
+)
+def test_a_command_of_another_package_is_named(command, line, command_there):
+    assert command_there in command(*line, code=2).err
 
 
-def test_demo_tells_the_story_and_ends_as_it_ends(command):
-    assert command("demo", python=("-c", STORY), code=3).out == "Once upon a time.\n"
+def test_the_command_says_which_extra_it_needs():
+    code = (
+        "import sys; sys.modules['typer'] = None; sys.modules['rich'] = None\n"
+        "from indelible.cli import run; run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"pip install 'indelible[cli]'" in done.stderr
 
 
 def test_every_kept_output_belongs_to_a_test():

@@ -8,7 +8,7 @@ import termios
 
 import pytest
 import typer
-from transcripts import environment
+from transcripts import MODULES, environment
 
 import indelible
 from indelible.cli.asking import INTERRUPTED, confirm
@@ -21,7 +21,7 @@ def at_a_terminal(command, *arguments, answer=""):
     ours, theirs = pty.openpty()
     keep_output_on_signals(theirs)
     process = subprocess.Popen(
-        [sys.executable, "-c", AT_ITS_OWN_TERMINAL, *arguments],
+        [sys.executable, "-c", AT_ITS_OWN_TERMINAL, MODULES[command.program], *arguments],
         cwd=command.folder,
         env=environment(TERM="xterm"),
         stdin=theirs,
@@ -60,8 +60,9 @@ AT_ITS_OWN_TERMINAL = """
 import fcntl, signal, termios
 signal.signal(signal.SIGINT, signal.default_int_handler)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from indelible.cli.main import run
-run()
+import runpy, sys
+module = sys.argv.pop(1)
+runpy.run_module(module, run_name="__main__")
 """
 
 

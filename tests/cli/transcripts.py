@@ -24,16 +24,24 @@ UPDATE = os.environ.get("INDELIBLE_UPDATE_GOLDEN") == "1"
 # command runs in a fork of that process, in its folder and on files of its own.
 LAUNCHER = """
 import base64, json, os, sys, tempfile, traceback
-from indelible.cli.main import run
+from indelible.cli.main import run as run_indelible
+from memory_contract.cli.main import run as run_memory_contract
+from pytest_snapshot_db.cli import run as run_snapshot_db
 
-def run_in_child(arguments, folder, files):
+PROGRAMS = {
+    "indelible": run_indelible,
+    "memory-contract": run_memory_contract,
+    "snapshot-db": run_snapshot_db,
+}
+
+def run_in_child(program, arguments, folder, files):
     os.chdir(folder)
     for place, file in enumerate(files):
         os.dup2(file.fileno(), place)
-    sys.argv = ["indelible", *arguments]
+    sys.argv = [program, *arguments]
     code = 70
     try:
-        run()
+        PROGRAMS[program]()
     except SystemExit as end:
         code = end.code or 0
     except BaseException:
@@ -51,11 +59,11 @@ def made(data=b""):
 # What it says goes back by another way than a command's.
 answers = os.fdopen(os.dup(1), "w")
 for line in os.fdopen(os.dup(0)):
-    arguments, folder, stdin = json.loads(line)
+    program, arguments, folder, stdin = json.loads(line)
     files = made(base64.b64decode(stdin)), made(), made()
     child = os.fork()
     if child == 0:
-        run_in_child(arguments, folder, files)
+        run_in_child(program, arguments, folder, files)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     for file in files:
         file.seek(0)
@@ -91,9 +99,9 @@ class Launcher:
             text=True,
         )
 
-    def run(self, arguments, folder, stdin):
+    def run(self, program, arguments, folder, stdin):
         """What came of one command."""
-        request = [arguments, str(folder), base64.b64encode(stdin).decode()]
+        request = [program, arguments, str(folder), base64.b64encode(stdin).decode()]
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         code, *said = json.loads(self._process.stdout.readline())
@@ -106,8 +114,17 @@ def launcher():
     return Launcher()
 
 
+MODULES = {
+    "indelible": "indelible",
+    "memory-contract": "memory_contract",
+    "snapshot-db": "pytest_snapshot_db",
+}
+
+
 class Command:
-    """Runs `indelible` in a folder, and keeps a transcript."""
+    """Runs commands of one program in a folder, and keeps a transcript."""
+
+    program = "indelible"
 
     def __init__(self, folder):
         self.folder = folder
@@ -117,13 +134,15 @@ class Command:
         """Run it; it must end with this code (None: any), and never with a traceback."""
         given = stdin if isinstance(stdin, bytes) else stdin.encode()
         if python is None and env is None:
-            done = launcher().run(arguments, self.folder, given)
+            done = launcher().run(self.program, arguments, self.folder, given)
         else:
-            done = self._started(arguments, given, python or ("-m", "indelible"), env or {})
+            done = self._started(
+                arguments, given, python or ("-m", MODULES[self.program]), env or {}
+            )
         assert "Traceback" not in done.err, done.err
         assert CANARY not in done.out + done.err
         assert code is None or done.code == code, (arguments, done)
-        self.lines += [f"$ indelible {shlex.join(arguments)}", *self._written(done), ""]
+        self.lines += [f"$ {self.program} {shlex.join(arguments)}", *self._written(done), ""]
         return done
 
     def _started(self, arguments, stdin, python, env):
@@ -140,7 +159,10 @@ class Command:
 
     def all(self, lines, *more, code=0):
         """Run many, each in a process of its own; gives each with what it did."""
-        done = [launcher().run([*arguments, *more], self.folder, b"") for arguments in lines]
+        done = [
+            launcher().run(self.program, [*arguments, *more], self.folder, b"")
+            for arguments in lines
+        ]
         for arguments, each in zip(lines, done, strict=True):
             assert "Traceback" not in each.err, (arguments, each)
             assert CANARY not in each.out + each.err

@@ -39,8 +39,12 @@ FENCES = {"python", "console", "text"}
 PROMISE = ["Holds for", "Assumes", "Tested by", "Not promised", "Ways to break it"]
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 ERRORS = ROOT / "docs" / "errors.md"
-SQLITE_DESIGN = ROOT / "src" / "indelible" / "backends" / "sqlite" / "DESIGN.md"
-POSTGRES_DESIGN = ROOT / "src" / "indelible" / "backends" / "postgres" / "DESIGN.md"
+SQLITE_DESIGN = (
+    ROOT / "packages" / "indelible" / "src" / "indelible" / "backends" / "sqlite" / "DESIGN.md"
+)
+POSTGRES_DESIGN = (
+    ROOT / "packages" / "indelible" / "src" / "indelible" / "backends" / "postgres" / "DESIGN.md"
+)
 
 
 class Block(NamedTuple):

@@ -76,7 +76,10 @@ class Shell:
         # Unbuffered, so that stdout and stderr keep the order that a terminal shows.
         fixed = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
         # Readers do not have the plugins of our own tests, which take longer to load than a page.
-        fixed |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "_indelible_pytest"}
+        fixed |= {
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": "memory_contract.pytest_plugin,pytest_snapshot_db.pytest_plugin",
+        }
         self.environment = {**kept, **fixed, "LC_ALL": "C.UTF-8", "PATH": path}
 
     def check(self, command: Command) -> None:

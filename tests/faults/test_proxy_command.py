@@ -12,7 +12,7 @@ from memory_contract.faults.servers.process import free_port
 
 
 def begin(*arguments):
-    command = [sys.executable, "-m", "indelible", "proxy", *arguments]
+    command = [sys.executable, "-m", "memory_contract", "proxy", *arguments]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     )

@@ -2,10 +2,9 @@
 
 import os
 
-import _indelible_pytest
 import pytest
 
-import indelible.testing.stores  # noqa: F401
+from pytest_snapshot_db import pytest_plugin
 
 # Kept loaded: each run inside this process forgets the modules that it was the first to import.
 
@@ -46,12 +45,12 @@ class Project:
 
     def run(self, *arguments):
         """Inside this process."""
-        return self.pytester.runpytest_inprocess(*arguments, plugins=[_indelible_pytest])
+        return self.pytester.runpytest_inprocess(*arguments, plugins=[pytest_plugin])
 
     def run_apart(self, *arguments):
         """In processes of its own."""
         xdist = ["-p", "xdist"] if "-n" in arguments else []
-        return self.pytester.runpytest_subprocess("-p", "indelible", *xdist, *arguments)
+        return self.pytester.runpytest_subprocess("-p", "snapshot_db", *xdist, *arguments)
 
     def golden(self, name):
         return self.goldens / f"{name}.db"

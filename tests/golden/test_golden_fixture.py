@@ -413,7 +413,7 @@ def test_nothing_is_left_in_the_temporary_folder(project, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
     project.tests(COPY).run("--snapshot-db-update")
     project.tests(COPY.replace("bread", "beer")).run()
-    assert [path for path in place.iterdir() if path.name.startswith("indelible")] == []
+    assert [path for path in place.iterdir() if path.name.startswith("snapshot-db")] == []
 
 
 def test_goldens_of_a_class_and_of_parameters_are_apart(project):

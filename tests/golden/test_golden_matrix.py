@@ -44,6 +44,9 @@ def roll_forward(path):
     db.close()
 
 
+pytest_plugins = ["indelible.testing"]
+
+
 def test_ours(snapshot_db, run_in_process):
     path = snapshot_db("base", build=build)
     run_in_process(roll_forward, path)
@@ -64,9 +67,9 @@ def environment(version, folder):
     install = [*INSTALL, str(made), *options]
     subprocess.run([*install, "--require-hashes", "--requirement", str(locked)], check=True)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    subprocess.run([*install, str(wheel)], check=True)
+    for package in (ROOT / "packages").iterdir():
+        subprocess.run(build, cwd=package, check=True, capture_output=True)
+    subprocess.run([*install, *map(str, folder.glob("*.whl"))], check=True)
     return made / "bin" / "python"
 
 

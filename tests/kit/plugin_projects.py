@@ -74,7 +74,7 @@ def make(pytester, monkeypatch):
 def run(pytester, *arguments):
     """Run pytest in a process of its own."""
     xdist = ["-p", "xdist"] if "-n" in arguments else []
-    return pytester.runpytest_subprocess("-p", "indelible", *xdist, *arguments)
+    return pytester.runpytest_subprocess("-p", "memory_contract", *xdist, *arguments)
 
 
 def contract(pytester, *arguments, store="Steady", seed=7):

@@ -211,7 +211,9 @@ def test_whoever_does_not_use_it_does_not_notice_it(project, monkeypatch):
         import sys
 
         def test_own(pytestconfig):
-            assert pytestconfig.pluginmanager.has_plugin("indelible")
+            assert pytestconfig.pluginmanager.has_plugin("memory_contract")
+            loaded = {name for name in sys.modules if name.startswith("memory_contract")}
+            assert loaded == {"memory_contract", "memory_contract.pytest_plugin"}
             assert not [name for name in sys.modules if name.partition(".")[0] == "indelible"]
         """
     )
@@ -242,12 +244,13 @@ def test_the_kit_can_be_imported_without_pytest():
 
 def test_the_wheel_brings_the_plugin(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    package = ROOT / "packages" / "memory-contract"
+    subprocess.run(build, cwd=package, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
         (points,) = (name for name in names if name.endswith("entry_points.txt"))
-        assert "[pytest11]\nindelible = _indelible_pytest\n" in packed.read(points).decode()
-    assert "_indelible_pytest.py" in names
-    assert "indelible/contract/plugin/items.py" in names
-    assert "indelible/contract/report/report.schema.json" in names
+        plugin = "[pytest11]\nmemory_contract = memory_contract.pytest_plugin\n"
+        assert plugin in packed.read(points).decode()
+    assert "memory_contract/plugin/items.py" in names
+    assert "memory_contract/report/report.schema.json" in names

@@ -22,8 +22,9 @@ def test_the_page_says_what_was_seen_and_how_to_see_it_again():
     assert "| RAISES |" in page
     assert "of 60 power cuts, 7 took acknowledged changes" in page
     assert (
-        "$ .venv-frameworks/langchain/bin/memory-contract check langchain:scoreboard.factories.langchain"
-        ":file --case concurrency/append_storm --seed 41 --rounds 10"
+        "$ .venv-frameworks/langchain/bin/memory-contract check"
+        " langchain:scoreboard.factories.langchain:file"
+        " --case concurrency/append_storm --seed 41 --rounds 10"
     ) in page
     assert "<e1> was acknowledged and is missing." in page
 

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import _indelible_pytest
 import apsw
 import pytest
 
@@ -43,7 +42,7 @@ def run(pytester, monkeypatch):
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(TESTS)
-    return lambda *args: pytester.runpytest_inprocess("-s", *args, plugins=[_indelible_pytest])
+    return lambda *args: pytester.runpytest_inprocess("-s", *args, plugins=[indelible.testing])
 
 
 def engine(ran):

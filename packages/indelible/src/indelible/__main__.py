@@ -1,5 +1,5 @@
 """`python -m indelible` is the `indelible` command."""
 
-from indelible.cli.main import run
+from indelible.cli import run
 
 run()

@@ -3,10 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-# What it takes to run workers is here from the start: it notes which modules were here before any
-# store was named.
-from memory_contract.drivers import processes as _processes  # noqa: F401
-
 if TYPE_CHECKING:
     from memory_contract.adapter import Adapter, Conflict, Handle, NotFound, Refused
     from memory_contract.checker import check_history, judge

@@ -8,10 +8,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from indelible.core.redaction import redact
 from memory_contract.adapter import NotFound, Refused
 from memory_contract.entries import id_of, ids_of, messages_of
 from memory_contract.history import NOT_FOUND, Ids, Operation, OpName, Outcome
+from memory_contract.redaction import redact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

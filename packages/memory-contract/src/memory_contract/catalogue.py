@@ -16,8 +16,9 @@ from memory_contract.results import CONTRACT_VERSION
 OPENING: Final = f"""\
 # Cases
 
-What the contract, version {CONTRACT_VERSION}, asks of a store, gate by gate. `memory-contract cases`
-lists the same, and [Check your store](how-to/check-your-store.md) says how to run them.
+What the contract, version {CONTRACT_VERSION}, asks of a store, gate by gate.
+`memory-contract cases` lists the same, and [Check your store](how-to/check-your-store.md) says how
+to run them.
 
 A case runs in each of its modes that the store has: `blocking` and `async` callers, and races
 between `threads`, `tasks` of one event loop, and `processes`. What a case needs beyond `append` and

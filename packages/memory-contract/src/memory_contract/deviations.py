@@ -112,7 +112,8 @@ def _deviation(
     found = known.get(f"{gate}/{name}")
     if found is None:
         raise DeviationsError(
-            f"{file}: there is no case {name!r} in the gate {gate}; `memory-contract cases` lists them"
+            f"{file}: there is no case {name!r} in the gate {gate};"
+            " `memory-contract cases` lists them"
         )
     where = f"{file}: [{gate}.{name}]"
     if unknown := sorted(set(table) - set(_KEYS)):

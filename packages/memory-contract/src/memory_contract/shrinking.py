@@ -15,11 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from indelible.core.redaction import has_password
-from indelible.version import __version__
 from memory_contract.adapter import Adapter
 from memory_contract.explaining import explain_trace
 from memory_contract.explaining.resolving import settled
+from memory_contract.redaction import has_password
 from memory_contract.replaying import (
     Replay,
     Trace,
@@ -39,6 +38,7 @@ from memory_contract.traces import (
     Refreshed,
     write_trace,
 )
+from memory_contract.version import __version__
 
 # How often the store is asked, and for how long: a smaller trace is a comfort, not a verdict.
 QUESTIONS_MAX: Final = 600

@@ -15,7 +15,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from indelible.core.limits import TTL_S_MAX
 from memory_contract.history import (
     NUMBER_MAX,
     HistoryError,
@@ -29,6 +28,8 @@ from memory_contract.history import (
 FORMAT: Final = 1
 SUFFIX: Final = ".jsonl"
 # The first field of a header, by which it is known.
+# The longest time to live that a trace may speak of: a hundred years.
+TTL_S_MAX: Final = 100 * 365 * 24 * 3600
 MARK: Final = "indelible_trace"
 # The op of a call that the contract has no word for.
 CALL: Final = "call"

@@ -1,160 +1,267 @@
-"""Commands on goldens: compare two database files, list goldens, remove those that nobody uses."""
+"""The command `snapshot-db`: compare two database files, list goldens, remove unused ones."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Final
 
-import typer
+from pytest_snapshot_db.comparing import Difference, compare
+from pytest_snapshot_db.errors import GoldenError
+from pytest_snapshot_db.keeping import taken
+from pytest_snapshot_db.printable import escape_unseen
+from pytest_snapshot_db.reading import Database
+from pytest_snapshot_db.rules import rules_of
+from pytest_snapshot_db.telling import lines_of, text_of
+from pytest_snapshot_db.usage import Listed, find_record, listed
+from pytest_snapshot_db.version import __version__
 
-from indelible.cli import wording
-from indelible.cli.asking import confirm
-from indelible.cli.failing import WRONG_DATA
-from indelible.cli.options import AsJson, DryRun, Yes
-from indelible.cli.output import Output
-from indelible.errors import UnavailableError, UsageError
+ROWS: Final = 20
+DIFFERENT: Final = 1
+WRONG_USAGE: Final = 2
+NOT_THERE: Final = 4
+# What a shell gives for a command that Ctrl-C ended.
+INTERRUPTED: Final = 130
 
-if TYPE_CHECKING:
-    from pytest_snapshot_db.comparing import Difference
-    from pytest_snapshot_db.usage import Listed
+EXIT_CODES: Final = "Exits with 0 (done), 1 (files differ), 2 (wrong usage) or 4 (no such file)."
 
-ROWS = 20
 
-Folder = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="Where to look. Without it: the current folder.")
-]
-Cache = Annotated[
-    Path | None,
-    typer.Option(
+class CommandError(Exception):
+    """A command could not do its work; nothing was changed."""
+
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def run() -> None:
+    """Run the command line, and end with a sentence and a code instead of a traceback."""
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except CommandError as error:
+        sys.stderr.write(f"Error: {error}.\n")
+        sys.exit(error.exit_code)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; gives its exit code."""
+    options = build_parser().parse_args(arguments)
+    code: int = options.command(options)
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    parser = argparse.ArgumentParser(
+        prog="snapshot-db",
+        description="Compare SQLite files, and look after the goldens of snapshot_db.",
+        epilog="Example: snapshot-db diff before.db after.db",
+    )
+    parser.add_argument("--version", action="version", version=f"snapshot-db {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser(
+        "diff",
+        help="Compare two SQLite files.",
+        description="Compare two SQLite files as snapshot_db does: schema, every row, header,"
+        " integrity. Neither is changed, also while others write to it. " + EXIT_CODES,
+        epilog="Example: snapshot-db diff a.db b.db --ignore note.created_at"
+        " --replace 'note.id=<id>'",
+    )
+    command.add_argument("expected", type=Path, metavar="A", help="A SQLite file.")
+    command.add_argument("obtained", type=Path, metavar="B", help="Another.")
+    command.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="TABLE.COLUMN",
+        help="Leave this column out; may be given again.",
+    )
+    command.add_argument(
+        "--replace",
+        action="append",
+        default=[],
+        metavar="TABLE.COLUMN=TEXT",
+        help="Take this column's values for numbered placeholders; may be given again.",
+    )
+    command.add_argument(
+        "--rows",
+        type=_count,
+        default=ROWS,
+        metavar="N",
+        help=f"Show so many rows of each kind and table; 0: all. Default: {ROWS}.",
+    )
+    command.set_defaults(command=diff)
+
+    command = commands.add_parser(
+        "list",
+        help="List goldens and the tests that use them.",
+        description="List goldens, and the tests that use them, as runs of pytest have seen it.",
+        epilog="Example: snapshot-db list tests",
+    )
+    _add_folder(command)
+    command.add_argument("--json", action="store_true", help="Print one JSON document.")
+    command.set_defaults(command=list_)
+
+    command = commands.add_parser(
+        "prune",
+        help="Remove goldens that no test uses.",
+        description="Remove goldens that no test uses. What is not known to be unused stays.",
+        epilog="Example: snapshot-db prune tests --dry-run",
+    )
+    _add_folder(command)
+    command.add_argument("--dry-run", action="store_true", help="Say what would be removed.")
+    command.add_argument("--yes", "-y", action="store_true", help="Do it without asking.")
+    command.set_defaults(command=prune)
+    return parser
+
+
+def _add_folder(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "folder",
+        type=Path,
+        nargs="?",
+        default=Path(),
+        metavar="FOLDER",
+        help="Where to look. Without it: the current folder.",
+    )
+    command.add_argument(
         "--cache",
+        type=Path,
         metavar="DIR",
         help="The cache folder of pytest, if it is not .pytest_cache in FOLDER or above it.",
-    ),
-]
+    )
 
 
-def diff(
-    expected: Annotated[Path, typer.Argument(metavar="A", help="A SQLite file.")],
-    obtained: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
-    *,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TABLE.COLUMN", help="Leave this column out; may be given again."),
-    ] = None,
-    replace: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TABLE.COLUMN=TEXT",
-            help="Take this column's values for numbered placeholders; may be given again.",
-        ),
-    ] = None,
-    rows: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="Show so many rows of each kind and table; 0: all."),
-    ] = ROWS,
-) -> None:
-    """Compare two SQLite files as snapshot_db does: schema, every row, header, integrity.
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
 
-    Neither is changed, also while others write to it. Exits with 1 if they differ.
-    """
-    from pytest_snapshot_db.errors import GoldenError  # noqa: PLC0415 (only this command compares)
-    from pytest_snapshot_db.telling import lines_of, text_of  # noqa: PLC0415
 
-    for path in (expected, obtained):
+def diff(options: argparse.Namespace) -> int:
+    """Compare two SQLite files."""
+    for path in (options.expected, options.obtained):
         if not path.is_file():
-            raise UnavailableError(f"there is no file {path}", file=str(path))
+            raise CommandError(f"There is no file {path}", exit_code=NOT_THERE)
     try:
-        found = _difference(expected, obtained, ignore or [], replace or [], rows or None)
+        found = _difference(options)
     except GoldenError as error:
-        raise UsageError(f"{error}. Nothing was changed") from error
+        raise CommandError(f"{error}. Nothing was changed", exit_code=WRONG_USAGE) from error
     if not found:
         print("The same.")
-        return
+        return 0
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print(text_of(lines_of(found), colour=colour))
-    raise typer.Exit(WRONG_DATA)
+    return DIFFERENT
 
 
-def _difference(
-    expected: Path, obtained: Path, ignore: list[str], replace: list[str], limit: int | None
-) -> Difference:
-    from pytest_snapshot_db.comparing import compare  # noqa: PLC0415
-    from pytest_snapshot_db.keeping import taken  # noqa: PLC0415
-    from pytest_snapshot_db.reading import Database  # noqa: PLC0415
-    from pytest_snapshot_db.rules import rules_of  # noqa: PLC0415
-
+def _difference(options: argparse.Namespace) -> Difference:
     named = {}
-    for each in replace:
+    for each in options.replace:
         column, given, text = each.partition("=")
         if not given or not text:
-            raise UsageError(f"--replace takes TABLE.COLUMN=TEXT, not {each!r}")
+            raise CommandError(
+                f"--replace takes TABLE.COLUMN=TEXT, not {each!r}. Nothing was changed",
+                exit_code=WRONG_USAGE,
+            )
         named[column] = text
-    rules = rules_of(ignore, named)
-    with tempfile.TemporaryDirectory(prefix="indelible-diff-") as folder:
+    rules = rules_of(options.ignore, named)
+    with tempfile.TemporaryDirectory(prefix="snapshot-db-diff-") as folder:
         one, two = Path(folder, "a.db"), Path(folder, "b.db")
-        taken(expected, one)
-        taken(obtained, two)
+        taken(options.expected, one)
+        taken(options.obtained, two)
         with Database(one) as before, Database(two) as after:
-            return compare(before, after, rules, limit=limit)
+            return compare(before, after, rules, limit=options.rows or None)
 
 
-def list_(folder: Folder = Path(), *, cache: Cache = None, as_json: AsJson = False) -> None:
-    """List goldens, and the tests that use them, as runs of pytest have seen it."""
-    found = _listed(folder, cache)
-    out = Output(as_json=as_json)
-    if out.json([_plain(each, folder) for each in found]):
-        return
+def list_(options: argparse.Namespace) -> int:
+    """List goldens and the tests that use them."""
+    found = _listed(options)
+    if options.json:
+        print(json.dumps([_to_json(each, options.folder) for each in found], indent=2))
+        return 0
     if not found:
-        out.say("There are no goldens here.")
-        return
-    rows = [
-        (_shown(each, folder), _size(each), each.state, each.why or _tests(each)) for each in found
+        print("There are no goldens here.")
+        return 0
+    rows = [("golden", "bytes", "state", "tests")]
+    rows += [
+        (_name(each, options.folder), _size(each), each.state, each.why or _tests(each))
+        for each in found
     ]
-    out.table(("golden", "bytes", "state", "tests"), rows)
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[3]]))
     if any(each.state == "unknown" for each in found):
-        out.note("Run pytest once, all tests and without -k, to know the rest.")
+        print("Run pytest once, all tests and without -k, to know the rest.", file=sys.stderr)
+    return 0
 
 
-def prune(
-    folder: Folder = Path(), *, cache: Cache = None, dry_run: DryRun = False, yes: Yes = False
-) -> None:
-    """Remove goldens that no test uses. What is not known to be unused stays."""
-    found = _listed(folder, cache)
+def prune(options: argparse.Namespace) -> int:
+    """Remove goldens that no test uses."""
+    found = _listed(options)
     unused = [each for each in found if each.state == "unused"]
-    out = Output(as_json=False)
     for each in unused:
-        name = wording.visible(_shown(each, folder))
-        out.say(f"{'would remove' if dry_run else 'unused'} {name}: {each.why}")
+        doing = "would remove" if options.dry_run else "unused"
+        print(f"{doing} {_name(each, options.folder)}: {each.why}")
     unknown = sum(each.state == "unknown" for each in found)
     if unknown:
-        out.note(f"Not known to be used or unused, and kept: {wording.counted(unknown, 'golden')}.")
+        print(f"Not known to be used or unused, and kept: {_goldens(unknown)}.", file=sys.stderr)
     if not unused:
-        out.say("No golden is known to be unused: nothing was removed.")
-        return
-    if dry_run:
-        return
-    confirm(f"This removes {wording.counted(len(unused), 'golden')}.", yes=yes)
+        print("No golden is known to be unused: nothing was removed.")
+        return 0
+    if options.dry_run:
+        return 0
+    if not options.yes and not _is_confirmed(f"This removes {_goldens(len(unused))}."):
+        return WRONG_USAGE
     for each in unused:
         golden = each.golden
         for path in (golden.manifest_path, golden.obtained_path, golden.path):
             path.unlink(missing_ok=True)
-    out.say(f"Removed {wording.counted(len(unused), 'golden')}.")
+    print(f"Removed {_goldens(len(unused))}.")
+    return 0
 
 
-def _listed(folder: Path, cache: Path | None) -> list[Listed]:
-    from pytest_snapshot_db.usage import find_record, listed  # noqa: PLC0415
+def _is_confirmed(will_do: str) -> bool:
+    sys.stderr.write(f"{will_do}\n")
+    if not sys.stdin.isatty():
+        raise CommandError(
+            "Nothing was changed, since there is no terminal to ask on: add --yes to confirm",
+            exit_code=WRONG_USAGE,
+        )
+    try:
+        sys.stderr.write("Go on? [y/N] ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        raise CommandError("Nothing was changed", exit_code=INTERRUPTED) from None
+    confirmed = answer.strip().lower() in ("y", "yes")
+    if not confirmed:
+        sys.stderr.write("Nothing was changed.\n")
+    return confirmed
 
+
+def _listed(options: argparse.Namespace) -> list[Listed]:
+    folder: Path = options.folder
     if not folder.is_dir():
-        raise UnavailableError(f"there is no folder {folder}", file=str(folder))
-    record, root = find_record(folder.resolve(), cache)
+        raise CommandError(f"There is no folder {folder}", exit_code=NOT_THERE)
+    record, root = find_record(folder.resolve(), options.cache)
     return list(listed(folder.resolve(), record, root))
 
 
-def _shown(each: Listed, folder: Path) -> str:
-    return str(each.golden.path.relative_to(folder.resolve()))
+def _goldens(number: int) -> str:
+    return f"{number} golden{'' if number == 1 else 's'}"
+
+
+def _name(each: Listed, folder: Path) -> str:
+    return escape_unseen(str(each.golden.path.relative_to(folder.resolve())))
 
 
 def _size(each: Listed) -> str:
@@ -167,9 +274,9 @@ def _tests(each: Listed) -> str:
     return ", ".join(names[:3]) + more
 
 
-def _plain(each: Listed, folder: Path) -> dict[str, object]:
+def _to_json(each: Listed, folder: Path) -> dict[str, object]:
     return {
-        "golden": _shown(each, folder),
+        "golden": _name(each, folder),
         "state": each.state,
         "tests": list(each.tests),
         "why": each.why,

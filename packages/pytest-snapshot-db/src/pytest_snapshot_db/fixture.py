@@ -148,7 +148,7 @@ class SnapshotDb:
         return self._handed_out(path)
 
     def _compare(self, golden: Golden, path: Path, rules: Rules) -> None:
-        with tempfile.TemporaryDirectory(prefix="indelible-compare-") as folder:
+        with tempfile.TemporaryDirectory(prefix="snapshot-db-compare-") as folder:
             obtained = Path(folder) / "obtained.db"
             mode = taken(path, obtained)
             self._adopted(golden)

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import apsw
 
-from indelible.version import __version__
 from pytest_snapshot_db.errors import GoldenError
 from pytest_snapshot_db.reading import Database, Tally, packed
+from pytest_snapshot_db.version import __version__
 
 FORMAT: Final = 1
 # A line for each table: no manifest of a real database comes near.
@@ -45,7 +45,7 @@ class Manifest:
     schema: str
     tables: Mapping[str, Tally]
     sqlite: str
-    indelible: str = __version__
+    pytest_snapshot_db: str = __version__
     builder: str | None = None
     """A digest of the code that built it."""
     built_by: str | None = None
@@ -90,7 +90,8 @@ def read(path: Path) -> Manifest:
         said = json.loads(_read_text(path))
         if said["format"] > FORMAT:
             raise GoldenError(
-                f"{path} was written by a newer indelible ({said['indelible']}): upgrade to use it"
+                f"{path} was written by a newer pytest-snapshot-db"
+                f" ({said['pytest_snapshot_db']}): upgrade to use it"
             )
         tables = {name: Tally(**tally) for name, tally in said.pop("tables").items()}
         found = Manifest(**said, tables=tables)
@@ -109,7 +110,7 @@ def _read_text(path: Path) -> str:
 
 
 def _require_types(found: Manifest) -> None:
-    texts = [found.sha256, found.journal_mode, found.schema, found.sqlite, found.indelible]
+    texts = [found.sha256, found.journal_mode, found.schema, found.sqlite, found.pytest_snapshot_db]
     texts += [text for text in (found.builder, found.built_by) if text is not None]
     texts += [tally.digest for tally in found.tables.values()]
     numbers = [found.format, found.user_version, found.application_id]

@@ -9,8 +9,8 @@ from difflib import unified_diff
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from indelible.printable import escape_unseen
 from pytest_snapshot_db.comparing import Created, Difference, Pair, Rows
+from pytest_snapshot_db.printable import escape_unseen
 from pytest_snapshot_db.reading import Cell
 from pytest_snapshot_db.rules import IGNORED
 

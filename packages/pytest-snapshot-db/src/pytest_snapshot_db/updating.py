@@ -104,7 +104,7 @@ def rebuild(run: Run, golden: Golden, build: Build, test: str) -> None:
     """Build a golden anew; written if it is missing or differs, at most once in a process."""
     if run.confirmed.get(golden.path) == build:
         return
-    with tempfile.TemporaryDirectory(prefix="indelible-build-") as folder:
+    with tempfile.TemporaryDirectory(prefix="snapshot-db-build-") as folder:
         made, mode = built(build, golden.name, Path(folder))
         write(run, golden, made, journal_mode=mode, test=test, builder=build)
     _sign(run, golden, build, test)

@@ -17,7 +17,7 @@ from pytest_snapshot_db.keeping import FOLDER, OBTAINED, Golden
 from pytest_snapshot_db.manifest import sha256_of
 
 # Where pytest keeps what one run tells the next, below its cache folder.
-KEY: Final = "indelible/goldens"
+KEY: Final = "snapshot_db/goldens"
 State = Literal["used", "unused", "unknown"]
 Record = dict[str, Any]
 

@@ -21,18 +21,8 @@ def doctor(
     store_url: Annotated[  # noqa: ARG001 (names the store before the command is called)
         str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
     ] = None,
-    faults: Annotated[
-        bool,
-        typer.Option(
-            "--faults",
-            help="Say instead which faults `check` can make on this machine. Needs no store.",
-        ),
-    ] = False,
 ) -> None:
     """Say what the running engine can lose, when, and what to change; exits 1 for a danger."""
-    if faults:
-        _tell_faults(call)
-        return
     with warnings.catch_warnings():
         # What opening warns of is what is printed below, in full.
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -51,24 +41,6 @@ def doctor(
         call.out.say(_verdict(found, dangers))
     if dangers:
         raise typer.Exit(WRONG_DATA)
-
-
-def _tell_faults(call: Call) -> None:
-    from memory_contract.cases import TIERS  # noqa: PLC0415 (the kit is not for every command)
-    from memory_contract.faults.tiers import means  # noqa: PLC0415
-
-    found = means()
-    if call.out.json({"means": plain(found)}):
-        return
-    for tier, about in TIERS.items():
-        call.out.say(f"{tier}: {about}")
-        for each in found:
-            if each.tier == tier:
-                here = f"NOT HERE: {each.missing}" if each.missing else "here"
-                call.out.say(f"  {each.name}, for {each.makes}: {here}")
-    missing = sum(bool(each.missing) for each in found)
-    if missing:
-        call.out.say("Cases that need what is not here are NOT RUN, which is not PASS.")
 
 
 def _said(risk: Risk) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,15 +16,11 @@ import indelible
 from indelible.cli import (
     adapting,
     changing,
-    checking,
     copying,
     diagnosing,
-    golden,
     hinting,
-    incidents,
     maintaining,
     moving,
-    proxying,
     reading,
     timeline,
 )
@@ -35,9 +32,6 @@ HELP = "A memory store for LLM agents that does not forget."
 LOOK = "Look"
 CHANGE = "Change what a session shows; nothing is deleted"
 MAINTAIN = "Look after a store"
-PROVE = "Hold any store to the contract"
-GOLDENS = "SQLite files as goldens, for any project"
-LEARN = "Learn from what went wrong"
 
 # Names that people try because other tools have them, and what the command is called here.
 MEANT = {
@@ -52,6 +46,10 @@ MEANT = {
     "cp": "copy",
     "migrate": "copy",
 }
+
+# Commands of the packages beside this one.
+_KIT = ("check", "cases", "goldfish", "proxy", "explain", "replay", "shrink")
+MOVED = {**{name: f"memory-contract {name}" for name in _KIT}, "golden": "snapshot-db"}
 
 
 @contextmanager
@@ -81,6 +79,11 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the line names."""
+        if args[0] in MOVED and not ctx.resilient_parsing:
+            command = shlex.join([*MOVED[args[0]].split(), *map(redact, args[1:])])
+            # Not in a frame that breaks lines: it is there to be copied.
+            typer.echo(f"This is a command of another package. Run: {command}", err=True)
+            ctx.exit(2)
         if args[0] in MEANT and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
         return super().resolve_command(ctx, args)
@@ -117,25 +120,15 @@ def main(
     """A memory store for LLM agents that does not forget."""
 
 
-def demo() -> None:
-    """Watch a naive store forget and indelible remember, in a store of its own."""
-    # Whoever does not ask for the story does not wait for its imports.
-    from examples.demo.story import run_demo  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-
-    raise typer.Exit(run_demo(Console()))
-
-
 def _offer(
     command: Callable[..., None],
     panel: str,
     *examples: str,
     name: str = "",
-    among: typer.Typer = app,
 ) -> None:
     """Add a command. Each example is a paragraph, so that no help formatter joins two of them."""
     epilog = "\n\n".join(f"Example: indelible {example}" for example in examples)
-    among.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
+    app.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
 
 
 _offer(reading.sessions, LOOK, "sessions --url agent.db --prefix user-")
@@ -171,7 +164,6 @@ _offer(
     MAINTAIN,
     "doctor agent.db",
     "doctor --url agent.db --json",
-    "doctor --faults",
 )
 _offer(maintaining.verify, MAINTAIN, "verify --url agent.db")
 _offer(maintaining.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
@@ -200,51 +192,6 @@ _offer(
 _offer(
     adapting.mcp, MAINTAIN, "mcp agent.db --session user-42", "mcp redis://localhost --any-session"
 )
-_offer(demo, MAINTAIN, "demo")
-_offer(
-    checking.check,
-    PROVE,
-    "check sqlite:///agent.db",
-    "check mystore.contract:adapter --gate concurrency --budget 2m --report out",
-)
-_offer(checking.cases, PROVE, "cases --gate concurrency")
-_offer(checking.goldfish, PROVE, "goldfish --seed 7")
-_offer(
-    proxying.proxy,
-    PROVE,
-    "proxy redis://localhost:6379 --cut-after EVALSHA:3",
-    "proxy postgresql://localhost/agent --answer COMMIT:1=40001 --listen 127.0.0.1:6432",
-)
-_offer(
-    incidents.explain,
-    LEARN,
-    "explain trace.jsonl",
-    "explain /var/log/agent/trace --session user-42 --report timeline.html",
-)
-_offer(
-    incidents.replay,
-    LEARN,
-    "replay trace.jsonl --store mystore.contract:adapter --times 20",
-    "replay trace.jsonl --store agent.db --write-test tests/incidents/test_2026_05_amnesia.py",
-)
-_offer(incidents.shrink, LEARN, "shrink trace.jsonl --store mystore.contract:adapter")
-
-goldens = typer.Typer(
-    name="golden",
-    help="Compare SQLite files, and look after the goldens of snapshot_db.",
-    epilog="Example: snapshot-db diff before.db after.db",
-    no_args_is_help=True,
-)
-app.add_typer(goldens, rich_help_panel=GOLDENS)
-_offer(
-    golden.diff,
-    GOLDENS,
-    "golden diff before.db after.db",
-    "golden diff a.db b.db --ignore note.created_at --replace 'note.id=<id>'",
-    among=goldens,
-)
-_offer(golden.list_, GOLDENS, "golden list tests", name="list", among=goldens)
-_offer(golden.prune, GOLDENS, "golden prune tests --dry-run", among=goldens)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""indelible itself, by URL: every backend that `indelible.open` knows.
+"""The contract kit's target for indelible: every backend that `indelible.open` knows, by URL.
 
 A file that is named is never touched: the kit works on fresh ones in the same folder, so on the
 same file system. On a server it works in namespaces that it makes and forgets.
@@ -21,7 +21,10 @@ from memory_contract.adapter import CAPABILITIES, Adapter, Message
 from memory_contract.calling import said
 from memory_contract.handles import then
 from memory_contract.results import Unreachable
+from memory_contract.targets import TargetError
 
+# Files that are taken for databases by their names.
+FILES: Final = {".db", ".sqlite", ".sqlite3"}
 # The one that it does not offer: what was said is not taken back by popping it.
 _OFFERED: Final = frozenset(CAPABILITIES) - {"pop"}
 # On a bad day calls wait until their deadline: the shorter that is, the sooner the day is over.
@@ -30,7 +33,22 @@ BAD_DAY_TIMEOUT_S: Final = 2.0
 OPENINGS_MAX: Final = 5
 
 
-def adapter_of_url(url: str) -> Adapter:
+def find_adapter(target: str) -> Adapter | None:
+    """The adapter of a target that names a store of indelible; None if it names something else."""
+    if ":" in target:
+        ours = target == "memory:" or "://" in target
+    else:
+        # A database file, and not a module whose class was forgotten.
+        ours = Path(target).suffix in FILES or Path(target).is_file()
+    if not ours:
+        return None
+    try:
+        return build_adapter(target)
+    except indelible.UsageError as error:
+        raise TargetError(error.message) from error
+
+
+def build_adapter(url: str) -> Adapter:
     """The adapter of indelible on an engine."""
     opener = OpenUrl(url)
     common: dict[str, Any] = {
@@ -83,10 +101,12 @@ class OpenUrl:
     @property
     def modules(self) -> tuple[str, ...]:
         """What keeps nothing until a store is opened: a process may be forked that has it."""
+        if self.url == "memory:":
+            return (__name__,)
         if self.path is not None:
-            return ("indelible.backends.sqlite",)
+            return (__name__, "indelible.backends.sqlite")
         server = "postgres" if self.url.startswith("postgres") else "redis"
-        return () if self.url == "memory:" else (f"indelible.backends.{server}",)
+        return (__name__, f"indelible.backends.{server}")
 
     def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
         """A handle, or something to await for it; `server` stands in for the URL."""

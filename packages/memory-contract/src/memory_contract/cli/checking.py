@@ -12,16 +12,14 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from indelible.cli.failing import WRONG_DATA
-from indelible.cli.options import AsJson
-from indelible.cli.output import Output, console_on_stdout
-from indelible.errors import UnavailableError, UsageError
+from memory_contract.cli.output import AsJson, Output, console_on_stdout
+from memory_contract.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from memory_contract.cases import Case
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from memory_contract.results import CaseResult, Report
 
 BUDGET = "60s"
+NOT_CAUGHT = 1
 # What a shell adds to the number of the signal that ended a command.
 SIGNALLED = 128
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -39,9 +38,9 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help="A URL of indelible, package.module:adapter (or :Class), or FRAMEWORK:module:factory"
-        " for a store that a framework ships: langchain, langgraph-saver, langgraph-store,"
-        " openai-agents, claude-agent, llama-index, adk, strands or agno.",
+        help="A URL of a registered store, package.module:adapter (or :Class), or"
+        " FRAMEWORK:module:factory for a store that a framework ships: langchain, langgraph-saver,"
+        " langgraph-store, openai-agents, claude-agent, llama-index, adk, strands or agno.",
     ),
 ]
 GateNames = Annotated[
@@ -335,7 +334,26 @@ def goldfish(*, seed: Seed = None, as_json: AsJson = False) -> None:
         }
     )
     out.say(f"{caught} of {len(everything)} goldfish caught, seed {ours}.")
-    raise typer.Exit(0 if caught == len(everything) else WRONG_DATA)
+    raise typer.Exit(0 if caught == len(everything) else NOT_CAUGHT)
+
+
+def faults(*, as_json: AsJson = False) -> None:
+    """Say which faults `check` can make on this machine, and what is missing for the others."""
+    from memory_contract.cases import TIERS  # noqa: PLC0415
+    from memory_contract.faults.tiers import means  # noqa: PLC0415
+
+    found = means()
+    out = Output(as_json=as_json)
+    if out.json({"means": [asdict(each) for each in found]}):
+        return
+    for tier, about in TIERS.items():
+        out.say(f"{tier}: {about}")
+        for each in found:
+            if each.tier == tier:
+                here = f"NOT HERE: {each.missing}" if each.missing else "here"
+                out.say(f"  {each.name}, for {each.makes}: {here}")
+    if any(each.missing for each in found):
+        out.say("Cases that need what is not here are NOT RUN, which is not PASS.")
 
 
 def _caught(found: Caught) -> str:

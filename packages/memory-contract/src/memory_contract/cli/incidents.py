@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from indelible.cli.options import AsJson
-from indelible.errors import UsageError
 from memory_contract.cli.checking import Seed, refusing
+from memory_contract.cli.output import AsJson
+from memory_contract.errors import UsageError
 
 if TYPE_CHECKING:
     from memory_contract.explaining import Explanation
@@ -41,8 +41,8 @@ Store = Annotated[
     typer.Option(
         "--store",
         metavar="TARGET",
-        help="The store to do it to, named as for `memory-contract check`. It works in places of its"
-        " own: what a store holds is not touched.",
+        help="The store to do it to, named as for `memory-contract check`. It works in places of"
+        " its own: what a store holds is not touched.",
     ),
 ]
 LevelName = Annotated[

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indelible.cli.wording import counted, visible
-from indelible.errors import UnavailableError, UsageError
-from indelible.opening import shown
+from memory_contract.errors import UnavailableError, UsageError
+from memory_contract.redaction import redact_url
+from memory_contract.report.wording import counted, visible
 
 if TYPE_CHECKING:
     from memory_contract.faults.proxy import Proxy, Struck, Trouble
@@ -120,12 +120,17 @@ def _reach(standing: Proxy, server: str) -> None:
     try:
         socket.create_connection(standing.leads_to, CONNECT_S_MAX).close()
     except OSError as error:
-        raise UnavailableError(f"{shown(server)} cannot be reached: {error.strerror}") from error
+        raise UnavailableError(
+            f"{redact_url(server)} cannot be reached: {error.strerror}"
+        ) from error
 
 
 def _stand(standing: Proxy, server: str, troubles: Sequence[Trouble]) -> None:
     standing.arm(*troubles)
-    print(f"{shown(standing.url)} leads to {shown(server)}. Ctrl-C ends it.", flush=True)
+    print(
+        f"{redact_url(standing.url)} leads to {redact_url(server)}. Ctrl-C ends it.",
+        flush=True,
+    )
     told = 0
     try:
         while True:

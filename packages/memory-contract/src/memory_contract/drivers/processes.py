@@ -34,11 +34,7 @@ ANSWER_S_MAX: Final = 120.0
 START_NS: Final = 4_000_000
 # The answer of a process that has threads after importing what it was asked to.
 THREADED: Final = "threads"
-# What was there before any store was named; of the rest, packages are worth importing beforehand.
-_BEFORE: Final = frozenset(sys.modules)
-_OURS: Final = "indelible"
-_ENGINES: Final = "indelible.backends"
-_APART: Final = ("memory_contract.", "pytest_snapshot_db.", "indelible.testing.")
+_APART: Final = ("memory_contract.",)
 _MAIN: Final = "from memory_contract.drivers.zygote import main; main()"
 
 
@@ -232,9 +228,8 @@ def _packages(adapter: Adapter) -> list[str]:
     own = {name.partition(".")[0] for name in _rooms(adapter)}
     return [
         name
-        for name in _reached_from(own)
-        if name not in _BEFORE
-        and name.partition(".")[0] not in own
+        for name in _reached_from(set(_modules(adapter)) or own)
+        if name.partition(".")[0] not in own
         and "site-packages" in (getattr(sys.modules[name], "__file__", None) or "")
     ]
 
@@ -242,15 +237,19 @@ def _packages(adapter: Adapter) -> list[str]:
 def _reached_from(tops: set[str]) -> Iterator[str]:
     """Modules that others name, from the store's own on; in the order in which they came in.
 
+    A store that says which modules it stands on begins there, and not at all of its package.
     Whatever else this process has imported is nothing to the store, and takes long to import.
     """
-    # Of indelible, which does more than store, the engines alone.
-    own = tuple(_ENGINES if top == _OURS else top for top in tops)
-    found = {name for name in sys.modules if f"{name}.".startswith(tuple(f"{top}." for top in own))}
+    own = tuple(f"{top}." for top in tops)
+    found = {name for name in sys.modules if f"{name}.".startswith(own)}
     ahead = list(found)
     while ahead:
-        for value in list(vars(sys.modules[ahead.pop()]).values()):
+        here = ahead.pop()
+        for attribute, value in list(vars(sys.modules[here]).items()):
             name = value.__name__ if isinstance(value, ModuleType) else _module_of(value)
+            # A package has its submodules as attributes, whoever imported them.
+            if name == f"{here}.{attribute}":
+                continue
             if name not in found and name in sys.modules and not _leads_astray(name):
                 found.add(name)
                 ahead.append(name)
@@ -274,7 +273,7 @@ def _modules(adapter: Adapter) -> Iterator[str]:
     """Modules of the store itself that keep nothing: what its opener names, and all of ours."""
     for opener in (adapter.open, adapter.open_async):
         yield from getattr(opener, "modules", ())
-    yield from (name for name in _rooms(adapter) if name.startswith("indelible."))
+    yield from (name for name in _rooms(adapter) if name.startswith("memory_contract."))
 
 
 def _rooms(adapter: Adapter) -> Iterator[str]:

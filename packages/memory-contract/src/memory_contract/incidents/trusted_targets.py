@@ -14,12 +14,13 @@ from functools import cache
 from pathlib import PurePath
 from typing import Final
 
-from indelible.testing.contract_target import adapter_of_url
 from memory_contract.adapter import Adapter
-from memory_contract.targets import FILES, TargetError
+from memory_contract.targets import TargetError, resolve
 
 # The option of pytest's configuration that lists the targets a trace may name.
 OPTION: Final = "contract_targets"
+# Files that are taken for databases by their names.
+FILES: Final = {".db", ".sqlite", ".sqlite3"}
 
 
 def resolve_named_target(named: str, allowed: Iterable[str]) -> str | Adapter:
@@ -52,4 +53,4 @@ def _is_sqlite(named: str) -> bool:
 @cache
 def _open_temporary_sqlite() -> Adapter:
     """Run on SQLite files in the system's folder for temporary files."""
-    return replace(adapter_of_url("sqlite:///store.db"), home=None)
+    return replace(resolve("sqlite:///store.db"), home=None)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from indelible.core.redaction import has_password, redact_url
 from memory_contract.explaining import Explanation, judge_lines
 from memory_contract.explaining.telling import timeline
 from memory_contract.history import HistoryError
+from memory_contract.redaction import has_password, redact_url
 from memory_contract.replaying import Trace
 from memory_contract.report.wording import visible
 from memory_contract.shrinking import write_shrunk

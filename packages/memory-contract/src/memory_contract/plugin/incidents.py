@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from indelible.errors import MemoryStoreError
 from memory_contract.adapter import Adapter
 from memory_contract.history import HistoryError
 from memory_contract.incidents.trusted_targets import OPTION, resolve_named_target
@@ -67,7 +66,7 @@ class IncidentItem(pytest.Item):
         benches = benches_of(self.config)
         try:
             bench = benches.of(self._target())
-        except (Unreachable, TargetError, MemoryStoreError) as error:
+        except (Unreachable, TargetError) as error:
             pytest.fail(shown(f"{self._against}: {error}"), pytrace=False)
         found = replay_lines(
             self._trace, bench, level=self._trace.known.level, seed=benches.seed, times=TIMES

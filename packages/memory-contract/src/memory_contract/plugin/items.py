@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from indelible.errors import MemoryStoreError, UsageError
 from memory_contract.checking import Item, SelectionError, items_of, select
 from memory_contract.deviations import DeviationsError
 from memory_contract.plugin.benches import Benches, benches_of
@@ -28,7 +27,7 @@ def validate(config: pytest.Config) -> None:
         benches_of(config)
         for target in config.getoption("contract"):
             resolve(target)
-    except (SelectionError, TargetError, DeviationsError, UsageError) as error:
+    except (SelectionError, TargetError, DeviationsError) as error:
         raise pytest.UsageError(shown(str(error))) from error
     except Unreachable:
         # It is there to be opened, and is not: an error of the run, not of the command line.
@@ -67,7 +66,7 @@ class Contract(pytest.Collector):
         benches = benches_of(self.config)
         try:
             bench = benches.of(self._target)
-        except (Unreachable, TargetError, MemoryStoreError) as error:
+        except (Unreachable, TargetError) as error:
             raise self.CollectError(shown(f"{self._target}: {error}")) from error
         found = items_of(select(self.config.getoption("contract_gate")), bench)
         chosen = [item for item in found if self._is_asked_for(item)]

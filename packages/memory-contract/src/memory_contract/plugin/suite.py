@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-from indelible.errors import MemoryStoreError
 from memory_contract.cases import Case, all_cases
 from memory_contract.checking import Item, items_of
 from memory_contract.deviations import DeviationsError
@@ -26,7 +25,7 @@ _GUARD: Final = "test_nothing_is_overridden"
 class MemoryContract:
     """Subclass it, say what the `adapter` is, and change nothing else.
 
-    `adapter` is an `Adapter`, a class that the kit can drive, or what `memory-contract check` is given.
+    `adapter` is an `Adapter`, a class that the kit can drive, or a target of the command `check`.
     """
 
     __test__: ClassVar[bool] = False
@@ -64,7 +63,7 @@ def _items(found: Case, adapter: Target | None, config: pytest.Config) -> list[I
         pytest.fail("say what the `adapter` is", pytrace=False)
     try:
         return items_of([found], benches_of(config).of(adapter))
-    except (Unreachable, TargetError, DeviationsError, MemoryStoreError) as error:
+    except (Unreachable, TargetError, DeviationsError) as error:
         pytest.fail(str(error), pytrace=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indelible.core.redaction import redact
+from memory_contract.redaction import redact
 from memory_contract.report.wording import (
     headline,
     proof_lines,

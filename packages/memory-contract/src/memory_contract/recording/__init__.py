@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import indelible
 from memory_contract.adapter import Adapter, imported
-from memory_contract.recording.policy import Policy
+from memory_contract.recording.policy import Hand, Policy
 from memory_contract.recording.standing import Recorder, Standing, journal_of
 from memory_contract.recording.verbs import (
     Verbs,
     of_duck,
     of_handle,
-    of_indelible,
     of_langchain,
     of_openai,
 )
@@ -29,6 +27,7 @@ from memory_contract.recording.writing import (
     journal_at,
     log,
 )
+from memory_contract.registry import RECORDERS, load_registered
 from memory_contract.traces import Refreshed, Workers
 
 __all__ = ["Journal", "Policy", "journal_of", "record", "recorded"]
@@ -102,9 +101,9 @@ class _Kind:
 
     def verbs(self, journal: Journal) -> Verbs:
         hand = journal.hand
+        if (registered := _registered(self.store)) is not None:
+            return registered(hand)
         match self.name:
-            case "indelible":
-                return of_indelible(hand, self.store._settings.ttl_s)  # noqa: SLF001 -- our own
             case "openai":
                 return of_openai(self.session, hand)
             case "langchain":
@@ -117,8 +116,8 @@ class _Kind:
 
 def _kind(store: Any, session: str | None) -> _Kind:
     """What a store is, by what it can be asked."""
-    if isinstance(store, indelible.MemoryStore | indelible.AsyncMemoryStore):
-        return _Kind("indelible", store)
+    if _registered(store) is not None:
+        return _Kind("registered", store)
     if _has(store, "add_items", "get_items"):
         return _Kind("openai", store, _session_of(store, session))
     if _has(store, "add_messages", "get_history") or _has(store, "save_context", "load_memory"):
@@ -128,10 +127,17 @@ def _kind(store: Any, session: str | None) -> _Kind:
     if _has(store, "append", "read"):
         return _Kind("handle", store)
     raise TypeError(
-        f"cannot record {type(store).__name__}: it is no store of indelible, no handle with append"
+        f"cannot record {type(store).__name__}: it is no registered store, no handle with append"
         " and read, no class with add_messages and get_history or save_context and load_memory, no"
         " history of LangChain and no session of the OpenAI Agents SDK"
     )
+
+
+def _registered(store: Any) -> Callable[[Hand], Verbs] | None:
+    """The table of verbs that the package of a store's class has registered, if it has."""
+    package = type(store).__module__.partition(".")[0]
+    found = (registered(store) for registered in load_registered(RECORDERS, package))
+    return next((verbs for verbs in found if verbs is not None), None)
 
 
 def _has(store: Any, *names: str) -> bool:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from indelible.version import __version__
 from memory_contract.recording.notes import Note, Quick, quick_text, text_of
 from memory_contract.recording.policy import Hand, Policy
 from memory_contract.traces import (
@@ -32,6 +31,7 @@ from memory_contract.traces import (
     Workers,
     to_text,
 )
+from memory_contract.version import __version__
 
 log: Final = logging.getLogger("indelible.recording")
 

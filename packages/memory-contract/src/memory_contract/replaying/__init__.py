@@ -124,7 +124,8 @@ def load_trace(path: str | Path, *, session: str | None = None) -> Trace:
     if session is None and ordered.operations > OPERATIONS_MAX:
         raise HistoryError(
             f"{ordered.operations} operations are too many to replay (at most {OPERATIONS_MAX}):"
-            " name one session, or have `memory-contract explain` write the smallest part that fails"
+            " name one session, or have `memory-contract explain` write the smallest part that"
+            " fails"
         )
     lines: dict[int, Recorded | Other] = {}
     for group in ordered.groups():

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
-from indelible.core.redaction import is_keyword_dsn, redact, redact_url
-from indelible.testing.contract_target import adapter_of_url
 from memory_contract.adapter import Adapter, imported_from_here
+from memory_contract.redaction import is_keyword_dsn, redact, redact_url
+from memory_contract.registry import TARGETS, load_registered
 from memory_contract.targets.duck import adapter_of_class
 
-FILES = {".db", ".sqlite", ".sqlite3"}
 # The framework whose store a factory makes, and the module that drives such stores.
 FRAMEWORKS: Final = {
     "langchain": "langchain",
@@ -25,7 +23,7 @@ FRAMEWORKS: Final = {
     "agno": "agno",
 }
 KNOWN = (
-    "a URL of indelible, module:adapter, or FRAMEWORK:module:factory with one of "
+    "a URL of a registered store, module:adapter, or FRAMEWORK:module:factory with one of "
     f"{', '.join(FRAMEWORKS)}"
 )
 
@@ -54,16 +52,12 @@ def resolve(target: str | Adapter | type) -> Adapter:
         adapter = module.adapter_of_factory(rest)
         assert isinstance(adapter, Adapter)
         return adapter
-    if _is_url(target):
-        return adapter_of_url(target)
+    for registered in load_registered(TARGETS):
+        found = registered(target)
+        if found is not None:
+            assert isinstance(found, Adapter)
+            return found
     return _of_name(target)
-
-
-def _is_url(target: str) -> bool:
-    if ":" in target:
-        return target == "memory:" or "://" in target
-    # A file of indelible, and not a module whose class was forgotten.
-    return Path(target).suffix in FILES or Path(target).is_file()
 
 
 def _of_name(target: str) -> Adapter:

@@ -6,36 +6,17 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
 
-import pydantic
-from pydantic import JsonValue  # noqa: F401 (until 2.12 it looks here for our fields' types)
-
-import indelible
 from memory_contract.adapter import Message
+from memory_contract.messages import ChatMessage
 
 # Where what is listed is more than a name, the names under which the name may be found.
 NAMED: Final = ("session_id", "session", "id", "name", "thread_id", "conversation_id")
 TURN: Final = (("human", "ai"), ("human_msg", "ai_msg"))
 
 
-class _Unchecked(indelible.ChatMessage):
-    """A message that was not looked at when it was made, and is before it is written down.
-
-    So a store that takes what is no text has taken it itself, and is not fooled by a dump that
-    makes text of it.
-    """
-
-    @pydantic.model_serializer(mode="wrap")
-    def _looked_at(self, handler: pydantic.SerializerFunctionWrapHandler) -> Any:
-        indelible.ChatMessage(**self.__dict__)
-        return handler(self)
-
-
-def chat_message(message: Message) -> indelible.ChatMessage:
-    """A message to hand over; one that is refused by its own class is the store's to refuse."""
-    try:
-        return indelible.ChatMessage(**message)
-    except pydantic.ValidationError:
-        return _Unchecked.model_construct(**message)
+def chat_message(message: Message) -> ChatMessage:
+    """A message to hand over; one that is refused when it is dumped is the store's to refuse."""
+    return ChatMessage(**message)
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,63 @@
+"""Fixtures for tests of programs that use indelible: `pytest_plugins = ["indelible.testing"]`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from indelible import AsyncMemoryStore, MemoryStore
+from indelible.testing.processes import Started, run_in_process, starting
+from indelible.testing.stores import fresh, fresh_async
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which store the fixtures open."""
+    group = parser.getgroup("indelible", "stores for tests")
+    group.addoption(
+        "--memory-store",
+        default=None,
+        metavar="URL",
+        help="What the fixtures memory_store and async_memory_store open: memory: (the default),"
+        " sqlite: for a new file, or any URL of indelible.",
+    )
+    parser.addini("memory_store", "The same as --memory-store.", default="memory:")
+
+
+@pytest.fixture
+def memory_store_url(pytestconfig: pytest.Config) -> str:
+    """What memory_store and async_memory_store open; return another URL to override it."""
+    asked = pytestconfig.getoption("memory_store")
+    return str(asked or pytestconfig.getini("memory_store"))
+
+
+@pytest.fixture
+def memory_store(
+    memory_store_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MemoryStore]:
+    """A store of its own for each test: empty, apart from all others, and erased after it."""
+    with fresh(memory_store_url, tmp_path_factory) as store:
+        yield store
+
+
+@pytest.fixture
+def async_memory_store(
+    memory_store_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AsyncMemoryStore]:
+    """The same as memory_store, awaited. It needs no plugin of its own; your test may need one."""
+    with fresh_async(memory_store_url, tmp_path_factory) as store:
+        yield store
+
+
+@pytest.fixture(name="run_in_process")
+def run_in_process_fixture() -> Callable[..., Any]:
+    """Run a function in a new process: its result comes back, or what it raised is raised."""
+    return run_in_process
+
+
+@pytest.fixture(name="start_in_process")
+def start_in_process_fixture() -> Iterator[Callable[..., Started]]:
+    """Start a function in a new process, to be killed or waited for; none outlives its test."""
+    with starting() as start:
+        yield start

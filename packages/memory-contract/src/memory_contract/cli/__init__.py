@@ -1,0 +1,1 @@
+"""The command `memory-contract`."""

@@ -1,0 +1,86 @@
+"""Take passwords out of whatever is printed or written: URLs, keyword DSNs, and text about them.
+
+What counts is that no password gets through. Where a URL is ambiguous, too much is hidden rather
+than too little.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+HIDDEN = "***"
+
+_BLANKS = re.compile(r"(\s+)")
+_PARAMETER_OF_URL = re.compile(r"(?s)([?&])([^=&?]*)=([^&]*)")
+_PARAMETER_IN_TEXT = re.compile(r"([?&])([^\s=&?]*)=([^\s&]*)")
+_SECRET_NAME = re.compile(r"(?i)\w*(?:password|passwd|secret)|pwd")
+# `password=…` of a keyword DSN: quoted, or up to a blank that no backslash stands before.
+_KEYWORD = re.compile(
+    r"(?i)(?<![?&\w])(\w*(?:password|passwd|secret)|pwd)(\s*=\s*)"
+    r"('(?:[^'\\]|\\.)*'?|(?:\\.|[^\s\\])+)"
+)
+_LIBPQ_KEYWORD = re.compile(
+    r"(?:^|\s)(?:host|hostaddr|port|dbname|password|passfile|service|sslmode|target_session_attrs)"
+    r"\s*="
+)
+
+
+def redact(text: str) -> str:
+    """Hide the passwords of every URL and keyword DSN in a text."""
+    if "://" in text:
+        # Word by word: no URL of a text goes on behind a blank.
+        text = "".join(map(_hide_userinfo, _BLANKS.split(text)))
+    text = _PARAMETER_IN_TEXT.sub(_hide_parameter, text)
+    return _KEYWORD.sub(rf"\1\2{HIDDEN}", text)
+
+
+def redact_url(url: str) -> str:
+    """Hide the password of a URL or a keyword DSN that is the whole text."""
+    if "://" not in url:
+        return redact(url)
+    try:
+        urlsplit(url)
+    except ValueError:
+        # Not a URL: nothing says where a password would be.
+        return url.partition("://")[0] + "://…"
+    url = _hide_userinfo(url)
+    return _PARAMETER_OF_URL.sub(_hide_parameter, url)
+
+
+def has_password(url: str) -> bool:
+    """Whether a URL or a keyword DSN holds a password."""
+    return redact_url(url) != url
+
+
+def is_keyword_dsn(text: str) -> bool:
+    """Whether a text is a connection string of libpq, such as `host=db password=…`."""
+    return "://" not in text and _LIBPQ_KEYWORD.search(text) is not None
+
+
+def drop_password(url: str) -> str:
+    """A URL for a command that takes its password from elsewhere; others keep `***` instead.
+
+    libpq finds the password of a PostgreSQL URL in PGPASSWORD or in a password file.
+    """
+    url = redact_url(url)
+    if not url.startswith(("postgresql://", "postgres://")):
+        return url
+    url = url.replace(f":{HIDDEN}@", "@")
+    place, question, query = url.partition("?")
+    kept = [each for each in query.split("&") if not each.endswith(f"={HIDDEN}")]
+    return place + (question + "&".join(kept) if any(kept) else "")
+
+
+def _hide_userinfo(word: str) -> str:
+    """Hide all from the first colon to the last @: a password may hold any of / ? # @ unencoded."""
+    scheme, mark, rest = word.partition("://")
+    userinfo, at, place = rest.rpartition("@")
+    user, colon, _ = userinfo.partition(":")
+    return f"{scheme}{mark}{user}:{HIDDEN}{at}{place}" if colon else word
+
+
+def _hide_parameter(found: re.Match[str]) -> str:
+    # Names may be percent-encoded, too.
+    secret = _SECRET_NAME.fullmatch(unquote(found[2])) is not None
+    return f"{found[1]}{found[2]}={HIDDEN}" if secret else found[0]

@@ -1,0 +1,28 @@
+"""What other packages register with the kit, by entry point.
+
+A package that brings a store declares up to three entry points in its `pyproject.toml`, each under
+the name of the package:
+
+    [project.entry-points."memory_contract.targets"]     # (target: str) -> Adapter | None
+    [project.entry-points."memory_contract.recorders"]   # (store) -> its verbs, or None
+    [project.entry-points."memory_contract.faults"]      # () -> context manager of its faults
+
+Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+TARGETS: Final = "memory_contract.targets"
+RECORDERS: Final = "memory_contract.recorders"
+FAULTS: Final = "memory_contract.faults"
+
+
+def load_registered(group: str, name: str | None = None) -> Iterator[Callable[..., Any]]:
+    """What packages have registered in a group; only the one of this name, if there is one."""
+    found = entry_points(group=group) if name is None else entry_points(group=group, name=name)
+    for each in found:
+        yield each.load()

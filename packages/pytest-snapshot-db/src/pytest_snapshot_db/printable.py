@@ -1,0 +1,55 @@
+"""Make visible what a terminal would act on or not show: stored text may hold anything at all."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Controls, format characters (bidirectional and zero-width ones among them), surrogates, and
+# separators of lines and paragraphs.
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Letters and marks that take no room or show as a blank: fillers, and selectors that can carry
+# hidden bytes. The selectors up to U+FE0F are left: emoji are made of them.
+_UNSEEN_OTHERS = frozenset({0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0}) | frozenset(
+    range(0xE0100, 0xE01F0)
+)
+
+
+class _Escapes(dict[int, str]):
+    """A table for `str.translate` that decides about each character when it is first met."""
+
+    def __init__(self, *, kept: str = "", json: bool = False) -> None:
+        super().__init__((ord(char), char) for char in kept)
+        self._json = json
+
+    def __missing__(self, code: int) -> str:
+        unseen = unicodedata.category(chr(code)) in _UNSEEN_CATEGORIES or code in _UNSEEN_OTHERS
+        self[code] = shown = self._escaped(code) if unseen else chr(code)
+        return shown
+
+    def _escaped(self, code: int) -> str:
+        if self._json:
+            digits = chr(code).encode("utf-16-be", "surrogatepass").hex()
+            return "".join(f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4))
+        if code < 0x100:
+            return f"\\x{code:02x}"
+        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_ONE_LINE = _Escapes()
+_LINES = _Escapes(kept="\n\t")
+_JSON = _Escapes(kept="\n", json=True)
+
+
+def escape_unseen(text: str) -> str:
+    """Text on one line, in which everything can be seen."""
+    return text.translate(_ONE_LINE)
+
+
+def escape_unseen_in_lines(text: str) -> str:
+    """Text that keeps its lines and tabs, in which everything else can be seen."""
+    return text.translate(_LINES)
+
+
+def escape_unseen_in_json(text: str) -> str:
+    """A JSON document of the same meaning, in which everything can be seen."""
+    return text.translate(_JSON)
