@@ -11,6 +11,7 @@ from gate_stores import Filed, Sound, of_files, of_memory
 
 from memory_contract import Refused, check
 from memory_contract.cases import all_cases
+from memory_contract.goldfish import GOLDFISH
 
 RIGHT = {
     "memory": "memory:",
@@ -317,6 +318,8 @@ BROKEN = [
     ("damaged_entry_is_loud", of_files(SkipsWhatItCannotRead, **ONLY_APPENDS)),
     ("damaged_entry_is_loud", of_files(StopsAtWhatItCannotRead, **ONLY_APPENDS)),
     ("damaged_entry_is_loud", of_files(EmptyOnBadPayload)),
+    ("edited_cursor_is_refused", GOLDFISH["trusting_cursor"].adapter),
+    ("edited_export_stays_inside", GOLDFISH["trusting_import"].adapter),
 ]
 
 
