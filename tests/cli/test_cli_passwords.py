@@ -70,17 +70,19 @@ def test_no_command_shows_a_password_of_a_server_that_is_not_there(command, sche
         ["sessions", f"--url={url}", "--timeout", "0.1"],
         ["copy", url, "other.db", "--timeout", "0.1"],
         ["import-langchain", url, "--url", "new.db", "--yes"],
-        ["proxy", url],
     ]
     for line in lines:
         assert command(*line, code=None).code in (2, 4), line
+    assert command("proxy", url, code=None, program="memory-contract").code in (2, 4)
+    command("proxy", url, code=2)
 
 
 @pytest.mark.parametrize(
     "line", [["check"], ["replay", str(TRACE), "--store"]], ids=["check", "replay"]
 )
 def test_the_kit_shows_no_password_of_a_server_that_is_not_there(command, line):
-    command(*line, f"postgresql://ann:x#{CANARY}@127.0.0.1:1/0", code=4)
+    url = f"postgresql://ann:x#{CANARY}@127.0.0.1:1/0"
+    command(*line, url, code=4, program="memory-contract")
 
 
 def test_every_look_at_a_server_hides_its_password(command, exported, url):
@@ -140,7 +142,8 @@ def test_where_no_variable_holds_the_password_it_is_to_be_filled_in(command, red
 )
 def test_a_keyword_dsn_is_refused_and_makes_no_file(command, exported, line, dsn):
     before = sorted(command.folder.iterdir())
-    refused = command(*(word.format(dsn) for word in line), code=2)
+    program = "memory-contract" if line[0] in ("check", "replay") else "indelible"
+    refused = command(*(word.format(dsn) for word in line), code=2, program=program)
     assert "postgresql://" in refused.err
     assert sorted(command.folder.iterdir()) == before
 
@@ -148,9 +151,10 @@ def test_a_keyword_dsn_is_refused_and_makes_no_file(command, exported, line, dsn
 @pytest.mark.parametrize("form", ["{}", "{}&password="], ids=["userinfo", "parameter"])
 def test_a_check_and_its_report_hide_the_password(command, postgres, form):
     url = postgres if form == "{}" else f"{postgres.replace(CANARY, 'x')}?password={CANARY}"
-    done = command("check", url, "--case", "fresh_store_is_empty", "--report", "out", code=None)
+    line = ("check", url, "--case", "fresh_store_is_empty")
+    done = command(*line, "--report", "out", code=None, program="memory-contract")
     assert done.code == 0, done
-    command("check", url, "--case", "fresh_store_is_empty", "--json", code=None)
+    command(*line, "--json", code=None, program="memory-contract")
     assert files_with_canary(command.folder) == []
 
 
@@ -165,6 +169,7 @@ def test_written_tests_and_traces_hold_no_password(command, url):
         "--write-test",
         "test_it.py",
         code=None,
+        program="memory-contract",
     )
     assert "Wrote" in done.out, done
     text = (command.folder / "test_it.py").read_text("utf-8")
@@ -203,3 +208,19 @@ def test_a_shrunk_trace_holds_no_password(tmp_path):
 )
 def test_wrong_usage_is_told_without_the_password(command, line):
     command(*(word.format(f"postgresql://ann:{CANARY}@db/x") for word in line), code=2)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["check"],
+        ["check", "{}", "{}"],
+        ["check", "--sed={}", "x"],
+        ["{}"],
+        ["replay", "{}", "{}", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_of_the_kit_is_told_without_the_password(command, line):
+    words = [word.format(f"postgresql://ann:{CANARY}@db/x") for word in line]
+    command(*words, code=2, program="memory-contract")

@@ -130,19 +130,18 @@ class Command:
         self.folder = folder
         self.lines = []
 
-    def __call__(self, *arguments, stdin="", code=0, python=None, env=None):
+    def __call__(self, *arguments, stdin="", code=0, python=None, env=None, program=None):
         """Run it; it must end with this code (None: any), and never with a traceback."""
+        program = program or self.program
         given = stdin if isinstance(stdin, bytes) else stdin.encode()
         if python is None and env is None:
-            done = launcher().run(self.program, arguments, self.folder, given)
+            done = launcher().run(program, arguments, self.folder, given)
         else:
-            done = self._started(
-                arguments, given, python or ("-m", MODULES[self.program]), env or {}
-            )
+            done = self._started(arguments, given, python or ("-m", MODULES[program]), env or {})
         assert "Traceback" not in done.err, done.err
         assert CANARY not in done.out + done.err
         assert code is None or done.code == code, (arguments, done)
-        self.lines += [f"$ {self.program} {shlex.join(arguments)}", *self._written(done), ""]
+        self.lines += [f"$ {program} {shlex.join(arguments)}", *self._written(done), ""]
         return done
 
     def _started(self, arguments, stdin, python, env):

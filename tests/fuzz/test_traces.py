@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from indelible.cli.main import run
 from memory_contract import explain_trace, write_test
 from memory_contract.adapter import Adapter
+from memory_contract.cli.main import run
 from memory_contract.explaining.telling import told
 from memory_contract.history import HistoryError
 from memory_contract.incidents.trusted_targets import resolve_named_target

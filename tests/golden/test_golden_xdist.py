@@ -23,7 +23,7 @@ def test_workers_write_each_golden_once_and_agree_on_who_uses_it(project):
     assert shown.count("\nnew ") == 5
     assert "changed" not in shown
     assert "TOUCHED" not in shown
-    said = json.loads((project.path / ".pytest_cache/v/indelible/goldens").read_text())
+    said = json.loads((project.path / ".pytest_cache/v/snapshot_db/goldens").read_text())
     (module,) = said["modules"].values()
     assert module["complete_for"]
     assert len(module["used"]["base"]) == 12

@@ -350,9 +350,7 @@ def test_a_bad_day_that_a_store_cannot_have_does_not_spoil_what_it_passed():
     assert check("memory:", cases=["power_loss"], seed=1).verdict == "NOT RUN"
 
 
-def test_workers_import_what_the_store_stands_on_and_nothing_else(monkeypatch, tmp_path):
-    # As if all had come in later than the kit: whoever runs tests has imported a lot.
-    monkeypatch.setattr(processes, "_BEFORE", frozenset())
+def test_workers_import_what_the_store_stands_on_and_nothing_else(tmp_path):
     adapter = resolve("sqlite:///x.db")
     adapter.factory("blocking")(tmp_path).close()
     ours = processes._packages(adapter)

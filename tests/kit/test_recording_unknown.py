@@ -8,12 +8,12 @@ import pytest
 
 import indelible
 from indelible.testing import run_in_process
+from indelible.testing.recording import build_verbs
 from memory_contract import explain_trace, record
 from memory_contract.checker.verdict import Ok, Undecided, Violated
 from memory_contract.explaining.telling import told
 from memory_contract.recording import journal_of
 from memory_contract.recording.policy import Hand, Policy
-from memory_contract.recording.verbs import of_indelible
 from memory_contract.traces import Other, read_trace
 
 
@@ -225,7 +225,7 @@ def test_messages_that_are_set_are_a_change(path):
 
 
 def test_every_method_of_our_own_stores_is_in_a_table():
-    listed = set(of_indelible(Hand(Policy(), b"k" * 32), lambda _: None)) | {"close"}
+    listed = set(build_verbs(Hand(Policy(), b"k" * 32), lambda _: None)) | {"close"}
     for store in (indelible.MemoryStore, indelible.AsyncMemoryStore):
         public = {
             name for name, _ in inspect.getmembers(store, callable) if not name.startswith("_")

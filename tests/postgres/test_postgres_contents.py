@@ -108,8 +108,16 @@ def test_a_fork_is_kept_by_an_async_store_where_backslashes_are_escapes(escaping
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("expected", ["nul\0", "\ud800", "ä", ""])
-def test_a_version_that_cannot_be_sent_is_a_conflict(url, expected):
+@pytest.mark.parametrize(
+    ("expected", "error"),
+    [
+        ("nul\0", indelible.ConflictError),
+        ("ä", indelible.ConflictError),
+        ("\ud800", indelible.UsageError),
+        ("", indelible.UsageError),
+    ],
+)
+def test_a_version_that_no_session_has_is_refused(url, expected, error):
     with indelible.open(url) as store:
         store.add_message("s", "user", "a")
         for append in (
@@ -117,7 +125,7 @@ def test_a_version_that_cannot_be_sent_is_a_conflict(url, expected):
             lambda: store.save_context("s", "b", "c", expected=expected),
             lambda: store.add_summary("s", "b", [1.0], embedder="e", expected=expected),
         ):
-            with pytest.raises(indelible.ConflictError):
+            with pytest.raises(error):
                 append()
         assert len(store.get_entries("s")) == 1
 

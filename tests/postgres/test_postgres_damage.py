@@ -298,4 +298,7 @@ def test_a_view_outside_of_its_log_is_not_followed(store, damage, how):
         store.vacuum(session_id="s", undo_window=0)
     store.vacuum(undo_window=0)
     assert [message.content for message in store.get_history("t")] == ["a", "b", "c"]
-    assert {finding.session_id for finding in store.verify().findings} == {"s"}
+    findings = store.verify().findings
+    assert "s" in {finding.session_id for finding in findings}
+    others = [finding.what for finding in findings if finding.session_id != "s"]
+    assert others == ["1 rows of session are damaged: their checksum does not match"]

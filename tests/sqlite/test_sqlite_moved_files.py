@@ -129,7 +129,7 @@ def test_a_file_that_replaced_ours_is_not_read_in_its_place(path):
         readers = engine_of(store).readers
         # No connection is left: the next one opens what is there now.
         readers.pause()
-        readers.resume()
+        readers.resume(in_child=False)
         held = path.with_name("held.db")
         os.link(path, held)
         replace(path)

@@ -173,7 +173,10 @@ def test_every_connection_is_on_its_guard(file):
     with indelible.open(file) as store:
         contents(store)
         engine = engine_of(store)
-        for connection in (engine.writer._connection, *engine.readers._idle):
+        readers = [reader.connection for reader in engine.readers._slots.things]
+        opened = [connection for connection in readers if connection is not None]
+        assert opened
+        for connection in (engine.writer._connection, *opened):
             db = connection._db
             assert db.pragma("trusted_schema") == 0
             assert db.pragma("query_only") == (connection is not engine.writer._connection)

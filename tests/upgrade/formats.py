@@ -122,7 +122,11 @@ def roll_back_everything(path):
 def retry(path):
     """An append that was made before, asked for again with its key."""
     with opened(path, _later()) as store:
-        return store.save_context("ana", "Call me Bob.", "Hello, Bob.", key="rename").replayed
+        # What it wrote was rolled back since.
+        again = store.save_context(
+            "ana", "Call me Bob.", "Hello, Bob.", key="rename", replay="hidden-ok"
+        )
+        return again.replayed
 
 
 def migrate(path, folder, script):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 class ChatMessage:
-    """A message with attributes and with the dumps of a pydantic model, as most stores expect.
+    """A message with attributes, copies and dumps like a frozen pydantic model's.
 
     Fields are checked when they are dumped, not before: a store that takes what is no text has
     taken it itself, and a store that writes the dump sees it refused.
@@ -16,6 +17,9 @@ class ChatMessage:
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a message does not change: {name} cannot be set to {value!r}")
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         return iter(self.__dict__.items())
@@ -29,6 +33,13 @@ class ChatMessage:
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self)
         return f"ChatMessage({fields})"
+
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> ChatMessage:
+        """Another message with the same fields, some of them changed."""
+        fields = copy.deepcopy(self.__dict__) if deep else self.__dict__
+        return ChatMessage(**{**fields, **(update or {})})
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
         """The fields; a `ValueError` if role or content are not what a message can have."""

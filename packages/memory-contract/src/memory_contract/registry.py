@@ -21,8 +21,19 @@ RECORDERS: Final = "memory_contract.recorders"
 FAULTS: Final = "memory_contract.faults"
 
 
+class RegistrationError(ValueError):
+    """A package registers something with the kit that cannot be loaded."""
+
+
 def load_registered(group: str, name: str | None = None) -> Iterator[Callable[..., Any]]:
     """What packages have registered in a group; only the one of this name, if there is one."""
     found = entry_points(group=group) if name is None else entry_points(group=group, name=name)
     for each in found:
-        yield each.load()
+        try:
+            yield each.load()
+        except (ImportError, AttributeError) as error:
+            package = each.dist.name if each.dist else each.value
+            raise RegistrationError(
+                f"the package {package} registers {each.value} in {group}, which cannot be loaded:"
+                f" {error}. Upgrade it, or remove it"
+            ) from error

@@ -24,7 +24,7 @@ from indelible.cli import (
     reading,
     timeline,
 )
-from indelible.core.redaction import redact
+from indelible.core.redaction import redact, redact_url
 from indelible.errors import MemoryStoreError
 
 HELP = "A memory store for LLM agents that does not forget."
@@ -80,7 +80,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the line names."""
         if args[0] in MOVED and not ctx.resilient_parsing:
-            command = shlex.join([*MOVED[args[0]].split(), *map(redact, args[1:])])
+            command = shlex.join([*MOVED[args[0]].split(), *map(redact_url, args[1:])])
             # Not in a frame that breaks lines: it is there to be copied.
             typer.echo(f"This is a command of another package. Run: {command}", err=True)
             ctx.exit(2)

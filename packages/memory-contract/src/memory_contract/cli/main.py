@@ -3,21 +3,52 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from memory_contract.cli import checking, incidents, proxying
 from memory_contract.errors import KitError
+from memory_contract.redaction import redact
 from memory_contract.report.wording import visible
 from memory_contract.version import __version__
 
 PROVE = "Hold any store to the contract"
 LEARN = "Learn from what went wrong"
 
+
+@contextmanager
+def _redacted_usage_errors() -> Iterator[None]:
+    """Usage errors repeat the words of the command line; a URL among them keeps its password."""
+    try:
+        yield
+    except Exception as error:
+        # typer brings its own copy of click, whose errors have no public name.
+        if hasattr(error, "format_message") and hasattr(error, "message"):
+            error.message = redact(str(error.message))
+        raise
+
+
+class Commands(TyperGroup):
+    """Hides passwords in usage errors."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Parse what stands before the command."""
+        with _redacted_usage_errors():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the rest, and run the command."""
+        with _redacted_usage_errors():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="memory-contract",
+    cls=Commands,
     help="Check any store of an agent's memory: what it loses, when, and the proof.",
     epilog="Example: memory-contract check mystore:Store",
     no_args_is_help=True,
@@ -90,7 +121,7 @@ def run() -> None:
         text = str(error)
         ended = "" if text.endswith((".", "!", "?")) else "."
         first = text.partition(" ")[0]
-        named = any(mark in first.rstrip(".:,;") for mark in "./\\")
+        named = any(mark in first.rstrip(".:,;") for mark in "./\\:")
         lines = text if named else text[:1].upper() + text[1:]
         shown = "\n".join(visible(line) for line in lines.split("\n"))
         sys.stderr.write(f"Error: {shown}{ended}\n")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, imported_from_here
 from memory_contract.redaction import is_keyword_dsn, redact, redact_url
-from memory_contract.registry import TARGETS, load_registered
+from memory_contract.registry import TARGETS, RegistrationError, load_registered
 from memory_contract.targets.duck import adapter_of_class
 
 # The framework whose store a factory makes, and the module that drives such stores.
@@ -52,11 +53,19 @@ def resolve(target: str | Adapter | type) -> Adapter:
         adapter = module.adapter_of_factory(rest)
         assert isinstance(adapter, Adapter)
         return adapter
-    for registered in load_registered(TARGETS):
-        found = registered(target)
-        if found is not None:
-            assert isinstance(found, Adapter)
-            return found
+    try:
+        for registered in load_registered(TARGETS):
+            found = registered(target)
+            if found is not None:
+                assert isinstance(found, Adapter)
+                return found
+    except RegistrationError as error:
+        raise TargetError(str(error)) from error
+    if "://" in target or target.endswith(":") or Path(target).is_file():
+        raise TargetError(
+            f"no installed package registers {redact_url(target)!r} with the kit (stores of"
+            f" indelible need the package indelible): name {KNOWN}"
+        )
     return _of_name(target)
 
 
