@@ -247,9 +247,9 @@ def _reached_from(tops: set[str]) -> Iterator[str]:
         here = ahead.pop()
         for attribute, value in list(vars(sys.modules[here]).items()):
             name = value.__name__ if isinstance(value, ModuleType) else _module_of(value)
-            # A package has its submodules as attributes, whoever imported them; and how a module
-            # was loaded is nothing to the store.
-            if name == f"{here}.{attribute}" or attribute.startswith("__"):
+            # A package has its submodules as attributes, whoever imported them; how a module was
+            # loaded, and what pytest writes into one (`@pytest_ar`), is nothing to the store.
+            if name == f"{here}.{attribute}" or attribute.startswith(("__", "@")):
                 continue
             if name not in found and name in sys.modules and not _leads_astray(name):
                 found.add(name)
