@@ -169,6 +169,14 @@ async def test_answers_are_bounded_and_paged(tmp_path):
             store.add_message("default", "user", f"message {number} " + long * (number % 2))
             if number % 5 == 0:
                 store.save_snapshot("default", label=str(number))
+        for number in range(200):
+            store.save_snapshot("long labels", label=f"{number:03}" + "l" * 500)
+    async with served(tmp_path, "agent.db", "--any-session") as session:
+        answer = await called(session, "snapshots", last=200, session="long labels")
+        assert sum(len(each["label"]) for each in answer["snapshots"]) <= MCP_ANSWER_CHARS_MAX
+        skip = answer["skip"]
+        rest = await called(session, "snapshots", last=200, session="long labels", skip=skip)
+        assert rest["snapshots"][-1]["label"].startswith(f"{199 - skip:03}")
     async with served(tmp_path, "agent.db") as session:
         seen, before = [], -1
         while True:

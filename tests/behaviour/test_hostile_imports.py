@@ -1,5 +1,6 @@
 """Files that somebody else wrote: refused with line and reason, and nothing of them stays."""
 
+import base64
 import copy
 import io
 import json
@@ -262,3 +263,42 @@ def test_missing_entries_are_counted_not_walked_over():
     lines[NEWEST]["entry"].update(position=limits.LOG_ENTRIES_MAX - 1)
     with indelible.open("memory:") as store, pytest.raises(FormatError, match="not in its log"):
         store.import_(text_of(lines))
+
+
+def test_a_batch_of_an_entry_that_travels_raw_stays_inside_of_the_log(store):
+    lines = exported()
+    entry = lines[NEWEST]["entry"]
+    envelope = json.dumps(entry.pop("envelope"), separators=(",", ":"))
+    entry["raw"] = base64.b64encode(envelope.encode()).decode()
+    entry["batch"] = 1000
+    with pytest.raises(FormatError, match="reaches past the end of the log"):
+        store.import_(text_of(lines))
+    assert store.session("mine").status == "new"
+
+
+def test_a_gap_of_any_size_is_passed_over(store):
+    store.add_message("mine", "user", "hello")
+    lines = io.StringIO()
+    store.export(lines)
+    header, session, first, end = (json.loads(line) for line in lines.getvalue().splitlines())
+    store.forget("mine")
+    far = copy.deepcopy(first)
+    far["entry"].update(position=2**32 - 7, key=None)
+    session["session"]["end"] = 2**32 - 6
+    session["session"]["view"] = {"extents": [[0, 1]], "tail": 2**32 - 7}
+    end["end"]["entries"] = 2
+    store.import_(text_of([header, session, first, far, end]))
+    assert said(store, "mine") == ["hello", "hello"]
+    assert store.verify().ok
+    assert len(store.timeline("mine").entries) == 2
+
+
+def test_a_session_with_the_most_changes_can_still_be_changed(store):
+    lines = exported()
+    lines[SESSION]["session"]["generation"] = limits.COUNTER_MAX
+    store.import_(text_of(lines))
+    store.clear("mine")
+    assert said(store, "mine") == []
+    store.undo("mine")
+    assert said(store, "mine")[-1] == "last"
+    assert store.verify().ok

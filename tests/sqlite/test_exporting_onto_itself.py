@@ -145,3 +145,31 @@ def test_a_snapshot_handed_in_whole_is_told_so(tmp_path):
         snapshot = store.save_snapshot("s")
         with pytest.raises(UsageError, match=r"snapshot\.id"):
             store.rollback_to_snapshot("s", snapshot)
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+def test_an_open_file_of_the_store_is_refused(folder, end):
+    with indelible.open("real/agent.db") as store:
+        store.add_message("s", "user", "hello")
+        with (
+            Path(f"real/agent.db{end}").open("r+", encoding="latin-1") as file,
+            pytest.raises(UsageError, match="the store itself"),
+        ):
+            store.export(file)
+        assert store.verify().ok
+        assert [message.content for message in store.get_history("s")] == ["hello"]
+
+
+@pytest.mark.parametrize("target", ["pipe", "sub", ""])
+def test_what_is_no_file_is_not_replaced(folder, target):
+    os.mkfifo("pipe")
+    with indelible.open("real/agent.db") as store:
+        store.add_message("s", "user", "hello")
+        with pytest.raises(UsageError, match="not a file to replace"):
+            store.export(target)
+    assert Path("pipe").is_fifo()
+
+
+def test_an_export_to_bytes_is_wrong_usage(folder):
+    with indelible.open("real/agent.db") as store, pytest.raises(UsageError, match="not a bytes"):
+        store.export(b"out.jsonl")

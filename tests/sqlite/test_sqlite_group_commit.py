@@ -9,7 +9,10 @@ import pytest
 from seams import Hold, awaited, beside, blocking, failing, group
 
 from indelible import BusyError, ConflictError, FormatError, MemoryStoreError, UnavailableError
-from indelible.backends.sqlite.writer import GROUP_MAX
+from indelible.backends.sqlite.engine import WRITES
+from indelible.backends.sqlite.writer import GROUP_MAX, Job
+from indelible.core.codec import encode_text
+from indelible.core.waist import Append
 
 
 def adding(store, session, content, **more):
@@ -218,3 +221,26 @@ def test_a_programming_error_in_one_plan_does_not_end_the_writing_thread(path):
         loop.run_until_complete(use())
     finally:
         loop.close()
+
+
+def test_ctrl_c_in_anothers_plan_is_not_the_others_error(path):
+    with blocking(path) as store:
+        store.add_message("s", "user", "first")
+        engine = store._backend._engine
+        append = WRITES[Append]
+
+        def interrupted(context, step):
+            raise KeyboardInterrupt
+            yield
+
+        step = Append(
+            "s", (encode_text("user", "new"),), "~k", fresh=False, expected=None, ttl_s=None
+        )
+        leaders = Job(engine.context, step, append)
+        others = Job(engine.context, step, interrupted)
+        with engine.writer._lock, pytest.raises(KeyboardInterrupt):
+            engine.writer._lead([leaders, others])
+        assert isinstance(others.error, UnavailableError)
+        assert others.error.landed == "no"
+        store.add_message("s", "user", "next")
+        assert contents(store, "s") == ["first", "next"]

@@ -186,3 +186,16 @@ def test_every_connection_is_on_its_guard(file):
             assert db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, -1) == 1
             assert db.config(apsw.SQLITE_DBCONFIG_DQS_DML, -1) == 0
             assert db.limit(apsw.SQLITE_LIMIT_LENGTH) < 2**30
+
+
+@pytest.mark.parametrize("counter", [2**31 - 2, 2**31 - 1, 2**40, 2**63 - 1])
+def test_a_damaged_counter_of_sessions_loses_nothing(file, counter):
+    with apsw.Connection(str(file)) as db:
+        db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'session'", (counter,))
+    db.close()
+    with indelible.open(file) as store:
+        before = contents(store)
+        with pytest.raises(indelible.MemoryStoreError):
+            store.add_message("another", "user", "hello")
+        assert store.session("another").status == "new"
+        assert contents(store) == before

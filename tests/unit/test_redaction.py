@@ -1,5 +1,7 @@
 """No password gets through, wherever it stands in a URL or a connection string."""
 
+from pathlib import Path
+
 import pytest
 
 import indelible
@@ -122,3 +124,40 @@ def chain(error):
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "postgresql:/ann:{}@db/agents",
+        "postgresql:ann:{}@db/agents",
+        "there is no file redis:/ann:{}@db",
+    ],
+)
+def test_a_url_that_was_taken_for_a_path_is_hidden_too(form):
+    assert redact_url(form.format(CANARY)) == form.format("***")
+    assert redact(form.format(CANARY)) == form.format("***")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        f"postgresql:/u:{CANARY}@h/db",
+        f"postgresql:u:{CANARY}@h/db",
+        f"Host=db;Password={CANARY}",
+        f"user=u passwd={CANARY}",
+        "sqlite:x.db",
+        "memory:x",
+        "Memory:",
+        "redis:localhost",
+        "a\0b.db",
+    ],
+)
+def test_what_is_nearly_a_url_is_no_file(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = [target] if "=" in target else [target, Path(target)]
+    for each in given:
+        with pytest.raises(UsageError) as refused:
+            indelible.open(each)
+        assert CANARY not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []

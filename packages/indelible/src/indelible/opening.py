@@ -128,7 +128,7 @@ def _mind(demand: Demand, risks: tuple[Risk, ...]) -> None:
 def shown(target: Target) -> str:
     """A target as messages show it: a client by its kind, and a URL without its password."""
     if isinstance(target, os.PathLike):
-        return os.fspath(target)
+        return redact_url(os.fspath(target))
     if not isinstance(target, str):
         return f"the given {type(target).__name__}"
     return redact_url(target)
@@ -157,6 +157,12 @@ def _choose(demand: Demand, client: Client | None) -> Makers:
     if separator and scheme in _SCHEMES:
         return _server(demand, _SCHEMES[scheme])
     return _sqlite(demand, _path_of(target))
+
+
+# What begins like a URL of ours, and is none. A file of such a name is ./ and the name.
+_SCHEME_OF_OURS = re.compile(
+    r"(?i)(?:sqlite|memory|rediss?|unix|postgres(?:ql)?)(?:\+[a-z]+)?:(?!//)"
+)
 
 
 def refuse_unclear(target: str) -> None:
@@ -220,7 +226,7 @@ def _path_of(target: str) -> Path:
                 value=shown(target),
             )
         return Path(rest[1:])
-    if separator or target == "memory":
+    if separator or target == "memory" or _SCHEME_OF_OURS.match(target) or "\0" in target:
         raise UsageError(f"cannot open {shown(target)!r}; name {KNOWN}", value=shown(target))
     return Path(target)
 

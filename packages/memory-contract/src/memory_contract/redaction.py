@@ -11,6 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 HIDDEN = "***"
 
+# A URL of a server that was taken for a path, which leaves one slash, or was mistyped.
+_DAMAGED_URL = re.compile(r"(?is)(.*?(?:postgres(?:ql)?|rediss?)(?:\+\w+)?)(:/?)(?!/)(.*)")
+
 _BLANKS = re.compile(r"(\s+)")
 _PARAMETER_OF_URL = re.compile(r"(?s)([?&])([^=&?]*)=([^&]*)")
 _PARAMETER_IN_TEXT = re.compile(r"([?&])([^\s=&?]*)=([^\s&]*)")
@@ -21,14 +24,14 @@ _KEYWORD = re.compile(
     r"('(?:[^'\\]|\\.)*'?|(?:\\.|[^\s\\])+)"
 )
 _LIBPQ_KEYWORD = re.compile(
-    r"(?:^|\s)(?:host|hostaddr|port|dbname|password|passfile|service|sslmode|target_session_attrs)"
+    r"(?i)(?:^|[\s;])(?:host|hostaddr|port|dbname|password|passwd|pwd|passfile|service|sslmode|target_session_attrs)"
     r"\s*="
 )
 
 
 def redact(text: str) -> str:
     """Hide the passwords of every URL and keyword DSN in a text."""
-    if "://" in text:
+    if "@" in text:
         # Word by word: no URL of a text goes on behind a blank.
         text = "".join(map(_hide_userinfo, _BLANKS.split(text)))
     text = _PARAMETER_IN_TEXT.sub(_hide_parameter, text)
@@ -38,7 +41,7 @@ def redact(text: str) -> str:
 def redact_url(url: str) -> str:
     """Hide the password of a URL or a keyword DSN that is the whole text."""
     if "://" not in url:
-        return redact(url)
+        return redact(_hide_userinfo(url))
     try:
         urlsplit(url)
     except ValueError:
@@ -75,6 +78,8 @@ def drop_password(url: str) -> str:
 def _hide_userinfo(word: str) -> str:
     """Hide all from the first colon to the last @: a password may hold any of / ? # @ unencoded."""
     scheme, mark, rest = word.partition("://")
+    if not mark and (damaged := _DAMAGED_URL.match(word)):
+        scheme, mark, rest = damaged[1], damaged[2], damaged[3]
     userinfo, at, place = rest.rpartition("@")
     user, colon, _ = userinfo.partition(":")
     return f"{scheme}{mark}{user}:{HIDDEN}{at}{place}" if colon else word

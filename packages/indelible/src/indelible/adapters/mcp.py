@@ -246,6 +246,7 @@ class Tools:
             }
             for each in newest[start : start + count]
         ]
+        found, _ = _fitting(found, "label")
         answer: dict[str, Any] = {"session": name, "snapshots": found[::-1]}
         if start + len(found) < len(newest):
             answer["skip"] = start + len(found)
@@ -348,12 +349,12 @@ def _message_item(entry: Entry) -> Item:
     return item
 
 
-def _fitting(items: Iterable[Item]) -> tuple[list[Item], int]:
-    """The first items that fit into an answer, and how many those are."""
+def _fitting(items: Iterable[Item], text: str = "content") -> tuple[list[Item], int]:
+    """The first items whose texts fit into an answer, and how many those are."""
     fitting: list[Item] = []
     chars = 0
     for item in items:
-        chars += len(item["content"])
+        chars += len(item[text] or "")
         if fitting and chars > MCP_ANSWER_CHARS_MAX:
             break
         fitting.append(item)

@@ -133,6 +133,8 @@ class SessionCheck:
         """A batch of n is one entry that says so, and n - 1 behind it; a vacuum leaves gaps."""
         if row.position > self._next and row.position >= self._batch_end:
             self._batch_unknown = True
+        if row.position + row.batch > self.header.end:
+            raise InvalidLineError(f"its batch of {row.batch} reaches past the end of the log")
         if row.kind is None:
             # Damaged where it came from: its size may be, too.
             self._batch_unknown = True
@@ -145,8 +147,6 @@ class SessionCheck:
             return
         if row.position < self._batch_end and not self._batch_unknown:
             raise InvalidLineError("it begins a batch inside of another one")
-        if row.position + row.batch > self.header.end:
-            raise InvalidLineError(f"its batch of {row.batch} reaches past the end of the log")
         self._batch_end = row.position + row.batch
         self._batch_unknown = False
 

@@ -59,7 +59,7 @@ EXPORT_LINE_CHARS_MAX: Final = 3 * ENTRY_BYTES_MAX
 # The snapshots of an imported session arrive in one step, in memory.
 IMPORT_SNAPSHOTS_MAX: Final = 100_000
 # Counters of an imported session: what a double holds exactly, as Redis computes with.
-COUNTER_MAX: Final = 2**53 - 1
+COUNTER_MAX: Final = 10**12
 # The last moment that a date can say: the end of the year 9999.
 MILLISECONDS_MAX: Final = 253_402_300_799_999
 

@@ -118,7 +118,7 @@ def run() -> None:
     try:
         app(prog_name="memory-contract")
     except KitError as error:
-        text = str(error)
+        text = redact(str(error))
         ended = "" if text.endswith((".", "!", "?")) else "."
         first = text.partition(" ")[0]
         named = any(mark in first.rstrip(".:,;") for mark in "./\\:")

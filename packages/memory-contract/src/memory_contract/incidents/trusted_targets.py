@@ -15,6 +15,7 @@ from pathlib import PurePath
 from typing import Final
 
 from memory_contract.adapter import Adapter
+from memory_contract.redaction import redact_url
 from memory_contract.targets import TargetError, resolve
 
 # The option of pytest's configuration that lists the targets a trace may name.
@@ -35,10 +36,11 @@ def resolve_named_target(named: str, allowed: Iterable[str]) -> str | Adapter:
         return named
     if _is_sqlite(named):
         return _open_temporary_sqlite()
+    shown = redact_url(named)
     raise TargetError(
-        f"this trace asks for the store {named!r}, which the project's configuration does not list."
+        f"this trace asks for the store {shown!r}, which the project's configuration does not list."
         " Nothing was imported or connected to. If you trust it, add this to the configuration of"
-        f" pytest: {OPTION} = {named}"
+        f" pytest: {OPTION} = {shown}"
         " (or name the store yourself: pytest --contract TARGET, or contract_store)"
     )
 

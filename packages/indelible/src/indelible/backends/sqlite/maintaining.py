@@ -10,6 +10,7 @@ from indelible.backends.sqlite.connection import Do, Sql, SqlMany
 from indelible.backends.sqlite.schema import compare_schema
 from indelible.backends.sqlite.sessions import (
     POSITION_MASK,
+    SESSION_NUMBER_MAX,
     Context,
     Place,
     all_entry_ids,
@@ -252,6 +253,14 @@ def check_engine(context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
         rows = yield from ask(Sql("PRAGMA integrity_check"))
         problems += [str(text) for (text,) in rows if text != "ok"]
         problems += [f"the file {text}" for text in (yield from compare_schema())]
+        rows = yield from ask(
+            Sql(
+                "SELECT max(seq) FROM sqlite_sequence WHERE name = 'session' UNION ALL"
+                " SELECT max(number) FROM session"
+            )
+        )
+        if any((number or 0) > SESSION_NUMBER_MAX for (number,) in rows):
+            problems.append("the counter of sessions is damaged: no session can be added")
         for table, number in owners.items():
             ((count,),) = yield from ask(
                 Sql(

@@ -29,6 +29,8 @@ from indelible.view import View
 # An entry's row id is its session's number and its position.
 POSITION_BITS = 32
 POSITION_MASK = 2**POSITION_BITS - 1
+# With a larger number, the row ids of a session would not fit into 63 bits.
+SESSION_NUMBER_MAX = 2**31 - 2
 
 # A session's row, whether it is intact, its newest entry, and where its newest batch ends. Scalar
 # subqueries are a seek each; a join is not.
@@ -42,11 +44,14 @@ _PLACE = f"SELECT {_ROW} FROM session WHERE namespace = ? AND name = ?"  # noqa:
 _ALL = f"""
     SELECT {_ROW}, tail, extents, created_at, metadata, forked_from, vacuums
     FROM session WHERE namespace = ? AND name = ?"""  # noqa: S608
-_NEW_SESSION = """
+_NEW_SESSION = f"""
     INSERT INTO session (namespace, name, life, born, staged, generation, tail, deadline,
         created_at, forked_from, metadata, extents)
-    VALUES (?1, ?2, 1, ?7, ?3, 0, ?7, ?4, ?5, ?6, x'7b7d', x'')
-    RETURNING number"""
+    SELECT ?1, ?2, 1, ?7, ?3, 0, ?7, ?4, ?5, ?6, x'7b7d', x''
+    WHERE NOT EXISTS (
+        SELECT * FROM sqlite_sequence WHERE name = 'session' AND seq >= {SESSION_NUMBER_MAX}
+    )
+    RETURNING number"""  # noqa: S608 (a constant)
 _NEW_LIFE = update(
     "session",
     {
@@ -276,7 +281,13 @@ def begin_life(
     born = rules.first_of_stage(name, place.standing.end if place.standing else 0, first)
     if place.standing is None:
         new = (context.namespace, name, int(staged), deadline, now_ms, forked_from, born)
-        ((number,),) = yield from ask(Sql(_NEW_SESSION, new))
+        rows = yield from ask(Sql(_NEW_SESSION, new))
+        if not rows:
+            raise FormatError(
+                "the file's counter of sessions is damaged: it has no number for a new session, and"
+                " nothing was written. Export the sessions, and import them into a new file."
+            )
+        ((number,),) = rows
         # Now that its number is known, which is part of the checksum.
         yield Do(_SEAL, (number,))
         life = 1

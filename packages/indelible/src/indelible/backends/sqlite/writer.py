@@ -234,7 +234,7 @@ class Writer:
         except BaseException as error:
             # A bug in one plan, or Ctrl-C in the leading thread: not the neighbours' error.
             self._abandon(error)
-            alone = len(jobs) == 1 and not self._committing
+            alone = len(jobs) == 1 and not self._committing and isinstance(error, Exception)
             for job in jobs:
                 if job.error is not error:
                     job.error = error if alone else self._interrupted()
@@ -268,7 +268,8 @@ class Writer:
                 if isinstance(error.__cause__, apsw.Error):
                     raise
                 job.error = error
-            except BaseException as error:
+            except Exception as error:
+                # A bug in this plan. Ctrl-C is not: it meets the leader, whoever's plan it runs.
                 job.error = error
                 raise
         self._committing = True

@@ -424,11 +424,18 @@ def output(
     A symbolic link is replaced by the export; the file that it leads to stays as it is.
     """
     if not isinstance(target, (str, os.PathLike)):
+        if not callable(getattr(target, "write", None)):
+            raise UsageError(
+                f"an export goes to a path or a text file, not a {type(target).__name__}"
+            )
+        _refuse_own_stream(target, owns)
         yield target.write
         return
     path = Path(target)
     if owns(path):
         raise UsageError(f"{path} is the store itself; nothing was written. Name another file.")
+    if not path.is_symlink() and path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a file to replace; nothing was written. Name another one.")
     partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
     descriptor = _open_unnamed(path.parent)
     unnamed = descriptor is not None
@@ -445,6 +452,16 @@ def output(
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def _refuse_own_stream(target: TextIO, owns: Callable[[Path], bool]) -> None:
+    """Raise if an open file is one of the store's own."""
+    try:
+        descriptor = target.fileno()
+    except (AttributeError, OSError, ValueError):
+        return
+    if owns(Path(f"/dev/fd/{descriptor}")):
+        raise UsageError("the file is the store itself; nothing was written. Name another file.")
 
 
 def _open_unnamed(folder: Path) -> int | None:

@@ -51,7 +51,7 @@ def list_sessions(
     *, prefix: str, cursor: str | None, limit: int | None, expired: bool
 ) -> Plan[SessionIds]:
     """A page of the ids of active sessions, or of all that are still known."""
-    if prefix:
+    if prefix != "":
         checked_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
     if cursor is not None:
         cursor = checked_text(cursor, what="a cursor", bytes_max=SESSION_ID_BYTES_MAX)

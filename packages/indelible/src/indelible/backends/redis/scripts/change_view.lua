@@ -52,7 +52,7 @@ local before = view[1] .. ' ' .. view[2]
 lines, gen = lines + 1, gen + 1
 view[1], view[2] = whole(tail), text
 save_view({1, 2})
-local line = lines .. ' ' .. ARGV[6] .. ' ' .. now .. ' ' .. gen .. ' ' .. stop .. '|' .. before
+local line = lines .. ' ' .. ARGV[6] .. ' ' .. whole(now) .. ' ' .. whole(gen) .. ' ' .. whole(stop) .. '|' .. before
   .. '|' .. after
 call('HSET', LINES, 'o' .. operation, sealed('o' .. operation, line), '#' .. lines, operation)
 if ARGV[11] ~= '' then
