@@ -12,7 +12,7 @@ from typing import Any
 
 import typer.main
 
-from indelible.cli.call import shared_names
+from indelible.cli.command import shared_names
 from indelible.cli.main import app
 from memory_contract.cli.main import app as kit_app
 from pytest_snapshot_db.cli import build_parser

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 import indelible
 import postgres_here
 from indelible.adapters.langchain import IndelibleChatMessageHistory
-from indelible.adapters.langchain_importing import histories, import_histories
+from indelible.adapters.langchain_import import histories, import_histories
 
 with warnings.catch_warnings():
     # Its whole package is deprecated, which is why people come here.

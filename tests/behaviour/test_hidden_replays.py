@@ -12,7 +12,7 @@ from indelible import (
     OutcomeUnknownError,
     UsageError,
 )
-from indelible.core.waist import Append
+from indelible.core.operations import Append
 
 BATCH = [message("one"), message("two")]
 

@@ -229,7 +229,7 @@ def test_a_format_that_is_none_is_refused(header):
 
 
 def test_a_line_without_end_is_not_read_into_memory(monkeypatch):
-    monkeypatch.setattr("indelible.core.plans.moving.EXPORT_LINE_CHARS_MAX", 1000)
+    monkeypatch.setattr("indelible.core.plans.transfer.EXPORT_LINE_CHARS_MAX", 1000)
 
     class Endless:
         """A file whose first line is an export's, and whose second never ends."""

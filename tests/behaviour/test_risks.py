@@ -4,7 +4,7 @@ from stores import say
 
 import indelible
 from indelible import Gravity
-from indelible.core.plans import diagnosing
+from indelible.core.plans import risks
 
 
 def wasteful(store):
@@ -59,7 +59,7 @@ def test_of_many_such_sessions_some_are_named_and_the_others_counted(store, cloc
 
 
 def test_only_so_many_sessions_are_looked_at_and_it_says_so(store, clock, monkeypatch):
-    monkeypatch.setattr(diagnosing, "RISK_SESSIONS_MAX", 5)
+    monkeypatch.setattr(risks, "RISK_SESSIONS_MAX", 5)
     for number in range(5):
         say(store, f"s{number}", "a")
     assert wasteful(store) == []

@@ -299,7 +299,7 @@ def test_repair_closes_a_call_again_that_a_rollback_opened(store):
 
 def test_a_vacuum_between_a_look_and_its_change_makes_it_look_again(stores):
     """An undo that was computed before a vacuum must not show what the vacuum removed."""
-    from indelible.core.waist import ChangeView, ReadJournal, Reclaim
+    from indelible.core.operations import ChangeView, ReadJournal, Reclaim
 
     store = stores.open()
     backend = getattr(store, "_store", store)._backend

@@ -7,7 +7,7 @@ from stores import said
 
 from indelible import FormatError
 from indelible.core.codec import encode
-from indelible.core.waist import (
+from indelible.core.operations import (
     BeginStage,
     JournalLine,
     LogRow,

@@ -17,10 +17,10 @@ def test_the_doctor_says_what_an_engine_can_lose(command, golden):
 
 DANGEROUS = """
 from pathlib import Path
-from indelible.backends.sqlite import diagnosing
+from indelible.backends.sqlite import risks
 mounts = Path("mountinfo")
 mounts.write_text("1 1 0:1 / / rw - nfs4 server:/agents rw")
-diagnosing.MOUNTS = mounts
+risks.MOUNTS = mounts
 from indelible.cli.main import run
 run()
 """

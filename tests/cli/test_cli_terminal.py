@@ -11,7 +11,7 @@ import typer
 from transcripts import MODULES, environment
 
 import indelible
-from indelible.cli.asking import INTERRUPTED, confirm
+from indelible.cli.prompts import INTERRUPTED, confirm
 
 QUESTION = b"Go on? [y/N] "
 

@@ -4,7 +4,7 @@ import pytest
 
 import indelible
 from indelible import ChatMessage, ToolCall, ToolResult
-from indelible.cli import timeline, wording
+from indelible.cli import phrases, timeline
 
 
 @pytest.fixture
@@ -14,30 +14,30 @@ def memory():
 
 
 def drawn(store, session="s", **options):
-    lines = timeline.lines_of(store.timeline(session), **options)
+    lines = timeline.build_lines(store.timeline(session), **options)
     return [(line.position, line.who, line.note) for line in lines if line.who != "UTC"]
 
 
 def test_what_was_stored_cannot_steer_the_terminal():
-    assert wording.one_line("a\n\tb \x1b[2J\x07\x9b") == "a b \\x1b[2J\\x07\\x9b"
-    assert wording.safe("a\n\tb\r\x1b") == "a\n\tb\\x0d\\x1b"
+    assert phrases.one_line("a\n\tb \x1b[2J\x07\x9b") == "a b \\x1b[2J\\x07\\x9b"
+    assert phrases.safe("a\n\tb\r\x1b") == "a\n\tb\\x0d\\x1b"
 
 
 def test_a_long_text_is_cut_without_reading_all_of_it():
-    line = wording.one_line("word " * 1_000_000)
-    assert len(line) == wording.LINE_CHARS_MAX
+    line = phrases.one_line("word " * 1_000_000)
+    assert len(line) == phrases.LINE_CHARS_MAX
     assert line.endswith("…")
 
 
 def test_content_blocks_read_as_text_where_they_are_text():
     blocks = [{"type": "text", "text": "look:"}, {"type": "image", "url": "cat.png"}]
     message = ChatMessage(role="user", content=blocks)
-    assert wording.what(message) == 'look:\n{"type": "image", "url": "cat.png"}'
+    assert phrases.what(message) == 'look:\n{"type": "image", "url": "cat.png"}'
 
 
 def test_positions_are_told_in_short():
-    assert wording.spans([1, 2, 3, 7, 9, 10]) == "1-3, 7, 9-10"
-    assert wording.spans([]) == ""
+    assert phrases.spans([1, 2, 3, 7, 9, 10]) == "1-3, 7, 9-10"
+    assert phrases.spans([]) == ""
 
 
 def test_calls_and_results_point_at_one_another(memory):

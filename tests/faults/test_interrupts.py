@@ -13,7 +13,7 @@ import postgres_here
 import redis_here
 from indelible import ChatMessage
 from indelible.backends.postgres.driver import PostgresBackend
-from indelible.backends.redis.blocking import RedisBackend
+from indelible.backends.redis.driver import RedisBackend
 from indelible.backends.sqlite.driver import SqliteBackend
 from interrupts import HANGS_S, Interrupter, Thread, interrupted
 

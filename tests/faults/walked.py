@@ -17,13 +17,13 @@ from memory_contract.handles import Loop
 SEAMS = {
     "sqlite": ("indelible.backends.sqlite.connection:Connection.execute",),
     "redis": (
-        "indelible.backends.redis.blocking:Server.carry",
-        "indelible.backends.redis.blocking:Server.append",
-        "indelible.backends.redis.awaiting:Server.carry",
+        "indelible.backends.redis.driver:Server.carry",
+        "indelible.backends.redis.driver:Server.append",
+        "indelible.backends.redis.driver_async:Server.carry",
     ),
     "postgres": (
-        "indelible.backends.postgres.link:Link.execute",
-        "indelible.backends.postgres.link_async:AsyncLink.execute",
+        "indelible.backends.postgres.connection:Link.execute",
+        "indelible.backends.postgres.connection_async:AsyncLink.execute",
     ),
 }
 SEAMS["cluster"] = SEAMS["redis"]

@@ -45,14 +45,14 @@ class Positions:
 
     def moved(self, op, shown, end):
         if op.op == "clear":
-            return view.cleared(end)
+            return view.build_cleared(end)
         if op.op == "pop":
-            return view.without(self.view, end, view.last(shown, 1))
+            return view.remove(self.view, end, view.last(shown, 1))
         if op.op == "trim":
             dropped = view.subtract(shown, view.last(shown, op.keep))
-            return view.without(self.view, end, dropped)
+            return view.remove(self.view, end, dropped)
         frozen = self.snapshots.get(op.snapshot)
-        return None if frozen is None else view.rolled_back(frozen, end)
+        return None if frozen is None else view.build_rolled_back(frozen, end)
 
     def shown(self):
         frozen = view.freeze(self.view, len(self.log))

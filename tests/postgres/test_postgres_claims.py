@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import indelible
 from indelible import Gravity
-from indelible.backends.postgres.diagnosing import Settings, claims_of, risks_of
+from indelible.backends.postgres.risks import Settings, claims_of, risks_of
 from indelible.cli.main import app
 
 SAFE = Settings(

@@ -11,12 +11,12 @@ from psycopg.waiting import Wait
 
 import indelible
 from indelible import OutcomeUnknownError, UnavailableError
-from indelible.backends.postgres import PostgresBackend, PostgresOptions, link
+from indelible.backends.postgres import PostgresBackend, PostgresOptions, connection
+from indelible.backends.postgres.connection_async import AsyncLink
 from indelible.backends.postgres.errors import TimeLimitError
-from indelible.backends.postgres.link_async import AsyncLink
 from indelible.backends.postgres.statements import Sql
+from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
-from indelible.core.patience import Patience
 from indelible.core.settings import Settings
 
 
@@ -137,13 +137,13 @@ async def test_what_the_driver_leaves_half_done_is_ended_without_complaint(url, 
             raise psycopg.OperationalError("the connection is gone")
 
     if flavour == "blocking":
-        held = link.Link(psycopg.connect(url), place="here")
-        held.begin(Patience(0))
+        held = connection.Link(psycopg.connect(url), place="here")
+        held.begin(Deadline(0))
         with pytest.raises(TimeLimitError):
             held._wait(ends_badly())
     else:
         held = AsyncLink(await psycopg.AsyncConnection.connect(url), place="here")
-        held.begin(Patience(0))
+        held.begin(Deadline(0))
         with pytest.raises(TimeLimitError):
             await held._wait(ends_badly())
     held.close()
@@ -204,16 +204,16 @@ def test_a_lost_answer_of_a_view_change_is_found_again(lossy):
     assert [line.change for line in store.timeline("s").changes] == ["undo", "clear"]
 
 
-@pytest.mark.parametrize("wait", [link.wait_timed, link.wait_until])
+@pytest.mark.parametrize("wait", [connection.wait_timed, connection.wait_until])
 def test_a_statement_ends_at_the_deadline(url, monkeypatch, wait):
-    monkeypatch.setattr(link, "wait_timed", wait)
+    monkeypatch.setattr(connection, "wait_timed", wait)
     with indelible.open(url, timeout_s=30) as store:
         store.save_context("s", "question " * 100_000, "answer")
         store.clear("s")
         store.undo("s")
         assert len(store.get_history("s")) == 2
         lease = Lease()
-        borrowed = store._backend._pool.borrow(lease, Patience(0.2))
+        borrowed = store._backend._pool.borrow(lease, Deadline(0.2))
         with pytest.raises(UnavailableError) as caught:
             borrowed.execute(Sql("SELECT pg_sleep(60)"))
         assert isinstance(caught.value.__cause__, TimeLimitError)

@@ -15,7 +15,7 @@ from indelible.backends.postgres.named import APPEND_MANY
 from indelible.backends.postgres.sending import _many, _one_by_one, statement_of, versions_of
 from indelible.backends.postgres.sessions import Context
 from indelible.backends.postgres.statements import Call, DoAlone
-from indelible.core.waist import Append, Draft
+from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 
 NOW_S = 1_800_000_000.0

@@ -18,15 +18,15 @@ from indelible.backends.postgres.groups import (
     soonest,
     take,
 )
+from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
-from indelible.core.patience import Patience
-from indelible.core.waist import Append, Draft
+from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 
 
 def job(session="s", *, size=10, seconds=60):
     draft = Draft(Kind.MESSAGE, b"x" * size)
-    return Job(Append(session, (draft,), "k", True, None, None), Patience(seconds))
+    return Job(Append(session, (draft,), "k", True, None, None), Deadline(seconds))
 
 
 def taken(waiting):

@@ -10,7 +10,7 @@ import indelible
 import postgres_here
 from indelible import BusyError
 from indelible.backends.postgres import AsyncPostgresBackend, PostgresBackend, PostgresOptions
-from indelible.backends.postgres.pools import CONNECTIONS_MAX
+from indelible.backends.postgres.connection_pool import CONNECTIONS_MAX
 from indelible.core.settings import Settings
 from verbs import every_verb
 

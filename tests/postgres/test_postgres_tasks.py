@@ -8,7 +8,7 @@ import pytest
 
 import indelible
 from indelible import BusyError
-from indelible.backends.postgres.errors import translated
+from indelible.backends.postgres.errors import translate_error
 from indelible.backends.postgres.groups import LEADERS_MAX
 
 BUSY = psycopg.errors.LockNotAvailable
@@ -32,7 +32,7 @@ class Groups:
             if self.refused:
                 self.refused -= 1
                 for job in group:
-                    job.error = translated(BUSY(), place="it", committing=True)
+                    job.error = translate_error(BUSY(), place="it", committing=True)
                 return
         await self._append(group, alone=alone)
 

@@ -8,7 +8,7 @@ import pytest
 
 import indelible
 from indelible import Gravity, UnsupportedError
-from indelible.backends.redis.diagnosing import given, refuse_less, risks_of
+from indelible.backends.redis.risks import given, refuse_less, risks_of
 from indelible.backends.redis.settings import settings_from
 from memory_contract.faults.servers.process import free_port
 

@@ -162,8 +162,8 @@ def test_a_certificate_that_nobody_knows_is_refused(tls_place):
 
 
 def test_tls_is_asked_for_by_the_url():
+    from indelible.backends.redis.connections import origin_of
     from indelible.backends.redis.options import RedisOptions
-    from indelible.backends.redis.origin import origin_of
 
     def pool(target):
         options = RedisOptions(target=target, shown="x", namespace="", durability=None, timeout_s=1)

@@ -6,7 +6,7 @@ import pytest
 
 import indelible
 from indelible.backends.redis.scripts import READ_BYTES, READ_ROWS
-from indelible.core.waist import Read
+from indelible.core.operations import Read
 from indelible.model import Kind
 
 LOG = "indelible:{:s}l"

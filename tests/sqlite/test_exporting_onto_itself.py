@@ -10,7 +10,7 @@ import pytest
 
 import indelible
 from indelible import UsageError
-from indelible.core.plans import moving
+from indelible.core.plans import transfer
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
 
@@ -125,7 +125,7 @@ def test_a_killed_export_leaves_nothing_behind(tmp_path):
 def test_an_export_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, unnamed):
     if not unnamed:
         # As on a platform whose files must have names.
-        monkeypatch.delattr(moving.os, "O_TMPFILE")
+        monkeypatch.delattr(transfer.os, "O_TMPFILE")
 
     def fail(session, entries):
         raise KeyboardInterrupt

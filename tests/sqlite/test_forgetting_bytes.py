@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import indelible
-from indelible.core.waist import Erase
+from indelible.core.operations import Erase
 
 MARKS = (b"SECRETTEXT", b"SECRETKEY", b"SECRETLABEL", b"SECRETMETA", b"SECRETNAME", b"SECRETCALL")
 VICTIM = "victim-SECRETNAME"

@@ -259,7 +259,7 @@ def test_a_loop_that_ended_in_the_middle_of_a_write_does_not_end_the_store(path,
 
 def _append(content):
     from indelible.core.codec import encode_text
-    from indelible.core.waist import Append
+    from indelible.core.operations import Append
 
     draft = encode_text("user", content)
     return Append("session", (draft,), "~made", True, None, None)

@@ -12,7 +12,7 @@ from indelible import BusyError, ConflictError, FormatError, MemoryStoreError, U
 from indelible.backends.sqlite.engine import WRITES
 from indelible.backends.sqlite.writer import GROUP_MAX, Job
 from indelible.core.codec import encode_text
-from indelible.core.waist import Append
+from indelible.core.operations import Append
 
 
 def adding(store, session, content, **more):

@@ -4,7 +4,7 @@ import pytest
 
 import indelible
 from indelible import Gravity, UnsupportedError
-from indelible.backends.sqlite import diagnosing
+from indelible.backends.sqlite import risks
 
 MOUNTS = """\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -32,7 +32,7 @@ def test_a_lower_level_says_what_it_costs(tmp_path):
 )
 def test_a_library_that_can_damage_the_log_is_a_danger(monkeypatch, tmp_path, version, dangerous):
     monkeypatch.setattr("apsw.sqlite_lib_version", lambda: version)
-    found = diagnosing.risks(tmp_path / "agent.db", indelible.Durability.POWER)
+    found = risks.risks(tmp_path / "agent.db", indelible.Durability.POWER)
     assert [risk.subject for risk in found] == ([f"SQLite {version}"] if dangerous else [])
 
 
@@ -42,7 +42,7 @@ def on_a_share(monkeypatch, tmp_path):
     share.mkdir()
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS.format(share=str(share).replace(" ", r"\040")))
-    monkeypatch.setattr(diagnosing, "MOUNTS", mounts)
+    monkeypatch.setattr(risks, "MOUNTS", mounts)
     return share / "agent.db"
 
 
@@ -65,4 +65,4 @@ async def test_the_async_store_minds_the_same(on_a_share):
 
 
 def test_a_system_that_says_nothing_of_its_mounts_is_no_risk(tmp_path):
-    assert diagnosing.file_system_of(tmp_path, tmp_path / "missing") is None
+    assert risks.file_system_of(tmp_path, tmp_path / "missing") is None

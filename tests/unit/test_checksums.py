@@ -10,7 +10,7 @@ from indelible.core.checksums import (
     session_salt,
 )
 from indelible.core.codec import decode, encode_text
-from indelible.core.waist import Stored
+from indelible.core.operations import StoredEntry
 from indelible.errors import CorruptEntryError
 
 ENVELOPE = encode_text("user", "hello").envelope
@@ -82,4 +82,4 @@ def test_a_checksum_is_the_same_on_every_python_and_in_every_release():
 
 def test_rows_without_a_checksum_are_read_as_they_are():
     draft = encode_text("user", "hello")
-    assert Stored(0, draft.kind, 0, draft.envelope).content is None
+    assert StoredEntry(0, draft.kind, 0, draft.envelope).content is None

@@ -26,8 +26,8 @@ from indelible import (
 from indelible.core import codec
 from indelible.core.codec import decode, decode_all, encode, encode_json, encode_text
 from indelible.core.limits import ENTRY_BYTES_MAX, JSON_DEPTH_MAX
-from indelible.core.plans import appending
-from indelible.core.waist import Stored
+from indelible.core.operations import StoredEntry
+from indelible.core.plans import append
 
 MIB = 1024 * 1024
 
@@ -128,7 +128,7 @@ def test_the_stored_form_is_plain_json_that_says_its_version_and_kind(value):
     fields = json.loads(draft.envelope)
     assert list(fields) == ["sum", "v", str(draft.kind)]
     assert fields["v"] == codec.ENVELOPE_VERSION
-    assert codec.checksum_of(draft.envelope).decode() == fields["sum"]
+    assert codec.compute_checksum(draft.envelope).decode() == fields["sum"]
 
 
 @pytest.mark.parametrize(
@@ -280,10 +280,10 @@ def innermost(value):
 @pytest.mark.parametrize("wrap", [lambda v: v, lambda v: [v], lambda v: {"a": [{"b": v}]}])
 def test_what_json_would_change_is_refused_and_shown(value, wrap):
     for build in (
-        lambda: appending.tool_call("c", "f", wrap(value), None),
-        lambda: appending.tool_result("c", wrap(value), False, None),
-        lambda: appending.message("user", "x", metadata={"m": wrap(value)}),
-        lambda: appending.messages([{"role": "user", "content": "x", "future": wrap(value)}]),
+        lambda: append.tool_call("c", "f", wrap(value), None),
+        lambda: append.tool_result("c", wrap(value), False, None),
+        lambda: append.message("user", "x", metadata={"m": wrap(value)}),
+        lambda: append.messages([{"role": "user", "content": "x", "future": wrap(value)}]),
         lambda: encode_json({"m": wrap(value)}, what="metadata"),
     ):
         with pytest.raises(UsageError) as caught:
@@ -347,7 +347,7 @@ def test_metadata_that_contains_itself_is_refused():
 @pytest.mark.parametrize("levels", [JSON_DEPTH_MAX + 1, 200, 300])
 def test_what_is_nested_too_deep_is_refused(levels):
     with pytest.raises(UsageError):
-        appending.tool_call("c", "f", nested(levels), None)
+        append.tool_call("c", "f", nested(levels), None)
     with pytest.raises(LimitError) as caught:
         encode_json(nested(levels), what="metadata")
     assert caught.value.limit == JSON_DEPTH_MAX
@@ -360,7 +360,7 @@ def test_what_is_nested_deeper_than_python_can_print_is_refused():
     with pytest.raises(LimitError):
         encode(message)
     with pytest.raises(UsageError):
-        appending.tool_call("c", "f", nested(20_000), None)
+        append.tool_call("c", "f", nested(20_000), None)
 
 
 @pytest.mark.parametrize(
@@ -368,9 +368,9 @@ def test_what_is_nested_deeper_than_python_can_print_is_refused():
     [
         pytest.param(lambda bad: encode_text("user", bad), id="text"),
         pytest.param(lambda bad: encode_text(bad, "x"), id="role"),
-        pytest.param(lambda bad: appending.message("user", bad), id="content"),
-        pytest.param(lambda bad: appending.tool_call(bad, "f", None, None), id="call id"),
-        pytest.param(lambda bad: appending.tool_call("c", bad, None, None), id="tool name"),
+        pytest.param(lambda bad: append.message("user", bad), id="content"),
+        pytest.param(lambda bad: append.tool_call(bad, "f", None, None), id="call id"),
+        pytest.param(lambda bad: append.tool_call("c", bad, None, None), id="tool name"),
     ],
 )
 def test_a_lone_surrogate_is_refused_wherever_it_stands(build):
@@ -382,7 +382,7 @@ def test_a_lone_surrogate_is_refused_wherever_it_stands(build):
 @pytest.mark.parametrize("content", [b"bytes", bytearray(b"bytes"), 5, 1.5, object(), {"a": 1}])
 def test_content_that_is_neither_text_nor_blocks_is_refused(content):
     with pytest.raises(UsageError):
-        appending.message("user", content, metadata={})
+        append.message("user", content, metadata={})
 
 
 @pytest.mark.parametrize("value", [None, "text", 5, {"role": "user"}, object()])
@@ -404,7 +404,7 @@ def test_a_subclass_of_a_message_is_refused_since_it_would_read_back_as_another_
 @settings(deadline=None)
 def test_an_error_never_prints_a_page(text, metadata):
     huge = {**metadata, "x": "y" * 100_000, "t": text}
-    assert len(codec.shown(huge)) <= 120
+    assert len(codec.format_value(huge)) <= 120
 
 
 # Vectors
@@ -602,7 +602,7 @@ def test_session_metadata_reads_back_equal(metadata):
 def a_thousand_rows():
     """Rows of a long session, as an engine gives them."""
     drafts = [encode_text("user", f"message {place}") for place in range(1000)]
-    return [Stored(place, each.kind, 0, each.envelope) for place, each in enumerate(drafts)]
+    return [StoredEntry(place, each.kind, 0, each.envelope) for place, each in enumerate(drafts)]
 
 
 def test_many_rows_read_back_in_order_with_the_collector_at_rest():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indelible import ChatMessage, Entry, Kind
 from indelible.adapters.conversations import difference
-from indelible.adapters.forms import form_of, kept, understood_content
+from indelible.adapters.forms import get_form, keep_form, understood_content
 
 # A busy machine is no reason to fail.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -60,14 +60,16 @@ JSON = st.recursive(
 @given(form=st.dictionaries(st.sampled_from(["content", "blocks", "name", "role", "x"]), JSON))
 def test_a_form_comes_back_equal_whatever_is_understood_of_it(form):
     content = understood_content(form.get("content", form.get("blocks")))
-    message = kept("somewhere", form, {"role": "user", "content": content})
-    assert form_of("somewhere", message) == form
-    assert form_of("elsewhere", message) is None
+    message = keep_form("somewhere", form, {"role": "user", "content": content})
+    assert get_form("somewhere", message) == form
+    assert get_form("elsewhere", message) is None
     again = ChatMessage.model_validate_json(message.model_dump_json())
-    assert form_of("somewhere", again) == form
+    assert get_form("somewhere", again) == form
 
 
 def test_what_is_in_both_is_stored_once():
     text = "a long text"
-    message = kept("somewhere", {"content": text, "more": 1}, {"role": "user", "content": text})
+    message = keep_form(
+        "somewhere", {"content": text, "more": 1}, {"role": "user", "content": text}
+    )
     assert message.model_dump_json().count(text) == 1

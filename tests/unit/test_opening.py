@@ -10,7 +10,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 import indelible
 from canary import CANARY
 from indelible import UnsupportedError, UsageError
-from indelible.opening import shown
+from indelible.connect import format_target
 
 PASSWORD = CANARY
 
@@ -41,7 +41,7 @@ def open_async(target, **options):
     ],
 )
 def test_no_message_shows_a_password(target, said):
-    assert shown(target) == said
+    assert format_target(target) == said
 
 
 @pytest.mark.parametrize("scheme", ["mysql", "mongodb", "http"])

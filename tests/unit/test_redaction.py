@@ -7,8 +7,8 @@ import pytest
 import indelible
 from canary import AWKWARD, CANARY, ENCODED
 from indelible import UsageError
+from indelible.connect import refuse_unclear
 from indelible.core.redaction import drop_password, is_keyword_dsn, redact, redact_url
-from indelible.opening import refuse_unclear
 
 
 @pytest.mark.parametrize("password", AWKWARD + ENCODED)

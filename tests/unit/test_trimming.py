@@ -4,14 +4,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indelible import Kind
-from indelible.core.trimming import (
-    cut_for_last,
-    cut_for_position,
-    dropped_before,
-    dropped_over_budget,
-    groups_of,
+from indelible.core.operations import Outline
+from indelible.core.trim_rules import (
+    find_cut_for_last,
+    find_cut_for_position,
+    find_dropped_before,
+    find_over_budget,
+    group_entries,
 )
-from indelible.core.waist import Outline
 
 CALL_IDS = st.sampled_from(["c1", "c2", "c3", "c4"])
 LINKS = st.lists(CALL_IDS, max_size=2, unique=True).map(tuple)
@@ -113,7 +113,7 @@ def size(outline):
 @given(OUTLINES)
 @settings(max_examples=200, deadline=None)
 def test_groups_are_what_call_ids_tie_together(outline):
-    groups = groups_of(outline)
+    groups = group_entries(outline)
     assert sorted(index for group in groups for index in group.members) == list(range(len(outline)))
     for group in groups:
         assert set(group.members) == tied_to(outline, group.members[0])
@@ -124,7 +124,7 @@ def test_groups_are_what_call_ids_tie_together(outline):
 @given(OUTLINES, CUTS)
 @settings(max_examples=300, deadline=None)
 def test_a_cut_drops_every_group_before_it_and_nothing_else(outline, cut):
-    dropped = set(indexes(outline, dropped_before(outline, cut)))
+    dropped = set(indexes(outline, find_dropped_before(outline, cut)))
     for index in range(len(outline)):
         whole_group_is_before = all(member < cut for member in tied_to(outline, index))
         expected = whole_group_is_before and not must_stay(outline, index)
@@ -135,8 +135,8 @@ def test_a_cut_drops_every_group_before_it_and_nothing_else(outline, cut):
 @settings(max_examples=300, deadline=None)
 def test_no_trim_ever_splits_a_call_from_its_result(outline, cut, budget):
     for dropped in (
-        set(dropped_before(outline, cut)),
-        set(dropped_over_budget(outline, budget, size(outline))),
+        set(find_dropped_before(outline, cut)),
+        set(find_over_budget(outline, budget, size(outline))),
     ):
         pairs, dangling = answered(outline)
         for call, answer in pairs:
@@ -148,8 +148,8 @@ def test_no_trim_ever_splits_a_call_from_its_result(outline, cut, budget):
 @settings(max_examples=300, deadline=None)
 def test_no_trim_drops_what_must_stay(outline, cut, budget):
     dropped = {
-        *dropped_before(outline, cut),
-        *dropped_over_budget(outline, budget, size(outline)),
+        *find_dropped_before(outline, cut),
+        *find_over_budget(outline, budget, size(outline)),
     }
     answered = {call_id for entry in outline for call_id in entry.answers}
     for entry in outline:
@@ -160,7 +160,7 @@ def test_no_trim_drops_what_must_stay(outline, cut, budget):
 @given(OUTLINES, BUDGETS)
 @settings(max_examples=300, deadline=None)
 def test_what_a_budget_leaves_fits_it_or_had_to_stay(outline, budget):
-    dropped = set(indexes(outline, dropped_over_budget(outline, budget, size(outline))))
+    dropped = set(indexes(outline, find_over_budget(outline, budget, size(outline))))
     kept = [index for index in range(len(outline)) if index not in dropped]
     if any(not must_stay(outline, index) for index in kept):
         assert sum(outline[index].size_bytes for index in kept) <= budget
@@ -169,8 +169,8 @@ def test_what_a_budget_leaves_fits_it_or_had_to_stay(outline, budget):
 @given(OUTLINES, BUDGETS)
 @settings(max_examples=300, deadline=None)
 def test_a_budget_keeps_the_newest_groups_and_as_many_as_fit(outline, budget):
-    dropped = set(indexes(outline, dropped_over_budget(outline, budget, size(outline))))
-    optional = [group for group in groups_of(outline) if not group.must_stay]
+    dropped = set(indexes(outline, find_over_budget(outline, budget, size(outline))))
+    optional = [group for group in group_entries(outline) if not group.must_stay]
     optional.sort(key=lambda group: group.members[-1])
     gone = [group for group in optional if dropped & set(group.members)]
     assert gone == optional[: len(gone)], "an old turn outlived a newer one"
@@ -184,7 +184,7 @@ def test_a_budget_keeps_the_newest_groups_and_as_many_as_fit(outline, budget):
 @example(outline_of(message(), calling("c1"), message()), 1)
 @settings(deadline=None)
 def test_keep_last_counts_messages_alone(outline, keep_last):
-    cut = cut_for_last(outline, keep_last)
+    cut = find_cut_for_last(outline, keep_last)
     messages = [index for index, entry in enumerate(outline) if entry.kind is Kind.MESSAGE]
     behind = [index for index in messages if index >= cut]
     assert len(behind) == min(keep_last, len(messages))
@@ -199,44 +199,44 @@ def test_keep_last_counts_messages_alone(outline, keep_last):
 @given(OUTLINES, st.integers(0, 80))
 @settings(deadline=None)
 def test_a_cut_at_a_position_leaves_all_from_it_on(outline, before):
-    cut = cut_for_position(outline, before)
+    cut = find_cut_for_position(outline, before)
     assert all(entry.position < before for entry in outline[:cut])
     assert all(entry.position >= before for entry in outline[cut:])
 
 
 def test_a_result_behind_the_cut_keeps_its_call_before_it():
     outline = outline_of(message(), calling("c1"), message(), answering("c1"), message())
-    assert dropped_before(outline, 3) == [outline[0].position, outline[2].position]
+    assert find_dropped_before(outline, 3) == [outline[0].position, outline[2].position]
 
 
 def test_calls_of_one_message_stay_together_with_all_their_results():
     outline = outline_of(
         message(opens=("c1", "c2")), answering("c1"), message(), answering("c2"), message()
     )
-    assert dropped_before(outline, 2) == []
-    assert dropped_before(outline, 3) == [outline[2].position]
-    assert dropped_before(outline, 4) == [entry.position for entry in outline[:4]]
+    assert find_dropped_before(outline, 2) == []
+    assert find_dropped_before(outline, 3) == [outline[2].position]
+    assert find_dropped_before(outline, 4) == [entry.position for entry in outline[:4]]
 
 
 def test_a_call_without_its_result_stays():
     outline = outline_of(message(), calling("c1"), message())
-    assert dropped_before(outline, 3) == [outline[0].position, outline[2].position]
+    assert find_dropped_before(outline, 3) == [outline[0].position, outline[2].position]
 
 
 def test_a_result_without_its_call_may_go():
     outline = outline_of(answering("c1"), message())
-    assert dropped_before(outline, 2) == [entry.position for entry in outline]
+    assert find_dropped_before(outline, 2) == [entry.position for entry in outline]
 
 
 def test_a_pinned_message_keeps_the_call_that_it_answers():
     outline = outline_of(calling("c1"), message(answers=("c1",), keep=True), message())
-    assert dropped_before(outline, 3) == [outline[2].position]
+    assert find_dropped_before(outline, 3) == [outline[2].position]
 
 
 def test_what_must_stay_is_paid_from_the_budget_first():
     outline = outline_of(message(size=60, keep=True), message(size=30), message(size=40))
-    assert dropped_over_budget(outline, 100, size(outline)) == [outline[1].position]
-    assert dropped_over_budget(outline, 99, size(outline)) == [
+    assert find_over_budget(outline, 100, size(outline)) == [outline[1].position]
+    assert find_over_budget(outline, 99, size(outline)) == [
         outline[1].position,
         outline[2].position,
     ]
@@ -244,15 +244,15 @@ def test_what_must_stay_is_paid_from_the_budget_first():
 
 def test_a_turn_that_does_not_fit_ends_the_taking():
     outline = outline_of(message(size=1), message(size=90), message(size=10))
-    assert dropped_over_budget(outline, 50, size(outline)) == [
+    assert find_over_budget(outline, 50, size(outline)) == [
         outline[0].position,
         outline[1].position,
     ]
 
 
 def test_an_empty_outline_has_nothing_to_drop():
-    assert groups_of(()) == []
-    assert dropped_before((), 0) == []
-    assert dropped_over_budget((), 0, size(())) == []
-    assert cut_for_last((), 3) == 0
-    assert cut_for_position((), 3) == 0
+    assert group_entries(()) == []
+    assert find_dropped_before((), 0) == []
+    assert find_over_budget((), 0, size(())) == []
+    assert find_cut_for_last((), 3) == 0
+    assert find_cut_for_position((), 3) == 0

@@ -102,17 +102,17 @@ def do(change, argument, session, model):
         session.end += argument
         model.append(argument)
     elif change == "trim":
-        session.change(view.without(session.view, session.end, view.from_positions(argument)))
+        session.change(view.remove(session.view, session.end, view.from_positions(argument)))
         model.change([position for position in model.shown if position not in argument])
     elif change == "clear":
-        session.change(view.cleared(session.end))
+        session.change(view.build_cleared(session.end))
         model.change([])
     elif change == "snapshot":
         session.snapshots.append(view.freeze(session.view, session.end))
         model.snapshots.append(model.shown)
     elif change == "rollback" and model.snapshots:
         number = argument % len(model.snapshots)
-        session.change(view.rolled_back(session.snapshots[number], session.end))
+        session.change(view.build_rolled_back(session.snapshots[number], session.end))
         model.change(model.snapshots[number])
     elif change == "undo" and model.changes:
         session.view = session.changes.pop()
@@ -160,10 +160,10 @@ def test_what_was_frozen_does_not_grow_with_the_log(changes):
 @example([(5, 3), (3, 3), (0, 2), (2, 4), (1, 3)])
 @settings(deadline=None)
 def test_normal_extents_hold_the_same_positions_in_order_and_apart(extents):
-    normal = view.normal(extents)
+    normal = view.normalize(extents)
     assert is_normal(normal)
     assert set(view.positions(normal)) == positions_of(extents)
-    assert view.normal(normal) == normal
+    assert view.normalize(normal) == normal
 
 
 @given(RAW_EXTENTS, st.integers(0, 10))
@@ -172,7 +172,7 @@ def test_a_view_in_normal_form_shows_the_same(extents, behind):
     # A tail may begin where the last extent ends, never before it.
     end = 60
     tail = max((stop for _, stop in extents), default=0) + behind
-    built = view.view_of(extents, tail)
+    built = view.build_view(extents, tail)
     assert set(view.positions(view.freeze(built, end))) == positions_of([*extents, (tail, end)])
     assert is_normal((*built.extents, (built.tail, end)))
 
@@ -215,7 +215,7 @@ def test_the_part_between_two_positions_is_a_slice_of_the_list(positions, bounds
 @example({1, 2}, 3, 3)
 @settings(deadline=None)
 def test_extents_hold_a_range_if_they_hold_each_of_it(positions, start, stop):
-    held = view.holds(view.from_positions(positions), start, stop)
+    held = view.contains(view.from_positions(positions), start, stop)
     assert held == all(position in positions for position in range(start, stop))
 
 
@@ -243,7 +243,7 @@ TORN = st.builds(Torn, POSITION_SETS, POSITION_SETS, st.integers(1, 6))
 def test_a_coarser_trim_drops_nothing_more(torn):
     shown = view.from_positions(torn.shown)
     dropped = view.from_positions(torn.dropped)
-    coarser = view.coarser(shown, dropped, extents_max=torn.extents_max)
+    coarser = view.coarsen(shown, dropped, extents_max=torn.extents_max)
     assert set(view.positions(coarser)) <= torn.dropped
 
 
@@ -253,7 +253,7 @@ def test_a_trim_that_leaves_few_pieces_is_as_it_was_asked_for(torn):
     shown = view.from_positions(torn.shown)
     dropped = view.from_positions(torn.dropped)
     if len(view.subtract(shown, dropped)) <= torn.extents_max:
-        assert view.coarser(shown, dropped, extents_max=torn.extents_max) == dropped
+        assert view.coarsen(shown, dropped, extents_max=torn.extents_max) == dropped
 
 
 @given(TORN)
@@ -263,7 +263,7 @@ def test_a_coarser_trim_leaves_no_more_pieces_than_allowed(torn):
     shown = view.from_positions(torn.shown)
     extents_max = max(torn.extents_max, len(shown))
     dropped = view.from_positions(torn.dropped)
-    coarser = view.coarser(shown, dropped, extents_max=extents_max)
+    coarser = view.coarsen(shown, dropped, extents_max=extents_max)
     assert len(view.subtract(shown, coarser)) <= extents_max
 
 
@@ -274,7 +274,7 @@ def test_a_coarser_trim_of_one_piece_spares_the_smallest_gaps(length, dropped, e
     dropped = view.from_positions(dropped)
     left = view.subtract(shown, dropped)
     gaps = sorted(after[0] - before[1] for before, after in pairwise(left))
-    coarser = view.coarser(shown, dropped, extents_max=extents_max)
+    coarser = view.coarsen(shown, dropped, extents_max=extents_max)
     spared = view.count(view.subtract(shown, coarser)) - view.count(left)
     assert spared == sum(gaps[: max(0, len(left) - extents_max)])
     assert len(view.subtract(shown, coarser)) <= extents_max

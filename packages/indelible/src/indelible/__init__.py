@@ -1,7 +1,5 @@
 """A memory store for LLM agents that does not forget."""
 
-from indelible.aio import AsyncMemoryStore, open_async
-from indelible.copying import copy_sessions
 from indelible.errors import (
     BusyError,
     ClosedError,
@@ -59,7 +57,9 @@ from indelible.model import (
     VerifyReport,
     ViewChange,
 )
+from indelible.session_copy import copy_sessions
 from indelible.store import MemoryStore, open
+from indelible.store_async import AsyncMemoryStore, open_async
 from indelible.version import __version__ as __version__
 
 __all__ = [

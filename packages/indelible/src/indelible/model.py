@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple, Protocol, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, Strict
 
 from indelible.errors import UsageError
-from indelible.view import Extents, from_positions, normal
+from indelible.view import Extents, from_positions, normalize
 
 
 class Never:
@@ -485,7 +485,7 @@ class Claims:
     warnings: tuple[str, ...] = ()
 
 
-def covers_of(covers: range | Iterable[int] | Iterable[tuple[int, int]] | None) -> Extents:
+def parse_covers(covers: range | Iterable[int] | Iterable[tuple[int, int]] | None) -> Extents:
     """Positions, a range, or `(start, stop)` pairs, as extents."""
     if covers is None:
         return ()
@@ -496,7 +496,7 @@ def covers_of(covers: range | Iterable[int] | Iterable[tuple[int, int]] | None) 
         items = list(covers)
         if all(isinstance(item, tuple) for item in items):
             pairs = cast(list[tuple[int, int]], items)
-            extents = normal((index(start), index(stop)) for start, stop in pairs)
+            extents = normalize((index(start), index(stop)) for start, stop in pairs)
         else:
             extents = from_positions(map(index, items))  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -9,28 +9,29 @@ from typing import Any, Self, TextIO, TypeVar
 
 from pydantic import JsonValue
 
+from indelible.connect import OpenOptions, Target, connect
 from indelible.core.backend import Backend
 from indelible.core.limits import TIMEOUT_S, UNDO_WINDOW_S
-from indelible.core.plan import Plan, drive
+from indelible.core.operations import Draft
+from indelible.core.plan import Plan, run_plan
 from indelible.core.plans import (
-    appending,
-    changing,
-    checking,
-    diagnosing,
-    maintaining,
-    moving,
-    reading,
-    searching,
+    append,
+    maintenance,
+    read,
+    risks,
+    search,
     sessions,
     snapshots,
-    tools,
+    tool_calls,
+    transfer,
+    verification,
+    view_changes,
 )
-from indelible.core.plans.appending import Replay
-from indelible.core.plans.checking import Progress
-from indelible.core.plans.reading import CountTokens, OnCorrupt
-from indelible.core.settings import Settings, checked_ttl_s
+from indelible.core.plans.append import Replay
+from indelible.core.plans.read import CountTokens, OnCorrupt
+from indelible.core.plans.verification import Progress
+from indelible.core.settings import Settings, check_ttl_s
 from indelible.core.sources import Clock, Ids, random_ids, system_clock
-from indelible.core.waist import Draft
 from indelible.model import (
     NEVER,
     ChatMessage,
@@ -60,7 +61,6 @@ from indelible.model import (
     VerifyReport,
     ViewChange,
 )
-from indelible.opening import Demand, Target, connect
 
 T = TypeVar("T")
 
@@ -91,9 +91,9 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     An engine that may drop what it acknowledged is warned of, or refused with `strict=True`; see
     `risks`. `clock` and `ids` are for tests that must repeat.
     """
-    checked_ttl_s(ttl)
+    check_ttl_s(ttl)
     backend = connect(
-        Demand(
+        OpenOptions(
             target=target,
             namespace=namespace,
             durability=durability,
@@ -114,7 +114,7 @@ class MemoryStore:
         self._settings = settings
 
     def _run(self, plan: Plan[T]) -> T:
-        return drive(plan, self._backend.perform)
+        return run_plan(plan, self._backend.perform)
 
     def _add(
         self,
@@ -125,7 +125,7 @@ class MemoryStore:
         ttl: float | Never | None,
         replay: Replay,
     ) -> Receipt:
-        plan = appending.add(
+        plan = append.add(
             self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl, replay=replay
         )
         return self._run(plan)
@@ -155,7 +155,7 @@ class MemoryStore:
         Two stores that are open at once and say the same hold the same sessions. None where the
         engine does not say. It is not for keeping: a server that is restarted has another one.
         """
-        return self._run(diagnosing.identity())
+        return self._run(risks.identity())
 
     def risks(
         self, *, sessions: bool = False, progress: Progress | None = None
@@ -165,7 +165,7 @@ class MemoryStore:
         With `sessions`, also those of which more than half is out of reach and only takes space, of
         the first `RISK_SESSIONS_MAX`.
         """
-        return self._run(diagnosing.risks(sessions=sessions, progress=progress))
+        return self._run(risks.risks(sessions=sessions, progress=progress))
 
     # Adding
 
@@ -191,8 +191,8 @@ class MemoryStore:
         or a receipt, the append is refused if anyone appended or changed the view since. `ttl` is
         in seconds; None is the store's default.
         """
-        draft = appending.message(role, content, name=name, metadata=metadata, pinned=pinned)
-        plan = appending.add(
+        draft = append.message(role, content, name=name, metadata=metadata, pinned=pinned)
+        plan = append.add(
             self._settings,
             session_id,
             (draft,),
@@ -201,7 +201,7 @@ class MemoryStore:
             ttl=ttl,
             replay=replay,
         )
-        return drive(plan, self._backend.perform)
+        return run_plan(plan, self._backend.perform)
 
     def add_messages(
         self,
@@ -214,7 +214,7 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append several messages as one batch: all or none, with nothing of others in between."""
-        drafts = appending.messages(messages)
+        drafts = append.messages(messages)
         return self._add(session_id, drafts, key, expected, ttl, replay)
 
     def add_entries(
@@ -229,10 +229,10 @@ class MemoryStore:
     ) -> Receipt:
         """Append messages, tool calls, results and summaries in any mixture, as one batch."""
         return self._run(
-            appending.add(
+            append.add(
                 self._settings,
                 session_id,
-                appending.values(values),
+                append.values(values),
                 key=key,
                 expected=expected,
                 ttl=ttl,
@@ -252,7 +252,7 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append a turn, what the human said and what the AI answered, as one batch."""
-        drafts = (appending.message("user", human_msg), appending.message("assistant", ai_msg))
+        drafts = (append.message("user", human_msg), append.message("assistant", ai_msg))
         return self._add(session_id, drafts, key, expected, ttl, replay)
 
     def add_tool_call(
@@ -269,7 +269,7 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append the record of a tool call, under the id that the model gave it."""
-        draft = appending.tool_call(call_id, name, arguments, metadata)
+        draft = append.tool_call(call_id, name, arguments, metadata)
         return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     def add_tool_result(
@@ -286,7 +286,7 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append what a tool answered to the call of this id."""
-        draft = appending.tool_result(call_id, content, is_error, metadata)
+        draft = append.tool_result(call_id, content, is_error, metadata)
         return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     def add_summary(
@@ -308,7 +308,7 @@ class MemoryStore:
         Without a vector, the store's embedder makes one, if it was opened with one. `embedder`
         names what made the vector: vectors of two embedders are never compared.
         """
-        draft = appending.summary(self._settings, text, vector, covers, embedder, metadata)
+        draft = append.summary(self._settings, text, vector, covers, embedder, metadata)
         return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     # Reading
@@ -330,7 +330,7 @@ class MemoryStore:
         with `on_corrupt="quarantine"` its neighbours come back and `.corrupt` holds its bytes.
         """
         return self._run(
-            reading.history(
+            read.history(
                 session_id,
                 last=last,
                 max_tokens=max_tokens,
@@ -348,7 +348,7 @@ class MemoryStore:
         given. Messages of other roles (system, tool), and results of tools in any role, belong to
         no turn and are left out; `get_history` has them.
         """
-        return self._run(reading.memory(session_id))
+        return self._run(read.memory(session_id))
 
     def get_entries(
         self,
@@ -367,7 +367,7 @@ class MemoryStore:
         entries instead, up to a page.
         """
         return self._run(
-            reading.entries(
+            read.entries(
                 session_id,
                 kinds=kinds,
                 last=last,
@@ -382,11 +382,11 @@ class MemoryStore:
 
         A call that has no result is `dangling`; a result that has no call is an `orphan`.
         """
-        return self._run(tools.tool_calls(session_id))
+        return self._run(tool_calls.tool_calls(session_id))
 
     def get_summaries(self, session_id: str) -> list[StoredSummary]:
         """The summaries that a session shows, in order."""
-        return self._run(reading.summaries(session_id))
+        return self._run(read.summaries(session_id))
 
     def search_summaries(
         self,
@@ -403,7 +403,7 @@ class MemoryStore:
         summaries but none of them is such, it is a `UsageError`.
         """
         return self._run(
-            searching.search_summaries(self._settings, session_id, query, k=k, embedder=embedder)
+            search.search_summaries(self._settings, session_id, query, k=k, embedder=embedder)
         )
 
     # Changing what shows
@@ -426,7 +426,7 @@ class MemoryStore:
         is deleted, and `undo` brings it back.
         """
         return self._run(
-            changing.trim(
+            view_changes.trim(
                 self._settings,
                 session_id,
                 keep_last=keep_last,
@@ -451,18 +451,18 @@ class MemoryStore:
         What a session does not show is passed over. A tool call may lose its result by this: it is
         for whoever took an entry back, while `trim` keeps a conversation valid.
         """
-        plan = changing.hide(self._settings, session_id, positions, key=key, expected=expected)
+        plan = view_changes.hide(self._settings, session_id, positions, key=key, expected=expected)
         return self._run(plan)
 
     def clear(
         self, session_id: str, *, key: str | None = None, expected: str | None = None
     ) -> ViewChange:
         """Let go of everything that a session shows. Snapshots stay, and `undo` brings it back."""
-        return self._run(changing.clear(self._settings, session_id, key=key, expected=expected))
+        return self._run(view_changes.clear(self._settings, session_id, key=key, expected=expected))
 
     def clear_all(self) -> int:
         """Clear every session of the namespace; says how many showed anything."""
-        return self._run(changing.clear_all(self._settings))
+        return self._run(view_changes.clear_all(self._settings))
 
     def undo(
         self, session_id: str, *, key: str | None = None, expected: str | None = None
@@ -471,7 +471,7 @@ class MemoryStore:
 
         Appends that came later stay visible. Again goes one further back; there is no redo.
         """
-        return self._run(changing.undo(self._settings, session_id, key=key, expected=expected))
+        return self._run(view_changes.undo(self._settings, session_id, key=key, expected=expected))
 
     # Snapshots
 
@@ -506,7 +506,9 @@ class MemoryStore:
     ) -> ViewChange:
         """Show exactly what the snapshot froze. Every snapshot stays, earlier and later ones."""
         return self._run(
-            changing.rollback(self._settings, session_id, snapshot_id, key=key, expected=expected)
+            view_changes.rollback(
+                self._settings, session_id, snapshot_id, key=key, expected=expected
+            )
         )
 
     def fork(
@@ -562,7 +564,7 @@ class MemoryStore:
 
     def timeline(self, session_id: str) -> Timeline:
         """All that a session's life holds: what shows, what does not, and how that came to be."""
-        return self._run(maintaining.timeline(session_id))
+        return self._run(maintenance.timeline(session_id))
 
     def verify(
         self, session_id: str | None = None, *, progress: Progress | None = None
@@ -571,7 +573,7 @@ class MemoryStore:
 
         A tool call without a result is a warning. Nothing is changed.
         """
-        return self._run(checking.verify(session_id, progress=progress))
+        return self._run(verification.verify(session_id, progress=progress))
 
     def repair(self, session_id: str | None = None, *, dry_run: bool = False) -> RepairReport:
         """Take what cannot be read out of view, keeping its bytes, and close dangling tool calls.
@@ -579,11 +581,11 @@ class MemoryStore:
         A dangling call gets an error result, in the form in which the call was made. `undo` takes
         back the change of the view; `quarantined` has the bytes.
         """
-        return self._run(checking.repair(self._settings, session_id, dry_run=dry_run))
+        return self._run(verification.repair(self._settings, session_id, dry_run=dry_run))
 
     def quarantined(self, session_id: str) -> list[CorruptEntry]:
         """What repair took out of view: position, reason, and the bytes as they were."""
-        return self._run(checking.quarantined(session_id))
+        return self._run(verification.read_quarantined(session_id))
 
     def export(
         self,
@@ -597,8 +599,8 @@ class MemoryStore:
 
         It is streamed. A file gets its name when it is complete, not before.
         """
-        with moving.output(target, self._backend.owns) as write:
-            return self._run(moving.export(write, session_id, prefix=prefix, progress=progress))
+        with transfer.output(target, self._backend.owns) as write:
+            return self._run(transfer.export(write, session_id, prefix=prefix, progress=progress))
 
     def import_(
         self,
@@ -610,8 +612,8 @@ class MemoryStore:
 
         Each appears when all of it is there. One that exists already is a `ConflictError`.
         """
-        with moving.input_lines(source) as lines:
-            return self._run(moving.import_(lines, progress=progress))
+        with transfer.input_lines(source) as lines:
+            return self._run(transfer.import_(lines, progress=progress))
 
     def vacuum(
         self,
@@ -626,7 +628,7 @@ class MemoryStore:
         `undo_window` is in seconds: older changes can no longer be undone afterwards.
         """
         return self._run(
-            maintaining.vacuum(
+            maintenance.vacuum(
                 session_id, undo_window=undo_window, dry_run=dry_run, progress=progress
             )
         )
@@ -637,4 +639,4 @@ class MemoryStore:
         The receipt names forks of it, which stay, and places where its bytes may still be. While it
         is `pending`, forgetting again clears them.
         """
-        return self._run(maintaining.forget(session_id))
+        return self._run(maintenance.forget(session_id))

@@ -35,7 +35,7 @@ class View:
     tail: int = 0
 
 
-def normal(extents: Iterable[Extent]) -> Extents:
+def normalize(extents: Iterable[Extent]) -> Extents:
     """Sort extents, drop empty ones, and join those that touch or overlap."""
     joined: list[Extent] = []
     for start, stop in sorted(extents):
@@ -48,11 +48,11 @@ def normal(extents: Iterable[Extent]) -> Extents:
     return tuple(joined)
 
 
-def view_of(extents: Iterable[Extent], tail: int) -> View:
+def build_view(extents: Iterable[Extent], tail: int) -> View:
     """A view in normal form: a last extent that reaches the tail becomes part of it."""
     if extents == ():
         return View((), tail)
-    closed = normal(extents)
+    closed = normalize(extents)
     if closed and closed[-1][1] >= tail:
         return View(closed[:-1], min(closed[-1][0], tail))
     return View(closed, tail)
@@ -63,28 +63,28 @@ def freeze(view: View, end: int) -> Extents:
     if not view.extents:
         # As in most sessions: all from some position on.
         return ((view.tail, end),) if view.tail < end else ()
-    return normal((*view.extents, (view.tail, end)))
+    return normalize((*view.extents, (view.tail, end)))
 
 
-def cleared(end: int) -> View:
+def build_cleared(end: int) -> View:
     """Show nothing of what is there; what comes later shows."""
     return View((), end)
 
 
-def rolled_back(frozen: Extents, end: int) -> View:
+def build_rolled_back(frozen: Extents, end: int) -> View:
     """Show exactly what a snapshot froze, and whatever comes after the end of the log."""
-    return view_of(frozen, end)
+    return build_view(frozen, end)
 
 
-def without(view: View, end: int, dropped: Extents) -> View:
+def remove(view: View, end: int, dropped: Extents) -> View:
     """Let go of `dropped`, keep the rest, and leave the tail open for appends from `end` on."""
-    return view_of(subtract(freeze(view, end), dropped), end)
+    return build_view(subtract(freeze(view, end), dropped), end)
 
 
 def subtract(extents: Extents, dropped: Extents) -> Extents:
     """The positions in `extents` that are not in `dropped`."""
     left: list[Extent] = []
-    holes = normal(dropped)
+    holes = normalize(dropped)
     first_hole = 0
     for start, stop in extents:
         at = start
@@ -99,10 +99,10 @@ def subtract(extents: Extents, dropped: Extents) -> Extents:
             hole += 1
         if at < stop:
             left.append((at, stop))
-    return normal(left)
+    return normalize(left)
 
 
-def coarser(extents: Extents, dropped: Extents, *, extents_max: int) -> Extents:
+def coarsen(extents: Extents, dropped: Extents, *, extents_max: int) -> Extents:
     """The part of `dropped` that can go while at most `extents_max` extents stay behind.
 
     A trim that must leave many single entries behind would tear the view into too many pieces.
@@ -115,15 +115,15 @@ def coarser(extents: Extents, dropped: Extents, *, extents_max: int) -> Extents:
     gaps = sorted(
         (after[0] - before[1], (before[1], after[0]))
         for before, after in pairwise(left)
-        if holds(extents, before[1], after[0])
+        if contains(extents, before[1], after[0])
     )
-    spared = normal(gap for _, gap in gaps[: len(left) - extents_max])
-    return subtract(normal(dropped), spared)
+    spared = normalize(gap for _, gap in gaps[: len(left) - extents_max])
+    return subtract(normalize(dropped), spared)
 
 
 def from_positions(positions: Iterable[int]) -> Extents:
     """The extents that hold exactly these positions."""
-    return normal((position, position + 1) for position in positions)
+    return normalize((position, position + 1) for position in positions)
 
 
 def positions(extents: Extents) -> Iterator[int]:
@@ -155,7 +155,7 @@ def between(extents: Extents, start: int, stop: int) -> Extents:
     return tuple((max(a, start), min(b, stop)) for a, b in extents if a < stop and b > start)
 
 
-def holds(extents: Extents, start: int, stop: int) -> bool:
+def contains(extents: Extents, start: int, stop: int) -> bool:
     """Whether every position of `[start, stop)` is in the extents."""
     return start >= stop or any(a <= start and stop <= b for a, b in extents)
 

@@ -21,18 +21,18 @@ from indelible.adapters.conversations import (
     kept_moving,
     message_of,
 )
-from indelible.adapters.flavours import Store, checked_store, for_async
 from indelible.adapters.forms import (
-    Call,
-    Parts,
+    MessageParts,
+    StoredCall,
     beside,
-    form_of,
-    kept,
-    parts_of,
+    get_form,
+    keep_form,
+    parse_parts,
     understood_content,
     understood_role,
 )
-from indelible.adapters.missing import framework_missing
+from indelible.adapters.missing_extra import framework_missing
+from indelible.adapters.store_variants import Store, checked_store, for_async
 
 try:
     from claude_agent_sdk import (
@@ -233,12 +233,12 @@ def _stored(entry: SessionStoreEntry, summary: dict[str, Any] | None) -> ChatMes
     rest: dict[str, Any] = dict(entry)
     message = rest.pop("message", None)
     if not isinstance(message, dict):
-        return kept(FRAMEWORK, {}, {"role": "transcript"}, entry=dict(entry), summary=summary)
+        return keep_form(FRAMEWORK, {}, {"role": "transcript"}, entry=dict(entry), summary=summary)
     understood = {
         "role": understood_role(message.get("role"), "transcript"),
         "content": understood_content(message.get("content")),
     }
-    return kept(FRAMEWORK, message, understood, entry=rest, message=True, summary=summary)
+    return keep_form(FRAMEWORK, message, understood, entry=rest, message=True, summary=summary)
 
 
 def _entry(message: ChatMessage) -> SessionStoreEntry | None:
@@ -247,7 +247,7 @@ def _entry(message: ChatMessage) -> SessionStoreEntry | None:
         return None
     entry: dict[str, Any] = stored["entry"]
     if stored.get("message"):
-        entry = entry | {"message": form_of(FRAMEWORK, message)}
+        entry = entry | {"message": get_form(FRAMEWORK, message)}
     return cast("SessionStoreEntry", entry)
 
 
@@ -256,12 +256,12 @@ def _entries(key: SessionKey, shown: list[Entry]) -> list[SessionStoreEntry]:
     messages = [message_of(entry) for entry in shown]
     own = [_entry(message) for message in messages]
     start = next((n for n, entry in enumerate(own) if entry is not None), len(own))
-    before = _foreign_entries(key, shown[:start], parts_of(messages[:start]))
+    before = _foreign_entries(key, shown[:start], parse_parts(messages[:start]))
     return before + [entry for entry in own if entry is not None]
 
 
 def _foreign_entries(
-    key: SessionKey, shown: list[Entry], said: list[Parts]
+    key: SessionKey, shown: list[Entry], said: list[MessageParts]
 ) -> list[SessionStoreEntry]:
     """Entries of a transcript for messages of others, each the child of the one before it."""
     found: list[dict[str, Any]] = []
@@ -284,7 +284,7 @@ def _foreign_entries(
     return cast("list[SessionStoreEntry]", found)
 
 
-def _message_of(parts: Parts) -> dict[str, Any]:
+def _message_of(parts: MessageParts) -> dict[str, Any]:
     """What stands in an entry beside its ids; a transcript has no messages of the system."""
     if parts.role in ("system", "developer"):
         return {"type": "system", "subtype": "informational", "content": parts.text}
@@ -307,7 +307,7 @@ def _message_of(parts: Parts) -> dict[str, Any]:
     return {"type": role, "message": {"role": role, "content": parts.content if plain else blocks}}
 
 
-def _input(call: Call) -> Any:
+def _input(call: StoredCall) -> Any:
     return call.arguments if call.as_object is None else call.as_object
 
 

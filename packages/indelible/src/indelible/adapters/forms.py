@@ -31,15 +31,15 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from indelible import ChatMessage, UsageError
-from indelible.core.codec import shown
+from indelible.core.codec import format_value
 from indelible.core.content import (
-    kind_of_block,
+    get_block_kind,
+    get_block_text,
+    get_content_text,
     parse_arguments,
-    text_of_content,
-    words_of_block,
 )
 from indelible.core.limits import ROLE_CHARS_MAX
-from indelible.core.plans.tools import answers_given, calls_made
+from indelible.core.plans.tool_calls import find_answers_given, find_calls_made
 
 FORM: Final = "form"
 SHARED: Final = "shared"
@@ -53,7 +53,7 @@ _ROLES: Final = {
 }
 
 
-def kept(
+def keep_form(
     framework: str,
     form: Mapping[str, Any],
     understood: Mapping[str, Any],
@@ -76,12 +76,12 @@ def kept(
         where = ".".join(str(part) for part in first["loc"])
         raise UsageError(
             f"a message of {framework} cannot be stored: {where}: {first['msg']}:"
-            f" {shown(first['input'])}. Nothing was written",
+            f" {format_value(first['input'])}. Nothing was written",
             value=form,
         ) from None
 
 
-def form_of(framework: str, message: ChatMessage) -> dict[str, Any] | None:
+def get_form(framework: str, message: ChatMessage) -> dict[str, Any] | None:
     """The form that a framework's message had; None if it was written by somebody else."""
     stored = beside(framework, message)
     if stored is None:
@@ -120,12 +120,12 @@ def text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def text_of(message: ChatMessage) -> str:
+def get_text(message: ChatMessage) -> str:
     """The text of a message, in one piece."""
-    return text_of_content(message.content) or ""
+    return get_content_text(message.content) or ""
 
 
-class Call(NamedTuple):
+class StoredCall(NamedTuple):
     """A tool call. Arguments are an object, or text that is not the JSON of one."""
 
     id: str
@@ -145,7 +145,7 @@ class Call(NamedTuple):
         return json.dumps({} if self.arguments is None else self.arguments, ensure_ascii=False)
 
 
-class Result(NamedTuple):
+class StoredResult(NamedTuple):
     """What a tool answered; the name of the tool is empty if nobody says it."""
 
     call_id: str
@@ -157,7 +157,7 @@ class Result(NamedTuple):
     def text(self) -> str:
         """The answer as text: blocks as their text, other values as JSON."""
         if isinstance(self.content, list) and all(isinstance(b, dict) for b in self.content):
-            text = text_of_content(self.content)
+            text = get_content_text(self.content)
             if text is not None:
                 return text
         if isinstance(self.content, str):
@@ -165,7 +165,7 @@ class Result(NamedTuple):
         return "" if self.content is None else json.dumps(self.content, ensure_ascii=False)
 
 
-class Parts(NamedTuple):
+class MessageParts(NamedTuple):
     """What a message says, in the terms that all frameworks share.
 
     `said` holds blocks: text as `{"type": "text", "text": …}`, others (images) as they are.
@@ -175,14 +175,14 @@ class Parts(NamedTuple):
     role: str
     name: str | None
     said: list[dict[str, Any]]
-    calls: list[Call]
-    results: list[Result]
+    calls: list[StoredCall]
+    results: list[StoredResult]
     at: datetime | None
 
     @property
     def text(self) -> str:
         """All that is said, as text."""
-        return text_of_content(self.said) or ""
+        return get_content_text(self.said) or ""
 
     @property
     def content(self) -> str | list[dict[str, Any]]:
@@ -196,35 +196,37 @@ class Parts(NamedTuple):
         return not (self.said or self.calls or self.results)
 
 
-NOTHING: Final = Parts("", None, [], [], [], None)
+NOTHING: Final = MessageParts("", None, [], [], [], None)
 
 
-def parts_of(messages: Iterable[ChatMessage]) -> list[Parts]:
+def parse_parts(messages: Iterable[ChatMessage]) -> list[MessageParts]:
     """What messages say, whoever wrote them. Results get the names of the calls before them."""
     names: dict[str, str] = {}
     found = []
     for message in messages:
-        calls = {id_: Call(id_, str(tool), given) for id_, tool, given in calls_made(message)}
+        calls = {
+            id_: StoredCall(id_, str(tool), given) for id_, tool, given in find_calls_made(message)
+        }
         results = []
-        for call_id, content, is_error in answers_given(message):
+        for call_id, content, is_error in find_answers_given(message):
             name = _name_of_result(message, call_id) or names.get(call_id, "")
-            results.append(Result(call_id, name, content, is_error))
+            results.append(StoredResult(call_id, name, content, is_error))
         names.update((call.id, call.name) for call in calls.values())
         role = _ROLES.get(message.role, message.role)
         said = [] if message.tool_call_id is not None and role == "tool" else _said(message, calls)
         called = list(calls.values())
-        found.append(Parts(role, message.name, said, called, results, time_of(message)))
+        found.append(MessageParts(role, message.name, said, called, results, get_time(message)))
     return found
 
 
 def read_forms(
     framework: str, messages: Sequence[ChatMessage]
-) -> list[tuple[dict[str, Any] | None, Parts]]:
+) -> list[tuple[dict[str, Any] | None, MessageParts]]:
     """The form of each message, or None and what it says if somebody else wrote it."""
-    forms = [form_of(framework, message) for message in messages]
+    forms = [get_form(framework, message) for message in messages]
     if None not in forms:
         return [(form, NOTHING) for form in forms]
-    return list(zip(forms, parts_of(messages), strict=True))
+    return list(zip(forms, parse_parts(messages), strict=True))
 
 
 def _said(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:
@@ -234,9 +236,9 @@ def _said(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:
         return [] if not content and calls else [{"type": "text", "text": content}]
     said: list[dict[str, Any]] = []
     for block in content or ():
-        kind = kind_of_block(block)
+        kind = get_block_kind(block)
         if kind == "text":
-            said.append({"type": "text", "text": words_of_block(block) or ""})
+            said.append({"type": "text", "text": get_block_text(block) or ""})
         elif kind == "other":
             said.append(dict(block))
     return said
@@ -251,7 +253,7 @@ def _name_of_result(message: ChatMessage, call_id: str) -> str | None:
     return None
 
 
-def time_of(message: ChatMessage) -> datetime | None:
+def get_time(message: ChatMessage) -> datetime | None:
     """When a message was made, where its framework says so."""
     claude, pydantic = beside("claude_agent", message), beside("pydantic_ai", message)
     if claude is not None:

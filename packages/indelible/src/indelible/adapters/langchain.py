@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from indelible import AsyncMemoryStore
 from indelible.adapters import conversations
-from indelible.adapters.branching import Branching
-from indelible.adapters.flavours import for_async, for_blocking, settled
+from indelible.adapters.branches import Branches
 from indelible.adapters.langchain_forms import from_dict, to_dicts
-from indelible.adapters.missing import framework_missing
+from indelible.adapters.missing_extra import framework_missing
+from indelible.adapters.store_variants import for_async, for_blocking, settled
 
 try:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -22,7 +22,7 @@ except ImportError as error:
     raise framework_missing(error, package="langchain-core", extra="langchain") from error
 
 
-class IndelibleChatMessageHistory(Branching, BaseChatMessageHistory):
+class IndelibleChatMessageHistory(Branches, BaseChatMessageHistory):
     """The messages of one session. `clear` lets go of them; `undo` of the store brings them back.
 
     With a store of `indelible.open` it serves blocking and async code; with one of

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from indelible import ChatMessage, FormatError
 from indelible.adapters.forms import (
-    Call,
-    Parts,
-    Result,
-    kept,
+    MessageParts,
+    StoredCall,
+    StoredResult,
+    keep_form,
     read_forms,
     text_or_none,
     understood_content,
@@ -51,7 +51,7 @@ def from_dict(message: Mapping[str, Any]) -> ChatMessage:
         "tool_call_id": text_or_none(data.get("tool_call_id")),
         "is_error": True if data.get("status") == "error" else None,
     }
-    return kept(FRAMEWORK, {**data, "type": kind}, understood)
+    return keep_form(FRAMEWORK, {**data, "type": kind}, understood)
 
 
 def to_dicts(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def to_dicts(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     return found
 
 
-def _dicts(parts: Parts) -> list[dict[str, Any]]:
+def _dicts(parts: MessageParts) -> list[dict[str, Any]]:
     """The messages of somebody else's message: one for each result, and one for the rest."""
     found: list[dict[str, Any]] = [_result(result) for result in parts.results]
     if parts.said or parts.calls:
@@ -79,7 +79,7 @@ def _dicts(parts: Parts) -> list[dict[str, Any]]:
     return found
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: StoredResult) -> dict[str, Any]:
     data = {
         "content": result.text,
         "tool_call_id": result.call_id,
@@ -89,7 +89,7 @@ def _result(result: Result) -> dict[str, Any]:
     return {"type": "tool", "data": data}
 
 
-def _calls(calls: list[Call]) -> dict[str, list[dict[str, Any]]]:
+def _calls(calls: list[StoredCall]) -> dict[str, list[dict[str, Any]]]:
     """Calls whose arguments are no object are invalid to LangChain."""
     valid = [
         {"id": call.id, "name": call.name, "args": call.as_object}

@@ -16,9 +16,9 @@ from pydantic import JsonValue
 from indelible import AsyncMemoryStore, Snapshot, ViewChange
 from indelible.adapters import conversations
 from indelible.adapters.conversations import Shown, message_of
-from indelible.adapters.flavours import Store, checked_store, for_async, for_blocking, settled
 from indelible.adapters.llama_index_forms import FRAMEWORK, indexes, restored, restored_all, stored
-from indelible.adapters.missing import framework_missing
+from indelible.adapters.missing_extra import framework_missing
+from indelible.adapters.store_variants import Store, checked_store, for_async, for_blocking, settled
 
 try:
     from llama_index.core.base.llms.types import ChatMessage

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible import ChatMessage
-from indelible.adapters.forms import Parts, kept, read_forms, stored_call, text_or_none
-from indelible.adapters.missing import framework_missing
+from indelible.adapters.forms import MessageParts, keep_form, read_forms, stored_call, text_or_none
+from indelible.adapters.missing_extra import framework_missing
 
 try:
     from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
@@ -35,7 +35,7 @@ def stored(message: LlamaMessage) -> ChatMessage:
         # Of a message that is nothing but text, LlamaIndex makes the same block again.
         del form["blocks"]
         form["content"] = understood["content"] = text
-    return kept(FRAMEWORK, form, understood)
+    return keep_form(FRAMEWORK, form, understood)
 
 
 def restored(message: ChatMessage) -> LlamaMessage:
@@ -61,7 +61,7 @@ def indexes(messages: Sequence[ChatMessage]) -> list[int]:
     return [index for index, _ in restored_all(messages)]
 
 
-def _foreign(parts: Parts) -> list[LlamaMessage]:
+def _foreign(parts: MessageParts) -> list[LlamaMessage]:
     found = []
     for result in parts.results:
         more: dict[str, Any] = {"tool_call_id": result.call_id}
@@ -75,7 +75,7 @@ def _foreign(parts: Parts) -> list[LlamaMessage]:
     return found
 
 
-def _made(parts: Parts) -> dict[str, Any]:
+def _made(parts: MessageParts) -> dict[str, Any]:
     calls = [
         {
             "id": call.id,

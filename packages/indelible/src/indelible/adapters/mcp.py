@@ -25,8 +25,8 @@ from indelible import (
     __version__,
 )
 from indelible.adapters.conversations import ATTEMPTS_MAX, is_race, kept_moving, message_of
-from indelible.adapters.forms import text_of
-from indelible.adapters.missing import framework_missing
+from indelible.adapters.forms import get_text
+from indelible.adapters.missing_extra import framework_missing
 from indelible.core.limits import (
     MCP_ANSWER_CHARS_MAX,
     MCP_ITEMS_MAX,
@@ -337,7 +337,7 @@ def _said(entry: Entry) -> tuple[str, str]:
     if isinstance(entry.value, Summary):
         return "summary", entry.value.text
     message = message_of(entry)
-    return message.role, text_of(message)
+    return message.role, get_text(message)
 
 
 def _message_item(entry: Entry) -> Item:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from indelible import ChatMessage, Snapshot, ViewChange
 from indelible.adapters import conversations
-from indelible.adapters.flavours import Store, checked_store, for_async
 from indelible.adapters.forms import (
-    Parts,
-    kept,
+    MessageParts,
+    keep_form,
     read_forms,
     stored_call,
     text_or_none,
     understood_content,
     understood_role,
 )
-from indelible.adapters.missing import framework_missing
+from indelible.adapters.missing_extra import framework_missing
+from indelible.adapters.store_variants import Store, checked_store, for_async
 
 try:
     from agents.items import TResponseInputItem
@@ -100,7 +100,7 @@ def _is_identified(item: dict[str, Any]) -> bool:
 
 
 def _stored(item: dict[str, Any]) -> ChatMessage:
-    return kept(FRAMEWORK, item, _understood(item))
+    return keep_form(FRAMEWORK, item, _understood(item))
 
 
 def _understood(item: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _items(messages: Sequence[ChatMessage]) -> list[TResponseInputItem]:
     return items
 
 
-def _foreign_items(parts: Parts) -> list[dict[str, Any]]:
+def _foreign_items(parts: MessageParts) -> list[dict[str, Any]]:
     """Results, then what is said, then calls."""
     items: list[dict[str, Any]] = [
         {"type": "function_call_output", "call_id": result.call_id, "output": result.text}

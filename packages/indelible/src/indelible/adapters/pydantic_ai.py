@@ -14,11 +14,11 @@ import pydantic_core
 
 from indelible import AsyncMemoryStore, Receipt
 from indelible.adapters import conversations
-from indelible.adapters.branching import Branching
+from indelible.adapters.branches import Branches
 from indelible.adapters.conversations import Shown, all_shown
-from indelible.adapters.flavours import for_async, for_blocking, settled
-from indelible.adapters.missing import framework_missing
+from indelible.adapters.missing_extra import framework_missing
 from indelible.adapters.pydantic_ai_forms import from_dict, to_dicts
+from indelible.adapters.store_variants import for_async, for_blocking, settled
 
 try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
@@ -35,7 +35,7 @@ class Messages(list[ModelMessage]):
         self.version = version
 
 
-class IndelibleMessageHistory(Branching):
+class IndelibleMessageHistory(Branches):
     """The model messages of one session: load them, run the agent, save the new ones.
 
     What is saved together is one batch, and what a run left is there once, however often it is

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from indelible import ChatMessage, Entry
 from indelible.adapters.conversations import message_of
-from indelible.adapters.forms import Parts, kept, read_forms, stored_call, text_or_none
+from indelible.adapters.forms import MessageParts, keep_form, read_forms, stored_call, text_or_none
 
 FRAMEWORK: Final = "pydantic_ai"
 
@@ -16,7 +16,7 @@ def from_dict(form: dict[str, Any]) -> ChatMessage:
     """What is stored for a message."""
     parts = [part for part in form.get("parts", ()) if isinstance(part, dict)]
     understood = _response(parts) if form.get("kind") == "response" else _request(parts)
-    return kept(FRAMEWORK, form, understood)
+    return keep_form(FRAMEWORK, form, understood)
 
 
 def _response(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def to_dicts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return found
 
 
-def _foreign(parts: Parts, at: str) -> dict[str, Any]:
+def _foreign(parts: MessageParts, at: str) -> dict[str, Any]:
     text = parts.text
     if parts.role == "assistant":
         said: list[dict[str, Any]] = [{"part_kind": "text", "content": text}] if text else []

@@ -14,15 +14,15 @@ from typer.core import TyperGroup
 
 import indelible
 from indelible.cli import (
-    adapting,
-    changing,
-    copying,
-    diagnosing,
-    hinting,
-    maintaining,
-    moving,
-    reading,
+    adapter_commands,
+    change_commands,
+    copy_command,
+    doctor_command,
+    maintenance_commands,
+    read_commands,
+    suggestions,
     timeline,
+    transfer_commands,
 )
 from indelible.core.redaction import redact, redact_url
 from indelible.errors import MemoryStoreError
@@ -131,72 +131,81 @@ def _offer(
     app.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
 
 
-_offer(reading.sessions, LOOK, "sessions --url agent.db --prefix user-")
+_offer(read_commands.sessions, LOOK, "sessions --url agent.db --prefix user-")
 _offer(timeline.show, LOOK, "show user-42 --url agent.db")
-_offer(reading.history, LOOK, "history user-42 --last 10 --url agent.db")
-_offer(reading.snapshots, LOOK, "snapshots user-42 --url agent.db")
+_offer(read_commands.history, LOOK, "history user-42 --last 10 --url agent.db")
+_offer(read_commands.snapshots, LOOK, "snapshots user-42 --url agent.db")
 _offer(
-    reading.diff,
+    read_commands.diff,
     LOOK,
     "diff user-42 5f2c9a7d1e0b3846 --url agent.db",
     "diff user-42 5f2c9a7d1e0b3846 90ab12cd34ef5678 --url agent.db",
 )
-_offer(reading.claims, LOOK, "claims --url agent.db")
+_offer(read_commands.claims, LOOK, "claims --url agent.db")
 _offer(
-    changing.append,
+    change_commands.append,
     CHANGE,
     'append user-42 user "Where is my order?" --url agent.db',
     "append user-42 assistant - --key turn-7 --url agent.db < answer.txt",
 )
-_offer(changing.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db')
-_offer(changing.rollback, CHANGE, "rollback user-42 5f2c9a7d1e0b3846 --dry-run --url agent.db")
-_offer(changing.undo, CHANGE, "undo user-42 --url agent.db")
 _offer(
-    changing.trim,
+    change_commands.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db'
+)
+_offer(
+    change_commands.rollback, CHANGE, "rollback user-42 5f2c9a7d1e0b3846 --dry-run --url agent.db"
+)
+_offer(change_commands.undo, CHANGE, "undo user-42 --url agent.db")
+_offer(
+    change_commands.trim,
     CHANGE,
     "trim user-42 --keep-last 20 --url agent.db",
     "trim user-42 --max-tokens 4000 --dry-run --url agent.db",
 )
-_offer(changing.clear, CHANGE, "clear user-42 --yes --url agent.db")
-_offer(changing.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d1e0b3846 --url agent.db")
+_offer(change_commands.clear, CHANGE, "clear user-42 --yes --url agent.db")
 _offer(
-    diagnosing.doctor,
+    change_commands.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d1e0b3846 --url agent.db"
+)
+_offer(
+    doctor_command.doctor,
     MAINTAIN,
     "doctor agent.db",
     "doctor --url agent.db --json",
 )
-_offer(maintaining.verify, MAINTAIN, "verify --url agent.db")
-_offer(maintaining.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
+_offer(maintenance_commands.verify, MAINTAIN, "verify --url agent.db")
+_offer(maintenance_commands.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
 _offer(
-    moving.export,
+    transfer_commands.export,
     MAINTAIN,
     "export backup.jsonl --url agent.db",
     "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
 )
-_offer(moving.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="import")
+_offer(transfer_commands.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="import")
 _offer(
-    copying.copy,
+    copy_command.copy,
     MAINTAIN,
     "copy agent.db sqlite:////srv/agent.db",
     "copy agent.db other.db --prefix user- --dry-run",
 )
-_offer(maintaining.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db")
-_offer(maintaining.forget, MAINTAIN, "forget user-42 --url agent.db")
+_offer(maintenance_commands.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db")
+_offer(maintenance_commands.forget, MAINTAIN, "forget user-42 --url agent.db")
 _offer(
-    adapting.import_langchain,
+    adapter_commands.import_langchain,
     MAINTAIN,
     "import-langchain chats/ --url agent.db",
     "import-langchain redis://localhost:6379/0 --dry-run --url agent.db",
     name="import-langchain",
 )
 _offer(
-    adapting.mcp, MAINTAIN, "mcp agent.db --session user-42", "mcp redis://localhost --any-session"
+    adapter_commands.mcp,
+    MAINTAIN,
+    "mcp agent.db --session user-42",
+    "mcp redis://localhost --any-session",
 )
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """A warning of the library as a sentence: where in its code it was raised helps nobody here."""
-    from indelible.cli.wording import visible  # noqa: PLC0415 (warnings are rare)
+    from indelible.cli.phrases import visible  # noqa: PLC0415 (warnings are rare)
 
     sys.stderr.write(f"Warning: {visible(redact(str(message)))}\n")
 
@@ -207,9 +216,9 @@ def run() -> None:
     try:
         app(prog_name="indelible")
     except MemoryStoreError as error:
-        from indelible.cli import failing  # noqa: PLC0415 (errors are rare)
+        from indelible.cli import exit_codes  # noqa: PLC0415 (errors are rare)
 
-        sys.exit(failing.report(error, sys.argv[1:]))
+        sys.exit(exit_codes.report(error, sys.argv[1:]))
     finally:
-        if note := hinting.password_note():
+        if note := suggestions.password_note():
             sys.stderr.write(f"{note}\n")

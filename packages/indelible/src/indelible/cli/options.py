@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from indelible.cli import completing
+from indelible.cli import completion
 from indelible.core.limits import TIMEOUT_S_MAX
 
 SessionId = Annotated[
     str,
     typer.Argument(
-        metavar="SESSION", help="The session's id.", autocompletion=completing.session_ids
+        metavar="SESSION", help="The session's id.", autocompletion=completion.session_ids
     ),
 ]
 AnySession = Annotated[
@@ -20,13 +20,13 @@ AnySession = Annotated[
     typer.Argument(
         metavar="SESSION",
         help="The session's id. Without it: all of the store.",
-        autocompletion=completing.session_ids,
+        autocompletion=completion.session_ids,
     ),
 ]
 SnapshotId = Annotated[
     str,
     typer.Argument(
-        metavar="SNAPSHOT", help="The snapshot's id.", autocompletion=completing.snapshot_ids
+        metavar="SNAPSHOT", help="The snapshot's id.", autocompletion=completion.snapshot_ids
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from indelible.cli import wording
+from indelible.cli import phrases
 from indelible.printable import escape_unseen_in_json
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ class Output:
 
     def say(self, text: str) -> None:
         """Words for a person: on stdout, unless that is for data."""
-        print(wording.safe(text), file=sys.stderr if self.as_json else sys.stdout)
+        print(phrases.safe(text), file=sys.stderr if self.as_json else sys.stdout)
 
     def note(self, text: str) -> None:
         """Words that are never part of what was asked for."""
-        print(wording.safe(text), file=sys.stderr)
+        print(phrases.safe(text), file=sys.stderr)
 
     def draw(self, *drawings: RenderableType, cut: bool = False) -> None:
         """Draw for a person; `cut` ends lines at the edge instead of wrapping them."""
@@ -55,7 +55,7 @@ class Output:
         for name in columns:
             table.add_column(name, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(wording.visible(cell)) for cell in row))
+            table.add_row(*(Text(phrases.visible(cell)) for cell in row))
         self.draw(table)
 
 

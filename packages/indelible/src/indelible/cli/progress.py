@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from indelible.cli.wording import visible
+from indelible.cli.phrases import visible
 
 # Called with the session just finished and the entries done so far.
 Tell = Callable[[str, int], None]

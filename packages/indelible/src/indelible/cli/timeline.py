@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indelible.cli import wording
-from indelible.cli.call import Call, on_store
-from indelible.cli.hinting import hint
+from indelible.cli import phrases
+from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import SessionId
-from indelible.core.plans.tools import joined
+from indelible.cli.suggestions import hint
+from indelible.core.plans.tool_calls import join_results
 from indelible.model import (
     CallStatus,
     Change,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TimelineLine:
     """One line of the drawing."""
 
     position: str = ""
@@ -46,7 +46,7 @@ class Line:
 
 @on_store()
 def show(
-    call: Call,
+    call: CommandContext,
     session: SessionId,
     *,
     last: Annotated[
@@ -62,7 +62,7 @@ def show(
     if call.out.json(timeline):
         return
     call.out.say(heading(timeline))
-    call.out.draw(*_drawn(lines_of(timeline, last=last)), cut=True)
+    call.out.draw(*_drawn(build_lines(timeline, last=last)), cut=True)
     if notes := "\n".join(hidden_notes(timeline)):
         call.out.say(f"\n{notes}")
 
@@ -71,26 +71,26 @@ def heading(timeline: Timeline) -> str:
     """What the session is, in a line."""
     info = timeline.info
     parts = [
-        f"{wording.visible(info.session_id)}: {info.status}",
-        f"shows {info.entries} of {wording.entries(len(timeline.entries))}",
-        wording.counted(len(timeline.snapshots), "snapshot"),
+        f"{phrases.visible(info.session_id)}: {info.status}",
+        f"shows {info.entries} of {phrases.entries(len(timeline.entries))}",
+        phrases.counted(len(timeline.snapshots), "snapshot"),
         f"version {info.version}",
     ]
     if info.forked_from is not None:
-        parts.append(f"forked from {wording.visible(info.forked_from)}")
+        parts.append(f"forked from {phrases.visible(info.forked_from)}")
     if info.expires_at is not None:
-        parts.append(f"expires {wording.at(info.expires_at)} UTC")
+        parts.append(f"expires {phrases.at(info.expires_at)} UTC")
     return ", ".join(parts) + "\n"
 
 
-def lines_of(timeline: Timeline, *, last: int | None = None) -> Iterator[Line]:
+def build_lines(timeline: Timeline, *, last: int | None = None) -> Iterator[TimelineLine]:
     """The drawing, line by line: days, entries, and snapshots where they stand."""
     left_out = 0 if last is None else max(0, len(timeline.entries) - last)
     entries = timeline.entries[left_out:]
     markers = _markers(timeline.snapshots)
     notes = _Notes(timeline.entries)
     if left_out:
-        yield Line(what=f"… {left_out} earlier")
+        yield TimelineLine(what=f"… {left_out} earlier")
         markers = [marker for marker in markers if marker[0] >= entries[0].entry.position]
     day = ""
     for each in entries:
@@ -99,35 +99,35 @@ def lines_of(timeline: Timeline, *, last: int | None = None) -> Iterator[Line]:
             yield markers.pop(0)[1]
         if isinstance(entry, Entry) and f"{entry.written_at:%Y-%m-%d}" != day:
             day = f"{entry.written_at:%Y-%m-%d}"
-            yield Line(time=day, who="UTC", style="bold")
+            yield TimelineLine(time=day, who="UTC", style="bold")
         yield _entry_line(each, notes)
     yield from (line for _, line in markers)
 
 
-def _entry_line(each: TimelineEntry, notes: _Notes) -> Line:
+def _entry_line(each: TimelineEntry, notes: _Notes) -> TimelineLine:
     entry, hidden = each.entry, not each.visible
     said = (["hidden"] if hidden else []) + notes.of(each)
     if isinstance(entry, CorruptEntry):
-        what = f"{entry.reason} ({wording.counted(len(entry.raw), 'byte')} kept)"
-        return Line(str(entry.position), "", "unreadable", ", ".join(said), what, "red")
-    return Line(
+        what = f"{entry.reason} ({phrases.counted(len(entry.raw), 'byte')} kept)"
+        return TimelineLine(str(entry.position), "", "unreadable", ", ".join(said), what, "red")
+    return TimelineLine(
         position=str(entry.position),
         time=f"{entry.written_at:%H:%M:%S}",
-        who=wording.who(entry.value),
+        who=phrases.who(entry.value),
         note=", ".join(said),
-        what=wording.one_line(wording.what(entry.value)),
+        what=phrases.one_line(phrases.what(entry.value)),
         style="dim" if hidden else "",
     )
 
 
-def _markers(snapshots: Iterable[Snapshot]) -> list[tuple[int, Line]]:
+def _markers(snapshots: Iterable[Snapshot]) -> list[tuple[int, TimelineLine]]:
     """Snapshots with the last position that each holds, -1 if it holds nothing; in that order."""
     found = []
     for each in snapshots:
-        label = f' "{wording.one_line(each.label)}"' if each.label else ""
-        what = f"{wording.visible(each.id)}{label}, {wording.entries(each.entries)}"
+        label = f' "{phrases.one_line(each.label)}"' if each.label else ""
+        what = f"{phrases.visible(each.id)}{label}, {phrases.entries(each.entries)}"
         where = each.extents[-1][1] - 1 if each.extents else -1
-        found.append((where, Line("──", "──────────", "snapshot", "", what, "cyan")))
+        found.append((where, TimelineLine("──", "──────────", "snapshot", "", what, "cyan")))
     return sorted(found, key=lambda marker: marker[0])
 
 
@@ -148,7 +148,7 @@ class _Notes:
         links = self._shown if each.visible else self._all
         notes = list(links[each.entry.position])
         if isinstance(value, Summary) and value.covers:
-            notes.append(f"covers {wording.extents_text(value.covers)}")
+            notes.append(f"covers {phrases.extents_text(value.covers)}")
         if isinstance(value, ChatMessage) and value.pinned:
             notes.append("pinned")
         return notes
@@ -157,7 +157,7 @@ class _Notes:
 def _links(entries: Iterable[TimelineEntry]) -> dict[int, list[str]]:
     """For each position, which calls it answers and where its own are answered."""
     found: dict[int, list[str]] = defaultdict(list)
-    for record in joined([each.entry for each in entries if isinstance(each.entry, Entry)]):
+    for record in join_results([each.entry for each in entries if isinstance(each.entry, Entry)]):
         if record.call_position is not None:
             found[record.call_position].append(_call_note(record))
         if record.result_position is not None:
@@ -180,7 +180,7 @@ def hidden_notes(timeline: Timeline) -> Iterator[str]:
     hidden = {each.entry.position for each in timeline.entries if not each.visible}
     newest = timeline.undo
     if newest is not None and (back := hidden.intersection(newest.dropped)):
-        by = f"by the {newest.change} of {wording.at(newest.at)} UTC"
+        by = f"by the {newest.change} of {phrases.at(newest.at)} UTC"
         yield f"{_hidden(back)} {by}: {hint('undo', name)} brings {_them(back)} back."
         hidden -= back
     if earlier := hidden & _undoable(timeline.changes):
@@ -206,10 +206,10 @@ def _them(entries: Sized) -> str:
 
 
 def _hidden(entries: Sized) -> str:
-    return f"{wording.entries(len(entries))} {'is' if len(entries) == 1 else 'are'} hidden"
+    return f"{phrases.entries(len(entries))} {'is' if len(entries) == 1 else 'are'} hidden"
 
 
-def _drawn(lines: Iterable[Line]) -> Iterator[Text]:
+def _drawn(lines: Iterable[TimelineLine]) -> Iterator[Text]:
     """Columns in line. Only what was said is cut: the facts before it are short, and stay whole."""
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 (only this command draws it)
     from rich.text import Text  # noqa: PLC0415

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from indelible.core.plan import Step
+from indelible.core.plan import Operation
 from indelible.model import Claims
 
 R = TypeVar("R")
@@ -18,7 +18,7 @@ class Backend(Protocol):
         """Reach the engine, and refuse one that cannot keep what was demanded."""
         ...
 
-    def perform(self, step: Step[R]) -> R:
+    def perform(self, op: Operation[R]) -> R:
         """Do one step, atomically."""
         ...
 
@@ -42,7 +42,7 @@ class AsyncBackend(Protocol):
         """Reach the engine, and refuse one that cannot keep what was demanded."""
         ...
 
-    async def perform(self, step: Step[R]) -> R:
+    async def perform(self, op: Operation[R]) -> R:
         """Do one step, atomically."""
         ...
 

@@ -27,7 +27,7 @@ from indelible.core.limits import (
     JSON_DEPTH_MAX,
     ROLE_CHARS_MAX,
 )
-from indelible.core.waist import Draft, Stored, tuple_new
+from indelible.core.operations import Draft, StoredEntry, tuple_new
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import KIND_OF, ChatMessage, Kind, Summary, ToolCall, ToolResult, Value
 
@@ -70,14 +70,14 @@ def encode(value: Value) -> Draft:
     """Turn a value into an entry that is ready to be stored, or refuse it."""
     kind = KIND_OF.get(type(value))
     if kind is None:
-        raise UsageError(f"not something a session can hold: {shown(value)}", value=value)
+        raise UsageError(f"not something a session can hold: {format_value(value)}", value=value)
     if isinstance(value, ChatMessage) and (text := _text_alone(value)) is not None:
         return encode_text(value.role, text)
     rest = b"%b%b}" % (_PREFIX[kind], _body(value))
     envelope = b'%b%b",%b' % (_OPEN, checksum(rest), rest)
     if len(envelope) > ENTRY_BYTES_MAX:
         raise _too_long(envelope)
-    return Draft(kind, envelope, *outline_of(value))
+    return Draft(kind, envelope, *build_outline(value))
 
 
 def encode_text(role: str, text: str) -> Draft:
@@ -103,13 +103,13 @@ def _too_long(envelope: bytes) -> LimitError:
     )
 
 
-def outline_of(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
+def build_outline(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
     """What trim must know of a value: whether it always stays, and what it opens and answers."""
     if isinstance(value, ChatMessage):
         keep = value.pinned or value.role in _KEPT_ROLES
         if value.tool_calls is None and value.tool_call_id is None and type(value.content) is str:
             return keep, (), ()
-        return keep, tuple(calls_in(value)), tuple(answers_in(value))
+        return keep, tuple(find_calls(value)), tuple(find_answers(value))
     opens = (value.call_id,) if isinstance(value, ToolCall) else ()
     answers = (value.call_id,) if isinstance(value, ToolResult) else ()
     return isinstance(value, Summary), opens, answers
@@ -142,7 +142,7 @@ def decode(
         raise _corrupt(session, position, "its body is not a " + kind, envelope) from exc
 
 
-def decode_all(rows: Sequence[Stored], *, session: str) -> list[Value]:
+def decode_all(rows: Sequence[StoredEntry], *, session: str) -> list[Value]:
     """Turn rows into their values, in order; the first that is wrong is an error."""
     if len(rows) < _MANY or not gc.isenabled():
         return _decoded(rows, session)
@@ -155,7 +155,7 @@ def decode_all(rows: Sequence[Stored], *, session: str) -> list[Value]:
         gc.enable()
 
 
-def _decoded(rows: Iterable[Stored], session: str) -> list[Value]:
+def _decoded(rows: Iterable[StoredEntry], session: str) -> list[Value]:
     values: list[Value] = []
     for position, kind, _, envelope, content in rows:
         if kind is Kind.MESSAGE:
@@ -194,12 +194,12 @@ def checksum(data: bytes) -> bytes:
     return blake2b(data, digest_size=8).hexdigest().encode()
 
 
-def checksum_of(envelope: bytes) -> bytes:
+def compute_checksum(envelope: bytes) -> bytes:
     """The checksum that an envelope carries: equal for equal content."""
     return envelope[len(_OPEN) : _SUM_END]
 
 
-def calls_in(message: ChatMessage) -> list[str]:
+def find_calls(message: ChatMessage) -> list[str]:
     """The ids of the tool calls that a message makes, in its fields or in its content blocks."""
     ids = [call.get("id") for call in message.tool_calls or ()]
     if isinstance(message.content, list):
@@ -207,7 +207,7 @@ def calls_in(message: ChatMessage) -> list[str]:
     return [call_id for call_id in ids if isinstance(call_id, str)]
 
 
-def answers_in(message: ChatMessage) -> list[str]:
+def find_answers(message: ChatMessage) -> list[str]:
     """The ids of the tool calls that a message answers."""
     ids: list[Any] = [message.tool_call_id]
     if isinstance(message.content, list):
@@ -256,7 +256,7 @@ def check_json(value: Any, path: str, depth: int = 0) -> None:  # noqa: C901 (a 
         raise _refused(path, value, f"a {type(value).__name__} would not read back equal")
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as an error shows it: enough to find it, never a page of it."""
     try:
         text = repr(value)
@@ -275,7 +275,9 @@ def _check_text(text: str, path: str) -> None:
 
 
 def _refused(path: str, value: object, why: str) -> UsageError:
-    return UsageError(f"{path} cannot be stored: {why}: {shown(value)}", path=path, value=value)
+    return UsageError(
+        f"{path} cannot be stored: {why}: {format_value(value)}", path=path, value=value
+    )
 
 
 def _body(value: Value) -> bytes:
@@ -287,7 +289,7 @@ def _body(value: Value) -> bytes:
         body = value.__pydantic_serializer__.to_json(value, exclude_defaults=True, warnings=False)
     except (pydantic_core.PydanticSerializationError, UnicodeEncodeError) as exc:
         _check_fields(value)
-        raise UsageError(f"cannot be stored: {shown(value)}", value=value) from exc
+        raise UsageError(f"cannot be stored: {format_value(value)}", value=value) from exc
     return _readable(value, body)
 
 
@@ -296,9 +298,9 @@ def _readable(value: Value, body: bytes) -> bytes:
     try:
         again = _VALIDATE[KIND_OF[type(value)]](body)
     except ValueError as exc:
-        raise UsageError(f"cannot be stored: {shown(value)}", value=value) from exc
+        raise UsageError(f"cannot be stored: {format_value(value)}", value=value) from exc
     if again != value:
-        raise UsageError(f"would not read back equal: {shown(value)}", value=value)
+        raise UsageError(f"would not read back equal: {format_value(value)}", value=value)
     return body
 
 
@@ -333,7 +335,7 @@ def _summary_body(summary: Summary) -> bytes:
         fields["vector"] = _packed(summary.vector)
     body = pydantic_core.to_json(fields)
     if _summary(body) != summary:
-        raise UsageError(f"would not read back equal: {shown(summary)}", value=summary)
+        raise UsageError(f"would not read back equal: {format_value(summary)}", value=summary)
     return body
 
 

@@ -37,35 +37,35 @@ _KINDS: Final[dict[Any, BlockKind]] = {
 _WORDS: Final = {"text": ("text", "refusal"), "thinking": ("thinking", "text", "content")}
 
 
-def kind_of_block(block: Mapping[str, Any]) -> BlockKind:
+def get_block_kind(block: Mapping[str, Any]) -> BlockKind:
     """What a content block is."""
     found = block.get("type", block.get("block_type"))
     return _KINDS.get(found, "other") if isinstance(found, str) else "other"
 
 
-def words_of_block(block: Mapping[str, Any]) -> str | None:
+def get_block_text(block: Mapping[str, Any]) -> str | None:
     """The text of a block of text or of thinking; None of any other."""
-    for field in _WORDS.get(kind_of_block(block), ()):
+    for field in _WORDS.get(get_block_kind(block), ()):
         if isinstance(words := block.get(field), str):
             return words
     return None
 
 
-def text_of_content(content: Any) -> str | None:
+def get_content_text(content: Any) -> str | None:
     """The text of a message's content, without thinking; None if it holds no text."""
     if isinstance(content, str):
         return content
     blocks = [block for block in content or () if isinstance(block, Mapping)]
-    texts = [words_of_block(block) for block in blocks if kind_of_block(block) == "text"]
+    texts = [get_block_text(block) for block in blocks if get_block_kind(block) == "text"]
     found = [text for text in texts if text is not None]
     return "\n".join(found) if found else None
 
 
-def is_said(content: Any) -> bool:
+def has_text(content: Any) -> bool:
     """Whether content says something to the other side: not only calls, results or thinking."""
     if isinstance(content, str):
         return True
-    kinds = {kind_of_block(block) for block in content or () if isinstance(block, Mapping)}
+    kinds = {get_block_kind(block) for block in content or () if isinstance(block, Mapping)}
     return bool(kinds & {"text", "other"})
 
 

@@ -16,7 +16,7 @@ from hashlib import blake2b
 import pydantic_core
 
 from indelible import view
-from indelible.core.waist import Frozen
+from indelible.core.operations import FrozenView
 from indelible.errors import FormatError, UsageError
 
 SECRET_BYTES = 32
@@ -34,14 +34,14 @@ def derive_key(secret: bytes, namespace: str) -> bytes:
     return blake2b(namespace.encode(), key=secret, digest_size=SECRET_BYTES).digest()
 
 
-def build_cursor(key: bytes, session: str, frozen: Frozen, resume: int) -> str:
+def build_cursor(key: bytes, session: str, frozen: FrozenView, resume: int) -> str:
     """A cursor that goes on at `resume`, in the state `frozen`."""
     extents = base64.b64encode(view.encode(frozen.extents)).decode("ascii")
     payload = pydantic_core.to_json([frozen.life, extents, frozen.version, frozen.vacuums, resume])
     return base64.urlsafe_b64encode(_tag(key, session, payload) + payload).decode("ascii")
 
 
-def parse_cursor(key: bytes, session: str, cursor: object) -> tuple[Frozen, int]:
+def parse_cursor(key: bytes, session: str, cursor: object) -> tuple[FrozenView, int]:
     """The state and the position of a cursor that `build_cursor` made for this session."""
     data = _decode(cursor)
     tag, payload = data[:_TAG_BYTES], data[_TAG_BYTES:]
@@ -49,7 +49,7 @@ def parse_cursor(key: bytes, session: str, cursor: object) -> tuple[Frozen, int]
         raise _refused(cursor)
     try:
         life, extents, version, vacuums, resume = pydantic_core.from_json(payload)
-        return Frozen(life, view.decode(base64.b64decode(extents)), version, vacuums), resume
+        return FrozenView(life, view.decode(base64.b64decode(extents)), version, vacuums), resume
     except (ValueError, TypeError, FormatError):
         # Signed, but of another form: made by another version of this code.
         raise _refused(cursor) from None

@@ -31,9 +31,9 @@ from indelible.core.limits import (
     MILLISECONDS_MAX,
     MISSING_NAMED_MAX,
 )
+from indelible.core.operations import JournalLine, LogRow, SnapshotRecord
 from indelible.core.rules import is_inside
-from indelible.core.settings import checked_session_id, checked_text
-from indelible.core.waist import JournalLine, LogRow, SnapshotRecord
+from indelible.core.settings import check_session_id, check_text
 from indelible.errors import CorruptEntryError, FormatError, MemoryStoreError
 from indelible.model import Kind
 from indelible.view import EXTENTS_MAX, VIEW_BYTES_MAX, Extents, View
@@ -244,7 +244,7 @@ class SessionCheck:
         for line in self.journal:
             found += view.freeze(line.before, self.header.end)
             found += view.freeze(line.after, line.end)
-        return view.normal(found)
+        return view.normalize(found)
 
 
 def _row(header: SessionHeader, fields: dict[str, Any]) -> LogRow:
@@ -347,12 +347,12 @@ def _deadline(fields: dict[str, Any]) -> int | None:
 
 def _text(fields: dict[str, Any], name: str, bytes_max: int) -> str:
     with _refusals():
-        return checked_text(_field(fields, name), what=name, bytes_max=bytes_max)
+        return check_text(_field(fields, name), what=name, bytes_max=bytes_max)
 
 
 def _session_id(value: object) -> str:
     with _refusals():
-        return checked_session_id(value)
+        return check_session_id(value)
 
 
 @contextmanager
@@ -389,7 +389,7 @@ def _view(fields: dict[str, Any], name: str, born: int, end: int) -> View:
         if type(piece) is not list or len(piece) != 2 or any(type(at) is not int for at in piece):
             raise InvalidLineError(f"the extents of {name} are not pairs of whole numbers")
     shown = View(tuple((start, stop) for start, stop in pieces), tail)
-    if view.view_of(shown.extents, tail) != shown:
+    if view.build_view(shown.extents, tail) != shown:
         raise InvalidLineError(f"the extents of {name} are not in order, and apart")
     if not is_inside(shown, born, end):
         raise InvalidLineError(f"{name} reaches outside of the log ({born} to {end})")

@@ -16,48 +16,48 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Step(Generic[R]):
+class Operation(Generic[R]):
     """One thing to be done by a driver, answered with an `R`."""
 
     __slots__ = ()
 
 
-Plan = Generator[Step[Any], Any, T]
+Plan = Generator[Operation[Any], Any, T]
 
 
-def ask(step: Step[R]) -> Plan[R]:
+def perform(op: Operation[R]) -> Plan[R]:
     """Yield one step and return its answer, with its type."""
-    answer: R = yield step
+    answer: R = yield op
     return answer
 
 
-def drive(plan: Plan[T], perform: Callable[[Step[Any]], Any]) -> T:
+def run_plan(plan: Plan[T], perform: Callable[[Operation[Any]], Any]) -> T:
     """Run a plan to its end, blocking."""
     try:
-        step = next(plan)
+        op = next(plan)
         while True:
             try:
-                answer = perform(step)
+                answer = perform(op)
             except MemoryStoreError as error:
-                step = plan.throw(error)
+                op = plan.throw(error)
             else:
-                step = plan.send(answer)
+                op = plan.send(answer)
     except StopIteration as finished:
         result: T = finished.value
         return result
 
 
-async def drive_async(plan: Plan[T], perform: Callable[[Step[Any]], Awaitable[Any]]) -> T:
+async def run_plan_async(plan: Plan[T], perform: Callable[[Operation[Any]], Awaitable[Any]]) -> T:
     """Run a plan to its end, awaiting."""
     try:
-        step = next(plan)
+        op = next(plan)
         while True:
             try:
-                answer = await perform(step)
+                answer = await perform(op)
             except MemoryStoreError as error:
-                step = plan.throw(error)
+                op = plan.throw(error)
             else:
-                step = plan.send(answer)
+                op = plan.send(answer)
     except StopIteration as finished:
         result: T = finished.value
         return result

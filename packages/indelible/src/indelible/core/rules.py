@@ -10,17 +10,17 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from indelible.core.codec import checksum_of
+from indelible.core.codec import compute_checksum
 from indelible.core.limits import (
     EXPIRED_KNOWN_S,
     LOG_ENTRIES_MAX,
     MISSING_NAMED_MAX,
 )
-from indelible.core.waist import (
+from indelible.core.operations import (
     Append,
-    Appended,
+    AppendResult,
     ChangeView,
-    Frozen,
+    FrozenView,
     Head,
     JournalLine,
     SnapshotRecord,
@@ -32,18 +32,18 @@ from indelible.view import (
     VIEW_BYTES_MAX,
     Extents,
     View,
-    cleared,
+    build_cleared,
+    build_view,
+    contains,
     encode,
     freeze,
-    holds,
-    normal,
-    view_of,
+    normalize,
 )
 
 NEW_VERSION = "new"
 
 
-class Standing(NamedTuple):
+class SessionState(NamedTuple):
     """Where a session stands: what an append must know, and no more."""
 
     life: str
@@ -54,7 +54,7 @@ class Standing(NamedTuple):
     staged: bool = False
 
 
-def status_of(standing: Standing | None, now_ms: int) -> Status:
+def compute_status(standing: SessionState | None, now_ms: int) -> Status:
     """New, active or expired, as the session stands at this moment."""
     if standing is None or standing.staged:
         return Status.NEW
@@ -64,20 +64,20 @@ def status_of(standing: Standing | None, now_ms: int) -> Status:
     return Status.EXPIRED if now_ms < known_until_ms else Status.NEW
 
 
-def version_of(standing: Standing | None, status: Status) -> str:
+def compute_version(standing: SessionState | None, status: Status) -> str:
     """An opaque token that changes when anyone appends, moves the view, or time runs out."""
     if standing is None or status is Status.NEW:
         return NEW_VERSION
-    token = version_token(standing.life, standing.end, standing.generation)
+    token = build_version(standing.life, standing.end, standing.generation)
     return token + "!" if status is Status.EXPIRED else token
 
 
-def version_token(life: str, end: int, generation: int) -> str:
+def build_version(life: str, end: int, generation: int) -> str:
     """The version of an active session in this state."""
     return f"{life}.{end}.{generation}"
 
 
-def deadline_ms(now_ms: int, ttl_s: float | None) -> int | None:
+def compute_deadline_ms(now_ms: int, ttl_s: float | None) -> int | None:
     """When a life ends that is written to now; fixed from then on, whatever later releases say."""
     return None if ttl_s is None else now_ms + math.ceil(ttl_s * 1000)
 
@@ -107,7 +107,7 @@ def refuse_if_full(session: str, first: int, count: int) -> None:
         )
 
 
-def refuse_if_torn_apart(session: str, missing: int, start: int, stop: int) -> None:
+def refuse_many_missing(session: str, missing: int, start: int, stop: int) -> None:
     """Raise if more entries are missing than are worth naming one by one."""
     if missing > MISSING_NAMED_MAX:
         raise FormatError(
@@ -117,16 +117,16 @@ def refuse_if_torn_apart(session: str, missing: int, start: int, stop: int) -> N
         )
 
 
-def first_of_stage(session: str, end: int, first: int | None) -> int:
+def choose_stage_start(session: str, end: int, first: int | None) -> int:
     """Where a stage begins: at the end of the log, or further on if it must keep its positions."""
     if first is None:
         return end
     if first < end:
-        raise exists(session)
+        raise build_exists_error(session)
     return first
 
 
-def reachable(
+def find_reachable(
     head: Head, snapshots: Iterable[SnapshotRecord], journal: Iterable[JournalLine]
 ) -> Extents:
     """What a session shows, or could be made to show: by its snapshots, and by undoing.
@@ -134,7 +134,7 @@ def reachable(
     A view that reaches outside of the log is a `FormatError`: it must not decide what is removed.
     """
     records, lines = list(snapshots), list(journal)
-    for what in views_outside(head, records, lines):
+    for what in find_views_outside(head, records, lines):
         raise FormatError(f"{what}; nothing was removed. verify names everything that is wrong.")
     found = list(freeze(head.view, head.end))
     for record in records:
@@ -142,7 +142,7 @@ def reachable(
     for line in lines:
         # Undoing restores the view with its open tail, so all that came later shows too.
         found += freeze(line.before, head.end)
-    return normal(found)
+    return normalize(found)
 
 
 def is_inside(shown: View, born: int, end: int) -> bool:
@@ -151,7 +151,7 @@ def is_inside(shown: View, born: int, end: int) -> bool:
     return born <= first and shown.tail <= end
 
 
-def views_outside(
+def find_views_outside(
     head: Head, snapshots: Iterable[SnapshotRecord], journal: Iterable[JournalLine]
 ) -> Iterator[str]:
     """Say which stored views of a session reach outside of its log."""
@@ -169,7 +169,7 @@ def views_outside(
             yield f"the {line.change} {line.operation} reaches outside of {log}"
 
 
-def kept_lines(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
+def keep_undoable(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
     """The journal lines that a vacuum leaves: all that are inside the undo window, newest first.
 
     However many they are. Lines that changed nothing are kept like the others, for their keys.
@@ -181,23 +181,23 @@ def kept_lines(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[Jou
     return newest
 
 
-def removed_changes(lines: Sequence[JournalLine], kept: Sequence[JournalLine]) -> int:
+def count_removed_changes(lines: Sequence[JournalLine], kept: Sequence[JournalLine]) -> int:
     """How many changes a vacuum takes out of a journal; lines that changed nothing are none."""
     return sum(line.before != line.after for line in lines[len(kept) :])
 
 
-def refuse_if_not_staged(step_session: str, stage: str, standing: Standing | None) -> None:
+def refuse_if_not_staged(step_session: str, stage: str, standing: SessionState | None) -> None:
     """Raise if somebody else wrote to the session while a copy of another was being staged."""
     if standing is None or not is_stage(standing, stage):
-        raise exists(step_session)
+        raise build_exists_error(step_session)
 
 
-def is_stage(standing: Standing, stage: str) -> bool:
+def is_stage(standing: SessionState, stage: str) -> bool:
     """Whether a session is still this stage: nobody else wrote to it, and it is not shown yet."""
     return standing.staged and standing.life == stage
 
 
-def exists(session: str) -> ConflictError:
+def build_exists_error(session: str) -> ConflictError:
     """The target of a copy is in use."""
     return ConflictError(
         f"session {session!r} exists already; nothing was copied. Choose another id.",
@@ -206,52 +206,52 @@ def exists(session: str) -> ConflictError:
     )
 
 
-def refuse_other_content(step: Append, first: int, stored: list[bytes]) -> None:
+def refuse_different_content(op: Append, first: int, stored: list[bytes]) -> None:
     """Raise if an earlier append with this key carried something else than this one does.
 
     `stored` are the checksums of the earlier append's entries.
     """
-    offered = [checksum_of(draft.envelope) for draft in step.drafts]
+    offered = [compute_checksum(draft.envelope) for draft in op.drafts]
     if stored != offered:
         raise ConflictError(
-            f"the key {step.key!r} was used in session {step.session!r} for other content, at"
+            f"the key {op.key!r} was used in session {op.session!r} for other content, at"
             f" position {first}; nothing was written. Use a new key for a new append.",
-            session=step.session,
+            session=op.session,
             reason="key",
-            key=step.key,
+            key=op.key,
             position=first,
             expected=stored,
             actual=offered,
         )
 
 
-def still_shows(view: View, end: int, first: int, count: int) -> bool:
+def is_visible(view: View, end: int, first: int, count: int) -> bool:
     """Whether every entry of an append is in the view."""
-    return holds(freeze(view, end), first, first + count)
+    return contains(freeze(view, end), first, first + count)
 
 
-def refuse_if_hidden(step: Append, appended: Appended) -> None:
+def refuse_if_hidden(op: Append, appended: AppendResult) -> None:
     """Raise if a caller repeats a key whose entries do not all show any more.
 
     Not after a lost reply within the same call: then the first attempt may be this call's own.
     """
-    if appended.visible or step.resent:
+    if appended.visible or op.resent:
         return
     first, last = appended.first, appended.first + appended.entries - 1
     where = f"position {first}" if first == last else f"positions {first} to {last}"
     raise ConflictError(
-        f"the key {step.key!r} was used in session {step.session!r} for the same content, at"
+        f"the key {op.key!r} was used in session {op.session!r} for the same content, at"
         f" {where}, which was hidden since; nothing was written. Use a new key to add it again, or"
         ' pass replay="hidden-ok" if it is enough that it was added once.',
-        session=step.session,
+        session=op.session,
         reason="hidden",
-        key=step.key,
+        key=op.key,
         position=first,
         positions=range(first, last + 1),
     )
 
 
-def refuse_other_change(session: str, key: str, change: str, done: JournalLine) -> None:
+def refuse_different_change(session: str, key: str, change: str, done: JournalLine) -> None:
     """Raise if an earlier change with this key was of another kind."""
     if done.change != change:
         raise ConflictError(
@@ -265,77 +265,77 @@ def refuse_other_change(session: str, key: str, change: str, done: JournalLine) 
         )
 
 
-def refuse_if_changed(step: ChangeView, head: Head) -> None:
+def refuse_if_changed(op: ChangeView, head: Head) -> None:
     """Raise if the view that this change was computed from is no longer the session's."""
-    if head.status is not Status.ACTIVE or head.life != step.life:
-        raise view_moved(step, head.generation)
-    refuse_if_moved(step.session, step.expected, head.version)
-    if (head.generation, head.vacuums) != (step.generation, step.vacuums):
-        raise view_moved(step, head.generation)
+    if head.status is not Status.ACTIVE or head.life != op.life:
+        raise build_view_conflict(op, head.generation)
+    refuse_if_moved(op.session, op.expected, head.version)
+    if (head.generation, head.vacuums) != (op.generation, op.vacuums):
+        raise build_view_conflict(op, head.generation)
 
 
-def rollback_of(step: ChangeView, head: Head, record: SnapshotRecord | None) -> ChangeView:
+def plan_rollback(op: ChangeView, head: Head, record: SnapshotRecord | None) -> ChangeView:
     """The change that shows what a snapshot froze, from what the engine finds in its own step."""
     if head.status is not Status.ACTIVE or record is None:
-        raise view_moved(step, head.generation)
-    for what in views_outside(head, [record], ()):
-        raise reaches_out(step.session, what)
+        raise build_view_conflict(op, head.generation)
+    for what in find_views_outside(head, [record], ()):
+        raise build_outside_error(op.session, what)
     return ChangeView(
-        step.session,
+        op.session,
         head.life,
         head.generation,
-        step.change,
-        step.operation,
+        op.change,
+        op.operation,
         extents=freeze(record.view, record.end),
-        tail=step.tail,
-        expected=step.expected,
-        undoes=step.undoes,
+        tail=op.tail,
+        expected=op.expected,
+        undoes=op.undoes,
         vacuums=head.vacuums,
-        snapshot=step.snapshot,
-        fresh=step.fresh,
+        snapshot=op.snapshot,
+        fresh=op.fresh,
     )
 
 
-def view_moved(step: ChangeView, generation: int) -> ConflictError:
+def build_view_conflict(op: ChangeView, generation: int) -> ConflictError:
     """The view is no longer the one that a change was computed from."""
     return ConflictError(
-        f"somebody else changed what session {step.session!r} shows; nothing was changed.",
-        session=step.session,
+        f"somebody else changed what session {op.session!r} shows; nothing was changed.",
+        session=op.session,
         reason="view",
-        expected=step.generation,
+        expected=op.generation,
         actual=generation,
     )
 
 
-def line_of(step: ChangeView, head: Head, now_ms: int) -> JournalLine:
+def build_journal_line(op: ChangeView, head: Head, now_ms: int) -> JournalLine:
     """The journal line of a change: what showed, and what shows from now on."""
-    after = view_of(step.extents, head.end if step.tail is None else step.tail)
+    after = build_view(op.extents, head.end if op.tail is None else op.tail)
     if not is_inside(after, head.born, head.end):
-        raise reaches_out(step.session, "what it would show reaches outside of its log")
+        raise build_outside_error(op.session, "what it would show reaches outside of its log")
     return JournalLine(
-        operation=step.operation,
-        change=step.change,
+        operation=op.operation,
+        change=op.change,
         changed_at_ms=now_ms,
-        version=version_token(head.life, head.end, head.generation + 1),
+        version=build_version(head.life, head.end, head.generation + 1),
         end=head.end,
         before=head.view,
         after=after,
     )
 
 
-def frozen_of(session: str, asked: Frozen | None, head: Head) -> Frozen:
+def choose_frozen_view(session: str, asked: FrozenView | None, head: Head) -> FrozenView:
     """The state to read: the one that a page asks for, unless it is out of reach, or the latest."""
     if asked is None:
-        return Frozen(head.life, freeze(head.view, head.end), head.version, head.vacuums)
+        return FrozenView(head.life, freeze(head.view, head.end), head.version, head.vacuums)
     if head.status is not Status.ACTIVE or asked.life != head.life:
-        raise gone(session)
+        raise build_gone_error(session)
     extents = asked.extents
     if extents and not head.born <= extents[0][0] <= extents[-1][1] <= head.end:
-        raise reaches_out(session, "what is to be read reaches outside of its log")
+        raise build_outside_error(session, "what is to be read reaches outside of its log")
     return asked
 
 
-def reaches_out(session: str, what: str) -> FormatError:
+def build_outside_error(session: str, what: str) -> FormatError:
     """A view that came from outside, or was damaged, and is not followed."""
     return FormatError(
         f"session {session!r} is damaged: {what}; nothing was changed. verify says more.",
@@ -343,7 +343,7 @@ def reaches_out(session: str, what: str) -> FormatError:
     )
 
 
-def gone(session: str) -> ConflictError:
+def build_gone_error(session: str) -> ConflictError:
     """A page was asked for that is no longer there."""
     return ConflictError(
         f"what the first page of session {session!r} saw has expired, or was forgotten or vacuumed"
@@ -353,7 +353,7 @@ def gone(session: str) -> ConflictError:
     )
 
 
-def refuse_if_torn(session: str, extents: Extents) -> None:
+def refuse_too_many_extents(session: str, extents: Extents) -> None:
     """Raise before a snapshot is saved that would not fit its row."""
     if len(extents) > EXTENTS_MAX or len(encode(extents)) > VIEW_BYTES_MAX:
         raise LimitError(
@@ -366,8 +366,8 @@ def refuse_if_torn(session: str, extents: Extents) -> None:
         )
 
 
-def head_of(
-    standing: Standing | None,
+def build_head(
+    standing: SessionState | None,
     *,
     view: View,
     now_ms: int,
@@ -378,8 +378,8 @@ def head_of(
     vacuums: int,
 ) -> Head:
     """A session as readers see it; one that is new or expired shows nothing."""
-    status = status_of(standing, now_ms)
-    version = version_of(standing, status)
+    status = compute_status(standing, now_ms)
+    version = compute_version(standing, status)
     if standing is None or status is not Status.ACTIVE:
         end = standing.end if standing else 0
         deadline = standing.deadline_ms if standing and status is Status.EXPIRED else None
@@ -389,7 +389,7 @@ def head_of(
             life=life,
             born=end,
             end=end,
-            view=cleared(end),
+            view=build_cleared(end),
             generation=0,
             version=version,
             deadline_ms=deadline,

@@ -20,10 +20,10 @@ class Settings:
 
     def ttl_s(self, ttl: float | Never | None) -> float | None:
         """The time to live of one append in seconds; None for no end."""
-        return checked_ttl_s(self.ttl if ttl is None else ttl)
+        return check_ttl_s(self.ttl if ttl is None else ttl)
 
 
-def checked_ttl_s(ttl: float | Never) -> float | None:
+def check_ttl_s(ttl: float | Never) -> float | None:
     """A time to live in seconds, or None for `NEVER`."""
     if isinstance(ttl, Never):
         return None
@@ -38,7 +38,7 @@ def checked_ttl_s(ttl: float | Never) -> float | None:
     return ttl
 
 
-def checked_text(text: object, *, what: str, bytes_max: int) -> str:
+def check_text(text: object, *, what: str, bytes_max: int) -> str:
     """Non-empty text within its limit, or an error that shows what was given."""
     if not isinstance(text, str) or not text:
         raise UsageError(f"{what} is non-empty text, not {text!r}", value=text)
@@ -55,14 +55,14 @@ def checked_text(text: object, *, what: str, bytes_max: int) -> str:
     return text
 
 
-def checked_version(expected: object) -> str | None:
+def check_version(expected: object) -> str | None:
     """A version that a caller expects, or None; what is no text was never one."""
     if expected is None:
         return None
-    return checked_text(expected, what="an expected version", bytes_max=VERSION_BYTES_MAX)
+    return check_text(expected, what="an expected version", bytes_max=VERSION_BYTES_MAX)
 
 
-def checked_session_id(session_id: object) -> str:
+def check_session_id(session_id: object) -> str:
     """A session id that every engine can tell from every other."""
     if (
         type(session_id) is str
@@ -70,4 +70,4 @@ def checked_session_id(session_id: object) -> str:
         and 0 < len(session_id) <= SESSION_ID_BYTES_MAX
     ):
         return session_id
-    return checked_text(session_id, what="a session id", bytes_max=SESSION_ID_BYTES_MAX)
+    return check_text(session_id, what="a session id", bytes_max=SESSION_ID_BYTES_MAX)

@@ -54,12 +54,12 @@ def random_ids() -> str:
         return f"{_random.getrandbits(_ID_BITS):016x}"
 
 
-def milliseconds(clock: Clock) -> int:
+def read_clock_ms(clock: Clock) -> int:
     """The time in whole milliseconds, as stores keep it."""
     return int(clock() * 1000)
 
 
-def moment(at_ms: int) -> datetime:
+def to_datetime(at_ms: int) -> datetime:
     """A stored time as people read it, in UTC."""
     try:
         return _EPOCH + timedelta(milliseconds=at_ms)

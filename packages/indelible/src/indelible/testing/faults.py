@@ -25,9 +25,9 @@ from indelible import (
     UnavailableError,
     UsageError,
 )
-from indelible.core import waist
+from indelible.core import operations
 from indelible.core.backend import AsyncBackend, Backend
-from indelible.core.plan import Step
+from indelible.core.plan import Operation
 
 What = Literal["fail", "time out", "lose the reply", "be slow"]
 S = TypeVar("S", MemoryStore, AsyncMemoryStore)
@@ -35,15 +35,15 @@ S = TypeVar("S", MemoryStore, AsyncMemoryStore)
 ANY: Final = "*"
 # Steps of the waist that decide: when one of these is done, the verb is.
 _DECISIVE: Final = (
-    waist.Append,
-    waist.ChangeView,
-    waist.SaveSnapshot,
-    waist.DeleteSnapshot,
-    waist.SetMetadata,
-    waist.ShowStage,
-    waist.Reclaim,
-    waist.Erase,
-    waist.Quarantine,
+    operations.Append,
+    operations.ChangeView,
+    operations.SaveSnapshot,
+    operations.DeleteSnapshot,
+    operations.SetMetadata,
+    operations.ShowStage,
+    operations.Reclaim,
+    operations.Erase,
+    operations.Quarantine,
 )
 # What leaves everything as it is: there is no write whose reply could be lost.
 _READS: Final = frozenset(
@@ -96,7 +96,7 @@ class _Call:
         self.slept = True
         return self.cue.seconds if self.cue is not None and slow else 0.0
 
-    def refuse(self, step: Step[Any]) -> None:
+    def refuse(self, step: Operation[Any]) -> None:
         """Raise in the engine's place, before it hears of anything."""
         if self.cue is None:
             return
@@ -108,7 +108,7 @@ class _Call:
             if self.verb in _READS:
                 raise UnavailableError("the store did not answer in time")
 
-    def lose(self, step: Step[Any]) -> None:
+    def lose(self, step: Operation[Any]) -> None:
         """Raise in the place of an answer."""
         lost = self.cue is not None and self.cue.what == "lose the reply"
         if lost and isinstance(step, _DECISIVE):
@@ -281,7 +281,7 @@ class _Faulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def perform(self, step: Step[Any]) -> Any:
+    def perform(self, step: Operation[Any]) -> Any:
         """Do one step, as the call that it belongs to is to go."""
         call = _current.get() or _Call("", None)
         time.sleep(call.seconds())
@@ -300,7 +300,7 @@ class _AsyncFaulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def perform(self, step: Step[Any]) -> Any:
+    async def perform(self, step: Operation[Any]) -> Any:
         """Do one step, as the call that it belongs to is to go."""
         call = _current.get() or _Call("", None)
         if seconds := call.seconds():

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import indelible
 from indelible import AsyncMemoryStore, MemoryStore
 from indelible.core.backend import AsyncBackend
-from indelible.core.plan import Step
+from indelible.core.plan import Operation
 from indelible.core.settings import Settings
 from indelible.model import Claims
 
@@ -88,7 +88,7 @@ class _OpenedLater:
         """Open it."""
         await self._backend()
 
-    async def perform(self, step: Step[T]) -> T:
+    async def perform(self, step: Operation[T]) -> T:
         """Do one step, in the store that is opened now at the latest."""
         return await (await self._backend()).perform(step)
 

@@ -16,34 +16,30 @@ from typing import Any, TypeVar, cast
 from indelible import view
 from indelible.backends.memory.session import Life, Session, at, keys_in, ordered, walk
 from indelible.core import rules
-from indelible.core.codec import checksum_of
+from indelible.core.codec import compute_checksum
 from indelible.core.cursors import create_secret
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, STAGE_ABANDONED_S
-from indelible.core.plan import Step
-from indelible.core.rules import Standing
-from indelible.core.sources import Clock, milliseconds
-from indelible.core.waist import (
+from indelible.core.operations import (
     Append,
-    Appended,
+    AppendResult,
     BeginStage,
-    Changed,
     ChangeView,
     CheckEngine,
     CheckSession,
     DeleteSnapshot,
-    Diagnose,
     DropStage,
+    EntrySlice,
     Erase,
-    Erased,
+    EraseResult,
+    FindNearest,
+    FindRisks,
     Head,
     Identify,
-    Journal,
+    JournalPage,
     ListSessions,
     LogPage,
     LogRow,
-    Nearest,
     Outline,
-    Outlined,
     Quarantine,
     Read,
     ReadCursorKey,
@@ -54,19 +50,23 @@ from indelible.core.waist import (
     ReadQuarantine,
     ReadSnapshots,
     Reclaim,
-    Reclaimed,
+    ReclaimResult,
     SaveSnapshot,
     Scrub,
+    SessionOutline,
     SessionPage,
     SetMetadata,
     ShowStage,
-    Slice,
+    SnapshotList,
     SnapshotRecord,
-    Snapshots,
     Stage,
     StageRows,
-    Stored,
+    StoredEntry,
+    ViewChangeResult,
 )
+from indelible.core.plan import Operation
+from indelible.core.rules import SessionState
+from indelible.core.sources import Clock, read_clock_ms
 from indelible.errors import ClosedError, FormatError
 from indelible.model import Claims, Durability, Gravity, Risk, Status
 from indelible.view import View
@@ -99,7 +99,7 @@ class MemoryBackend:
         self._closed = False
         self._handlers: dict[type, Callable[[Any], Any]] = {
             Append: self._append,
-            ReadHead: lambda step: self._head(step.session),
+            ReadHead: lambda op: self._head(op.session),
             Read: self._read,
             ReadOutline: self._outline,
             ChangeView: self._change_view,
@@ -119,20 +119,20 @@ class MemoryBackend:
             Scrub: lambda _: (),
             CheckEngine: lambda _: (),
             CheckSession: lambda _: (),
-            Diagnose: lambda _: RISKS,
-            Nearest: lambda _: None,
+            FindRisks: lambda _: RISKS,
+            FindNearest: lambda _: None,
             ReadCursorKey: lambda _: self._cursor_key,
             Identify: lambda _: f"memory {id(self)}",
             Quarantine: self._quarantine,
             ReadQuarantine: self._read_quarantine,
         }
 
-    def perform(self, step: Step[R]) -> R:
+    def perform(self, op: Operation[R]) -> R:
         """Do one step, atomically."""
         with self._lock:
             if self._closed:
                 raise ClosedError("the store is closed")
-            return cast(R, self._handlers[type(step)](step))
+            return cast(R, self._handlers[type(op)](op))
 
     def prepare(self) -> None:
         """Nothing has to be reached."""
@@ -161,18 +161,18 @@ class MemoryBackend:
 
     # What a session is
 
-    def _standing(self, name: str) -> tuple[Standing | None, Status]:
+    def _standing(self, name: str) -> tuple[SessionState | None, Status]:
         session = self._sessions.get(name)
         standing = session.standing() if session else None
-        return standing, rules.status_of(standing, milliseconds(self._clock))
+        return standing, rules.compute_status(standing, read_clock_ms(self._clock))
 
     def _head(self, name: str) -> Head:
         session = self._sessions.get(name)
         life = session.life if session else None
-        return rules.head_of(
+        return rules.build_head(
             session.standing() if session else None,
             view=life.view if life else View(),
-            now_ms=milliseconds(self._clock),
+            now_ms=read_clock_ms(self._clock),
             created_at_ms=life.created_at_ms if life else None,
             metadata=life.metadata if life else b"{}",
             snapshots=len(life.snapshots) if life else 0,
@@ -183,16 +183,16 @@ class MemoryBackend:
     def _begin_life(
         self, name: str, *, ttl_s: float | None, first: int | None = None, **fields: Any
     ) -> Session:
-        now_ms = milliseconds(self._clock)
+        now_ms = read_clock_ms(self._clock)
         session = self._sessions.get(name)
-        born = rules.first_of_stage(name, session.end if session else 0, first)
+        born = rules.choose_stage_start(name, session.end if session else 0, first)
         self._lives += 1
         life = Life(
             token=f"m{self._lives}",
             born=born,
             created_at_ms=now_ms,
-            deadline_ms=rules.deadline_ms(now_ms, ttl_s),
-            view=view.cleared(born),
+            deadline_ms=rules.compute_deadline_ms(now_ms, ttl_s),
+            view=view.build_cleared(born),
             **{"staged": False, **fields},
         )
         return Session(session.log if session else {}, born, life)
@@ -206,129 +206,127 @@ class MemoryBackend:
 
     # Writing
 
-    def _append(self, step: Append) -> Appended:
-        standing, status = self._standing(step.session)
-        if status is Status.ACTIVE and not step.fresh:
-            earlier = self._sessions[step.session].life.keys.get(step.key)
+    def _append(self, op: Append) -> AppendResult:
+        standing, status = self._standing(op.session)
+        if status is Status.ACTIVE and not op.fresh:
+            earlier = self._sessions[op.session].life.keys.get(op.key)
             if earlier is not None:
-                return self._replay(step, *earlier)
-        rules.refuse_if_moved(step.session, step.expected, rules.version_of(standing, status))
+                return self._replay(op, *earlier)
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(standing, status))
         first = standing.end if standing else 0
-        rules.refuse_if_full(step.session, first, len(step.drafts))
-        session = self._living(step.session, ttl_s=step.ttl_s)
+        rules.refuse_if_full(op.session, first, len(op.drafts))
+        session = self._living(op.session, ttl_s=op.ttl_s)
         life = session.life
-        now_ms = milliseconds(self._clock)
-        deadline_ms = rules.deadline_ms(now_ms, step.ttl_s)
+        now_ms = read_clock_ms(self._clock)
+        deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
         rows = {
             first + offset: LogRow(
                 first + offset,
                 kind,
                 now_ms,
                 deadline_ms,
-                0 if offset else len(step.drafts),
+                0 if offset else len(op.drafts),
                 life.generation,
                 keep,
-                None if offset else step.key,
+                None if offset else op.key,
                 opens,
                 answers,
                 envelope,
             )
-            for offset, (kind, envelope, keep, opens, answers) in enumerate(step.drafts)
+            for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
         }
-        end = first + len(step.drafts)
-        checksums = [checksum_of(draft.envelope) for draft in step.drafts]
-        appended = Appended(
-            first, len(step.drafts), rules.version_token(life.token, end, life.generation)
+        end = first + len(op.drafts)
+        checksums = [compute_checksum(draft.envelope) for draft in op.drafts]
+        appended = AppendResult(
+            first, len(op.drafts), rules.build_version(life.token, end, life.generation)
         )
         # Behind the end, where nobody looks yet.
         session.log.update(rows)
         life.deadline_ms = deadline_ms
-        life.keys[step.key] = (first, checksums, life.generation)
+        life.keys[op.key] = (first, checksums, life.generation)
         session.end = end
-        self._sessions[step.session] = session
+        self._sessions[op.session] = session
         return appended
 
     def _replay(
-        self, step: Append, first: int, checksums: list[bytes], generation: int
-    ) -> Appended:
-        session = self._sessions[step.session]
-        rules.refuse_other_content(step, first, checksums)
+        self, op: Append, first: int, checksums: list[bytes], generation: int
+    ) -> AppendResult:
+        session = self._sessions[op.session]
+        rules.refuse_different_content(op, first, checksums)
         count = len(checksums)
-        return Appended(
+        return AppendResult(
             first,
             count,
-            rules.version_token(session.life.token, first + count, generation),
+            rules.build_version(session.life.token, first + count, generation),
             replayed=True,
-            visible=rules.still_shows(session.life.view, session.end, first, count),
+            visible=rules.is_visible(session.life.view, session.end, first, count),
         )
 
-    def _change_view(self, step: ChangeView) -> Changed:
-        head = self._head(step.session)
+    def _change_view(self, op: ChangeView) -> ViewChangeResult:
+        head = self._head(op.session)
         if head.status is Status.ACTIVE:
-            life = self._sessions[step.session].life
+            life = self._sessions[op.session].life
             for line in life.journal:
-                if line.operation == step.operation:
-                    rules.refuse_other_change(step.session, step.operation, step.change, line)
-                    return Changed(line, replayed=True)
-        if step.snapshot is not None:
+                if line.operation == op.operation:
+                    rules.refuse_different_change(op.session, op.operation, op.change, line)
+                    return ViewChangeResult(line, replayed=True)
+        if op.snapshot is not None:
             there = head.status is Status.ACTIVE
-            record = life.snapshots.get(step.snapshot) if there else None
-            step = rules.rollback_of(step, head, record)
-        rules.refuse_if_changed(step, head)
-        line = rules.line_of(step, head, milliseconds(self._clock))
+            record = life.snapshots.get(op.snapshot) if there else None
+            op = rules.plan_rollback(op, head, record)
+        rules.refuse_if_changed(op, head)
+        line = rules.build_journal_line(op, head, read_clock_ms(self._clock))
         journal = [
-            replace(earlier, undone_by=step.operation)
-            if earlier.operation == step.undoes
-            else earlier
+            replace(earlier, undone_by=op.operation) if earlier.operation == op.undoes else earlier
             for earlier in life.journal
         ]
-        changed = Changed(line)
+        changed = ViewChangeResult(line)
         life.journal = [*journal, line]
         life.view = line.after
         life.generation += 1
         return changed
 
-    def _save_snapshot(self, step: SaveSnapshot) -> SnapshotRecord:
-        session = self._living(step.session, ttl_s=step.ttl_s)
+    def _save_snapshot(self, op: SaveSnapshot) -> SnapshotRecord:
+        session = self._living(op.session, ttl_s=op.ttl_s)
         life = session.life
-        if step.id not in life.snapshots:
-            rules.refuse_if_torn(step.session, view.freeze(life.view, session.end))
+        if op.id not in life.snapshots:
+            rules.refuse_too_many_extents(op.session, view.freeze(life.view, session.end))
             record = SnapshotRecord(
-                step.id, step.label, milliseconds(self._clock), life.view, session.end
+                op.id, op.label, read_clock_ms(self._clock), life.view, session.end
             )
-            life.snapshots[step.id] = record
-            self._sessions[step.session] = session
-        return life.snapshots[step.id]
+            life.snapshots[op.id] = record
+            self._sessions[op.session] = session
+        return life.snapshots[op.id]
 
-    def _delete_snapshot(self, step: DeleteSnapshot) -> bool:
-        _, status = self._standing(step.session)
+    def _delete_snapshot(self, op: DeleteSnapshot) -> bool:
+        _, status = self._standing(op.session)
         if status is not Status.ACTIVE:
             return False
-        return self._sessions[step.session].life.snapshots.pop(step.id, None) is not None
+        return self._sessions[op.session].life.snapshots.pop(op.id, None) is not None
 
-    def _set_metadata(self, step: SetMetadata) -> Head:
-        standing, status = self._standing(step.session)
-        rules.refuse_if_moved(step.session, step.expected, rules.version_of(standing, status))
-        session = self._living(step.session, ttl_s=step.ttl_s)
-        session.life.metadata = step.metadata
-        self._sessions[step.session] = session
-        return self._head(step.session)
+    def _set_metadata(self, op: SetMetadata) -> Head:
+        standing, status = self._standing(op.session)
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(standing, status))
+        session = self._living(op.session, ttl_s=op.ttl_s)
+        session.life.metadata = op.metadata
+        self._sessions[op.session] = session
+        return self._head(op.session)
 
-    def _begin_stage(self, step: BeginStage) -> Stage:
-        _, status = self._standing(step.session)
+    def _begin_stage(self, op: BeginStage) -> Stage:
+        _, status = self._standing(op.session)
         if status is Status.ACTIVE:
-            raise rules.exists(step.session)
-        if step.first is not None:
+            raise rules.build_exists_error(op.session)
+        if op.first is not None:
             # A copy that keeps its positions needs a log of its own; what is dead there goes.
-            self._sessions.pop(step.session, None)
+            self._sessions.pop(op.session, None)
         session = self._begin_life(
-            step.session,
-            ttl_s=step.ttl_s,
-            first=step.first,
+            op.session,
+            ttl_s=op.ttl_s,
+            first=op.first,
             staged=True,
-            forked_from=step.forked_from,
+            forked_from=op.forked_from,
         )
-        self._sessions[step.session] = session
+        self._sessions[op.session] = session
         return Stage(session.life.token, session.life.born)
 
     def _staged(self, name: str, stage: str) -> Session:
@@ -336,56 +334,56 @@ class MemoryBackend:
         rules.refuse_if_not_staged(name, stage, standing)
         return self._sessions[name]
 
-    def _stage_rows(self, step: StageRows) -> None:
-        session = self._staged(step.session, step.stage)
-        for row in step.rows:
+    def _stage_rows(self, op: StageRows) -> None:
+        session = self._staged(op.session, op.stage)
+        for row in op.rows:
             session.log[row.position] = row
             session.end = max(session.end, row.position + 1)
             session.life.deadline_ms = row.deadline_ms
 
-    def _show_stage(self, step: ShowStage) -> Head:
-        self._stage_rows(StageRows(step.session, step.stage, step.rows))
-        session = self._staged(step.session, step.stage)
+    def _show_stage(self, op: ShowStage) -> Head:
+        self._stage_rows(StageRows(op.session, op.stage, op.rows))
+        session = self._staged(op.session, op.stage)
         life = session.life
         life.staged = False
-        life.metadata = step.metadata
-        life.generation = step.generation
-        life.view = View((), life.born) if step.view is None else step.view
-        life.created_at_ms = step.created_at_ms or life.created_at_ms
-        life.snapshots = {record.id: record for record in step.snapshots}
-        first = step.generation - len(step.journal) + 1
+        life.metadata = op.metadata
+        life.generation = op.generation
+        life.view = View((), life.born) if op.view is None else op.view
+        life.created_at_ms = op.created_at_ms or life.created_at_ms
+        life.snapshots = {record.id: record for record in op.snapshots}
+        first = op.generation - len(op.journal) + 1
         life.journal = [
-            replace(line, version=rules.version_token(life.token, line.end, generation))
-            for generation, line in enumerate(step.journal, first)
+            replace(line, version=rules.build_version(life.token, line.end, generation))
+            for generation, line in enumerate(op.journal, first)
         ]
         life.keys = dict(keys_in(session))
-        return self._head(step.session)
+        return self._head(op.session)
 
-    def _drop_stage(self, step: DropStage) -> None:
-        session = self._sessions.get(step.session)
-        if session and rules.is_stage(session.standing(), step.stage):
-            del self._sessions[step.session]
+    def _drop_stage(self, op: DropStage) -> None:
+        session = self._sessions.get(op.session)
+        if session and rules.is_stage(session.standing(), op.stage):
+            del self._sessions[op.session]
 
-    def _reclaim(self, step: Reclaim) -> Reclaimed:
-        session = self._sessions.get(step.session)
+    def _reclaim(self, op: Reclaim) -> ReclaimResult:
+        session = self._sessions.get(op.session)
         if session is None:
-            return Reclaimed()
-        _, status = self._standing(step.session)
-        life, head = session.life, self._head(step.session)
+            return ReclaimResult()
+        _, status = self._standing(op.session)
+        life, head = session.life, self._head(op.session)
         if status is Status.ACTIVE:
             journal = life.journal[::-1]
-            kept = rules.kept_lines(journal, step.undo_since_ms)
-            reach = rules.reachable(head, life.snapshots.values(), kept)
+            kept = rules.keep_undoable(journal, op.undo_since_ms)
+            reach = rules.find_reachable(head, life.snapshots.values(), kept)
             dead = view.subtract(((0, max(0, session.end - 1)),), reach)
-            lines = rules.removed_changes(journal, kept)
+            lines = rules.count_removed_changes(journal, kept)
         else:
             abandoned_ms = life.created_at_ms + STAGE_ABANDONED_S * 1000
-            if life.staged and milliseconds(self._clock) < abandoned_ms:
-                return Reclaimed()
+            if life.staged and read_clock_ms(self._clock) < abandoned_ms:
+                return ReclaimResult()
             kept, lines, dead = (), 0, ((0, session.end),)
         rows = [row for row in session.log.values() if view.between(dead, *at(row))]
-        reclaimed = Reclaimed(len(rows), sum(len(row.envelope) for row in rows), lines)
-        if step.dry_run:
+        reclaimed = ReclaimResult(len(rows), sum(len(row.envelope) for row in rows), lines)
+        if op.dry_run:
             return reclaimed
         # First what tells a reader of an older page that its entries may be gone.
         session.vacuums += 1 if rows else 0
@@ -395,112 +393,112 @@ class MemoryBackend:
         if status is not Status.ACTIVE:
             life.snapshots.clear()
             life.keys.clear()
-            life.view = view.cleared(session.end)
+            life.view = view.build_cleared(session.end)
         if status is Status.NEW:
-            del self._sessions[step.session]
+            del self._sessions[op.session]
         return reclaimed
 
-    def _erase(self, step: Erase) -> Erased:
+    def _erase(self, op: Erase) -> EraseResult:
         forks = tuple(
             sorted(
                 name
                 for name, session in self._sessions.items()
-                if session.life.forked_from == step.session
+                if session.life.forked_from == op.session
             )
         )
-        session = self._sessions.pop(step.session, None)
+        session = self._sessions.pop(op.session, None)
         if session is None:
-            return Erased(forks=forks)
+            return EraseResult(forks=forks)
         size = sum(len(row.envelope) for row in session.log.values())
-        return Erased(len(session.log), len(session.life.snapshots), size, forks)
+        return EraseResult(len(session.log), len(session.life.snapshots), size, forks)
 
-    def _quarantine(self, step: Quarantine) -> None:
-        kept = self._sessions[step.session].quarantine
-        for entry in step.entries:
+    def _quarantine(self, op: Quarantine) -> None:
+        kept = self._sessions[op.session].quarantine
+        for entry in op.entries:
             kept.setdefault(entry[0], entry)
 
     # Reading
 
-    def _read(self, step: Read) -> Slice:
-        head = self._head(step.session)
-        frozen = rules.frozen_of(step.session, step.frozen, head)
-        session = self._sessions.get(step.session)
-        rows: list[Stored] = []
+    def _read(self, op: Read) -> EntrySlice:
+        head = self._head(op.session)
+        frozen = rules.choose_frozen_view(op.session, op.frozen, head)
+        session = self._sessions.get(op.session)
+        rows: list[StoredEntry] = []
         missing = 0
-        for position in walk(frozen.extents, step):
+        for position in walk(frozen.extents, op):
             row = session.log.get(position) if session else None
             if row is None and frozen.vacuums != head.vacuums:
-                raise rules.gone(step.session)
+                raise rules.build_gone_error(op.session)
             missing += row is None
-            rules.refuse_if_torn_apart(step.session, missing, head.born, head.end)
+            rules.refuse_many_missing(op.session, missing, head.born, head.end)
             kind = row.kind if row else None
-            if step.kinds is not None and kind is not None and kind not in step.kinds:
+            if op.kinds is not None and kind is not None and kind not in op.kinds:
                 continue
-            if len(rows) == step.limit:
-                resume = rows[-1].position + (0 if step.newest else 1)
-                return Slice(head, frozen, ordered(rows, step), resume)
+            if len(rows) == op.limit:
+                resume = rows[-1].position + (0 if op.newest else 1)
+                return EntrySlice(head, frozen, ordered(rows, op), resume)
             written_at_ms, envelope = (row.written_at_ms, row.envelope) if row else (0, b"")
-            rows.append(Stored(position, kind, written_at_ms, envelope))
-        return Slice(head, frozen, ordered(rows, step))
+            rows.append(StoredEntry(position, kind, written_at_ms, envelope))
+        return EntrySlice(head, frozen, ordered(rows, op))
 
-    def _read_log(self, step: ReadLog) -> LogPage:
-        head = self._head(step.session)
+    def _read_log(self, op: ReadLog) -> LogPage:
+        head = self._head(op.session)
         if head.status is not Status.ACTIVE:
             return LogPage(head, (), None)
-        log = self._sessions[step.session].log
-        start = max(step.start, head.born)
+        log = self._sessions[op.session].log
+        start = max(op.start, head.born)
         # Positions were added in order; a log may have a gap of any size.
         inside = (row for position, row in log.items() if start <= position < head.end)
-        there = list(islice(inside, step.limit + 1))
-        rows = tuple(there[: step.limit])
-        return LogPage(head, rows, rows[-1].position + 1 if len(there) > step.limit else None)
+        there = list(islice(inside, op.limit + 1))
+        rows = tuple(there[: op.limit])
+        return LogPage(head, rows, rows[-1].position + 1 if len(there) > op.limit else None)
 
-    def _read_quarantine(self, step: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
-        session = self._sessions.get(step.session)
+    def _read_quarantine(self, op: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
+        session = self._sessions.get(op.session)
         return tuple(entry for _, entry in sorted(session.quarantine.items())) if session else ()
 
-    def _outline(self, step: ReadOutline) -> Outlined:
-        head = self._head(step.session)
+    def _outline(self, op: ReadOutline) -> SessionOutline:
+        head = self._head(op.session)
         entries = []
         for position in view.positions(view.freeze(head.view, head.end)):
-            row = self._sessions[step.session].log.get(position)
+            row = self._sessions[op.session].log.get(position)
             if row is None or row.kind is None:
                 raise FormatError(
-                    f"entry {position} of session {step.session!r} is missing or damaged; nothing"
+                    f"entry {position} of session {op.session!r} is missing or damaged; nothing"
                     " was changed. verify says which are.",
-                    session=step.session,
+                    session=op.session,
                 )
             size = len(row.envelope)
             entries.append(Outline(position, row.kind, size, row.keep, row.opens, row.answers))
-        return Outlined(head, tuple(entries))
+        return SessionOutline(head, tuple(entries))
 
-    def _read_snapshots(self, step: ReadSnapshots) -> Snapshots:
-        head = self._head(step.session)
+    def _read_snapshots(self, op: ReadSnapshots) -> SnapshotList:
+        head = self._head(op.session)
         if head.status is not Status.ACTIVE:
-            return Snapshots(head, ())
-        there = self._sessions[step.session].life.snapshots
-        ids = there if step.ids is None else step.ids
-        return Snapshots(head, tuple(there[id_] for id_ in ids if id_ in there))
+            return SnapshotList(head, ())
+        there = self._sessions[op.session].life.snapshots
+        ids = there if op.ids is None else op.ids
+        return SnapshotList(head, tuple(there[id_] for id_ in ids if id_ in there))
 
-    def _read_journal(self, step: ReadJournal) -> Journal:
-        head = self._head(step.session)
+    def _read_journal(self, op: ReadJournal) -> JournalPage:
+        head = self._head(op.session)
         if head.status is not Status.ACTIVE:
-            return Journal(head, ())
-        lines = self._sessions[step.session].life.journal
+            return JournalPage(head, ())
+        lines = self._sessions[op.session].life.journal
         changes = [line for line in reversed(lines) if line.before != line.after]
-        return Journal(head, tuple(changes[: step.limit]))
+        return JournalPage(head, tuple(changes[: op.limit]))
 
-    def _list_sessions(self, step: ListSessions) -> SessionPage:
-        after = step.resume
+    def _list_sessions(self, op: ListSessions) -> SessionPage:
+        after = op.resume
         names = sorted(
             name
             for name in self._sessions
-            if name.startswith(step.prefix)
+            if name.startswith(op.prefix)
             and (after is None or name > after)
-            and (step.dead or self._standing(name)[1] is Status.ACTIVE)
+            and (op.dead or self._standing(name)[1] is Status.ACTIVE)
         )
-        page = tuple(names[: step.limit])
-        return SessionPage(page, page[-1] if len(names) > step.limit else None)
+        page = tuple(names[: op.limit])
+        return SessionPage(page, page[-1] if len(names) > op.limit else None)
 
 
 class AsyncMemoryBackend:
@@ -509,9 +507,9 @@ class AsyncMemoryBackend:
     def __init__(self, *, clock: Clock) -> None:
         self._backend = MemoryBackend(clock=clock)
 
-    async def perform(self, step: Step[R]) -> R:
+    async def perform(self, op: Operation[R]) -> R:
         """Do one step, atomically."""
-        return self._backend.perform(step)
+        return self._backend.perform(op)
 
     async def prepare(self) -> None:
         """Nothing has to be reached."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from indelible import view
-from indelible.core.codec import checksum_of
-from indelible.core.rules import Standing
-from indelible.core.waist import JournalLine, LogRow, Read, SnapshotRecord, Stored
+from indelible.core.codec import compute_checksum
+from indelible.core.operations import JournalLine, LogRow, Read, SnapshotRecord, StoredEntry
+from indelible.core.rules import SessionState
 from indelible.view import View
 
 
@@ -41,10 +41,10 @@ class Session:
     vacuums: int = 0
     quarantine: dict[int, tuple[int, str, bytes]] = field(default_factory=dict)
 
-    def standing(self) -> Standing:
+    def standing(self) -> SessionState:
         """Where the session stands."""
         life = self.life
-        return Standing(
+        return SessionState(
             life.token,
             life.born,
             self.end,
@@ -54,14 +54,14 @@ class Session:
         )
 
 
-def walk(extents: view.Extents, step: Read) -> Iterator[int]:
+def walk(extents: view.Extents, op: Read) -> Iterator[int]:
     """The positions that a read goes over, in its direction."""
-    if step.newest:
-        stop = step.start if step.start is not None else extents[-1][1] if extents else 0
+    if op.newest:
+        stop = op.start if op.start is not None else extents[-1][1] if extents else 0
         for start, end in reversed(view.between(extents, 0, stop)):
             yield from range(end - 1, start - 1, -1)
     else:
-        start = step.start or 0
+        start = op.start or 0
         stop = extents[-1][1] if extents else 0
         yield from view.positions(view.between(extents, start, stop))
 
@@ -76,10 +76,12 @@ def keys_in(session: Session) -> Iterator[tuple[str, tuple[int, list[bytes], int
     for row in session.log.values():
         if row.key is not None and row.position >= session.life.born:
             batch = range(row.position, min(row.position + row.batch, session.end))
-            checksums = [checksum_of(session.log[p].envelope) for p in batch if p in session.log]
+            checksums = [
+                compute_checksum(session.log[p].envelope) for p in batch if p in session.log
+            ]
             yield row.key, (row.position, checksums, row.generation)
 
 
-def ordered(rows: list[Stored], step: Read) -> tuple[Stored, ...]:
+def ordered(rows: list[StoredEntry], op: Read) -> tuple[StoredEntry, ...]:
     """What was read, in the order of the log."""
-    return tuple(reversed(rows)) if step.newest else tuple(rows)
+    return tuple(reversed(rows)) if op.newest else tuple(rows)

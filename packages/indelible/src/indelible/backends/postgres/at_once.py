@@ -17,32 +17,38 @@ from indelible.backends.postgres.named import (
 from indelible.backends.postgres.sessions import Context
 from indelible.backends.postgres.statements import Call, milliseconds_of
 from indelible.core import rules
-from indelible.core.plan import Plan, ask
-from indelible.core.waist import Changed, ChangeView, JournalLine, SaveSnapshot, SnapshotRecord
+from indelible.core.operations import (
+    ChangeView,
+    JournalLine,
+    SaveSnapshot,
+    SnapshotRecord,
+    ViewChangeResult,
+)
+from indelible.core.plan import Plan, perform
 
 # Given a step and how long to wait for its session's row: its answer, or None if it must go the
 # long way. Then nothing was written.
 Shortcut = Callable[[Context, Any, float], Plan[Any]]
 
 
-def save_snapshot(context: Context, step: SaveSnapshot, wait_s: float) -> Plan[Any]:
+def save_snapshot(context: Context, op: SaveSnapshot, wait_s: float) -> Plan[Any]:
     """Write the view and the log's end down, if the session is active and its view is short."""
-    label = None if step.label is None else step.label.encode()
-    named, wait = context.named(step.session), milliseconds_of(wait_s).encode()
+    label = None if op.label is None else op.label.encode()
+    named, wait = context.named(op.session), milliseconds_of(wait_s).encode()
     now = bigint(context.now_ms())
-    said = yield from _called(Call(SAVE_SNAPSHOT, [*named, now, wait, step.id.encode(), label]))
+    said = yield from _called(Call(SAVE_SNAPSHOT, [*named, now, wait, op.id.encode(), label]))
     if said is None:
         return None
     taken_at, end, tail, extents = said.split(".")
-    frozen = view.view_of(view.decode(bytes.fromhex(extents)), int(tail))
-    return SnapshotRecord(step.id, step.label, int(taken_at), frozen, int(end))
+    frozen = view.build_view(view.decode(bytes.fromhex(extents)), int(tail))
+    return SnapshotRecord(op.id, op.label, int(taken_at), frozen, int(end))
 
 
-def roll_back(context: Context, step: ChangeView, wait_s: float) -> Plan[Any]:
+def roll_back(context: Context, op: ChangeView, wait_s: float) -> Plan[Any]:
     """Show what a snapshot froze, if the session is active, and the views are short."""
-    if step.snapshot is None or not is_sayable(step.expected):
+    if op.snapshot is None or not is_sayable(op.expected):
         return None
-    named, wait = context.named(step.session), milliseconds_of(wait_s).encode()
+    named, wait = context.named(op.session), milliseconds_of(wait_s).encode()
     said = yield from _called(
         Call(
             ROLL_BACK,
@@ -50,10 +56,10 @@ def roll_back(context: Context, step: ChangeView, wait_s: float) -> Plan[Any]:
                 *named,
                 bigint(context.now_ms()),
                 wait,
-                ascii_text(step.expected),
-                step.snapshot.encode(),
-                step.operation.encode(),
-                step.change.encode(),
+                ascii_text(op.expected),
+                op.snapshot.encode(),
+                op.operation.encode(),
+                op.change.encode(),
             ],
         )
     )
@@ -61,22 +67,22 @@ def roll_back(context: Context, step: ChangeView, wait_s: float) -> Plan[Any]:
         return None
     number, life, changed_at, generation, end, tail_before, tail_after, *extents = said.split(".")
     before, after = (view.decode(bytes.fromhex(one)) for one in extents)
-    return Changed(
+    return ViewChangeResult(
         JournalLine(
-            operation=step.operation,
-            change=step.change,
+            operation=op.operation,
+            change=op.change,
             changed_at_ms=int(changed_at),
-            version=rules.version_token(f"{number}.{life}", int(end), int(generation)),
+            version=rules.build_version(f"{number}.{life}", int(end), int(generation)),
             end=int(end),
-            before=view.view_of(before, int(tail_before)),
-            after=view.view_of(after, int(tail_after)),
+            before=view.build_view(before, int(tail_before)),
+            after=view.build_view(after, int(tail_after)),
         )
     )
 
 
 def _called(call: Call) -> Plan[str | None]:
     try:
-        return (yield from ask(call))
+        return (yield from perform(call))
     except KeyUsedError:
         # An earlier attempt landed; a look tells.
         return None

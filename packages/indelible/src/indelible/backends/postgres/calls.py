@@ -53,13 +53,13 @@ class Caller:
         self._known: set[bytes] = set()
         self._calls = 0
 
-    def call(self, step: Call) -> Waits:
+    def call(self, op: Call) -> Waits:
         """Call a function, and give its answer."""
-        return _text((yield from self._sent(step.statement, step.values)))
+        return _text((yield from self._sent(op.statement, op.values)))
 
-    def fetch(self, step: Fetch) -> Waits:
+    def fetch(self, op: Fetch) -> Waits:
         """Ask a query, and give its rows."""
-        result = yield from self._sent(step.statement, step.values)
+        result = yield from self._sent(op.statement, op.values)
         self._rows.set_pgresult(result, format=pq.Format.BINARY)
         rows: Rows = self._rows.load_rows(0, result.ntuples, tuple)
         self._rows.set_pgresult(None)

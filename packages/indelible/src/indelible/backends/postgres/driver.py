@@ -9,16 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from indelible.backends.postgres.appending import landed
+from indelible.backends.postgres.append import build_result
+from indelible.backends.postgres.connection import Link
+from indelible.backends.postgres.connection_pool import GivenPool, OwnPool
 from indelible.backends.postgres.engine import (
     Pause,
     PostgresOptions,
     Run,
     Send,
-    answered,
-    appended,
-    claimed,
-    prepared,
+    append_with_retries,
+    prepare_schema,
+    read_claims,
+    run_with_retries,
 )
 from indelible.backends.postgres.errors import is_usable_after
 from indelible.backends.postgres.groups import (
@@ -28,13 +30,11 @@ from indelible.backends.postgres.groups import (
     soonest,
     wait_s_of,
 )
-from indelible.backends.postgres.link import Link
-from indelible.backends.postgres.pools import GivenPool, OwnPool
 from indelible.backends.postgres.sending import statement_of, versions_of
+from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
-from indelible.core.patience import Patience
-from indelible.core.plan import Step, drive
-from indelible.core.waist import Append, Appended
+from indelible.core.operations import Append, AppendResult
+from indelible.core.plan import Operation, run_plan
 from indelible.errors import MemoryStoreError
 from indelible.model import Claims
 
@@ -58,17 +58,17 @@ class PostgresBackend:
 
     def prepare(self) -> None:
         """Reach the server, and see to the tables."""
-        drive(prepared(self._options), self._do)
+        run_plan(prepare_schema(self._options), self._do)
 
-    def perform(self, step: Step[R]) -> R:
+    def perform(self, op: Operation[R]) -> R:
         """Do one step, in one transaction, with all its retries."""
-        if isinstance(step, Append):
-            return cast(R, self._appended(step))
-        return cast(R, drive(answered(self._options, self._context, step), self._do))
+        if isinstance(op, Append):
+            return cast(R, self._appended(op))
+        return cast(R, run_plan(run_with_retries(self._options, self._context, op), self._do))
 
     def claims(self) -> Claims:
         """What is promised on the server as it runs now."""
-        return drive(claimed(self._options), self._do)
+        return run_plan(read_claims(self._options), self._do)
 
     def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
         """Whether a file is part of the store itself."""
@@ -84,24 +84,24 @@ class PostgresBackend:
         self._pool.after_fork()
         self._groups.after_fork()
 
-    def _appended(self, step: Append) -> Appended:
+    def _appended(self, op: Append) -> AppendResult:
         """Go with a group; what does not land there at once goes on alone."""
-        job = Job(step, Patience(self._options.timeout_s))
+        job = Job(op, Deadline(self._options.timeout_s))
         self._groups.run(job)
         if job.version is not None:
-            return landed(step, job.version)
-        plan = appended(self._options, self._context, step, job.patience, job.outcome)
-        return drive(plan, self._do)
+            return build_result(op, job.version)
+        plan = append_with_retries(self._options, self._context, op, job.patience, job.outcome)
+        return run_plan(plan, self._do)
 
-    def _do(self, step: Step[Any]) -> Any:
-        if isinstance(step, Send):
-            job = Job(step.append, step.patience)
+    def _do(self, op: Operation[Any]) -> Any:
+        if isinstance(op, Send):
+            job = Job(op.append, op.patience)
             self._append([job], alone=True)
             return job.outcome()
-        if isinstance(step, Run):
-            return self._on_link(lambda link: drive(step.plan(), link.execute), step.patience)
-        assert isinstance(step, Pause)
-        time.sleep(step.seconds)
+        if isinstance(op, Run):
+            return self._on_link(lambda link: run_plan(op.plan(), link.execute), op.patience)
+        assert isinstance(op, Pause)
+        time.sleep(op.seconds)
         return None
 
     def _append(self, group: list[Job], *, alone: bool = False) -> None:
@@ -121,7 +121,7 @@ class PostgresBackend:
             for job in group:
                 job.fail(error)
 
-    def _on_link(self, work: Callable[[Link], Any], patience: Patience) -> Any:
+    def _on_link(self, work: Callable[[Link], Any], patience: Deadline) -> Any:
         lease = Lease()
         healthy = False
         try:

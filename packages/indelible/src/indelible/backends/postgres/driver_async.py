@@ -10,16 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from indelible.backends.postgres.appending import landed
+from indelible.backends.postgres.append import build_result
+from indelible.backends.postgres.connection_async import AsyncLink
+from indelible.backends.postgres.connection_pool_async import AsyncGivenPool, AsyncOwnPool
 from indelible.backends.postgres.engine import (
     Pause,
     PostgresOptions,
     Run,
     Send,
-    answered,
-    appended,
-    claimed,
-    prepared,
+    append_with_retries,
+    prepare_schema,
+    read_claims,
+    run_with_retries,
     writes,
 )
 from indelible.backends.postgres.errors import is_usable_after
@@ -33,14 +35,12 @@ from indelible.backends.postgres.groups import (
     wait_s_of,
     waited_too_long,
 )
-from indelible.backends.postgres.link_async import AsyncLink
-from indelible.backends.postgres.pools_async import AsyncGivenPool, AsyncOwnPool
 from indelible.backends.postgres.sending import statement_of, versions_of
+from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
-from indelible.core.outcome import Outcome
-from indelible.core.patience import Patience
-from indelible.core.plan import Plan, Step, ask, drive_async
-from indelible.core.waist import Append, Appended
+from indelible.core.operations import Append, AppendResult
+from indelible.core.plan import Operation, Plan, perform, run_plan_async
+from indelible.core.uncancellable import UncancellableFuture
 from indelible.errors import ClosedError, MemoryStoreError
 from indelible.model import Claims
 
@@ -73,20 +73,20 @@ class AsyncPostgresBackend:
 
     async def prepare(self) -> None:
         """Reach the server, and see to the tables."""
-        await drive_async(prepared(self._options), self._room().do)
+        await run_plan_async(prepare_schema(self._options), self._room().do)
 
-    async def perform(self, step: Step[R]) -> R:
+    async def perform(self, op: Operation[R]) -> R:
         """Do one step, with all its retries; a cancelled write is waited for."""
         room = self._room()
-        if isinstance(step, Append):
-            return cast(R, await self._append(room, step))
-        work = drive_async(answered(self._options, room.context, step), room.do)
-        return cast(R, await (self._to_outcome(work) if writes(step) else work))
+        if isinstance(op, Append):
+            return cast(R, await self._append(room, op))
+        work = run_plan_async(run_with_retries(self._options, room.context, op), room.do)
+        return cast(R, await (self._to_outcome(work) if writes(op) else work))
 
-    async def _append(self, room: _Room, step: Append) -> Appended:
+    async def _append(self, room: _Room, op: Append) -> AppendResult:
         """Go with a group; what does not land there at once goes on in a task of its own."""
-        patience = Patience(self._options.timeout_s)
-        job = Job(step, patience, Outcome(loop=room.loop))
+        patience = Deadline(self._options.timeout_s)
+        job = Job(op, patience, UncancellableFuture(loop=room.loop))
         room.join(job)
         try:
             await job.settle
@@ -97,16 +97,18 @@ class AsyncPostgresBackend:
             raise
         if job.version is None:
             return await self._go_on(room, job)
-        return landed(step, job.version)
+        return build_result(op, job.version)
 
-    async def _go_on(self, room: _Room, job: Job) -> Appended:
+    async def _go_on(self, room: _Room, job: Job) -> AppendResult:
         """Whatever follows on a first attempt, within its deadline."""
-        plan = appended(self._options, room.context, job.append, job.patience, job.outcome)
-        return await self._to_outcome(drive_async(plan, room.do))
+        plan = append_with_retries(
+            self._options, room.context, job.append, job.patience, job.outcome
+        )
+        return await self._to_outcome(run_plan_async(plan, room.do))
 
     async def claims(self) -> Claims:
         """What is promised on the server as it runs now."""
-        return await drive_async(claimed(self._options), self._room().do)
+        return await run_plan_async(read_claims(self._options), self._room().do)
 
     def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
         """Whether a file is part of the store itself."""
@@ -130,7 +132,7 @@ class AsyncPostgresBackend:
 
     async def _to_outcome(self, work: Coroutine[Any, Any, R]) -> R:
         """Wait for what becomes of a write, even if the waiting task is cancelled."""
-        outcome: Outcome[R] = Outcome(loop=asyncio.get_running_loop())
+        outcome: UncancellableFuture[R] = UncancellableFuture(loop=asyncio.get_running_loop())
         task = asyncio.ensure_future(work)
         self._writing.add(task)
 
@@ -175,16 +177,16 @@ class _Room:
         # Rings at the deadline of whoever waits longest, and again while anyone waits.
         self._alarm: asyncio.TimerHandle | None = None
 
-    async def do(self, step: Step[Any]) -> Any:
+    async def do(self, op: Operation[Any]) -> Any:
         """One part of an attempt."""
-        if isinstance(step, Send):
-            job = Job(step.append, step.patience)
+        if isinstance(op, Send):
+            job = Job(op.append, op.patience)
             await self._append([job], alone=True)
             return job.outcome()
-        if isinstance(step, Run):
-            return await self._run(step.plan(), step.patience)
-        assert isinstance(step, Pause)
-        await asyncio.sleep(step.seconds)
+        if isinstance(op, Run):
+            return await self._run(op.plan(), op.patience)
+        assert isinstance(op, Pause)
+        await asyncio.sleep(op.seconds)
         return None
 
     def join(self, job: Job) -> None:
@@ -251,7 +253,7 @@ class _Room:
             wait_s = wait_s_of(patience, alone=alone)
             steps = [job.append for job in ordered]
             statement = statement_of(self.context, steps, wait_s=wait_s)
-            answer = await self._run(ask(statement), patience)
+            answer = await self._run(perform(statement), patience)
             for job, version in zip(ordered, versions_of(steps, answer), strict=True):
                 job.answer(version)
         except MemoryStoreError as error:
@@ -261,13 +263,13 @@ class _Room:
             for job in group:
                 job.fail(error)
 
-    async def _run(self, plan: Plan[Any], patience: Patience) -> Any:
+    async def _run(self, plan: Plan[Any], patience: Deadline) -> Any:
         lease = Lease()
         healthy = False
         try:
             link = await self.pool.borrow(lease, patience)
             try:
-                answer = await drive_async(plan, link.execute)
+                answer = await run_plan_async(plan, link.execute)
                 healthy = True
             except BaseException as error:
                 healthy = is_usable_after(error) and await _rolled_back(link)

@@ -11,13 +11,13 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from indelible.backends.postgres import (
-    appending,
+    append,
     at_once,
-    diagnosing,
-    maintaining,
-    reading,
+    maintenance,
+    read,
+    risks,
     schema,
-    searching,
+    search,
     sessions,
     staging,
     views,
@@ -25,10 +25,10 @@ from indelible.backends.postgres import (
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import Context, Handler
 from indelible.backends.postgres.statements import in_transaction, lock_wait_s
-from indelible.core import waist
+from indelible.core import operations
 from indelible.core.cursors import derive_key
-from indelible.core.patience import Patience
-from indelible.core.plan import Plan, Step, ask
+from indelible.core.deadline import Deadline
+from indelible.core.plan import Operation, Plan, perform
 from indelible.core.sources import Clock
 from indelible.errors import (
     MemoryStoreBackendError,
@@ -40,35 +40,35 @@ from indelible.errors import (
 from indelible.model import Claims, Durability
 
 _WRITES: Final[dict[type, Handler]] = {
-    waist.ChangeView: views.change_view,
-    waist.SaveSnapshot: views.save_snapshot,
-    waist.DeleteSnapshot: views.delete_snapshot,
-    waist.SetMetadata: sessions.set_metadata,
-    waist.BeginStage: staging.begin_stage,
-    waist.StageRows: staging.stage_rows,
-    waist.ShowStage: staging.show_stage,
-    waist.DropStage: staging.drop_stage,
-    waist.Reclaim: maintaining.reclaim,
-    waist.Erase: maintaining.erase,
-    waist.Quarantine: maintaining.quarantine,
+    operations.ChangeView: views.change_view,
+    operations.SaveSnapshot: views.save_snapshot,
+    operations.DeleteSnapshot: views.delete_snapshot,
+    operations.SetMetadata: sessions.set_metadata,
+    operations.BeginStage: staging.begin_stage,
+    operations.StageRows: staging.stage_rows,
+    operations.ShowStage: staging.show_stage,
+    operations.DropStage: staging.drop_stage,
+    operations.Reclaim: maintenance.reclaim,
+    operations.Erase: maintenance.erase,
+    operations.Quarantine: maintenance.quarantine,
 }
 # What is one call of a function in most cases; where it is not, the plan above does it.
 _AT_ONCE: Final[dict[type, at_once.Shortcut]] = {
-    waist.ChangeView: at_once.roll_back,
-    waist.SaveSnapshot: at_once.save_snapshot,
+    operations.ChangeView: at_once.roll_back,
+    operations.SaveSnapshot: at_once.save_snapshot,
 }
 _READS: Final[dict[type, Handler]] = {
-    waist.ReadHead: sessions.head,
-    waist.Read: reading.read,
-    waist.Nearest: searching.nearest,
-    waist.ReadOutline: reading.outline,
-    waist.ReadSnapshots: views.read_snapshots,
-    waist.ReadJournal: views.read_journal,
-    waist.ListSessions: sessions.list_sessions,
-    waist.ReadLog: reading.read_log,
-    waist.ReadQuarantine: maintaining.read_quarantine,
-    waist.CheckEngine: maintaining.check_engine,
-    waist.CheckSession: maintaining.check_session,
+    operations.ReadHead: sessions.head,
+    operations.Read: read.read,
+    operations.FindNearest: search.nearest,
+    operations.ReadOutline: read.outline,
+    operations.ReadSnapshots: views.read_snapshots,
+    operations.ReadJournal: views.read_journal,
+    operations.ListSessions: sessions.list_sessions,
+    operations.ReadLog: read.read_log,
+    operations.ReadQuarantine: maintenance.read_quarantine,
+    operations.CheckEngine: maintenance.check_engine,
+    operations.CheckSession: maintenance.check_session,
 }
 # Gives the version that an attempt at an append came to, None where somebody must look, or raises.
 Tried = Callable[[], str | None]
@@ -114,59 +114,59 @@ class PostgresOptions:
 
 
 @dataclass(slots=True)
-class Run(Step[Any]):
+class Run(Operation[Any]):
     """Run a plan on a connection; in a transaction, unless it only reads."""
 
     plan: Callable[[], Plan[Any]]
-    patience: Patience
+    patience: Deadline
 
 
 @dataclass(slots=True)
-class Send(Step[str | None]):
+class Send(Operation[str | None]):
     """Append with the one statement, alone."""
 
-    append: waist.Append
-    patience: Patience
+    append: operations.Append
+    patience: Deadline
 
 
 @dataclass(slots=True)
-class Pause(Step[None]):
+class Pause(Operation[None]):
     """Wait before the next attempt."""
 
     seconds: float
 
 
-def writes(step: Step[Any]) -> bool:
+def writes(op: Operation[Any]) -> bool:
     """Whether a step changes anything."""
-    return type(step) is waist.Append or type(step) in _WRITES
+    return type(op) is operations.Append or type(op) in _WRITES
 
 
-def answered(options: PostgresOptions, context: Context, step: Step[Any]) -> Plan[Any]:
+def run_with_retries(options: PostgresOptions, context: Context, op: Operation[Any]) -> Plan[Any]:
     """Every attempt at a step that is not an append, within its deadline."""
-    patience = Patience(options.timeout_s)
-    if isinstance(step, waist.Scrub):
+    patience = Deadline(options.timeout_s)
+    if isinstance(op, operations.Scrub):
         # What the server keeps, no client can clear: the receipt of the erasure says so.
         return ()
-    if isinstance(step, waist.ReadCursorKey):
-        return (yield from _read_cursor_key(options, context, step, patience))
-    if isinstance(step, waist.Diagnose):
-        settings = yield from patiently(diagnosing.read_settings, patience)
-        return diagnosing.risks_of(settings)
-    if isinstance(step, waist.Identify):
-        place = yield from patiently(diagnosing.read_place, patience)
+    if isinstance(op, operations.ReadCursorKey):
+        return (yield from _read_cursor_key(options, context, op, patience))
+    if isinstance(op, operations.FindRisks):
+        settings = yield from patiently(risks.read_settings, patience)
+        return risks.risks_of(settings)
+    if isinstance(op, operations.Identify):
+        place = yield from patiently(risks.read_place, patience)
         return f"{place} {options.namespace}"
-    handler = _WRITES.get(type(step))
+    handler = _WRITES.get(type(op))
     if handler is None:
-        handler = _READS[type(step)]
-        return (yield from patiently(lambda: handler(context, step), patience))
-    return (yield from patiently(lambda: _written(handler, context, step, patience), patience))
+        handler = _READS[type(op)]
+        return (yield from patiently(lambda: handler(context, op), patience))
+    return (yield from patiently(lambda: _written(handler, context, op, patience), patience))
 
 
 def _read_cursor_key(
-    options: PostgresOptions, context: Context, step: waist.ReadCursorKey, patience: Patience
+    options: PostgresOptions, context: Context, op: operations.ReadCursorKey, patience: Deadline
 ) -> Plan[bytes]:
     """The key for cursors; the first one who needs it writes the secret of the tables."""
-    if not context.cursor_key or step.again:
+    if not context.cursor_key or op.again:
         secret = yield from patiently(schema.read_secret, patience)
         if secret is None:
             secret = yield from patiently(lambda: in_transaction(schema.ensure_secret()), patience)
@@ -174,17 +174,19 @@ def _read_cursor_key(
     return context.cursor_key[0]
 
 
-def _written(handler: Handler, context: Context, step: Step[Any], patience: Patience) -> Plan[Any]:
+def _written(
+    handler: Handler, context: Context, op: Operation[Any], patience: Deadline
+) -> Plan[Any]:
     """A write by one call of a function if that will do, else in a transaction."""
-    shortcut = _AT_ONCE.get(type(step))
+    shortcut = _AT_ONCE.get(type(op))
     if shortcut is not None:
-        done = yield from shortcut(context, step, lock_wait_s(patience.left_s()))
+        done = yield from shortcut(context, op, lock_wait_s(patience.left_s()))
         if done is not None:
             return done
-    return (yield from in_transaction(handler(context, step)))
+    return (yield from in_transaction(handler(context, op)))
 
 
-def patiently(plan: Callable[[], Plan[Any]], patience: Patience) -> Plan[Any]:
+def patiently(plan: Callable[[], Plan[Any]], patience: Deadline) -> Plan[Any]:
     """Try until it is done, or until the deadline; only what surely was not written again."""
     while True:
         try:
@@ -200,13 +202,13 @@ def patiently(plan: Callable[[], Plan[Any]], patience: Patience) -> Plan[Any]:
         yield Pause(wait_s)
 
 
-def appended(
+def append_with_retries(
     options: PostgresOptions,
     context: Context,
-    step: waist.Append,
-    patience: Patience,
+    op: operations.Append,
+    patience: Deadline,
     tried: Tried | None,
-) -> Plan[waist.Appended]:
+) -> Plan[operations.AppendResult]:
     """Go on after an attempt in company. After a lost answer, ask again: the key makes that safe.
 
     `tried` gives what came of that attempt.
@@ -215,10 +217,10 @@ def appended(
     while True:
         error: MemoryStoreBackendError
         try:
-            return (yield from _attempt(context, step, patience, tried))
+            return (yield from _attempt(context, op, patience, tried))
         except OutcomeUnknownError as lost:
             unknown = error = lost
-            step.resent = True
+            op.resent = True
         except UnavailableError as failed:
             error = failed
         wait_s = patience.next_wait_s()
@@ -233,27 +235,27 @@ def appended(
 
 
 def _attempt(
-    context: Context, step: waist.Append, patience: Patience, tried: Tried | None
-) -> Plan[waist.Appended]:
+    context: Context, op: operations.Append, patience: Deadline, tried: Tried | None
+) -> Plan[operations.AppendResult]:
     try:
-        version = tried() if tried is not None else (yield from ask(Send(step, patience)))
+        version = tried() if tried is not None else (yield from perform(Send(op, patience)))
         if version is not None:
-            return appending.landed(step, version)
+            return append.build_result(op, version)
     except KeyUsedError:
         # An earlier attempt landed, or a neighbour's did; a look tells.
         pass
-    looked: waist.Appended = yield Run(
-        lambda: in_transaction(appending.append(context, step)), patience
+    looked: operations.AppendResult = yield Run(
+        lambda: in_transaction(append.append(context, op)), patience
     )
     return looked
 
 
-def prepared(options: PostgresOptions) -> Plan[None]:
+def prepare_schema(options: PostgresOptions) -> Plan[None]:
     """Reach the server, see to the tables, and refuse it if it cannot keep what was demanded."""
-    patience = Patience(options.timeout_s)
+    patience = Deadline(options.timeout_s)
     yield from patiently(lambda: schema.prepare(options.shown, wait_s=patience.left_s()), patience)
     if options.durability is not None:
-        given = (yield from patiently(diagnosing.read_settings, patience)).durability
+        given = (yield from patiently(risks.read_settings, patience)).durability
         if not given.covers(options.durability):
             raise UnsupportedError(
                 f"{options.shown} cannot promise durability {options.durability!s}; as it runs now,"
@@ -261,7 +263,7 @@ def prepared(options: PostgresOptions) -> Plan[None]:
             )
 
 
-def claimed(options: PostgresOptions) -> Plan[Claims]:
+def read_claims(options: PostgresOptions) -> Plan[Claims]:
     """What is promised on the server as it runs now."""
-    settings = yield from patiently(diagnosing.read_settings, Patience(options.timeout_s))
-    return diagnosing.claims_of(settings, ttl_clock="server" if options.clock is None else "caller")
+    settings = yield from patiently(risks.read_settings, Deadline(options.timeout_s))
+    return risks.claims_of(settings, ttl_clock="server" if options.clock is None else "caller")

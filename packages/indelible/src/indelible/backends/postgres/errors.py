@@ -45,7 +45,7 @@ class KeyUsedError(MemoryStoreBackendError):
     """Nothing was written: the unique index knows the key, or the name, already."""
 
 
-def translated(
+def translate_error(
     error: psycopg.Error | TimeLimitError, *, place: str, committing: bool
 ) -> MemoryStoreError:
     """Our error for what the driver raised; the original stays its cause.

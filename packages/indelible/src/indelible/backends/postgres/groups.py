@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from indelible.backends.postgres.statements import LOCK_WAIT_S, lock_wait_s
+from indelible.core.deadline import Deadline
 from indelible.core.leases import Leaders, Lease, Queued, fill
-from indelible.core.patience import Patience
-from indelible.core.waist import Append
+from indelible.core.operations import Append
 from indelible.errors import BusyError, OutcomeUnknownError
 
 # Groups under way at once: the second travels while the first is being committed. More would only
@@ -28,7 +28,7 @@ class Job(Queued):
 
     __slots__ = ("answered", "append", "error", "patience", "settle", "version")
 
-    def __init__(self, append: Append, patience: Patience, settle: Any = None) -> None:
+    def __init__(self, append: Append, patience: Deadline, settle: Any = None) -> None:
         super().__init__()
         self.append = append
         self.patience = patience
@@ -74,14 +74,14 @@ def in_order(group: list[Job]) -> list[Job]:
     return sorted(group, key=lambda job: job.append.session.encode())
 
 
-def soonest(group: list[Job]) -> Patience:
+def soonest(group: list[Job]) -> Deadline:
     """The deadline of a group: its earliest."""
     if len(group) == 1:
         return group[0].patience
-    return min((job.patience for job in group), key=Patience.left_s)
+    return min((job.patience for job in group), key=Deadline.left_s)
 
 
-def wait_s_of(patience: Patience, *, alone: bool) -> float:
+def wait_s_of(patience: Deadline, *, alone: bool) -> float:
     """How long to wait for a row, before a pause and the next attempt."""
     return lock_wait_s(patience.left_s(), longest_s=LOCK_WAIT_S if alone else GROUP_WAIT_S)
 

@@ -15,7 +15,7 @@ from indelible.backends.postgres.statements import (
 )
 from indelible.core.checksums import entry_checksum, session_salt
 from indelible.core.cursors import SECRET_BYTES, create_secret
-from indelible.core.plan import Plan, ask
+from indelible.core.plan import Plan, perform
 from indelible.errors import FormatError
 
 FORMAT: Final = 4
@@ -76,7 +76,7 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
 def _add_entry_checksums() -> Plan[None]:
     """Give entries that were written before there were checksums theirs."""
     after = (0, -1)
-    while rows := (yield from ask(Sql(_UNCHECKED, (*after, _BACKFILL_ENTRIES)))):
+    while rows := (yield from perform(Sql(_UNCHECKED, (*after, _BACKFILL_ENTRIES)))):
         checksums = [
             entry_checksum(
                 session_salt(namespace.decode(), name.decode()),
@@ -97,7 +97,7 @@ def _add_entry_checksums() -> Plan[None]:
 
 def read_secret() -> Plan[bytes | None]:
     """The secret of the tables, or None while there is none."""
-    rows = yield from ask(Sql(_SELECT_WORDS))
+    rows = yield from perform(Sql(_SELECT_WORDS))
     if not rows:
         return None
     if len(rows) != _WORDS_COUNT:
@@ -120,14 +120,14 @@ def ensure_secret() -> Plan[bytes]:
 
 def _format_of(place: str) -> Plan[tuple[int, bool]]:
     """The format, 0 if there are no tables, and whether there is a schema for them."""
-    ((is_ours, has_schema, is_used),) = yield from ask(Sql(_SCHEMA))
+    ((is_ours, has_schema, is_used),) = yield from perform(Sql(_SCHEMA))
     if not is_ours:
         if is_used:
             raise FormatError(
                 f"the schema indelible of {place} belongs to another program; it was left as it is"
             )
         return 0, has_schema
-    rows = yield from ask(Sql("SELECT name, value FROM indelible.about"))
+    rows = yield from perform(Sql("SELECT name, value FROM indelible.about"))
     about: dict[str, int] = dict(rows)
     if not all(isinstance(about.get(name), int) for name in ("format", "oldest_format")):
         raise FormatError(f"{place} does not say its format; it was left as it is")

@@ -12,10 +12,10 @@ from indelible.backends.postgres.named import Statement, bigint
 from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
 from indelible.core import rules
 from indelible.core.checksums import session_salt
-from indelible.core.plan import Plan, ask
-from indelible.core.rules import Standing
-from indelible.core.sources import Clock, milliseconds
-from indelible.core.waist import Head, ListSessions, ReadHead, SessionPage, SetMetadata
+from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
+from indelible.core.plan import Plan, perform
+from indelible.core.rules import SessionState
+from indelible.core.sources import Clock, read_clock_ms
 from indelible.errors import BusyError, FormatError
 from indelible.model import Status
 from indelible.view import View
@@ -105,13 +105,13 @@ _LIST = f"""
     WHERE namespace = $1 AND name >= $2 AND name > $3 ORDER BY name LIMIT $4"""
 
 
-class Place(NamedTuple):
+class SessionRow(NamedTuple):
     """A session's row; number 0 if there is none."""
 
     now_ms: int = 0
     number: int = 0
     life: int = 0
-    standing: Standing | None = None
+    standing: SessionState | None = None
     view: View = View()
     created_at_ms: int | None = None
     metadata: bytes = b"{}"
@@ -121,11 +121,11 @@ class Place(NamedTuple):
     @property
     def status(self) -> Status:
         """Whether there is a session here, now."""
-        return rules.status_of(self.standing, self.now_ms)
+        return rules.compute_status(self.standing, self.now_ms)
 
     def head(self) -> Head:
         """All about the session but its entries."""
-        return rules.head_of(
+        return rules.build_head(
             self.standing,
             view=self.view,
             now_ms=self.now_ms,
@@ -149,7 +149,7 @@ class Context:
 
     def now_ms(self) -> int | None:
         """The caller's time, if it has one of its own."""
-        return None if self.clock is None else milliseconds(self.clock)
+        return None if self.clock is None else read_clock_ms(self.clock)
 
     def named(self, session: str) -> tuple[bytes, bytes]:
         """The first two parameters of most statements."""
@@ -160,7 +160,7 @@ class Context:
         return session_salt(self.namespace.decode(), session)
 
 
-def look_at(context: Context, session: str) -> Sql:
+def load_session(context: Context, session: str) -> Sql:
     """The statement that looks at a session, along with others."""
     return Sql(_LOOK, (*context.named(session), context.now_ms()))
 
@@ -175,22 +175,22 @@ def lock_of(context: Context, session: str) -> Sql:
     return Sql(_LOOK_AND_LOCK, (*context.named(session), context.now_ms()))
 
 
-def placed(session: str, rows: list[Row]) -> Place:
+def build_session_row(session: str, rows: list[Row]) -> SessionRow:
     """What a look found. A row that is not what was written is a `FormatError`."""
     if not rows:
-        return Place()
+        return SessionRow()
     now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = rows[0]
     if number is None:
-        return Place(now_ms)
+        return SessionRow(now_ms)
     created_at, metadata, forked_from, vacuums, is_intact = rest
     if not is_intact:
         raise damaged(session, "its row in indelible.session")
-    return Place(
+    return SessionRow(
         now_ms,
         number,
         life,
-        Standing(f"{number}.{life}", born, end, generation, deadline, staged),
-        view.view_of(view.decode(extents), tail),
+        SessionState(f"{number}.{life}", born, end, generation, deadline, staged),
+        view.build_view(view.decode(extents), tail),
         created_at,
         metadata,
         None if forked_from is None else forked_from.decode(),
@@ -207,24 +207,26 @@ def damaged(session: str, what: str) -> FormatError:
     )
 
 
-def locked(context: Context, session: str, *also: Sql) -> Plan[tuple[Place, list[list[Row]]]]:
+def locked(context: Context, session: str, *also: Sql) -> Plan[tuple[SessionRow, list[list[Row]]]]:
     """Hold a session, and ask more in the same round trip, behind its lock."""
     if not also:
-        return placed(session, (yield from ask(lock_of(context, session)))), []
-    first, *others = yield from ask(All((lock_of(context, session), *also)))
-    return placed(session, first), others
+        return build_session_row(session, (yield from perform(lock_of(context, session)))), []
+    first, *others = yield from perform(All((lock_of(context, session), *also)))
+    return build_session_row(session, first), others
 
 
-def head(context: Context, step: ReadHead) -> Plan[Head]:
+def head(context: Context, op: ReadHead) -> Plan[Head]:
     """Look at a session without its entries."""
-    if not step.count_snapshots:
-        return placed(step.session, (yield from ask(look_only_at(context, step.session)))).head()
+    if not op.count_snapshots:
+        return build_session_row(
+            op.session, (yield from perform(look_only_at(context, op.session)))
+        ).head()
     count = Sql(
         "SELECT count(*) FROM indelible.snapshot AS part" + OF_SESSION,
-        context.named(step.session),
+        context.named(op.session),
     )
-    looked, ((snapshots,),) = yield from ask(All((look_at(context, step.session), count)))
-    found = placed(step.session, looked).head()
+    looked, ((snapshots,),) = yield from perform(All((load_session(context, op.session), count)))
+    found = build_session_row(op.session, looked).head()
     return replace(found, snapshots=snapshots) if found.status is Status.ACTIVE else found
 
 
@@ -235,21 +237,21 @@ def ttl_ms(ttl_s: float | None) -> int | None:
 
 def begin_life(
     context: Context,
-    place: Place,
+    place: SessionRow,
     session: str,
     *,
     ttl_s: float | None,
     staged: bool = False,
     forked_from: str | None = None,
     first: int | None = None,
-) -> Plan[Place]:
+) -> Plan[SessionRow]:
     """Begin a session, or its next life behind the end of the last one."""
     standing = place.standing
-    born = rules.first_of_stage(session, standing.end if standing else 0, first)
+    born = rules.choose_stage_start(session, standing.end if standing else 0, first)
     origin = None if forked_from is None else forked_from.encode()
     if standing is None:
         named = (*context.named(session), context.now_ms())
-        rows = yield from ask(
+        rows = yield from perform(
             Sql(_NEW_SESSION, (*named, born, ttl_ms(ttl_s), staged, origin)),
         )
         if not rows:
@@ -258,16 +260,16 @@ def begin_life(
         life, vacuums = 1, 0
     else:
         number, now_ms, life, vacuums = place.number, place.now_ms, place.life + 1, place.vacuums
-    deadline = rules.deadline_ms(now_ms, ttl_s)
+    deadline = rules.compute_deadline_ms(now_ms, ttl_s)
     if standing is not None:
         changed = (born, now_ms, deadline, staged, origin)
         yield Do(_NEW_LIFE, (*context.named(session), *changed))
-    return Place(
+    return SessionRow(
         now_ms,
         number,
         life,
-        Standing(f"{number}.{life}", born, born, 0, deadline, staged),
-        view.cleared(born),
+        SessionState(f"{number}.{life}", born, born, 0, deadline, staged),
+        view.build_cleared(born),
         now_ms,
         b"{}",
         forked_from,
@@ -275,49 +277,51 @@ def begin_life(
     )
 
 
-def living(context: Context, place: Place, session: str, *, ttl_s: float | None) -> Plan[Place]:
+def ensure_active(
+    context: Context, place: SessionRow, session: str, *, ttl_s: float | None
+) -> Plan[SessionRow]:
     """The session as it stands, or begun anew if it is not active."""
     if place.status is Status.ACTIVE:
         return place
     return (yield from begin_life(context, place, session, ttl_s=ttl_s))
 
 
-def set_metadata(context: Context, step: SetMetadata) -> Plan[Head]:
+def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    place, _ = yield from locked(context, step.session)
-    version = rules.version_of(place.standing, place.status)
-    rules.refuse_if_moved(step.session, step.expected, version)
-    place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
-    yield Do(update_session(metadata="$3"), (*context.named(step.session), step.metadata))
-    ((snapshots,),) = yield from ask(
+    place, _ = yield from locked(context, op.session)
+    version = rules.compute_version(place.standing, place.status)
+    rules.refuse_if_moved(op.session, op.expected, version)
+    place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
+    yield Do(update_session(metadata="$3"), (*context.named(op.session), op.metadata))
+    ((snapshots,),) = yield from perform(
         Sql(
             "SELECT count(*) FROM indelible.snapshot WHERE session = $1 AND life = $2",
             (place.number, place.life),
         )
     )
-    return replace(place._replace(metadata=step.metadata).head(), snapshots=snapshots)
+    return replace(place._replace(metadata=op.metadata).head(), snapshots=snapshots)
 
 
-def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
+def list_sessions(context: Context, op: ListSessions) -> Plan[SessionPage]:
     """Name a page of active sessions, by name; the last name looked at is where to go on."""
     names: list[str] = []
-    prefix = step.prefix.encode()
-    after = (step.resume or "").encode()
+    prefix = op.prefix.encode()
+    after = (op.resume or "").encode()
     while True:
-        rows = yield from ask(
-            Sql(_LIST, (context.namespace, prefix, after, step.limit + 1, context.now_ms()))
+        rows = yield from perform(
+            Sql(_LIST, (context.namespace, prefix, after, op.limit + 1, context.now_ms()))
         )
         for name, number, life, *standing, now_ms, is_intact in rows:
             if not name.startswith(prefix):
                 return SessionPage(tuple(names), None)
-            status = rules.status_of(Standing(f"{number}.{life}", *standing), now_ms)
+            status = rules.compute_status(SessionState(f"{number}.{life}", *standing), now_ms)
             # A damaged row cannot say that its session ended; whoever reads it says what is wrong.
-            if is_intact and status is not Status.ACTIVE and not step.dead:
+            if is_intact and status is not Status.ACTIVE and not op.dead:
                 continue
-            if len(names) == step.limit:
+            if len(names) == op.limit:
                 return SessionPage(tuple(names), names[-1])
             names.append(_name_of(name))
-        if len(rows) <= step.limit:
+        if len(rows) <= op.limit:
             return SessionPage(tuple(names), None)
         after = rows[-1][0]
 

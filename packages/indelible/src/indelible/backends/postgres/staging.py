@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from indelible import view
-from indelible.backends.postgres.appending import INSERT, KIND_NUMBER, links, vector_columns
-from indelible.backends.postgres.maintaining import remove_life
+from indelible.backends.postgres.append import INSERT, KIND_NUMBER, encode_links, vector_columns
+from indelible.backends.postgres.maintenance import remove_life
 from indelible.backends.postgres.sessions import (
     Context,
-    Place,
+    SessionRow,
     begin_life,
     locked,
     update_session,
@@ -16,42 +16,50 @@ from indelible.backends.postgres.statements import Do
 from indelible.backends.postgres.views import insert_line, insert_snapshot
 from indelible.core import rules
 from indelible.core.checksums import entry_checksum
+from indelible.core.operations import (
+    BeginStage,
+    DropStage,
+    Head,
+    LogRow,
+    ShowStage,
+    Stage,
+    StageRows,
+)
 from indelible.core.plan import Plan
-from indelible.core.waist import BeginStage, DropStage, Head, LogRow, ShowStage, Stage, StageRows
 from indelible.model import Status
 from indelible.view import View
 
 _UNLESS_THERE = " ON CONFLICT (session, position) DO NOTHING"
 
 
-def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
+def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
     """Begin a life that nobody sees yet."""
-    place, _ = yield from locked(context, step.session)
+    place, _ = yield from locked(context, op.session)
     if place.status is Status.ACTIVE:
-        raise rules.exists(step.session)
-    if step.first is not None and place.standing is not None:
+        raise rules.build_exists_error(op.session)
+    if op.first is not None and place.standing is not None:
         # A copy that keeps its positions needs a log of its own; what is dead there goes.
-        yield from remove_life(context, place, step.session, forget=True)
-        place = Place()
+        yield from remove_life(context, place, op.session, forget=True)
+        place = SessionRow()
     begun = yield from begin_life(
         context,
         place,
-        step.session,
-        ttl_s=step.ttl_s,
+        op.session,
+        ttl_s=op.ttl_s,
         staged=True,
-        forked_from=step.forked_from,
-        first=step.first,
+        forked_from=op.forked_from,
+        first=op.first,
     )
     assert begun.standing is not None
     return Stage(begun.standing.life, begun.standing.born)
 
 
-def stage_rows(context: Context, step: StageRows) -> Plan[None]:
+def stage_rows(context: Context, op: StageRows) -> Plan[None]:
     """Put entries at their positions."""
-    place = yield from _staged(context, step.session, step.stage)
-    if not step.rows:
+    place = yield from _staged(context, op.session, op.stage)
+    if not op.rows:
         return
-    rows, salt = step.rows, context.salt(step.session)
+    rows, salt = op.rows, context.salt(op.session)
     yield Do(
         INSERT + _UNLESS_THERE,
         (
@@ -65,8 +73,8 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
             [KIND_NUMBER[row.kind] if row.kind is not None else 0 for row in rows],
             [row.keep for row in rows],
             [None if row.key is None else row.key.encode() for row in rows],
-            [links(row.opens) for row in rows],
-            [links(row.answers) for row in rows],
+            [encode_links(row.opens) for row in rows],
+            [encode_links(row.answers) for row in rows],
             [row.envelope for row in rows],
             *vector_columns(rows),
             [_checksum_of(salt, row) for row in rows],
@@ -74,7 +82,7 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
     )
     yield Do(
         update_session(log_end="greatest(log_end, $3)", deadline="$4"),
-        (*context.named(step.session), rows[-1].position + 1, rows[-1].deadline_ms),
+        (*context.named(op.session), rows[-1].position + 1, rows[-1].deadline_ms),
     )
 
 
@@ -90,19 +98,19 @@ def _checksum_of(salt: int, row: LogRow) -> int:
     )
 
 
-def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
+def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
-    if step.rows:
-        yield from stage_rows(context, StageRows(step.session, step.stage, step.rows))
-    place = yield from _staged(context, step.session, step.stage)
+    if op.rows:
+        yield from stage_rows(context, StageRows(op.session, op.stage, op.rows))
+    place = yield from _staged(context, op.session, op.stage)
     standing = place.standing
     assert standing is not None
-    shown = View((), standing.born) if step.view is None else step.view
-    for record in step.snapshots:
+    shown = View((), standing.born) if op.view is None else op.view
+    for record in op.snapshots:
         yield insert_snapshot(place, record)
-    for generation, line in enumerate(step.journal, step.generation - len(step.journal) + 1):
+    for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
         yield insert_line(place, line, generation)
-    created_at = step.created_at_ms or place.created_at_ms
+    created_at = op.created_at_ms or place.created_at_ms
     yield Do(
         update_session(
             staged="false",
@@ -113,30 +121,30 @@ def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
             created_at="$7",
         ),
         (
-            *context.named(step.session),
-            step.metadata,
+            *context.named(op.session),
+            op.metadata,
             shown.tail,
             view.encode(shown.extents),
-            step.generation,
+            op.generation,
             created_at,
         ),
     )
     return place._replace(
-        standing=standing._replace(staged=False, generation=step.generation),
+        standing=standing._replace(staged=False, generation=op.generation),
         view=shown,
-        metadata=step.metadata,
+        metadata=op.metadata,
         created_at_ms=created_at,
     ).head()
 
 
-def drop_stage(context: Context, step: DropStage) -> Plan[None]:
+def drop_stage(context: Context, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
-    place, _ = yield from locked(context, step.session)
-    if place.standing is not None and rules.is_stage(place.standing, step.stage):
-        yield from remove_life(context, place, step.session, forget=True)
+    place, _ = yield from locked(context, op.session)
+    if place.standing is not None and rules.is_stage(place.standing, op.stage):
+        yield from remove_life(context, place, op.session, forget=True)
 
 
-def _staged(context: Context, session: str, stage: str) -> Plan[Place]:
+def _staged(context: Context, session: str, stage: str) -> Plan[SessionRow]:
     place, _ = yield from locked(context, session)
     rules.refuse_if_not_staged(session, stage, place.standing)
     return place

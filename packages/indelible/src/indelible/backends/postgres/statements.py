@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from indelible.backends.postgres.named import Statement
-from indelible.core.plan import Plan, Step
+from indelible.core.plan import Operation, Plan
 
 Row = tuple[Any, ...]
 Rows = list[Row]
 
 
 @dataclass(slots=True)
-class Sql(Step[Rows]):
+class Sql(Operation[Rows]):
     """One statement, answered with its rows."""
 
     text: str
@@ -21,14 +21,14 @@ class Sql(Step[Rows]):
 
 
 @dataclass(slots=True)
-class All(Step[list[Rows]]):
+class All(Operation[list[Rows]]):
     """Statements that do not wait for one another: one round trip, and outside one state."""
 
     queries: tuple[Sql, ...]
 
 
 @dataclass(slots=True)
-class Do(Step[None]):
+class Do(Operation[None]):
     """One statement that answers nothing; it travels with the next one that does."""
 
     text: str
@@ -36,7 +36,7 @@ class Do(Step[None]):
 
 
 @dataclass(slots=True)
-class DoAlone(Step[Rows]):
+class DoAlone(Operation[Rows]):
     """One statement that writes and commits by itself, answered with its rows."""
 
     text: str
@@ -44,7 +44,7 @@ class DoAlone(Step[Rows]):
 
 
 @dataclass(slots=True)
-class Call(Step[str | None]):
+class Call(Operation[str | None]):
     """A call of one of the schema's functions, which commits by itself; answered with its text."""
 
     statement: Statement
@@ -52,7 +52,7 @@ class Call(Step[str | None]):
 
 
 @dataclass(slots=True)
-class Fetch(Step[Rows]):
+class Fetch(Operation[Rows]):
     """A query that only reads, outside of a transaction, answered with its rows."""
 
     statement: Statement
@@ -60,19 +60,19 @@ class Fetch(Step[Rows]):
 
 
 @dataclass(slots=True)
-class Script(Step[None]):
+class Script(Operation[None]):
     """Several statements as they stand in a file."""
 
     text: str
 
 
-class Begin(Step[None]):
+class Begin(Operation[None]):
     """Begin a transaction that writes."""
 
     __slots__ = ()
 
 
-class Commit(Step[None]):
+class Commit(Operation[None]):
     """Commit it."""
 
     __slots__ = ()

@@ -6,29 +6,29 @@ from indelible import view
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
     Context,
-    Place,
+    SessionRow,
+    build_session_row,
     damaged,
-    living,
+    ensure_active,
+    load_session,
     locked,
-    look_at,
-    placed,
     update_session,
 )
 from indelible.backends.postgres.statements import All, Do, Row, Sql
 from indelible.core import rules
-from indelible.core.plan import Plan, ask
-from indelible.core.waist import (
-    Changed,
+from indelible.core.operations import (
     ChangeView,
     DeleteSnapshot,
-    Journal,
     JournalLine,
+    JournalPage,
     ReadJournal,
     ReadSnapshots,
     SaveSnapshot,
+    SnapshotList,
     SnapshotRecord,
-    Snapshots,
+    ViewChangeResult,
 )
+from indelible.core.plan import Plan, perform
 from indelible.model import Status
 
 _LINES = (
@@ -72,45 +72,43 @@ _NEW_SNAPSHOT = """
     FROM nextval('indelible.snapshot_number') AS number"""
 
 
-def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
+def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
     """Show something else, if the view is still the one that was looked at."""
-    named, operation = context.named(step.session), step.operation.encode()
+    named, operation = context.named(op.session), op.operation.encode()
     queries = [Sql(_LINES + " AND part.operation = $3", (*named, operation))]
-    if step.snapshot is not None:
-        queries.append(_snapshot_by_id(context, step.session, step.snapshot))
-    place, (done, *snapshots) = yield from locked(context, step.session, *queries)
+    if op.snapshot is not None:
+        queries.append(_snapshot_by_id(context, op.session, op.snapshot))
+    place, (done, *snapshots) = yield from locked(context, op.session, *queries)
     head = place.head()
     if head.status is Status.ACTIVE and done:
-        line = _line(step.session, done[0])
-        rules.refuse_other_change(step.session, step.operation, step.change, line)
+        line = _line(op.session, done[0])
+        rules.refuse_different_change(op.session, op.operation, op.change, line)
         # The lock of the row is a write: its commit waits for what the answer speaks of.
-        return Changed(line, replayed=True)
-    if step.snapshot is not None:
+        return ViewChangeResult(line, replayed=True)
+    if op.snapshot is not None:
         (found,) = snapshots
-        step = rules.rollback_of(step, head, record_of(step.session, found[0]) if found else None)
-    rules.refuse_if_changed(step, head)
-    line = rules.line_of(step, head, place.now_ms)
+        op = rules.plan_rollback(op, head, record_of(op.session, found[0]) if found else None)
+    rules.refuse_if_changed(op, head)
+    line = rules.build_journal_line(op, head, place.now_ms)
     yield Do(
         update_session(tail="$3", extents="$4", generation="generation + 1"),
         (*named, line.after.tail, view.encode(line.after.extents)),
     )
     yield insert_line(place, line, head.generation + 1)
-    if step.undoes is not None:
-        yield Do(_UNDONE, (place.number, place.life, step.undoes.encode(), operation))
-    return Changed(line)
+    if op.undoes is not None:
+        yield Do(_UNDONE, (place.number, place.life, op.undoes.encode(), operation))
+    return ViewChangeResult(line)
 
 
-def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
+def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
-    looked, lines = yield from ask(
-        All(
-            (look_at(context, step.session), journal_lines(context, step.session, limit=step.limit))
-        )
+    looked, lines = yield from perform(
+        All((load_session(context, op.session), journal_lines(context, op.session, limit=op.limit)))
     )
-    head = placed(step.session, looked).head()
+    head = build_session_row(op.session, looked).head()
     if head.status is not Status.ACTIVE:
-        return Journal(head, ())
-    return Journal(head, lines_of(step.session, lines))
+        return JournalPage(head, ())
+    return JournalPage(head, lines_of(op.session, lines))
 
 
 def journal_lines(
@@ -121,7 +119,7 @@ def journal_lines(
     return Sql(query, (*context.named(session), limit))
 
 
-def insert_line(place: Place, line: JournalLine, generation: int) -> Do:
+def insert_line(place: SessionRow, line: JournalLine, generation: int) -> Do:
     """The statement that writes a journal line."""
     return Do(
         _NEW_LINE,
@@ -142,7 +140,7 @@ def insert_line(place: Place, line: JournalLine, generation: int) -> Do:
     )
 
 
-def insert_snapshot(place: Place, record: SnapshotRecord) -> Do:
+def insert_snapshot(place: SessionRow, record: SnapshotRecord) -> Do:
     """The statement that writes a snapshot."""
     return Do(
         _NEW_SNAPSHOT,
@@ -168,54 +166,54 @@ def _snapshot_by_id(context: Context, session: str, snapshot_id: str) -> Sql:
     return Sql(_SNAPSHOTS + " AND part.id = $3", (*context.named(session), snapshot_id.encode()))
 
 
-def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
+def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     """Write the view and the log's end down under a new id."""
     place, (there,) = yield from locked(
         context,
-        step.session,
-        _snapshot_by_id(context, step.session, step.id),
+        op.session,
+        _snapshot_by_id(context, op.session, op.id),
     )
     if place.status is Status.ACTIVE and there:
-        return record_of(step.session, there[0])
-    place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
+        return record_of(op.session, there[0])
+    place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
     assert place.standing is not None
     end = place.standing.end
-    rules.refuse_if_torn(step.session, view.freeze(place.view, end))
-    record = SnapshotRecord(step.id, step.label, place.now_ms, place.view, end)
+    rules.refuse_too_many_extents(op.session, view.freeze(place.view, end))
+    record = SnapshotRecord(op.id, op.label, place.now_ms, place.view, end)
     yield insert_snapshot(place, record)
     return record
 
 
-def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
+def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
     """All snapshots of the session's life, or the named ones."""
-    if step.ids is None:
-        query = all_snapshots(context, step.session)
+    if op.ids is None:
+        query = all_snapshots(context, op.session)
     else:
-        ids = [name.encode() for name in step.ids]
+        ids = [name.encode() for name in op.ids]
         query = Sql(
-            _SNAPSHOTS + " AND part.id = ANY($3::bytea[])", (*context.named(step.session), ids)
+            _SNAPSHOTS + " AND part.id = ANY($3::bytea[])", (*context.named(op.session), ids)
         )
-    looked, rows = yield from ask(All((look_at(context, step.session), query)))
-    head = placed(step.session, looked).head()
+    looked, rows = yield from perform(All((load_session(context, op.session), query)))
+    head = build_session_row(op.session, looked).head()
     if head.status is not Status.ACTIVE:
-        return Snapshots(head, ())
-    records = [record_of(step.session, row) for row in rows]
-    if step.ids is not None:
+        return SnapshotList(head, ())
+    records = [record_of(op.session, row) for row in rows]
+    if op.ids is not None:
         by_id = {record.id: record for record in records}
-        records = [by_id[name] for name in step.ids if name in by_id]
-    return Snapshots(head, tuple(records))
+        records = [by_id[name] for name in op.ids if name in by_id]
+    return SnapshotList(head, tuple(records))
 
 
-def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
+def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
-    place, _ = yield from locked(context, step.session)
+    place, _ = yield from locked(context, op.session)
     if place.status is not Status.ACTIVE:
         return False
-    rows = yield from ask(
+    rows = yield from perform(
         Sql(
             "DELETE FROM indelible.snapshot WHERE session = $1 AND life = $2 AND id = $3"
             " RETURNING 1",
-            (place.number, place.life, step.id.encode()),
+            (place.number, place.life, op.id.encode()),
         )
     )
     return bool(rows)
@@ -230,7 +228,7 @@ def record_of(session: str, row: Row) -> SnapshotRecord:
         snapshot_id.decode(),
         None if label is None else label.decode(),
         taken_at,
-        view.view_of(view.decode(extents), tail),
+        view.build_view(view.decode(extents), tail),
         end,
     )
 
@@ -244,10 +242,10 @@ def _line(session: str, row: Row) -> JournalLine:
         operation=operation.decode(),
         change=change.decode(),
         changed_at_ms=changed_at,
-        version=rules.version_token(f"{at}.{life}", end, generation),
+        version=rules.build_version(f"{at}.{life}", end, generation),
         end=end,
-        before=view.view_of(view.decode(before), tails[0]),
-        after=view.view_of(view.decode(after), tails[1]),
+        before=view.build_view(view.decode(before), tails[0]),
+        after=view.build_view(view.decode(after), tails[1]),
         undone_by=None if undone_by is None else undone_by.decode(),
     )
 

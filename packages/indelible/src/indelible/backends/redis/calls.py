@@ -17,9 +17,9 @@ from indelible.backends.redis.scripts import (
     Script,
     script,
 )
-from indelible.core.patience import Patience
-from indelible.core.plan import Step
-from indelible.core.sources import Clock, milliseconds
+from indelible.core.deadline import Deadline
+from indelible.core.plan import Operation
+from indelible.core.sources import Clock, read_clock_ms
 from indelible.model import Durability
 
 # The engine frees the keys of a session this long after its deadline. The scripts decide by the
@@ -32,7 +32,7 @@ KEYS_REMEMBERED_MAX = 10_000
 
 
 @dataclass(slots=True)
-class Call(Step[Any]):
+class Call(Operation[Any]):
     """One call of a script on the keys of one session, answered with its reply."""
 
     script: Script
@@ -44,7 +44,7 @@ class Call(Step[Any]):
     # Which of the arguments says that no earlier attempt can have landed, if one does.
     fresh_at: int | None = None
     # The time that it has, if some of it was spent already.
-    patience: Patience | None = None
+    patience: Deadline | None = None
     # Whether an attempt was sent whose outcome is unknown.
     resent: bool = False
 
@@ -72,7 +72,7 @@ class Call(Step[Any]):
 
 
 @dataclass(slots=True)
-class Look(Step[list[Any] | None]):
+class Look(Operation[list[Any] | None]):
     """Commands that only read the keys of one session, in one transaction.
 
     Answered with the replies to all of them, or with None if the server refused: then a script is
@@ -81,16 +81,16 @@ class Look(Step[list[Any] | None]):
 
     keys: SessionKeys
     commands: tuple[bytes, ...]
-    patience: Patience | None = None
+    patience: Deadline | None = None
 
 
 @dataclass(slots=True)
-class CountServers(Step[int]):
+class CountServers(Operation[int]):
     """How many servers share the keys: the primaries of a cluster, or one."""
 
 
 @dataclass(slots=True)
-class Ask(Step[list[Any]]):
+class Ask(Operation[list[Any]]):
     """Commands that only read, to one of the servers, answered with all their replies.
 
     A reply that is an error is given as a value: what a server refuses to say is no failure.
@@ -122,7 +122,7 @@ class Context:
 
     def now(self) -> bytes:
         """The time that a script takes: nothing for the server's own."""
-        return b"" if self.clock is None else b"%d" % milliseconds(self.clock)
+        return b"" if self.clock is None else b"%d" % read_clock_ms(self.clock)
 
     def keys(self, session: str) -> SessionKeys:
         """The keys of a session."""
@@ -147,7 +147,7 @@ class Context:
         self._row_bytes[session] = size_bytes // count + 1
 
     def read(
-        self, name: str, session: str, *arguments: Argument, patience: Patience | None = None
+        self, name: str, session: str, *arguments: Argument, patience: Deadline | None = None
     ) -> Call:
         """A call that changes nothing."""
         every = (self.now(), self.margin, *arguments)

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from indelible.backends.redis.calls import Ask, Context, CountServers, ttl_ms
+from indelible.backends.redis.checksums import head_is_sound
 from indelible.backends.redis.errors import Next, code_of, damaged, next_of, refused
 from indelible.backends.redis.keys import (
     HEAD_FIELDS,
@@ -21,15 +22,14 @@ from indelible.backends.redis.keys import (
     parts_pattern,
     session_of,
 )
-from indelible.backends.redis.sums import head_is_sound
 from indelible.core import rules
-from indelible.core.plan import Plan, ask
-from indelible.core.rules import Standing
-from indelible.core.sources import milliseconds
-from indelible.core.waist import Head, ListSessions, ReadHead, SessionPage, SetMetadata
+from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
+from indelible.core.plan import Plan, perform
+from indelible.core.rules import SessionState
+from indelible.core.sources import read_clock_ms
 from indelible.errors import FormatError, UsageError
 from indelible.model import Status
-from indelible.view import Extents, View, view_of
+from indelible.view import Extents, View, build_view
 
 # Keys that SCAN looks at in one call: a server answers nobody else meanwhile.
 SCAN_KEYS = 1000
@@ -64,13 +64,13 @@ def head_of(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
     tail, extents, created, metadata, forked, vacuums = parts
     standing = None
     if life is not None:
-        standing = Standing(
+        standing = SessionState(
             life.decode(), int(born), int(end), int(generation), optional(deadline), staged == b"1"
         )
-    status = rules.status_of(standing, int(now))
+    status = rules.compute_status(standing, int(now))
     if status is Status.ACTIVE and (tail is None or vacuums is None):
         raise damaged(session, "its view is missing")
-    return rules.head_of(
+    return rules.build_head(
         standing,
         view=_view(extents, int(tail)) if tail is not None else View(),
         now_ms=int(now),
@@ -84,32 +84,32 @@ def head_of(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
 
 def _view(extents: bytes, tail: int) -> View:
     # Most sessions show all that they hold.
-    return view_of(extents_of(extents), tail) if extents else View((), tail)
+    return build_view(extents_of(extents), tail) if extents else View((), tail)
 
 
-def head(context: Context, step: ReadHead) -> Plan[Head]:
+def head(context: Context, op: ReadHead) -> Plan[Head]:
     """Look at a session without its entries."""
-    count = b"1" if step.count_snapshots else b"0"
-    described, snapshots = yield from ask(context.read("head", step.session, count))
-    return head_of(step.session, described, snapshots)
+    count = b"1" if op.count_snapshots else b"0"
+    described, snapshots = yield from perform(context.read("head", op.session, count))
+    return head_of(op.session, described, snapshots)
 
 
-def set_metadata(context: Context, step: SetMetadata) -> Plan[Head]:
+def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    answer, *rest = yield from ask(
+    answer, *rest = yield from perform(
         context.write(
             "set_metadata",
-            step.session,
-            step.metadata,
-            step.expected or "",
-            ttl_ms(step.ttl_s),
+            op.session,
+            op.metadata,
+            op.expected or "",
+            ttl_ms(op.ttl_s),
             again=False,
         )
     )
     if answer == b"moved":
-        rules.refuse_if_moved(step.session, step.expected, rest[0].decode())
+        rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
     described, snapshots = rest
-    return replace(head_of(step.session, described), snapshots=snapshots)
+    return replace(head_of(op.session, described), snapshots=snapshots)
 
 
 class Bookmark(NamedTuple):
@@ -157,16 +157,16 @@ def mark_of(name: str) -> str:
 SCAN_KEYS_FEW = 10
 
 
-def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
+def list_sessions(context: Context, op: ListSessions) -> Plan[SessionPage]:
     """Name a page of sessions, by SCAN on one server after the other."""
     names: dict[str, None] = {}
-    at = bookmark_of(step.resume)
-    servers = yield from ask(CountServers())
+    at = bookmark_of(op.resume)
+    servers = yield from perform(CountServers())
     keys = SCAN_KEYS
     while at.server < servers:
-        room = step.limit - len(names)
+        room = op.limit - len(names)
         run, cursor, found = yield from _scanned(
-            context, step, at, SCAN_KEYS_FEW if at.given else keys
+            context, op, at, SCAN_KEYS_FEW if at.given else keys
         )
         if at.run and run != at.run:
             # Another process serves these keys now, in an order of its own: from its beginning.
@@ -184,36 +184,36 @@ def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
             return SessionPage((*names, *new[:room]), resume.text())
         names.update(dict.fromkeys(new))
         at = Bookmark(at.server, run, cursor) if cursor else Bookmark(at.server + 1)
-        if len(names) == step.limit and at.server < servers:
+        if len(names) == op.limit and at.server < servers:
             return SessionPage(tuple(names), at.text())
     return SessionPage(tuple(names), None)
 
 
 def _scanned(
-    context: Context, step: ListSessions, at: Bookmark, keys: int
+    context: Context, op: ListSessions, at: Bookmark, keys: int
 ) -> Plan[tuple[str, int, list[str]]]:
     """One call of SCAN: the server's run, where it goes on, and the names that count."""
-    matching = parts_pattern if step.damaged else heads_pattern
-    pattern = matching(context.namespace, step.prefix)
+    matching = parts_pattern if op.damaged else heads_pattern
+    pattern = matching(context.namespace, op.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
-    info, scanned = yield from ask(Ask(at.server, (("INFO", "server"), scan)))
+    info, scanned = yield from perform(Ask(at.server, (("INFO", "server"), scan)))
     cursor, found = answered(context, scanned)
     named = {key: session for key in found if (session := session_of(key)) is not None}
     looks = tuple(("HMGET", head_key_of(key), *HEAD_FIELDS) for key in named)
-    time, *heads = yield from ask(Ask(at.server, (("TIME",), *looks)))
+    time, *heads = yield from perform(Ask(at.server, (("TIME",), *looks)))
     seconds, micros = answered(context, time)
     now_ms = int(seconds) * 1000 + int(micros) // 1000
     if context.clock is not None:
-        now_ms = milliseconds(context.clock)
+        now_ms = read_clock_ms(context.clock)
     names = [
         session
         for (key, session), head in zip(named.items(), heads, strict=True)
-        if _counts(context, step, key, head, now_ms)
+        if _counts(context, op, key, head, now_ms)
     ]
     return run_of(info), int(cursor), names
 
 
-def _counts(context: Context, step: ListSessions, key: bytes, reply: Any, now_ms: int) -> bool:
+def _counts(context: Context, op: ListSessions, key: bytes, reply: Any, now_ms: int) -> bool:
     """Whether a session is to be named, by one of its keys and what its head says."""
     if isinstance(reply, Exception) and next_of(reply) in (Next.MOVE, Next.ASK):
         # It was here a moment ago, and is on its way to another server: it is there.
@@ -232,7 +232,7 @@ def _counts(context: Context, step: ListSessions, key: bytes, reply: Any, now_ms
         return True
     state, _, deadline, _ = head
     staged = state.split(b" ")[STATE_FIELDS.index("staged")] == b"1"
-    return step.dead or (not staged and (not deadline or now_ms < int(deadline)))
+    return op.dead or (not staged and (not deadline or now_ms < int(deadline)))
 
 
 def answered(context: Context, reply: Any) -> Any:

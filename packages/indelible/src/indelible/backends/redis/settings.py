@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from indelible.backends.redis.calls import Ask, Context, CountServers
-from indelible.core.plan import Plan, ask
-from indelible.core.waist import Identify
+from indelible.core.operations import Identify
+from indelible.core.plan import Plan, perform
 from indelible.model import Durability
 
 _CONFIGURED = (
@@ -61,7 +61,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def read_settings() -> Plan[list[Settings]]:
     """The settings of every server that holds keys."""
-    servers = yield from ask(CountServers())
+    servers = yield from perform(CountServers())
     found: list[Settings] = []
     for server in range(servers):
         settings = yield from settings_of(server)
@@ -72,18 +72,18 @@ def read_settings() -> Plan[list[Settings]]:
 def settings_of(server: int) -> Plan[Settings]:
     """Ask one server."""
     commands = (("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
-    info, *configured = yield from ask(Ask(server, commands))
+    info, *configured = yield from perform(Ask(server, commands))
     values = {name: _configured(reply) for name, reply in zip(_CONFIGURED, configured, strict=True)}
     return settings_from(fields_of(info), values)
 
 
 def identify(context: Context, _step: Identify) -> Plan[str | None]:
     """The runs of the servers, and the number of the database; None where they do not say."""
-    servers = yield from ask(CountServers())
+    servers = yield from perform(CountServers())
     runs: list[str] = []
     database = ""
     for server in range(servers):
-        info, client = yield from ask(Ask(server, (("INFO", "server"), ("CLIENT", "INFO"))))
+        info, client = yield from perform(Ask(server, (("INFO", "server"), ("CLIENT", "INFO"))))
         run = fields_of(info).get("run_id")
         words = client.decode("utf-8", "replace").split() if isinstance(client, bytes) else ()
         database = next((word for word in words if word.startswith("db=")), "")

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from indelible.backends.redis.appending import meta_text
+from indelible.backends.redis.append import meta_text
 from indelible.backends.redis.calls import EXPIRY_MARGIN_MS, KEYS_REMEMBERED_MAX, Context, ttl_ms
 from indelible.backends.redis.keys import HEAD, LOG, VIEW
 from indelible.backends.redis.protocol import packed_arguments
 from indelible.backends.redis.scripts import EVAL_WORDS, script
 from indelible.core.checksums import entry_checksum
-from indelible.core.waist import Append, Appended
+from indelible.core.operations import Append, AppendResult
 from indelible.model import Durability
 
 _KEYS = 3
@@ -95,38 +95,38 @@ class Shortcut:
             or context.simulated
         )
 
-    def part(self, step: Append) -> Part | None:
+    def part(self, op: Append) -> Part | None:
         """The append, to be sent alone or with others; None if it must go the long way."""
-        known = self._known.get(step.session)
-        if known is None or not step.fresh or step.expected is not None or len(step.drafts) != 1:
+        known = self._known.get(op.session)
+        if known is None or not op.fresh or op.expected is not None or len(op.drafts) != 1:
             return None
-        kind, envelope, keep, opens, answers = step.drafts[0]
+        kind, envelope, keep, opens, answers = op.drafts[0]
         meta = meta_text(kind, keep, 1, opens, answers).encode()
-        key = step.key.encode()
+        key = op.key.encode()
         keys, salt = known
         summed = b"%d" % entry_checksum(salt, envelope, batch=1)
         entry = _ENTRY % (
             *(len(key), key, len(meta), meta),
             *(len(envelope), envelope, len(summed), summed),
         )
-        ttl = b"" if step.ttl_s is None else packed_arguments((ttl_ms(step.ttl_s),))
+        ttl = b"" if op.ttl_s is None else packed_arguments((ttl_ms(op.ttl_s),))
         return Part(keys, entry, ttl)
 
-    def appended(self, step: Append, reply: object) -> Appended | None:
+    def appended(self, op: Append, reply: object) -> AppendResult | None:
         """What became of it; None if it must go the long way."""
         if isinstance(reply, bytes):
             version = reply.decode()
-            return Appended(int(version.split(".")[1]) - 1, 1, version)
+            return AppendResult(int(version.split(".")[1]) - 1, 1, version)
         if reply == 0:
-            self._known.pop(step.session, None)
+            self._known.pop(op.session, None)
         return None
 
-    def learn(self, step: Append) -> None:
+    def learn(self, op: Append) -> None:
         """An append went the long way: its session is there now."""
-        if step.session not in self._known:
+        if op.session not in self._known:
             if len(self._known) >= KEYS_REMEMBERED_MAX:
                 self._known.clear()
-            keys = self._context.keys(step.session)
+            keys = self._context.keys(op.session)
             tag = keys.head[: -len(HEAD)]
             packed = packed_arguments((tag + HEAD, tag + LOG, tag + VIEW))
-            self._known[step.session] = packed, keys.salt
+            self._known[op.session] = packed, keys.salt

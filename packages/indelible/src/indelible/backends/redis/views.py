@@ -8,53 +8,53 @@ from indelible.backends.redis.calls import Context, pairs, ttl_ms
 from indelible.backends.redis.sessions import extents_of, extents_text, head_of
 from indelible.core import rules
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
-from indelible.core.plan import Plan, ask
-from indelible.core.waist import (
-    Changed,
+from indelible.core.operations import (
     ChangeView,
     DeleteSnapshot,
-    Journal,
     JournalLine,
+    JournalPage,
     ReadJournal,
     ReadSnapshots,
     SaveSnapshot,
+    SnapshotList,
     SnapshotRecord,
-    Snapshots,
+    ViewChangeResult,
 )
+from indelible.core.plan import Plan, perform
 from indelible.errors import ConflictError, FormatError
-from indelible.view import View, freeze, view_of
+from indelible.view import View, build_view, freeze
 
 
-def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
+def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
     """Show something else, if the view is still the one that was looked at."""
-    answer, *rest = yield from ask(
+    answer, *rest = yield from perform(
         context.write(
             "change_view",
-            step.session,
-            step.life,
-            step.generation,
-            step.vacuums,
-            step.change,
-            step.operation,
-            extents_text(step.extents),
-            "" if step.tail is None else step.tail,
-            step.expected or "",
-            step.undoes or "",
+            op.session,
+            op.life,
+            op.generation,
+            op.vacuums,
+            op.change,
+            op.operation,
+            extents_text(op.extents),
+            "" if op.tail is None else op.tail,
+            op.expected or "",
+            op.undoes or "",
             context.touch,
-            *(() if step.snapshot is None else (step.snapshot,)),
+            *(() if op.snapshot is None else (op.snapshot,)),
         )
     )
     if answer == b"moved":
-        rules.refuse_if_moved(step.session, step.expected, rest[0].decode())
+        rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
     if answer == b"changed":
-        raise rules.view_moved(step, int(rest[0]))
+        raise rules.build_view_conflict(op, int(rest[0]))
     if answer == b"outside":
-        raise rules.reaches_out(step.session, "what it would show reaches outside of its log")
+        raise rules.build_outside_error(op.session, "what it would show reaches outside of its log")
     life, text, undone_by = rest
-    line = line_of(life.decode(), step.operation, text, undone_by)
+    line = line_of(life.decode(), op.operation, text, undone_by)
     if answer == b"done":
-        rules.refuse_other_change(step.session, step.operation, step.change, line)
-    return Changed(line, replayed=answer == b"done")
+        rules.refuse_different_change(op.session, op.operation, op.change, line)
+    return ViewChangeResult(line, replayed=answer == b"done")
 
 
 def line_of(life: str, operation: str, text: bytes, undone_by: bytes | None) -> JournalLine:
@@ -66,7 +66,7 @@ def line_of(life: str, operation: str, text: bytes, undone_by: bytes | None) -> 
             operation=operation,
             change=change.decode(),
             changed_at_ms=int(at),
-            version=rules.version_token(life, int(end), int(generation)),
+            version=rules.build_version(life, int(end), int(generation)),
             end=int(end),
             before=_view_of(before),
             after=_view_of(after),
@@ -84,7 +84,7 @@ def line_text(number: int, line: JournalLine, generation: int) -> str:
 
 def _view_of(text: bytes) -> View:
     tail, _, extents = text.partition(b" ")
-    return view_of(extents_of(extents), int(tail))
+    return build_view(extents_of(extents), int(tail))
 
 
 def _view_text(view: View) -> str:
@@ -99,37 +99,37 @@ def lines_of(life: str, flat: list[Any]) -> list[JournalLine]:
     ]
 
 
-def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
+def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
-    described, flat = yield from ask(context.read("read_journal", step.session, step.limit))
-    head = head_of(step.session, described)
-    return Journal(head, tuple(lines_of(head.life, flat)))
+    described, flat = yield from perform(context.read("read_journal", op.session, op.limit))
+    head = head_of(op.session, described)
+    return JournalPage(head, tuple(lines_of(head.life, flat)))
 
 
-def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
+def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     """Write the view and the log's end down under a new id."""
     whole = ""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        answer, *rest = yield from ask(
+        answer, *rest = yield from perform(
             context.write(
                 "save_snapshot",
-                step.session,
-                step.id,
-                "" if step.label is None else f"={step.label}",
-                ttl_ms(step.ttl_s),
+                op.session,
+                op.id,
+                "" if op.label is None else f"={op.label}",
+                ttl_ms(op.ttl_s),
                 whole,
                 context.touch,
             )
         )
         if answer != b"large":
-            return record_of(step.id, rest[0])
+            return record_of(op.id, rest[0])
         state, tail, extents, end = rest
-        shown = view_of(extents_of(extents), int(tail))
-        rules.refuse_if_torn(step.session, freeze(shown, int(end)))
+        shown = build_view(extents_of(extents), int(tail))
+        rules.refuse_too_many_extents(op.session, freeze(shown, int(end)))
         whole = state.decode()
     raise ConflictError(
-        f"others kept writing to session {step.session!r}; no snapshot was taken. Try again.",
-        session=step.session,
+        f"others kept writing to session {op.session!r}; no snapshot was taken. Try again.",
+        session=op.session,
         reason="view",
     )
 
@@ -143,7 +143,7 @@ def record_of(snapshot_id: str, text: bytes) -> SnapshotRecord:
             snapshot_id,
             label[1:].decode() if label else None,
             int(taken),
-            view_of(extents_of(extents), int(tail)),
+            build_view(extents_of(extents), int(tail)),
             int(end),
         )
     except ValueError:
@@ -167,20 +167,20 @@ def records_of(flat: list[Any]) -> list[SnapshotRecord]:
     return [record_of(name.decode(), text) for name, text in ordered]
 
 
-def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
+def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
     """All snapshots of the session's life, or the named ones."""
-    every = b"1" if step.ids is None else b"0"
-    described, flat = yield from ask(
-        context.read("read_snapshots", step.session, every, *(step.ids or ()))
+    every = b"1" if op.ids is None else b"0"
+    described, flat = yield from perform(
+        context.read("read_snapshots", op.session, every, *(op.ids or ()))
     )
-    head = head_of(step.session, described)
-    if step.ids is None:
-        return Snapshots(head, tuple(records_of(flat)))
+    head = head_of(op.session, described)
+    if op.ids is None:
+        return SnapshotList(head, tuple(records_of(flat)))
     found = tuple(record_of(name.decode(), text) for name, text in pairs(flat))
-    return Snapshots(head, found)
+    return SnapshotList(head, found)
 
 
-def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
+def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
-    removed = yield from ask(context.write("delete_snapshot", step.session, step.id, again=False))
+    removed = yield from perform(context.write("delete_snapshot", op.session, op.id, again=False))
     return bool(removed)

@@ -12,9 +12,9 @@ from typing import Any
 import apsw
 
 from indelible.backends.sqlite import checksums
-from indelible.backends.sqlite.errors import translated
+from indelible.backends.sqlite.errors import translate_error
 from indelible.core.limits import ROW_BYTES_MAX
-from indelible.core.plan import Plan, Step
+from indelible.core.plan import Operation, Plan
 from indelible.model import Durability
 
 # SQLite's own busy timeout starves writers: it backs off to 100 ms while others slip in. Short
@@ -46,7 +46,7 @@ Rows = list[tuple[Any, ...]]
 
 
 @dataclass(slots=True)
-class Sql(Step[Rows]):
+class Sql(Operation[Rows]):
     """One statement, answered with its rows."""
 
     text: str
@@ -58,7 +58,7 @@ class Sql(Step[Rows]):
 
 
 @dataclass(slots=True)
-class Do(Step[None]):
+class Do(Operation[None]):
     """One statement that answers nothing."""
 
     text: str
@@ -70,7 +70,7 @@ class Do(Step[None]):
 
 
 @dataclass(slots=True)
-class DoCounted(Step[int]):
+class DoCounted(Operation[int]):
     """One statement of a transaction, answered with how many rows it changed."""
 
     text: str
@@ -89,7 +89,7 @@ class DoAlone(DoCounted):
 
 
 @dataclass(slots=True)
-class SqlMany(Step[None]):
+class SqlMany(Operation[None]):
     """One statement that answers nothing, for many rows of parameters."""
 
     text: str
@@ -108,7 +108,7 @@ END_READ = Do("COMMIT")
 ROLLBACK = Do("ROLLBACK")
 
 # Called around every engine call: crash and fault tests stand here, and nothing else does.
-Seam = Callable[[Step[Any], Callable[[], Any]], Any]
+Seam = Callable[[Operation[Any], Callable[[], Any]], Any]
 
 
 class Connection:
@@ -130,7 +130,7 @@ class Connection:
         try:
             self._db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
-            raise translated(error, path=path) from error
+            raise translate_error(error, path=path) from error
         try:
             # One for all steps, since each has all its rows before the next begins.
             self._cursor = self._db.cursor()
@@ -150,17 +150,17 @@ class Connection:
             ).fetchall()  # Some answer with a row, and what follows is only run when it was read.
         except apsw.Error as error:
             self._db.close(True)
-            raise translated(error, path=path) from error
+            raise translate_error(error, path=path) from error
 
-    def execute(self, step: Any) -> Any:
+    def execute(self, op: Any) -> Any:
         """Do one step."""
         try:
             if self._seam is not None:
-                return self._seam(step, lambda: step.run(self._cursor))
-            return step.run(self._cursor)
+                return self._seam(op, lambda: op.run(self._cursor))
+            return op.run(self._cursor)
         except (apsw.Error, UnicodeDecodeError) as error:
-            committing = step is COMMIT or type(step) is DoAlone
-            raise translated(error, path=self.path, committing=committing) from error
+            committing = op is COMMIT or type(op) is DoAlone
+            raise translate_error(error, path=self.path, committing=committing) from error
 
     @property
     def in_transaction(self) -> bool:
@@ -187,7 +187,7 @@ class Connection:
         return True
 
 
-def in_one_state(plan: Plan[Any]) -> Plan[Any]:
+def read_transaction(plan: Plan[Any]) -> Plan[Any]:
     """Put one transaction around a plan that reads; whoever drives it rolls back what is left."""
     yield BEGIN_READ
     result = yield from plan

@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 from indelible.backends.sqlite.engine import WRITES, Engine, SqliteOptions
 from indelible.backends.sqlite.readers import READERS_MAX
 from indelible.backends.sqlite.writer import GROUP_MAX, Job, Writer
-from indelible.core.outcome import Outcome
-from indelible.core.plan import Step
-from indelible.core.waist import Append
+from indelible.core.operations import Append
+from indelible.core.plan import Operation
+from indelible.core.uncancellable import UncancellableFuture
 from indelible.errors import ClosedError
 from indelible.model import Claims
 
@@ -28,18 +28,18 @@ class SqliteBackend:
     def __init__(self, options: SqliteOptions) -> None:
         self._engine = Engine(options)
 
-    def perform(self, step: Step[R]) -> R:
+    def perform(self, op: Operation[R]) -> R:
         """Do one step, in one transaction."""
         engine = self._engine
         result: Any = None
-        if type(step) is Append:
-            result = engine.writer.append_alone(engine.context, step)
+        if type(op) is Append:
+            result = engine.writer.append_alone(engine.context, op)
         if result is None:
-            plan = WRITES.get(type(step))
+            plan = WRITES.get(type(op))
             if plan is None:
-                result = engine.read(step)
+                result = engine.read(op)
             else:
-                result = engine.writer.run(Job(engine.context, step, plan))
+                result = engine.writer.run(Job(engine.context, op, plan))
         done: R = result
         return done
 
@@ -72,16 +72,16 @@ class AsyncSqliteBackend:
         self._pool: ThreadPoolExecutor
         self._forget_threads()
 
-    async def perform(self, step: Step[R]) -> R:
+    async def perform(self, op: Operation[R]) -> R:
         """Do one step, in one transaction; a cancelled write is waited for."""
         if self._closed:
             raise ClosedError("the store is closed")
         loop = asyncio.get_running_loop()
-        plan = WRITES.get(type(step))
+        plan = WRITES.get(type(op))
         if plan is None:
-            return cast(R, await loop.run_in_executor(self._pool, self._engine.read, step))
-        written: Outcome[R] = Outcome(loop=loop)
-        job = Job(self._engine.context, step, plan, written)
+            return cast(R, await loop.run_in_executor(self._pool, self._engine.read, op))
+        written: UncancellableFuture[R] = UncancellableFuture(loop=loop)
+        job = Job(self._engine.context, op, plan, written)
         with self._starting:
             # Not behind the last word of a close that another event loop has said meanwhile.
             if self._closed:

@@ -14,11 +14,11 @@ from typing import Any
 import apsw
 
 from indelible.backends.sqlite import (
-    appending,
-    diagnosing,
+    append,
     files,
-    maintaining,
-    reading,
+    maintenance,
+    read,
+    risks,
     schema,
     sessions,
     staging,
@@ -28,39 +28,39 @@ from indelible.backends.sqlite.connection import Connection, Seam
 from indelible.backends.sqlite.readers import Readers
 from indelible.backends.sqlite.sessions import Context
 from indelible.backends.sqlite.writer import Job, Writer
-from indelible.core import waist
+from indelible.core import operations
 from indelible.core.cursors import derive_key
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
-from indelible.core.plan import Plan, Step
+from indelible.core.plan import Operation, Plan
 from indelible.core.sources import Clock
 from indelible.errors import UnavailableError
 from indelible.model import Claims, Durability
 
 WRITES: dict[type, Callable[[Context, Any], Plan[Any]]] = {
-    waist.Append: appending.append,
-    waist.ChangeView: views.change_view,
-    waist.SaveSnapshot: views.save_snapshot,
-    waist.DeleteSnapshot: views.delete_snapshot,
-    waist.SetMetadata: sessions.set_metadata,
-    waist.BeginStage: staging.begin_stage,
-    waist.StageRows: staging.stage_rows,
-    waist.ShowStage: staging.show_stage,
-    waist.DropStage: staging.drop_stage,
-    waist.Reclaim: maintaining.reclaim,
-    waist.Erase: maintaining.erase,
-    waist.Quarantine: maintaining.quarantine,
+    operations.Append: append.append,
+    operations.ChangeView: views.change_view,
+    operations.SaveSnapshot: views.save_snapshot,
+    operations.DeleteSnapshot: views.delete_snapshot,
+    operations.SetMetadata: sessions.set_metadata,
+    operations.BeginStage: staging.begin_stage,
+    operations.StageRows: staging.stage_rows,
+    operations.ShowStage: staging.show_stage,
+    operations.DropStage: staging.drop_stage,
+    operations.Reclaim: maintenance.reclaim,
+    operations.Erase: maintenance.erase,
+    operations.Quarantine: maintenance.quarantine,
 }
 _READS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
-    waist.ReadHead: sessions.head,
-    waist.Read: reading.read,
-    waist.ReadOutline: reading.outline,
-    waist.ReadSnapshots: views.read_snapshots,
-    waist.ReadJournal: views.read_journal,
-    waist.ListSessions: sessions.list_sessions,
-    waist.ReadLog: reading.read_log,
-    waist.ReadQuarantine: maintaining.read_quarantine,
-    waist.CheckEngine: maintaining.check_engine,
-    waist.CheckSession: maintaining.check_session,
+    operations.ReadHead: sessions.head,
+    operations.Read: read.read,
+    operations.ReadOutline: read.outline,
+    operations.ReadSnapshots: views.read_snapshots,
+    operations.ReadJournal: views.read_journal,
+    operations.ListSessions: sessions.list_sessions,
+    operations.ReadLog: read.read_log,
+    operations.ReadQuarantine: maintenance.read_quarantine,
+    operations.CheckEngine: maintenance.check_engine,
+    operations.CheckSession: maintenance.check_session,
 }
 _MOVED = "was moved, deleted or replaced while it was open"
 
@@ -112,33 +112,36 @@ class Engine:
         self.on_fork_in_child: Callable[[], None] | None = None
         _engines.add(self)
 
-    def read(self, step: Step[Any]) -> Any:
+    def read(self, op: Operation[Any]) -> Any:
         """Do a step that does not write rows."""
-        plan = _READS.get(type(step))
+        plan = _READS.get(type(op))
         if plan is not None:
-            found = self.readers.run(plan(self.context, step))
-            if isinstance(step, waist.CheckEngine) and _identity_of(self._path) != self._identity:
+            found = self.readers.run(plan(self.context, op))
+            if (
+                isinstance(op, operations.CheckEngine)
+                and _identity_of(self._path) != self._identity
+            ):
                 found += (f"{self._path} {_MOVED}",)
             return found
-        if isinstance(step, waist.ReadCursorKey):
-            return self._read_cursor_key(step)
-        if isinstance(step, waist.Scrub):
-            return self.writer.run_outside(maintaining.scrub(self.context, step))
-        if isinstance(step, waist.Diagnose):
-            return diagnosing.risks(self.options.path, self.options.durability)
-        if isinstance(step, waist.Nearest):
+        if isinstance(op, operations.ReadCursorKey):
+            return self._read_cursor_key(op)
+        if isinstance(op, operations.Scrub):
+            return self.writer.run_outside(maintenance.scrub(self.context, op))
+        if isinstance(op, operations.FindRisks):
+            return risks.risks(self.options.path, self.options.durability)
+        if isinstance(op, operations.FindNearest):
             # SQLite has nothing that compares vectors.
             return None
-        assert isinstance(step, waist.Identify), step
+        assert isinstance(op, operations.Identify), op
         file = self.options.path.stat()
         return f"file {file.st_dev} {file.st_ino} {self.options.namespace}"
 
-    def _read_cursor_key(self, step: waist.ReadCursorKey) -> bytes:
+    def _read_cursor_key(self, op: operations.ReadCursorKey) -> bytes:
         """The key for cursors; the first one who needs it writes the file's secret."""
-        if self._cursor_key is None or step.again:
+        if self._cursor_key is None or op.again:
             secret = self.readers.run(schema.read_secret())
             if secret is None:
-                secret = self.writer.run(Job(self.context, step, schema.ensure_secret))
+                secret = self.writer.run(Job(self.context, op, schema.ensure_secret))
             self._cursor_key = derive_key(secret, self.options.namespace)
         return self._cursor_key
 

@@ -14,7 +14,7 @@ from indelible.errors import (
 )
 
 
-def translated(error: Exception, *, path: str, committing: bool = False) -> MemoryStoreError:
+def translate_error(error: Exception, *, path: str, committing: bool = False) -> MemoryStoreError:
     """Our error for what SQLite raised; the original stays its cause.
 
     A commit that fails while writing or syncing may be found and recovered after a crash, or not:

@@ -10,7 +10,7 @@ from typing import Any
 
 from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK, Connection
 from indelible.core.leases import Lease, Slots
-from indelible.core.plan import Plan, drive
+from indelible.core.plan import Plan, run_plan
 from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError, MemoryStoreError
 
 # Two per core of a small server; each holds a file handle and a page cache.
@@ -70,7 +70,7 @@ class Readers:
         reader.busy = True
         try:
             connection.execute(BEGIN_READ)
-            result = drive(plan, connection.execute)
+            result = run_plan(plan, connection.execute)
             connection.execute(END_READ)
         except MemoryStoreBackendError:
             # The connection may be unwell: it stays marked, and is closed.

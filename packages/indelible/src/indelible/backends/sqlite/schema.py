@@ -23,10 +23,10 @@ from indelible.backends.sqlite.connection import (
     Do,
     Rows,
     Sql,
-    in_one_state,
+    read_transaction,
 )
 from indelible.core.cursors import SECRET_BYTES, create_secret
-from indelible.core.plan import Plan, ask, drive
+from indelible.core.plan import Plan, perform, run_plan
 from indelible.errors import (
     BusyError,
     FormatError,
@@ -70,10 +70,10 @@ def prepare(connection: Connection, *, busy_timeout_s: float) -> None:
     """Make sure that the file is indelible's and up to date, or refuse it untouched."""
     try:
         # In one state: another process may be creating the file right now.
-        state = drive(in_one_state(_format_of(connection.path)), connection.execute)
+        state = run_plan(read_transaction(_format_of(connection.path)), connection.execute)
         _switch_to_wal(connection, busy_timeout_s)
         if state < FORMAT:
-            drive(_migrate(connection.path), connection.execute)
+            run_plan(_migrate(connection.path), connection.execute)
     except MemoryStoreError:
         if connection.in_transaction:
             connection.execute(ROLLBACK)
@@ -82,12 +82,12 @@ def prepare(connection: Connection, *, busy_timeout_s: float) -> None:
 
 def _format_of(path: str) -> Plan[int]:
     """The file's format, 0 if it is empty; a `FormatError` if it is not for this code."""
-    ((application_id,),) = yield from ask(Sql("PRAGMA application_id"))
-    ((version,),) = yield from ask(Sql("PRAGMA user_version"))
+    ((application_id,),) = yield from perform(Sql("PRAGMA application_id"))
+    ((version,),) = yield from perform(Sql("PRAGMA user_version"))
     if application_id == APPLICATION_ID:
-        about = yield from ask(Sql("SELECT 1 FROM sqlite_schema WHERE name = 'about'"))
+        about = yield from perform(Sql("SELECT 1 FROM sqlite_schema WHERE name = 'about'"))
         look = Sql("SELECT value FROM about WHERE name = 'oldest_format'")
-        rows = (yield from ask(look)) if about else []
+        rows = (yield from perform(look)) if about else []
         oldest = rows[0][0] if rows else None
         if not isinstance(oldest, int) or version < 1:
             raise FormatError(f"{path} does not say its oldest format; it was left as it is")
@@ -106,7 +106,7 @@ def _format_of(path: str) -> Plan[int]:
                 " was added with the sqlite3 command.",
             )
         return int(version)
-    ((tables,),) = yield from ask(Sql("SELECT count(*) FROM sqlite_schema"))
+    ((tables,),) = yield from perform(Sql("SELECT count(*) FROM sqlite_schema"))
     if application_id or version or tables:
         raise FormatError(f"{path} belongs to another program; it was left as it is")
     return 0
@@ -133,8 +133,8 @@ _STATISTICS = {
 
 def compare_schema() -> Plan[list[str]]:
     """How the file's schema differs from the one that its format has; empty if it does not."""
-    ((version,),) = yield from ask(Sql("PRAGMA user_version"))
-    found = _schema_objects((yield from ask(Sql(_SCHEMA))))
+    ((version,),) = yield from perform(Sql("PRAGMA user_version"))
+    found = _schema_objects((yield from perform(Sql(_SCHEMA))))
     expected = expected_schema(min(version, FORMAT))
     tables = {thing.table for thing in expected}
     added = [
@@ -203,7 +203,7 @@ def _migrate(path: str) -> Plan[None]:
 
 def read_secret() -> Plan[bytes | None]:
     """The file's secret, or None while it has none."""
-    rows = yield from ask(Sql("SELECT value FROM about WHERE name = 'secret'"))
+    rows = yield from perform(Sql("SELECT value FROM about WHERE name = 'secret'"))
     if not rows:
         return None
     ((secret,),) = rows

@@ -11,10 +11,7 @@ from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.core import rules
 from indelible.core.checksums import session_salt
 from indelible.core.limits import BATCH_ENTRIES_MAX, LOG_ENTRIES_MAX
-from indelible.core.plan import Plan, ask
-from indelible.core.rules import Standing
-from indelible.core.sources import Clock
-from indelible.core.waist import (
+from indelible.core.operations import (
     Head,
     ListSessions,
     ReadHead,
@@ -22,6 +19,9 @@ from indelible.core.waist import (
     SetMetadata,
     tuple_new,
 )
+from indelible.core.plan import Plan, perform
+from indelible.core.rules import SessionState
+from indelible.core.sources import Clock
 from indelible.errors import FormatError
 from indelible.model import Status
 from indelible.view import View
@@ -78,16 +78,16 @@ _LIST = f"""
     WHERE namespace = ? AND name >= ? AND name > ? ORDER BY name LIMIT ?"""  # noqa: S608
 
 
-class Place(NamedTuple):
+class SessionRow(NamedTuple):
     """A session's row and where the session stands; number 0 if there is no row."""
 
     number: int
     life: int
-    standing: Standing | None
+    standing: SessionState | None
     name: str
 
 
-NOWHERE = Place(0, 0, None, "")
+NO_SESSION = SessionRow(0, 0, None, "")
 
 
 @dataclass(slots=True)
@@ -129,7 +129,9 @@ def entry_id(number: int, position: int) -> int:
     return number << POSITION_BITS | position
 
 
-def entry_ids(place: Place, start: int, stop: int, *, earlier: bool = False) -> tuple[int, int]:
+def entry_ids(
+    place: SessionRow, start: int, stop: int, *, earlier: bool = False
+) -> tuple[int, int]:
     """The row ids `[low, high)` of some positions of a session's life; others are refused.
 
     With `earlier`, positions of earlier lives of the session are allowed, too.
@@ -150,7 +152,7 @@ def all_entry_ids(number: int) -> tuple[int, int]:
     return number << POSITION_BITS, (number + 1) << POSITION_BITS
 
 
-def touch(place: Place) -> Do:
+def touch(place: SessionRow) -> Do:
     """A write for the sake of its commit, which syncs.
 
     What an earlier attempt left may have been read back from a log that was never synced. Before
@@ -159,11 +161,11 @@ def touch(place: Place) -> Do:
     return Do("UPDATE session SET touched = touched + 1 WHERE number = ?", (place.number,))
 
 
-def place_of(context: Context, name: str, *, damaged: bool = False) -> Plan[Place]:
+def find_session(context: Context, name: str, *, damaged: bool = False) -> Plan[SessionRow]:
     """Find a session; unless `damaged` is allowed, one whose row is not."""
     rows: Rows = yield Sql(_PLACE, (context.namespace, name))
     if not rows:
-        return NOWHERE
+        return NO_SESSION
     intact, *row = rows[0]
     place = _placed(name, *row)
     if not damaged:
@@ -171,7 +173,7 @@ def place_of(context: Context, name: str, *, damaged: bool = False) -> Plan[Plac
     return place
 
 
-def _check(context: Context, place: Place, intact: int) -> Plan[None]:
+def _check(context: Context, place: SessionRow, intact: int) -> Plan[None]:
     """Raise if the session's row is damaged, or the entry that says that its time is over."""
     if not intact:
         raise damaged_row("the row", place.name)
@@ -182,7 +184,7 @@ def _check(context: Context, place: Place, intact: int) -> Plan[None]:
         return
     base = place.number << POSITION_BITS
     salt = session_salt(context.namespace, place.name)
-    rows = yield from ask(
+    rows = yield from perform(
         Sql(_NEWEST_ENTRY, {"salt": salt, "low": base + born, "high": base + end})
     )
     if not all(fits for _, fits in rows):
@@ -205,7 +207,7 @@ def _placed(
     newest_id: int | None,
     newest_deadline: int | None,
     batch_stop: int | None,
-) -> Place:
+) -> SessionRow:
     """The newest entry knows where the log ends and when the life does."""
     end = born
     # Before the first entry of a session, the newest one below is another session's.
@@ -217,16 +219,16 @@ def _placed(
         end = min(stop - (number << POSITION_BITS), LOG_ENTRIES_MAX)
         deadline = newest_deadline
     standing = tuple_new(
-        Standing, (f"{number}.{life}", born, end, generation, deadline, bool(staged))
+        SessionState, (f"{number}.{life}", born, end, generation, deadline, bool(staged))
     )
-    return tuple_new(Place, (number, life, standing, name))
+    return tuple_new(SessionRow, (number, life, standing, name))
 
 
-def look_at(context: Context, name: str) -> Plan[tuple[Place, Head]]:
+def load_session(context: Context, name: str) -> Plan[tuple[SessionRow, Head]]:
     """Find a session, and all about it but its entries."""
     rows: Rows = yield Sql(_ALL, (context.namespace, name))
     if not rows:
-        return NOWHERE, rules.head_of(
+        return NO_SESSION, rules.build_head(
             None,
             view=View(),
             now_ms=context.now_ms(),
@@ -239,9 +241,9 @@ def look_at(context: Context, name: str) -> Plan[tuple[Place, Head]]:
     intact, *row, tail, extents, created_at, metadata, forked_from, vacuums = rows[0]
     place = _placed(name, *row)
     yield from _check(context, place, intact)
-    return place, rules.head_of(
+    return place, rules.build_head(
         place.standing,
-        view=view.view_of(view.decode(extents), tail) if extents else View((), tail),
+        view=view.build_view(view.decode(extents), tail) if extents else View((), tail),
         now_ms=context.now_ms(),
         created_at_ms=created_at,
         metadata=metadata,
@@ -251,12 +253,12 @@ def look_at(context: Context, name: str) -> Plan[tuple[Place, Head]]:
     )
 
 
-def head(context: Context, step: ReadHead) -> Plan[Head]:
+def head(context: Context, op: ReadHead) -> Plan[Head]:
     """Look at a session without its entries."""
-    place, looked = yield from look_at(context, step.session)
-    if not step.count_snapshots or looked.status is not Status.ACTIVE:
+    place, looked = yield from load_session(context, op.session)
+    if not op.count_snapshots or looked.status is not Status.ACTIVE:
         return looked
-    ((count,),) = yield from ask(
+    ((count,),) = yield from perform(
         Sql(
             "SELECT count(*) FROM snapshot WHERE session = ? AND life = ?",
             (place.number, place.life),
@@ -267,21 +269,21 @@ def head(context: Context, step: ReadHead) -> Plan[Head]:
 
 def begin_life(
     context: Context,
-    place: Place,
+    place: SessionRow,
     name: str,
     *,
     ttl_s: float | None,
     staged: bool = False,
     forked_from: str | None = None,
     first: int | None = None,
-) -> Plan[Place]:
+) -> Plan[SessionRow]:
     """Begin a session, or its next life behind the end of the last one."""
     now_ms = context.now_ms()
-    deadline = rules.deadline_ms(now_ms, ttl_s)
-    born = rules.first_of_stage(name, place.standing.end if place.standing else 0, first)
+    deadline = rules.compute_deadline_ms(now_ms, ttl_s)
+    born = rules.choose_stage_start(name, place.standing.end if place.standing else 0, first)
     if place.standing is None:
         new = (context.namespace, name, int(staged), deadline, now_ms, forked_from, born)
-        rows = yield from ask(Sql(_NEW_SESSION, new))
+        rows = yield from perform(Sql(_NEW_SESSION, new))
         if not rows:
             raise FormatError(
                 "the file's counter of sessions is damaged: it has no number for a new session, and"
@@ -294,48 +296,50 @@ def begin_life(
     else:
         number = place.number
         again = (born, int(staged), deadline, now_ms, forked_from, number)
-        ((life,),) = yield from ask(Sql(_NEW_LIFE, again))
-    standing = Standing(f"{number}.{life}", born, born, 0, deadline, staged)
-    return Place(number, life, standing, name)
+        ((life,),) = yield from perform(Sql(_NEW_LIFE, again))
+    standing = SessionState(f"{number}.{life}", born, born, 0, deadline, staged)
+    return SessionRow(number, life, standing, name)
 
 
-def living(context: Context, place: Place, name: str, *, ttl_s: float | None) -> Plan[Place]:
+def ensure_active(
+    context: Context, place: SessionRow, name: str, *, ttl_s: float | None
+) -> Plan[SessionRow]:
     """The session as it stands, or begun anew if it is not active."""
-    if rules.status_of(place.standing, context.now_ms()) is Status.ACTIVE:
+    if rules.compute_status(place.standing, context.now_ms()) is Status.ACTIVE:
         return place
     return (yield from begin_life(context, place, name, ttl_s=ttl_s))
 
 
-def set_metadata(context: Context, step: SetMetadata) -> Plan[Head]:
+def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    place = yield from place_of(context, step.session)
-    status = rules.status_of(place.standing, context.now_ms())
-    version = rules.version_of(place.standing, status)
-    rules.refuse_if_moved(step.session, step.expected, version)
-    place = yield from living(context, place, step.session, ttl_s=step.ttl_s)
-    yield Do(_SET_METADATA, (step.metadata, place.number))
-    return (yield from head(context, ReadHead(step.session, count_snapshots=True)))
+    place = yield from find_session(context, op.session)
+    status = rules.compute_status(place.standing, context.now_ms())
+    version = rules.compute_version(place.standing, status)
+    rules.refuse_if_moved(op.session, op.expected, version)
+    place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
+    yield Do(_SET_METADATA, (op.metadata, place.number))
+    return (yield from head(context, ReadHead(op.session, count_snapshots=True)))
 
 
-def list_sessions(context: Context, step: ListSessions) -> Plan[SessionPage]:
+def list_sessions(context: Context, op: ListSessions) -> Plan[SessionPage]:
     """Name a page of active sessions, by name; the last name looked at is where to go on.
 
     A session whose row is damaged is named too, so that it is missed by nobody.
     """
     names: list[str] = []
-    after = step.resume or ""
+    after = op.resume or ""
     while True:
-        rows = yield from ask(Sql(_LIST, (context.namespace, step.prefix, after, step.limit + 1)))
+        rows = yield from perform(Sql(_LIST, (context.namespace, op.prefix, after, op.limit + 1)))
         for name, intact, *row in rows:
-            if not name.startswith(step.prefix):
+            if not name.startswith(op.prefix):
                 return SessionPage(tuple(names), None)
             place = _placed(name, *row)
-            status = rules.status_of(place.standing, context.now_ms())
-            if intact and status is not Status.ACTIVE and not step.dead:
+            status = rules.compute_status(place.standing, context.now_ms())
+            if intact and status is not Status.ACTIVE and not op.dead:
                 continue
-            if len(names) == step.limit:
+            if len(names) == op.limit:
                 return SessionPage(tuple(names), names[-1])
             names.append(name)
-        if len(rows) <= step.limit:
+        if len(rows) <= op.limit:
             return SessionPage(tuple(names), None)
         after = rows[-1][0]

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from indelible import view
-from indelible.backends.sqlite.appending import INSERT, KIND_NUMBER, links
+from indelible.backends.sqlite.append import INSERT, KIND_NUMBER, encode_links
 from indelible.backends.sqlite.checksums import update
 from indelible.backends.sqlite.connection import Do, SqlMany
-from indelible.backends.sqlite.maintaining import remove_life
+from indelible.backends.sqlite.maintenance import remove_life
 from indelible.backends.sqlite.sessions import (
-    NOWHERE,
+    NO_SESSION,
     Context,
-    Place,
+    SessionRow,
     begin_life,
     entry_id,
+    find_session,
     head,
-    place_of,
 )
 from indelible.backends.sqlite.views import insert_line, insert_snapshot
 from indelible.core import rules
 from indelible.core.checksums import entry_checksum, session_salt
+from indelible.core.operations import (
+    BeginStage,
+    DropStage,
+    Head,
+    ReadHead,
+    ShowStage,
+    Stage,
+    StageRows,
+)
 from indelible.core.plan import Plan
-from indelible.core.waist import BeginStage, DropStage, Head, ReadHead, ShowStage, Stage, StageRows
 from indelible.model import Status
 from indelible.view import View
 
@@ -38,33 +46,33 @@ _SHOW = update(
 )
 
 
-def begin_stage(context: Context, step: BeginStage) -> Plan[Stage]:
+def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
     """Begin a life that nobody sees yet."""
-    place = yield from place_of(context, step.session)
-    if rules.status_of(place.standing, context.now_ms()) is Status.ACTIVE:
-        raise rules.exists(step.session)
-    if step.first is not None and place.standing is not None:
+    place = yield from find_session(context, op.session)
+    if rules.compute_status(place.standing, context.now_ms()) is Status.ACTIVE:
+        raise rules.build_exists_error(op.session)
+    if op.first is not None and place.standing is not None:
         # A copy that keeps its positions needs a log of its own; what is dead there goes.
         yield from remove_life(place, forget=True)
-        context.tips.pop(step.session, None)
-        place = NOWHERE
+        context.tips.pop(op.session, None)
+        place = NO_SESSION
     begun = yield from begin_life(
         context,
         place,
-        step.session,
-        ttl_s=step.ttl_s,
+        op.session,
+        ttl_s=op.ttl_s,
         staged=True,
-        forked_from=step.forked_from,
-        first=step.first,
+        forked_from=op.forked_from,
+        first=op.first,
     )
     assert begun.standing is not None
     return Stage(begun.standing.life, begun.standing.born)
 
 
-def stage_rows(context: Context, step: StageRows) -> Plan[None]:
+def stage_rows(context: Context, op: StageRows) -> Plan[None]:
     """Put entries at their positions."""
-    place = yield from _staged(context, step.session, step.stage)
-    salt = session_salt(context.namespace, step.session)
+    place = yield from _staged(context, op.session, op.stage)
+    salt = session_salt(context.namespace, op.session)
     yield SqlMany(
         INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
         [
@@ -77,8 +85,8 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
                 row.generation,
                 row.keep,
                 row.key,
-                links(row.opens),
-                links(row.answers),
+                encode_links(row.opens),
+                encode_links(row.answers),
                 row.envelope,
                 entry_checksum(
                     salt,
@@ -90,44 +98,44 @@ def stage_rows(context: Context, step: StageRows) -> Plan[None]:
                     batch=row.batch,
                 ),
             )
-            for row in step.rows
+            for row in op.rows
         ],
     )
 
 
-def show_stage(context: Context, step: ShowStage) -> Plan[Head]:
+def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
-    if step.rows:
-        yield from stage_rows(context, StageRows(step.session, step.stage, step.rows))
-    place = yield from _staged(context, step.session, step.stage)
+    if op.rows:
+        yield from stage_rows(context, StageRows(op.session, op.stage, op.rows))
+    place = yield from _staged(context, op.session, op.stage)
     assert place.standing is not None
-    shown = View((), place.standing.born) if step.view is None else step.view
-    for record in step.snapshots:
+    shown = View((), place.standing.born) if op.view is None else op.view
+    for record in op.snapshots:
         yield insert_snapshot(place, record)
-    for generation, line in enumerate(step.journal, step.generation - len(step.journal) + 1):
+    for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
         yield insert_line(place, line, generation)
     yield Do(
         _SHOW,
         (
-            step.metadata,
+            op.metadata,
             shown.tail,
             view.encode(shown.extents),
-            step.generation,
-            step.created_at_ms,
+            op.generation,
+            op.created_at_ms,
             place.number,
         ),
     )
-    return (yield from head(context, ReadHead(step.session)))
+    return (yield from head(context, ReadHead(op.session)))
 
 
-def drop_stage(context: Context, step: DropStage) -> Plan[None]:
+def drop_stage(context: Context, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
-    place = yield from place_of(context, step.session)
-    if place.standing is not None and rules.is_stage(place.standing, step.stage):
+    place = yield from find_session(context, op.session)
+    if place.standing is not None and rules.is_stage(place.standing, op.stage):
         yield from remove_life(place, forget=True)
 
 
-def _staged(context: Context, session: str, stage: str) -> Plan[Place]:
-    place = yield from place_of(context, session)
+def _staged(context: Context, session: str, stage: str) -> Plan[SessionRow]:
+    place = yield from find_session(context, session)
     rules.refuse_if_not_staged(session, stage, place.standing)
     return place

@@ -9,26 +9,26 @@ from indelible.backends.sqlite.checksums import damaged_row, insert, is_intact, 
 from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.backends.sqlite.sessions import (
     Context,
-    Place,
+    SessionRow,
     begin_life,
-    look_at,
-    place_of,
+    find_session,
+    load_session,
     touch,
 )
 from indelible.core import rules
-from indelible.core.plan import Plan, ask
-from indelible.core.waist import (
-    Changed,
+from indelible.core.operations import (
     ChangeView,
     DeleteSnapshot,
-    Journal,
     JournalLine,
+    JournalPage,
     ReadJournal,
     ReadSnapshots,
     SaveSnapshot,
+    SnapshotList,
     SnapshotRecord,
-    Snapshots,
+    ViewChangeResult,
 )
+from indelible.core.plan import Plan, perform
 from indelible.model import Status
 
 _LINES = f"""
@@ -59,46 +59,46 @@ _SNAPSHOT_OF = _SNAPSHOTS + " AND id = ?"
 _NEW_SNAPSHOT = insert("snapshot")
 
 
-def change_view(context: Context, step: ChangeView) -> Plan[Changed]:
+def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
     """Show something else, if the view is still the one that was looked at."""
-    place, head = yield from look_at(context, step.session)
-    if head.status is Status.ACTIVE and not step.fresh:
-        done = yield from ask(Sql(_LINE_OF, (place.number, place.life, step.operation)))
+    place, head = yield from load_session(context, op.session)
+    if head.status is Status.ACTIVE and not op.fresh:
+        done = yield from perform(Sql(_LINE_OF, (place.number, place.life, op.operation)))
         if done:
             line = _line(place, done[0])
-            rules.refuse_other_change(step.session, step.operation, step.change, line)
+            rules.refuse_different_change(op.session, op.operation, op.change, line)
             yield touch(place)
-            return Changed(line, replayed=True)
-    if step.snapshot is not None:
-        records = yield from _snapshots_by_id(place, step.snapshot)
-        step = rules.rollback_of(step, head, records[0] if records else None)
-    rules.refuse_if_changed(step, head)
-    line = rules.line_of(step, head, context.now_ms())
+            return ViewChangeResult(line, replayed=True)
+    if op.snapshot is not None:
+        records = yield from _snapshots_by_id(place, op.snapshot)
+        op = rules.plan_rollback(op, head, records[0] if records else None)
+    rules.refuse_if_changed(op, head)
+    line = rules.build_journal_line(op, head, context.now_ms())
     yield Do(_NEW_VIEW, (line.after.tail, view.encode(line.after.extents), place.number))
     yield insert_line(place, line, head.generation + 1)
-    if step.undoes is not None:
-        yield Do(_UNDONE, (step.operation, place.number, place.life, step.undoes))
-    return Changed(line)
+    if op.undoes is not None:
+        yield Do(_UNDONE, (op.operation, place.number, place.life, op.undoes))
+    return ViewChangeResult(line)
 
 
-def read_journal(context: Context, step: ReadJournal) -> Plan[Journal]:
+def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
-    place, head = yield from look_at(context, step.session)
+    place, head = yield from load_session(context, op.session)
     if head.status is not Status.ACTIVE:
-        return Journal(head, ())
-    return Journal(head, (yield from journal_lines(place, limit=step.limit)))
+        return JournalPage(head, ())
+    return JournalPage(head, (yield from journal_lines(place, limit=op.limit)))
 
 
 def journal_lines(
-    place: Place, *, limit: int = -1, changes_only: bool = True
+    place: SessionRow, *, limit: int = -1, changes_only: bool = True
 ) -> Plan[tuple[JournalLine, ...]]:
     """The lines of a life, newest first."""
     query = _LINES + (_CHANGED if changes_only else "") + " ORDER BY number DESC LIMIT ?"
-    rows = yield from ask(Sql(query, (place.number, place.life, limit)))
+    rows = yield from perform(Sql(query, (place.number, place.life, limit)))
     return tuple(_line(place, row) for row in rows)
 
 
-def insert_line(place: Place, line: JournalLine, generation: int) -> Do:
+def insert_line(place: SessionRow, line: JournalLine, generation: int) -> Do:
     """The statement that writes a journal line."""
     return Do(
         _NEW_LINE,
@@ -119,7 +119,7 @@ def insert_line(place: Place, line: JournalLine, generation: int) -> Do:
     )
 
 
-def insert_snapshot(place: Place, record: SnapshotRecord) -> Do:
+def insert_snapshot(place: SessionRow, record: SnapshotRecord) -> Do:
     """The statement that writes a snapshot."""
     return Do(
         _NEW_SNAPSHOT,
@@ -136,71 +136,71 @@ def insert_snapshot(place: Place, record: SnapshotRecord) -> Do:
     )
 
 
-def snapshot_records(place: Place) -> Plan[list[SnapshotRecord]]:
+def snapshot_records(place: SessionRow) -> Plan[list[SnapshotRecord]]:
     """The snapshots of a life, oldest first."""
-    rows = yield from ask(Sql(_SNAPSHOTS + " ORDER BY number", (place.number, place.life)))
+    rows = yield from perform(Sql(_SNAPSHOTS + " ORDER BY number", (place.number, place.life)))
     return [_record(place, row) for row in rows]
 
 
-def save_snapshot(context: Context, step: SaveSnapshot) -> Plan[SnapshotRecord]:
+def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     """Write the view and the log's end down under a new id."""
-    place, head = yield from look_at(context, step.session)
+    place, head = yield from load_session(context, op.session)
     if head.status is not Status.ACTIVE:
-        yield from begin_life(context, place, step.session, ttl_s=step.ttl_s)
-        place, head = yield from look_at(context, step.session)
-    elif not step.fresh:
-        there = yield from _snapshots_by_id(place, step.id)
+        yield from begin_life(context, place, op.session, ttl_s=op.ttl_s)
+        place, head = yield from load_session(context, op.session)
+    elif not op.fresh:
+        there = yield from _snapshots_by_id(place, op.id)
         if there:
             yield touch(place)
             return there[0]
-    rules.refuse_if_torn(step.session, view.freeze(head.view, head.end))
-    record = SnapshotRecord(step.id, step.label, context.now_ms(), head.view, head.end)
+    rules.refuse_too_many_extents(op.session, view.freeze(head.view, head.end))
+    record = SnapshotRecord(op.id, op.label, context.now_ms(), head.view, head.end)
     yield insert_snapshot(place, record)
     return record
 
 
-def read_snapshots(context: Context, step: ReadSnapshots) -> Plan[Snapshots]:
+def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
     """All snapshots of the session's life, or the named ones."""
-    place, head = yield from look_at(context, step.session)
+    place, head = yield from load_session(context, op.session)
     if head.status is not Status.ACTIVE:
-        return Snapshots(head, ())
+        return SnapshotList(head, ())
     found: list[SnapshotRecord] = []
-    if step.ids is None:
+    if op.ids is None:
         found = yield from snapshot_records(place)
     else:
-        for snapshot_id in step.ids:
+        for snapshot_id in op.ids:
             found += yield from _snapshots_by_id(place, snapshot_id)
-    return Snapshots(head, tuple(found))
+    return SnapshotList(head, tuple(found))
 
 
-def delete_snapshot(context: Context, step: DeleteSnapshot) -> Plan[bool]:
+def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
-    place = yield from place_of(context, step.session)
-    if rules.status_of(place.standing, context.now_ms()) is not Status.ACTIVE:
+    place = yield from find_session(context, op.session)
+    if rules.compute_status(place.standing, context.now_ms()) is not Status.ACTIVE:
         return False
-    there = yield from _snapshots_by_id(place, step.id)
+    there = yield from _snapshots_by_id(place, op.id)
     yield Do(
         "DELETE FROM snapshot WHERE session = ? AND life = ? AND id = ?",
-        (place.number, place.life, step.id),
+        (place.number, place.life, op.id),
     )
     return bool(there)
 
 
-def _snapshots_by_id(place: Place, snapshot_id: str) -> Plan[list[SnapshotRecord]]:
+def _snapshots_by_id(place: SessionRow, snapshot_id: str) -> Plan[list[SnapshotRecord]]:
     rows: Rows = yield Sql(_SNAPSHOT_OF, (place.number, place.life, snapshot_id))
     return [_record(place, row) for row in rows]
 
 
-def _record(place: Place, row: tuple[Any, ...]) -> SnapshotRecord:
+def _record(place: SessionRow, row: tuple[Any, ...]) -> SnapshotRecord:
     intact, snapshot_id, label, taken_at, end, tail, extents = row
     if not intact:
         raise damaged_row(f"snapshot {snapshot_id!r}", place.name)
     return SnapshotRecord(
-        snapshot_id, label, taken_at, view.view_of(view.decode(extents), tail), end
+        snapshot_id, label, taken_at, view.build_view(view.decode(extents), tail), end
     )
 
 
-def _line(place: Place, row: tuple[Any, ...]) -> JournalLine:
+def _line(place: SessionRow, row: tuple[Any, ...]) -> JournalLine:
     intact, operation, change, changed_at, generation, end, *tails, before, after, undone_by = row
     if not intact:
         raise damaged_row(f"the journal's line of {operation!r}", place.name)
@@ -208,9 +208,9 @@ def _line(place: Place, row: tuple[Any, ...]) -> JournalLine:
         operation=operation,
         change=change,
         changed_at_ms=changed_at,
-        version=rules.version_token(f"{place.number}.{place.life}", end, generation),
+        version=rules.build_version(f"{place.number}.{place.life}", end, generation),
         end=end,
-        before=view.view_of(view.decode(before), tails[0]),
-        after=view.view_of(view.decode(after), tails[1]),
+        before=view.build_view(view.decode(before), tails[0]),
+        after=view.build_view(view.decode(after), tails[1]),
         undone_by=undone_by,
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 import apsw
 
-from indelible.backends.sqlite.appending import INSERT_IF_STILL, landed, shortcut
+from indelible.backends.sqlite.append import INSERT_IF_STILL, build_result, shortcut
 from indelible.backends.sqlite.connection import (
     BEGIN_WRITE,
     COMMIT,
@@ -29,8 +29,8 @@ from indelible.backends.sqlite.connection import (
     DoCounted,
 )
 from indelible.backends.sqlite.sessions import Context
-from indelible.core.plan import Plan, drive
-from indelible.core.waist import Append, Appended
+from indelible.core.operations import Append, AppendResult
+from indelible.core.plan import Plan, run_plan
 from indelible.errors import (
     BusyError,
     ClosedError,
@@ -51,11 +51,11 @@ class Job:
     def __init__(
         self,
         context: Context,
-        step: Any,
+        op: Any,
         plan: Callable[[Context, Any], Plan[Any]],
         settle: Any = None,
     ) -> None:
-        self.step = step
+        self.step = op
         self.context = context
         self._plan = plan
         self.result: Any = None
@@ -110,7 +110,7 @@ class Writer:
         self._busy = False
         self._group: list[Job] = []
 
-    def append_alone(self, context: Context, step: Append) -> Appended | None:
+    def append_alone(self, context: Context, op: Append) -> AppendResult | None:
         """Append in one statement, if that is enough and nobody else is here; else write nothing.
 
         Most appends go this way. Without neighbours there is no group, and no job to wait for.
@@ -122,13 +122,13 @@ class Writer:
             if self._waiting or self._busy or connection is None:
                 return None
             self._refuse_if_moved()
-            given = shortcut(context, step)
+            given = shortcut(context, op)
             if given is None:
                 return None
             self._busy = True
             try:
                 changed = connection.execute(DoAlone(INSERT_IF_STILL, given))
-                appended = landed(context, step, given, changed)
+                appended = build_result(context, op, given, changed)
             except BaseException as error:
                 self._abandon(error)
                 if isinstance(error, MemoryStoreError) or not isinstance(error, Exception):
@@ -162,7 +162,7 @@ class Writer:
         with self._lock:
             self._recover()
             self._refuse_if_moved()
-            return drive(plan, self._connected().execute)
+            return run_plan(plan, self._connected().execute)
 
     def close(self) -> None:
         """Wait for the running commit, then close."""
@@ -223,7 +223,7 @@ class Writer:
             if given is not None:
                 self._committing = True
                 changed = connection.execute(DoAlone(INSERT_IF_STILL, given))
-                first.result = landed(first.context, first.step, given, changed)
+                first.result = build_result(first.context, first.step, given, changed)
             if first.result is None:
                 self._commit(connection, jobs)
             self._busy = False
@@ -260,9 +260,9 @@ class Writer:
                 given = job.guess()
                 if given is not None:
                     changed = execute(DoCounted(INSERT_IF_STILL, given))
-                    job.result = landed(job.context, job.step, given, changed)
+                    job.result = build_result(job.context, job.step, given, changed)
                 if job.result is None:
-                    job.result = drive(job.plan(), execute)
+                    job.result = run_plan(job.plan(), execute)
             except MemoryStoreError as error:
                 # What the engine raised is everyone's; what a plan says of its session is not.
                 if isinstance(error.__cause__, apsw.Error):

@@ -10,19 +10,19 @@ import pydantic_core
 from indelible import view
 from indelible.core.codec import encode_json
 from indelible.core.limits import METADATA_BYTES_MAX, SESSION_ID_BYTES_MAX
-from indelible.core.plan import Plan, ask
-from indelible.core.plans.reading import checked_limit
-from indelible.core.settings import Settings, checked_session_id, checked_text, checked_version
-from indelible.core.sources import moment
-from indelible.core.waist import Head, ListSessions, ReadHead, SetMetadata
+from indelible.core.operations import Head, ListSessions, ReadHead, SetMetadata
+from indelible.core.plan import Plan, perform
+from indelible.core.plans.read import check_limit
+from indelible.core.settings import Settings, check_session_id, check_text, check_version
+from indelible.core.sources import to_datetime
 from indelible.errors import FormatError, LimitError, UsageError
 from indelible.model import SessionIds, SessionInfo
 
 
 def session(session_id: str) -> Plan[SessionInfo]:
     """What a session is right now."""
-    name = checked_session_id(session_id)
-    return info_of(name, (yield from ask(ReadHead(name, count_snapshots=True))))
+    name = check_session_id(session_id)
+    return build_session_info(name, (yield from perform(ReadHead(name, count_snapshots=True))))
 
 
 def set_metadata(
@@ -33,7 +33,7 @@ def set_metadata(
     expected: str | None,
 ) -> Plan[SessionInfo]:
     """Replace a session's metadata."""
-    name = checked_session_id(session_id)
+    name = check_session_id(session_id)
     if not isinstance(metadata, Mapping):
         raise UsageError(f"metadata is a mapping, not {metadata!r}", value=metadata)
     data = encode_json(dict(metadata), what="metadata")
@@ -43,8 +43,10 @@ def set_metadata(
             limit=METADATA_BYTES_MAX,
             actual=len(data),
         )
-    head = yield from ask(SetMetadata(name, data, checked_version(expected), settings.ttl_s(None)))
-    return info_of(name, head)
+    head = yield from perform(
+        SetMetadata(name, data, check_version(expected), settings.ttl_s(None))
+    )
+    return build_session_info(name, head)
 
 
 def list_sessions(
@@ -52,14 +54,14 @@ def list_sessions(
 ) -> Plan[SessionIds]:
     """A page of the ids of active sessions, or of all that are still known."""
     if prefix != "":
-        checked_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
+        check_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
     if cursor is not None:
-        cursor = checked_text(cursor, what="a cursor", bytes_max=SESSION_ID_BYTES_MAX)
-    page = yield from ask(ListSessions(prefix, cursor, checked_limit(limit), dead=expired))
+        cursor = check_text(cursor, what="a cursor", bytes_max=SESSION_ID_BYTES_MAX)
+    page = yield from perform(ListSessions(prefix, cursor, check_limit(limit), dead=expired))
     return SessionIds(page.names, page.resume)
 
 
-def info_of(session_id: str, head: Head) -> SessionInfo:
+def build_session_info(session_id: str, head: Head) -> SessionInfo:
     """What a head says, as people read it."""
     try:
         metadata = pydantic_core.from_json(head.metadata)
@@ -73,8 +75,8 @@ def info_of(session_id: str, head: Head) -> SessionInfo:
         entries=view.count(view.freeze(head.view, head.end)),
         logged=head.end - head.born,
         snapshots=head.snapshots,
-        created_at=None if head.created_at_ms is None else moment(head.created_at_ms),
-        expires_at=None if deadline is None else moment(deadline),
+        created_at=None if head.created_at_ms is None else to_datetime(head.created_at_ms),
+        expires_at=None if deadline is None else to_datetime(deadline),
         ttl_s=None if deadline is None else max(0.0, (deadline - head.now_ms) / 1000),
         metadata=metadata,
         forked_from=head.forked_from,

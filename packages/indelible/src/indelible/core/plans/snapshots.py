@@ -13,27 +13,27 @@ from indelible.core.limits import (
     LABEL_BYTES_MAX,
     PAGE_ENTRIES_DEFAULT,
 )
-from indelible.core.plan import Plan, ask
-from indelible.core.plans.changing import is_text, read_named, snapshot_not_found
-from indelible.core.plans.reading import Decoding
-from indelible.core.plans.sessions import info_of
-from indelible.core.rules import deadline_ms, exists
-from indelible.core.settings import Settings, checked_session_id, checked_text
-from indelible.core.sources import moment
-from indelible.core.waist import (
+from indelible.core.operations import (
     BeginStage,
     DeleteSnapshot,
-    Frozen,
+    EntrySlice,
+    FrozenView,
     Head,
     LogRow,
     Read,
     ReadSnapshots,
     SaveSnapshot,
     ShowStage,
-    Slice,
     SnapshotRecord,
     StageRows,
 )
+from indelible.core.plan import Plan, perform
+from indelible.core.plans.read import EntryDecoder
+from indelible.core.plans.sessions import build_session_info
+from indelible.core.plans.view_changes import is_text, read_named, snapshot_not_found
+from indelible.core.rules import build_exists_error, compute_deadline_ms
+from indelible.core.settings import Settings, check_session_id, check_text
+from indelible.core.sources import to_datetime
 from indelible.errors import ClosedError, FormatError, MemoryStoreBackendError, OutcomeUnknownError
 from indelible.model import (
     Entry,
@@ -47,41 +47,41 @@ from indelible.model import (
 
 def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> Plan[Snapshot]:
     """Write down what a session shows."""
-    session = checked_session_id(session_id)
+    session = check_session_id(session_id)
     if label is not None:
-        label = checked_text(label, what="a label", bytes_max=LABEL_BYTES_MAX)
-    step = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None), fresh=True)
+        label = check_text(label, what="a label", bytes_max=LABEL_BYTES_MAX)
+    op = SaveSnapshot(session, settings.ids(), label, settings.ttl_s(None), fresh=True)
     try:
-        record = yield from ask(step)
+        record = yield from perform(op)
     except OutcomeUnknownError as unknown:
         if unknown.details.get("exhausted"):
             raise
         # The id makes it safe to ask again; a refusal now says nothing of what was done before.
-        step.fresh = False
+        op.fresh = False
         try:
-            record = yield from ask(step)
+            record = yield from perform(op)
         except (MemoryStoreBackendError, FormatError, ClosedError) as error:
             raise unknown from error
-    return snapshot_of(session, record)
+    return build_snapshot(session, record)
 
 
 def list_snapshots(session_id: str) -> Plan[list[Snapshot]]:
     """The snapshots of a session, oldest first."""
-    session = checked_session_id(session_id)
-    found = yield from ask(ReadSnapshots(session))
-    return [snapshot_of(session, record) for record in found.records]
+    session = check_session_id(session_id)
+    found = yield from perform(ReadSnapshots(session))
+    return [build_snapshot(session, record) for record in found.records]
 
 
 def delete_snapshot(session_id: str, snapshot_id: str) -> Plan[None]:
     """Forget one snapshot."""
-    session = checked_session_id(session_id)
-    if not is_text(snapshot_id) or not (yield from ask(DeleteSnapshot(session, snapshot_id))):
+    session = check_session_id(session_id)
+    if not is_text(snapshot_id) or not (yield from perform(DeleteSnapshot(session, snapshot_id))):
         raise snapshot_not_found(session, snapshot_id)
 
 
 def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[SnapshotDiff]:
     """What a snapshot shows that another, or the session now, does not; and the other way round."""
-    session = checked_session_id(session_id)
+    session = check_session_id(session_id)
     ids = (first,) if second is None else (first, second)
     found = yield from read_named(session, ids)
     states = {record.id: view.freeze(record.view, record.end) for record in found.records}
@@ -95,19 +95,19 @@ def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[Snap
 def _entries(session: str, head: Head, extents: view.Extents) -> Plan[tuple[Entry, ...]]:
     if not extents:
         return ()
-    frozen = Frozen(head.life, extents, head.version, head.vacuums)
-    found = yield from ask(Read(session, frozen=frozen))
-    return tuple(Decoding(session).entries(found.rows))
+    frozen = FrozenView(head.life, extents, head.version, head.vacuums)
+    found = yield from perform(Read(session, frozen=frozen))
+    return tuple(EntryDecoder(session).entries(found.rows))
 
 
-def snapshot_of(session: str, record: SnapshotRecord) -> Snapshot:
+def build_snapshot(session: str, record: SnapshotRecord) -> Snapshot:
     """A stored snapshot as people see it."""
     extents = view.freeze(record.view, record.end)
     return Snapshot(
         id=record.id,
         session_id=session,
         label=record.label,
-        taken_at=moment(record.taken_at_ms),
+        taken_at=to_datetime(record.taken_at_ms),
         extents=extents,
         entries=view.count(extents),
     )
@@ -125,32 +125,32 @@ def fork(
 
     The copy is staged out of everyone's view and shown by one step at the end.
     """
-    session = checked_session_id(session_id)
-    target = checked_session_id(new_session_id)
+    session = check_session_id(session_id)
+    target = check_session_id(new_session_id)
     if target == session:
-        raise exists(target)
+        raise build_exists_error(target)
     found = yield from read_named(session, () if at is None else (at,))
     head = found.head
     state = (head.view, head.end) if at is None else (found.records[0].view, found.records[0].end)
     ttl_s = settings.ttl_s(ttl)
-    stage = yield from ask(BeginStage(target, session, ttl_s))
-    frozen = Frozen(head.life, view.freeze(*state), head.version, head.vacuums)
-    step = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT)
+    stage = yield from perform(BeginStage(target, session, ttl_s))
+    frozen = FrozenView(head.life, view.freeze(*state), head.version, head.vacuums)
+    op = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT)
     moved: list[int] = []
     while True:
-        page = yield from ask(step)
+        page = yield from perform(op)
         copies = _copies(session, page, moved, stage.first, ttl_s)
-        for rows in batches(copies):
-            yield from ask(StageRows(target, stage.life, rows))
+        for rows in split_batches(copies):
+            yield from perform(StageRows(target, stage.life, rows))
         if page.resume is None:
             break
-        step = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT, start=page.resume)
-    shown = yield from ask(ShowStage(target, stage.life, head.metadata))
-    return info_of(target, shown)
+        op = Read(session, frozen=frozen, limit=PAGE_ENTRIES_DEFAULT, start=page.resume)
+    shown = yield from perform(ShowStage(target, stage.life, head.metadata))
+    return build_session_info(target, shown)
 
 
 def _copies(
-    session: str, page: Slice, moved: list[int], first: int, ttl_s: float | None
+    session: str, page: EntrySlice, moved: list[int], first: int, ttl_s: float | None
 ) -> Iterator[LogRow]:
     """The same entries for another session. `moved` lists their old positions, in order.
 
@@ -174,7 +174,7 @@ def _copies(
             position,
             kind,
             row.written_at_ms,
-            deadline_ms(page.head.now_ms, ttl_s),
+            compute_deadline_ms(page.head.now_ms, ttl_s),
             batch=1,
             generation=0,
             keep=keep,
@@ -187,13 +187,13 @@ def _copies(
 
 def _moved(covers: view.Extents, moved: list[int], first: int) -> view.Extents:
     """What a summary covers, at the positions of the copies; what was not copied is left out."""
-    return view.normal(
+    return view.normalize(
         (first + bisect_left(moved, start), first + bisect_left(moved, stop))
         for start, stop in covers
     )
 
 
-def batches(rows: Iterable[LogRow]) -> Iterator[tuple[LogRow, ...]]:
+def split_batches(rows: Iterable[LogRow]) -> Iterator[tuple[LogRow, ...]]:
     """Rows in portions that stay within the limits of a batch."""
     batch: list[LogRow] = []
     size = 0

@@ -1,0 +1,247 @@
+"""Upkeep in PostgreSQL's words: what may go, what must go, what is wrong."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from indelible import view
+from indelible.backends.postgres.sessions import (
+    Context,
+    SessionRow,
+    locked,
+    session_checksum,
+    update_session,
+)
+from indelible.backends.postgres.statements import All, Do, Sql
+from indelible.backends.postgres.views import (
+    all_snapshots,
+    journal_lines,
+    lines_of,
+    record_of,
+)
+from indelible.core import rules
+from indelible.core.codec import CHECKSUM_BYTES
+from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S
+from indelible.core.operations import (
+    CheckEngine,
+    CheckSession,
+    Erase,
+    EraseResult,
+    Quarantine,
+    ReadQuarantine,
+    Reclaim,
+    ReclaimResult,
+)
+from indelible.core.plan import Plan, perform
+from indelible.model import Status
+
+# Tables whose rows belong to a session by its number.
+PARTS: Final = ("entry", "snapshot", "journal", "kept_key", "quarantine")
+# A deleted row is not overwritten at once, and no client can reach the server's logs and copies.
+_KEPT: Final = (
+    "the server's tables, until its own vacuum has passed and the space is used again",
+    "its write-ahead log and the archive of it, for as long as they are kept",
+    "standbys until they have caught up, and backups",
+)
+_ALL: Final[view.Extents] = ((0, LOG_ENTRIES_MAX),)
+_EXTENTS: Final = "unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)"
+_WITHIN: Final = "session = $1 AND position >= start AND position < stop"
+# Keys of appends that lose an entry, with what their entries were.
+_KEEP_KEYS: Final = f"""
+    INSERT INTO indelible.kept_key (session, life, key, position, entries, generation, checksums,
+        checksum)
+    SELECT session, life, key, position, batch, generation, checksums,
+        indelible.kept_key_checksum(session, life, position, generation, batch, key, checksums)
+    FROM indelible.entry AS first, LATERAL (
+        SELECT string_agg(substr(payload, 9, {CHECKSUM_BYTES}), '' ORDER BY position) AS checksums
+        FROM indelible.entry AS whole WHERE whole.session = $1
+            AND whole.position >= first.position
+            AND whole.position < first.position + first.batch) AS entries
+    WHERE session = $1 AND life = $4 AND key IS NOT NULL AND position >= $5
+        AND EXISTS (SELECT FROM {_EXTENTS} WHERE position + batch > start AND position < stop)
+    ON CONFLICT DO NOTHING"""
+# Rows that are not what was written.
+_DAMAGED: Final = {
+    "session": session_checksum(),
+    "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, tail, id,"
+    " label, extents)",
+    "journal": "indelible.journal_checksum(session, life, generation, changed_at, log_end,"
+    " tail_before, tail_after, operation, change, undone_by, extents_before, extents_after)",
+    "kept_key": "indelible.kept_key_checksum(session, life, position, generation, entries, key,"
+    " checksums)",
+}
+
+
+def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
+    """Remove what nothing can reach."""
+    snapshots, journal = (
+        all_snapshots(context, op.session),
+        journal_lines(context, op.session, changes_only=False),
+    )
+    place, (records, lines) = yield from locked(context, op.session, snapshots, journal)
+    if place.standing is None:
+        return ReclaimResult()
+    if place.status is not Status.ACTIVE:
+        return (yield from _reclaim_dead(context, op, place))
+    head = place.head()
+    every = lines_of(op.session, lines)
+    kept = rules.keep_undoable(every, op.undo_since_ms)
+    reach = rules.find_reachable(head, [record_of(op.session, row) for row in records], kept)
+    dead = view.subtract(((0, max(0, head.end - 1)),), reach)
+    removed = yield from _size_of(place, dead)
+    gone = ReclaimResult(
+        removed.entries, removed.size_bytes, rules.count_removed_changes(every, kept)
+    )
+    if not op.dry_run:
+        yield from _keep_keys(place, head.born, dead)
+        yield Do(
+            f"DELETE FROM indelible.entry USING {_EXTENTS} WHERE {_WITHIN}",
+            (place.number, *_bounds(dead)),
+        )
+        yield from _forget_old_parts(place, [line.operation.encode() for line in kept])
+        if removed.entries:
+            yield Do(update_session(vacuums="vacuums + 1"), context.named(op.session))
+    return gone
+
+
+def _reclaim_dead(context: Context, op: Reclaim, place: SessionRow) -> Plan[ReclaimResult]:
+    assert place.standing is not None
+    abandoned_ms = (place.created_at_ms or 0) + STAGE_ABANDONED_S * 1000
+    if place.standing.staged and place.now_ms < abandoned_ms:
+        return ReclaimResult()
+    removed = yield from _size_of(place, _ALL)
+    if not op.dry_run:
+        yield from remove_life(context, place, op.session, forget=place.status is Status.NEW)
+    return removed
+
+
+def _bounds(extents: view.Extents) -> tuple[list[int], list[int]]:
+    return [start for start, _ in extents], [stop for _, stop in extents]
+
+
+def _size_of(place: SessionRow, extents: view.Extents) -> Plan[ReclaimResult]:
+    ((entries, size),) = yield from perform(
+        Sql(
+            "SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint"
+            f" FROM indelible.entry, {_EXTENTS} WHERE {_WITHIN}",
+            (place.number, *_bounds(extents)),
+        )
+    )
+    return ReclaimResult(entries, size)
+
+
+def _keep_keys(place: SessionRow, born: int, dead: view.Extents) -> Plan[None]:
+    """Write down the keys of the newest appends that lose an entry; forget older ones."""
+    rows = yield from perform(
+        Sql(
+            "SELECT position FROM indelible.entry WHERE session = $1 AND life = $2"
+            " AND key IS NOT NULL ORDER BY position DESC OFFSET $3 LIMIT 1",
+            (place.number, place.life, KEYS_KEPT - 1),
+        )
+    )
+    oldest = rows[0][0] if rows else born
+    yield Do(
+        "DELETE FROM indelible.kept_key WHERE session = $1 AND (life <> $2 OR position < $3)",
+        (place.number, place.life, oldest),
+    )
+    yield Do(_KEEP_KEYS, (place.number, *_bounds(dead), place.life, oldest))
+
+
+def _forget_old_parts(place: SessionRow, kept_operations: list[bytes]) -> Plan[None]:
+    """Remove parts of earlier lives, and the journal lines that are not kept."""
+    at = (place.number, place.life)
+    yield Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", at)
+    yield Do(
+        "DELETE FROM indelible.journal WHERE session = $1"
+        " AND (life <> $2 OR operation <> ALL ($3::bytea[]))",
+        (*at, kept_operations),
+    )
+
+
+def remove_life(context: Context, place: SessionRow, session: str, *, forget: bool) -> Plan[None]:
+    """Remove all of a life that ended; its row stays while it is still known as expired."""
+    assert place.standing is not None
+    for table in PARTS:
+        yield Do(f"DELETE FROM indelible.{table} WHERE session = $1", (place.number,))
+    named = context.named(session)
+    if forget:
+        yield Do("DELETE FROM indelible.session WHERE namespace = $1 AND name = $2", named)
+    else:
+        ended = update_session(
+            born="log_end",
+            tail="log_end",
+            extents="''",
+            generation="generation + 1",
+            metadata="'{}'",
+        )
+        yield Do(ended, named)
+
+
+def erase(context: Context, op: Erase) -> Plan[EraseResult]:
+    """Remove every row of a session."""
+    forks = Sql(
+        "SELECT name FROM indelible.session WHERE namespace = $1 AND forked_from = $2"
+        " ORDER BY name",
+        context.named(op.session),
+    )
+    place, (found,) = yield from locked(context, op.session, forks)
+    names = tuple(name.decode() for (name,) in found)
+    if place.standing is None:
+        return EraseResult(forks=names, kept=_KEPT)
+    size = yield from _size_of(place, _ALL)
+    ((snapshots,),) = yield from perform(
+        Sql("SELECT count(*) FROM indelible.snapshot WHERE session = $1", (place.number,))
+    )
+    yield from remove_life(context, place, op.session, forget=True)
+    return EraseResult(size.entries, snapshots, size.size_bytes, names, _KEPT)
+
+
+def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
+    """Rows that belong to no session, and rows whose checksum does not match."""
+    queries = {
+        f"rows of {table} belong to no session": f"SELECT count(*) FROM indelible.{table} AS part"
+        " WHERE NOT EXISTS (SELECT FROM indelible.session WHERE number = part.session)"
+        for table in PARTS
+    }
+    for table, checksum in _DAMAGED.items():
+        query = f"SELECT count(*) FROM indelible.{table} WHERE checksum IS DISTINCT FROM {checksum}"
+        queries[f"rows of {table} are damaged: their checksum does not match"] = query
+    counts = yield from perform(All(tuple(map(Sql, queries.values()))))
+    return tuple(
+        f"{count} {what}" for what, ((count,),) in zip(queries, counts, strict=True) if count
+    )
+
+
+def check_session(_context: Context, _step: CheckSession) -> Plan[tuple[str, ...]]:
+    """Every row of a session is read by other steps."""
+    yield from ()
+    return ()
+
+
+def quarantine(context: Context, op: Quarantine) -> Plan[None]:
+    """Keep the bytes of entries that cannot be read."""
+    place, _ = yield from locked(context, op.session)
+    for position, why, raw in op.entries:
+        yield Do(
+            "INSERT INTO indelible.quarantine (session, position, reason, moved_at, payload)"
+            " VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+            (place.number, position, why.encode("utf-8", "surrogatepass"), place.now_ms, raw),
+        )
+
+
+def read_quarantine(
+    context: Context, op: ReadQuarantine
+) -> Plan[tuple[tuple[int, str, bytes], ...]]:
+    """What was put into quarantine."""
+    rows = yield from perform(
+        Sql(
+            "SELECT part.position, part.reason, part.payload FROM indelible.quarantine AS part"
+            " JOIN indelible.session AS own ON part.session = own.number"
+            " WHERE own.namespace = $1 AND own.name = $2 ORDER BY part.position",
+            context.named(op.session),
+        )
+    )
+    return tuple(
+        (position, reason.decode("utf-8", "surrogatepass"), payload)
+        for position, reason, payload in rows
+    )

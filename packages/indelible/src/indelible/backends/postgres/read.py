@@ -1,0 +1,274 @@
+"""Entries out of the log: ranges of positions, checked for gaps, never quietly fewer."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any, Final
+
+from indelible import view
+from indelible.backends.postgres.append import KIND_NUMBER, decode_links
+from indelible.backends.postgres.named import Statement, array, bigint, bigints, smallint
+from indelible.backends.postgres.sessions import (
+    Context,
+    SessionRow,
+    build_session_row,
+    load_session,
+    look_only_at,
+)
+from indelible.backends.postgres.statements import All, Fetch, Row, Rows, Sql
+from indelible.core import rules
+from indelible.core.codec import KIND_BYTES, names_kind
+from indelible.core.operations import (
+    EntrySlice,
+    FrozenView,
+    LogPage,
+    LogRow,
+    Outline,
+    Read,
+    ReadLog,
+    ReadOutline,
+    SessionOutline,
+    StoredEntry,
+)
+from indelible.core.plan import Plan, perform
+from indelible.errors import BusyError, CorruptEntryError, FormatError
+from indelible.model import Kind, Status
+
+_KIND: Final = {number: kind for kind, number in KIND_NUMBER.items()}
+
+# Any number of extents in one statement; for one, a range that the planner can see through. The
+# order of rows is made here: a sort in the server would go to its disk for a long session.
+_IN_ONE: Final = """
+    FROM indelible.entry WHERE session OPERATOR(pg_catalog.=) $1
+        AND position OPERATOR(pg_catalog.>=) $2 AND position OPERATOR(pg_catalog.<) $3"""
+# `unnest` of several arrays is part of the syntax, and means that of pg_catalog.
+IN_MANY: Final = """
+    FROM unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)
+    JOIN indelible.entry ON session OPERATOR(pg_catalog.=) $1
+        AND position OPERATOR(pg_catalog.>=) start AND position OPERATOR(pg_catalog.<) stop"""
+# The checksum that the content of an entry must have, if its row is where it was written.
+CONTENT: Final = """indelible.content_at(
+    checksum, position, written_at, deadline, generation, batch, {salt}::bigint)"""
+# Entries of other kinds come without their bodies, but they come: a position that is missing, or
+# whose kind was damaged, must not look like one that was not asked for.
+_ROWS: Final = f"""
+    SELECT position, kind, written_at, CASE WHEN kind OPERATOR(pg_catalog.=) ANY($4::smallint[])
+        THEN pg_catalog.substr(payload, 1, {KIND_BYTES}) ELSE payload END,
+        {CONTENT.format(salt="$5")} """
+_ROWS_IN_ONE: Final = Statement(
+    _ROWS + _IN_ONE, "bigint", "bigint", "bigint", "smallint[]", "bigint"
+)
+_ROWS_IN_MANY: Final = Statement(
+    _ROWS + IN_MANY, "bigint", "bigint[]", "bigint[]", "smallint[]", "bigint"
+)
+_OUTLINE: Final = "SELECT position, kind, octet_length(payload), keep, opens, answers "
+_LOG: Final = f"""
+    SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
+        payload, {CONTENT.format(salt="$5")}
+    FROM indelible.entry JOIN (SELECT number, born FROM indelible.session
+        WHERE namespace = $1 AND name = $2) AS own ON session = own.number
+    WHERE position >= own.born AND position >= $3
+    ORDER BY position LIMIT $4"""
+# How often a read begins anew because a vacuum took away what it was about to read.
+_ATTEMPTS_MAX: Final = 10
+
+
+class _VacuumedError(Exception):
+    """Entries of the state that was looked at are gone."""
+
+
+def read(context: Context, op: Read) -> Plan[EntrySlice]:
+    """Entries of one state, in order.
+
+    Entries never change, so a look that takes the view and the end together is one state, and the
+    rows may be fetched after it. Only a vacuum can come between; then it looks again.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        place = build_session_row(
+            op.session, (yield from perform(look_only_at(context, op.session)))
+        )
+        head = place.head()
+        frozen = rules.choose_frozen_view(op.session, op.frozen, head)
+        try:
+            rows, resume = yield from _rows(context, op, place, frozen)
+        except _VacuumedError:
+            continue
+        return EntrySlice(head, frozen, rows, resume)
+    raise _kept_moving(op.session)
+
+
+def _rows(
+    context: Context, op: Read, place: SessionRow, frozen: FrozenView
+) -> Plan[tuple[tuple[StoredEntry, ...], int | None]]:
+    left = _extents(frozen.extents, op)
+    wanted = view.count(left) if op.limit is None else op.limit + 1
+    others = [n for kind, n in KIND_NUMBER.items() if op.kinds and kind not in op.kinds]
+    rows: list[StoredEntry] = []
+    while left and (op.limit is None or len(rows) <= op.limit):
+        chunk = view.last(left, wanted) if op.newest else _first(left, wanted)
+        left = view.subtract(left, chunk)
+        # Twice as many next time: what was asked for may lie behind many entries of other kinds.
+        wanted *= 2
+        found = yield from _chunk(context, op, place, frozen, chunk, others)
+        rows += yield from _wanted(op, place, reversed(found) if op.newest else found)
+    resume = None
+    if op.limit is not None and len(rows) > op.limit:
+        rows = rows[: op.limit]
+        resume = rows[-1].position + (0 if op.newest else 1)
+    return tuple(reversed(rows) if op.newest else rows), resume
+
+
+def _extents(extents: view.Extents, op: Read) -> view.Extents:
+    """What is still to be read."""
+    if not extents:
+        return ()
+    last = extents[-1][1]
+    if op.newest:
+        return view.between(extents, 0, last if op.start is None else op.start)
+    return view.between(extents, op.start or 0, last)
+
+
+def _first(extents: view.Extents, n: int) -> view.Extents:
+    """The extents of the first `n` positions."""
+    taken: list[view.Extent] = []
+    for start, stop in extents:
+        if n <= 0:
+            break
+        taken.append((start, min(stop, start + n)))
+        n -= stop - start
+    return tuple(taken)
+
+
+def _chunk(
+    context: Context,
+    op: Read,
+    place: SessionRow,
+    frozen: FrozenView,
+    extents: view.Extents,
+    others: list[int],
+) -> Plan[Rows]:
+    """The rows of some extents, with an empty one for each that is missing."""
+    number, salt = bigint(place.number), bigint(context.salt(op.session))
+    kinds = array("smallint", list(map(smallint, others)))
+    if len(extents) == 1:
+        ((start, stop),) = extents
+        query = Fetch(_ROWS_IN_ONE, [number, bigint(start), bigint(stop), kinds, salt])
+    else:
+        starts, stops = map(bigints, bounds_of(extents))
+        query = Fetch(_ROWS_IN_MANY, [number, starts, stops, kinds, salt])
+    found = sorted((yield from perform(query)), key=itemgetter(0))
+    if len(found) == view.count(extents):
+        return found
+    now = build_session_row(op.session, (yield from perform(look_only_at(context, op.session))))
+    if (now.number, now.life, now.vacuums) != (place.number, place.life, frozen.vacuums):
+        if op.frozen is not None:
+            raise rules.build_gone_error(op.session)
+        raise _VacuumedError
+    there = {row[0]: row for row in found}
+    return [there.get(at, (at, None, 0, b"", None)) for at in view.positions(extents)]
+
+
+def bounds_of(extents: view.Extents) -> tuple[list[int], list[int]]:
+    """Extents as `IN_MANY` takes them."""
+    return [start for start, _ in extents], [stop for _, stop in extents]
+
+
+def stored(
+    position: int, number: int, written_at_ms: int, payload: bytes, content: int
+) -> StoredEntry:
+    """A row as the waist has it."""
+    return StoredEntry(position, _KIND.get(number), written_at_ms, payload, content)
+
+
+def _wanted(op: Read, place: SessionRow, found: Any) -> Plan[list[StoredEntry]]:
+    """Those of the kinds that were asked for, and those that cannot be told."""
+    rows: list[StoredEntry] = []
+    for position, number, written_at, payload, content in found:
+        kind = _KIND.get(number)
+        if kind is not None and op.kinds is not None and kind not in op.kinds:
+            if names_kind(kind, payload):
+                continue
+            whole = "SELECT payload FROM indelible.entry WHERE session = $1 AND position = $2"
+            ((payload,),) = yield from perform(Sql(whole, (place.number, position)))  # noqa: PLW2901
+        rows.append(StoredEntry(position, kind, written_at, payload, content))
+    return rows
+
+
+def read_log(context: Context, op: ReadLog) -> Plan[LogPage]:
+    """The log of the session's life itself, whether it shows or not."""
+    salt = context.salt(op.session)
+    query = Sql(_LOG, (*context.named(op.session), op.start, op.limit, salt))
+    looked, found = yield from perform(All((load_session(context, op.session), query)))
+    head = build_session_row(op.session, looked).head()
+    if head.status is not Status.ACTIVE:
+        return LogPage(head, (), None)
+    rows = tuple(map(_log_row, found))
+    return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)
+
+
+def _log_row(row: Row) -> LogRow:
+    position, number, written_at, deadline, batch, generation, keep, key, *rest = row
+    opens, answers, payload, content = rest
+    kind: Kind | None = _KIND.get(number)
+    try:
+        links = decode_links(opens), decode_links(answers)
+        name = None if key is None else key.decode()
+    except ValueError:
+        # As damaged as one of an unknown kind: whoever reads it says so.
+        kind, name, links = None, None, ((), ())
+    return LogRow(
+        position,
+        kind,
+        written_at,
+        deadline,
+        batch,
+        generation,
+        keep,
+        name,
+        *links,
+        payload,
+        content,
+    )
+
+
+def outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
+    """Kinds, sizes and links of what the session shows."""
+    for _ in range(_ATTEMPTS_MAX):
+        place = build_session_row(
+            op.session, (yield from perform(look_only_at(context, op.session)))
+        )
+        head = place.head()
+        extents = view.freeze(head.view, head.end)
+        if not extents:
+            return SessionOutline(head, ())
+        query = Sql(_OUTLINE + IN_MANY, (place.number, *bounds_of(extents)))
+        rows = sorted((yield from perform(query)), key=itemgetter(0))
+        if len(rows) == view.count(extents):
+            return SessionOutline(head, tuple(_outline(op.session, row) for row in rows))
+        now = build_session_row(op.session, (yield from perform(look_only_at(context, op.session))))
+        if (now.number, now.life, now.vacuums) == (place.number, place.life, place.vacuums):
+            raise FormatError(
+                f"session {op.session!r} has entries missing; nothing was changed. verify says"
+                " which.",
+                session=op.session,
+            )
+    raise _kept_moving(op.session)
+
+
+def _outline(session: str, row: Row) -> Outline:
+    position, kind, size, keep, opens, answers = row
+    try:
+        return Outline(
+            position, _KIND[kind], size, keep, decode_links(opens), decode_links(answers)
+        )
+    except (KeyError, ValueError) as error:
+        raise CorruptEntryError(
+            f"entry {position} of session {session!r} is damaged (kind {kind}, calls {opens},"
+            f" answers {answers}); nothing was changed. repair takes it out of view.",
+            session=session,
+            position=position,
+        ) from error
+
+
+def _kept_moving(session: str) -> BusyError:
+    return BusyError(f"session {session!r} was vacuumed again and again while it was read")

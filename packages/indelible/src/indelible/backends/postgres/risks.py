@@ -1,0 +1,203 @@
+"""What the running server promises, and what it can lose: read from its own settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from indelible.backends.postgres.statements import All, Sql
+from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
+from indelible.core.plan import Plan, perform
+from indelible.model import Claims, Durability, Gravity, Risk
+
+# What each row of pg_stat_replication says is hidden from most roles; that it is there is not.
+_SETTINGS: Final = """
+    SELECT current_setting('server_version'), current_setting('fsync') = 'on',
+        current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'),
+        current_setting('synchronous_standby_names') <> '', pg_is_in_recovery(),
+        (SELECT count(*) FROM pg_stat_replication),
+        (SELECT count(*) FROM pg_stat_replication
+            WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum')),
+        current_setting('default_transaction_isolation')"""
+
+# Roles that can have code of theirs run by whoever uses the schema: they may create functions and
+# operators in it, triggers on its tables, or own something in it. Its owner, superusers and this
+# role are left out.
+_STRANGERS: Final = """
+    WITH schema AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = 'indelible'),
+    relation AS (SELECT relowner, relacl FROM pg_class JOIN schema ON relnamespace = schema.oid),
+    able (role) AS (
+        SELECT grantee FROM schema, aclexplode(nspacl) WHERE privilege_type = 'CREATE'
+        UNION SELECT grantee FROM relation, aclexplode(relacl) WHERE privilege_type = 'TRIGGER'
+        UNION SELECT relowner FROM relation
+        UNION SELECT proowner FROM pg_proc JOIN schema ON pronamespace = schema.oid
+        UNION SELECT oprowner FROM pg_operator JOIN schema ON oprnamespace = schema.oid)
+    SELECT CASE role WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(role)) END
+    FROM able LEFT JOIN pg_roles ON pg_roles.oid = role
+    WHERE role NOT IN (SELECT nspowner FROM schema) AND rolname IS DISTINCT FROM current_user
+        AND rolsuper IS NOT TRUE
+    ORDER BY 1"""
+
+# Two servers do not start in the same microsecond, and a database's number is its own.
+_PLACE: Final = """
+    SELECT 'postgresql ' || extract(epoch FROM pg_postmaster_start_time()) || ' ' || oid
+    FROM pg_database WHERE datname = current_database()"""
+
+# Levels of synchronous_commit at which an acknowledged commit is on a standby's disk.
+_ON_STANDBY: Final = ("on", "remote_apply")
+
+
+class Settings(NamedTuple):
+    """The server's settings, as a connection of this store sees them."""
+
+    version: str
+    fsync: bool
+    full_page_writes: bool
+    synchronous_commit: str
+    has_standby_names: bool
+    in_recovery: bool
+    replicas: int
+    synchronous_replicas: int
+    isolation: str
+    # Other roles that can have code of theirs run by whoever uses the tables.
+    strangers: tuple[str, ...] = ()
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged commit survives."""
+        if self.synchronous_commit == "off":
+            return Durability.NONE
+        if not self.fsync or not self.full_page_writes:
+            return Durability.PROCESS
+        if self.has_standby_names and self.synchronous_commit in _ON_STANDBY:
+            return Durability.REPLICATED
+        return Durability.POWER
+
+
+def read_settings() -> Plan[Settings]:
+    """Ask the server."""
+    ((version, *others),), strangers = yield from perform(All((Sql(_SETTINGS), Sql(_STRANGERS))))
+    settings = Settings(version.split()[0], *others)
+    return settings._replace(strangers=tuple(role for (role,) in strangers))
+
+
+def read_place() -> Plan[str]:
+    """The server and its database, whatever names lead there."""
+    ((place,),) = yield from perform(Sql(_PLACE))
+    return str(place)
+
+
+def claims_of(settings: Settings, *, ttl_clock: str) -> Claims:
+    """What is promised on this server, now."""
+    return Claims(
+        engine="postgresql",
+        engine_version=settings.version,
+        durability=settings.durability,
+        multi_process=True,
+        ttl_clock=ttl_clock,
+        entry_bytes_max=ENTRY_BYTES_MAX,
+        batch_entries_max=BATCH_ENTRIES_MAX,
+        warnings=tuple(
+            f"{risk.subject}: {risk.risk}"
+            for risk in risks_of(settings)
+            if risk.severity is not Gravity.NOTE
+        ),
+    )
+
+
+def risks_of(settings: Settings) -> tuple[Risk, ...]:
+    """What may be lost on this server, now."""
+    return (
+        *_of_disk(settings),
+        *_of_strangers(settings),
+        *_of_standbys(settings),
+        *_of_defaults(settings),
+    )
+
+
+def _of_disk(settings: Settings) -> Iterator[Risk]:
+    if not settings.fsync:
+        yield Risk(
+            severity=Gravity.DANGER,
+            subject="fsync=off",
+            risk="a power cut or a crash of the system can damage the whole database",
+            remedy="set fsync = on, and reload the server",
+        )
+    if not settings.full_page_writes:
+        yield Risk(
+            severity=Gravity.DANGER,
+            subject="full_page_writes=off",
+            risk="a power cut or a crash of the system can leave half-written pages behind",
+            remedy="set full_page_writes = on, and reload the server",
+        )
+    if settings.synchronous_commit == "off":
+        yield Risk(
+            severity=Gravity.DANGER,
+            subject="synchronous_commit=off",
+            risk="a crash of the server takes the newest acknowledged writes with it",
+            remedy="set synchronous_commit = on for this role or database",
+        )
+
+
+def _of_strangers(settings: Settings) -> Iterator[Risk]:
+    if settings.strangers:
+        roles = ", ".join(settings.strangers)
+        yield Risk(
+            severity=Gravity.DANGER,
+            subject=f"the schema indelible is open to {roles}",
+            risk="functions, operators or triggers that they make there run as this role: they can"
+            " read, change and delete every session",
+            remedy=f"REVOKE CREATE ON SCHEMA indelible FROM {roles}; REVOKE TRIGGER ON ALL TABLES"
+            f" IN SCHEMA indelible FROM {roles}; and give what they own in it to its owner (ALTER …"
+            " OWNER TO)",
+        )
+
+
+def _of_standbys(settings: Settings) -> Iterator[Risk]:
+    if settings.in_recovery:
+        yield Risk(
+            severity=Gravity.WARNING,
+            subject="a standby",
+            risk="nothing can be written here",
+            remedy="name the primary, or all servers, as in postgresql://one,two/name",
+        )
+    elif settings.has_standby_names:
+        if settings.synchronous_commit not in _ON_STANDBY:
+            yield Risk(
+                severity=Gravity.WARNING,
+                subject=f"synchronous_commit={settings.synchronous_commit}",
+                risk="if a standby takes over, the newest acknowledged writes may not be on its"
+                " disk",
+                remedy="set synchronous_commit = on for this role or database",
+            )
+        if not settings.synchronous_replicas:
+            yield Risk(
+                severity=Gravity.WARNING,
+                subject="no synchronous standby",
+                risk="nothing is lost: every write waits until one is connected",
+                remedy="start a standby that synchronous_standby_names names",
+            )
+    elif settings.replicas:
+        yield Risk(
+            severity=Gravity.WARNING,
+            subject="asynchronous standbys",
+            risk="if one takes over, the newest acknowledged writes are lost",
+            remedy="name a standby in synchronous_standby_names",
+        )
+    else:
+        yield Risk(
+            severity=Gravity.NOTE,
+            subject="one server",
+            risk="the loss of its disk takes all that was written since the last backup with it",
+            remedy="add a standby, and name it in synchronous_standby_names",
+        )
+
+
+def _of_defaults(settings: Settings) -> Iterator[Risk]:
+    if settings.isolation != "read committed":
+        yield Risk(
+            severity=Gravity.NOTE,
+            subject=f"default_transaction_isolation={settings.isolation}",
+            risk="nothing is lost: appends of many writers to one conversation are tried again",
+            remedy="set default_transaction_isolation = 'read committed' for this role",
+        )

@@ -1,0 +1,107 @@
+"""Commands for those who come from a framework: memory as tools, and histories of LangChain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+import indelible
+from indelible.cli import phrases, progress
+from indelible.cli.command import CommandContext, on_store
+from indelible.cli.exit_codes import WRONG_DATA
+from indelible.cli.options import DryRun, Yes
+from indelible.cli.output import plain
+from indelible.cli.prompts import confirm
+from indelible.connect import format_target
+from indelible.errors import UnsupportedError
+
+# LangChain's own names, as its histories use them by default.
+TABLE = "message_store"
+KEY_PREFIX = "message_store:"
+
+
+@on_store(creates=True)
+def mcp(
+    call: CommandContext,
+    *,
+    store_url: Annotated[  # noqa: ARG001 (names the store before the command is called)
+        str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
+    ] = None,
+    session: Annotated[
+        str, typer.Option(metavar="ID", help="The one session that the tools work on.")
+    ] = "default",
+    any_session: Annotated[
+        bool,
+        typer.Option(
+            "--any-session", help="Let the model name any session of the store in its calls."
+        ),
+    ] = False,
+) -> None:
+    """Serve memory as MCP tools over stdio, for a program that starts this command.
+
+    The tools are remember, history, read, search, snapshot, snapshots, rollback and undo.
+    """
+    try:
+        from indelible.adapters import mcp, store_variants  # noqa: PLC0415 (an extra)
+    except ImportError as error:
+        raise UnsupportedError(str(error)) from error
+    store = store_variants.for_async(call.store)
+    asyncio.run(mcp.serve(store, session=session, any_session=any_session))
+
+
+@on_store(creates=True)
+def import_langchain(
+    call: CommandContext,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A JSON file or a folder of them, a SQLite file, or a server's URL.",
+        ),
+    ],
+    *,
+    table: Annotated[
+        str, typer.Option(metavar="NAME", help="The table of an SQL database.")
+    ] = TABLE,
+    key_prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the keys on Redis begin with.")
+    ] = KEY_PREFIX,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Bring in what LangChain's File-, SQL- and RedisChatMessageHistory wrote.
+
+    Each history becomes the session of its id. None is overwritten, the source is only read, and
+    running it again goes on where it was broken off.
+    """
+    from indelible.adapters import langchain_import  # noqa: PLC0415 (seldom used)
+
+    found = langchain_import.histories(source, table=table, key_prefix=key_prefix)
+    if not dry_run:
+        confirm(f"This imports histories into {format_target(call.place.url)}.", yes=yes)
+    with _target(call, dry_run=dry_run) as store, progress.shown("Importing") as tell:
+        report = langchain_import.import_histories(store, found, dry_run=dry_run, progress=tell)
+    if not call.out.json({"ok": report.ok, **plain(report)}):
+        for name in map(phrases.visible, report.differ):
+            call.out.say(f"error: {name}: it is there already, and differs; it was left as it is")
+        verb = "Would import" if dry_run else "Imported"
+        counts = phrases.counted(report.sessions, "session")
+        call.out.say(f"{verb} {counts} with {phrases.counted(report.messages, 'message')}.")
+        if report.equal:
+            call.out.say(f"{phrases.counted(report.equal, 'session')} already there, and equal.")
+    if not report.ok:
+        raise typer.Exit(WRONG_DATA)
+
+
+@contextmanager
+def _target(call: CommandContext, *, dry_run: bool) -> Iterator[indelible.MemoryStore]:
+    """The store. An empty one stands in for one that is not there, nor to be made."""
+    if dry_run and not call.place.exists():
+        with indelible.open("memory:") as rehearsal:
+            yield rehearsal
+    else:
+        yield call.store

@@ -1,0 +1,252 @@
+"""Commands that append, or change what a session shows. None of them deletes anything."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from indelible.cli import phrases, previews
+from indelible.cli.command import CommandContext, on_store
+from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
+from indelible.cli.prompts import confirm
+from indelible.cli.suggestions import hint
+from indelible.core.limits import TTL_S_MAX
+from indelible.errors import CorruptEntryError, UsageError
+from indelible.model import ViewChange
+
+
+@on_store(creates=True)
+def append(
+    call: CommandContext,
+    session: SessionId,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="user, assistant, system, …")],
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT",
+            help="What was said; - reads it from stdin, without one newline at the end.",
+        ),
+    ],
+    *,
+    key: Key = None,
+    expected: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Refuse if the session moved since this version was read.",
+        ),
+    ] = None,
+    ttl: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="When the session runs out, from now on. Without it: never.",
+        ),
+    ] = None,
+) -> None:
+    """Append one message. A session, or a file, that is not there begins with it."""
+    _check_ttl(ttl)
+    content = _stdin_text() if text == "-" else text
+    receipt = call.store.add_message(session, role, content, key=key, expected=expected, ttl=ttl)
+    if call.out.json(receipt):
+        return
+    where = phrases.spans(receipt.positions)
+    if receipt.replayed:
+        hidden = "" if receipt.visible else " It no longer shows."
+        call.out.say(f"Was there already, at position {where}; nothing was written twice.{hidden}")
+    else:
+        call.out.say(f"Appended at position {where}. Version {receipt.version}.")
+
+
+def _check_ttl(ttl: float | None) -> None:
+    if ttl is not None and not 0 < ttl <= TTL_S_MAX:
+        raise UsageError(
+            f"--ttl is a number of seconds above 0 and up to {TTL_S_MAX}, not {ttl:g}."
+            " Without it a session never runs out"
+        )
+
+
+def _stdin_text() -> str:
+    try:
+        text = sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"what came on stdin is no UTF-8 text: {error.reason} at byte {error.start}."
+            " Nothing was written"
+        ) from None
+    # The newline that `echo` and every editor put at the end is not part of what was said.
+    return text[:-1].removesuffix("\r") if text.endswith("\n") else text
+
+
+@on_store()
+def snapshot(
+    call: CommandContext,
+    session: SessionId,
+    *,
+    label: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A name for people; ids stay unique.")
+    ] = None,
+) -> None:
+    """Write down what a session shows now, to come back to it."""
+    call.existing(session)
+    taken = call.store.save_snapshot(session, label=label)
+    if not call.out.json(taken):
+        call.out.say(f"Snapshot {taken.id} holds {phrases.entries(taken.entries)}.")
+
+
+@on_store()
+def rollback(
+    call: CommandContext,
+    session: SessionId,
+    snapshot: SnapshotId,
+    *,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    key: Key = None,
+) -> None:
+    """Show exactly what a snapshot holds. Every snapshot stays, and undo takes it back."""
+    if dry_run or not yes:
+        change = previews.rollback(call.store, session, snapshot)
+        if dry_run:
+            _would(call, change)
+            return
+        confirm(f"Rolling back {session!r} to {snapshot} {_effect(change)}.", yes=yes)
+    _done(call, call.store.rollback_to_snapshot(session, snapshot, key=key))
+
+
+@on_store()
+def undo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
+    """Take back the newest rollback, trim or clear. Again goes one further back; no redo."""
+    if not yes:
+        newest = call.store.timeline(session).undo
+        if newest is not None:
+            when = f"{newest.change} of {phrases.at(newest.at)} UTC"
+            confirm(f"In session {session!r} this takes back the {when}. No redo.", yes=yes)
+    _done(call, call.store.undo(session, key=key))
+
+
+@on_store()
+def trim(
+    call: CommandContext,
+    session: SessionId,
+    *,
+    keep_last: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Keep the newest N messages.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Keep the newest that fit, estimated from bytes."),
+    ] = None,
+    before: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="POSITION", help="Let go of what stands before this position."),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    key: Key = None,
+) -> None:
+    """Let go of the front of a session. Nothing is deleted, and undo takes it back.
+
+    Pinned and system messages, summaries and unanswered tool calls stay; a call and its results
+    stay or go together.
+    """
+    rules = {"--keep-last": keep_last, "--max-tokens": max_tokens, "--before": before}
+    given = [(option, number) for option, number in rules.items() if number is not None]
+    if len(given) != 1:
+        raise UsageError("trim takes exactly one of --keep-last, --max-tokens and --before")
+    call.existing(session)
+    if dry_run or not yes:
+        try:
+            change = previews.trim(
+                call.store, session, keep_last=keep_last, max_tokens=max_tokens, before=before
+            )
+            effect = _effect(change)
+        except CorruptEntryError:
+            # The trim itself can do what its preview cannot.
+            if dry_run:
+                raise
+            ((option, number),) = given
+            effect = f"by {option} {number} hides entries, uncounted since one cannot be read"
+        if dry_run:
+            _would(call, change)
+            return
+        confirm(f"Trimming session {session!r} {effect}.", yes=yes)
+    _done(
+        call,
+        call.store.trim(
+            session, keep_last=keep_last, max_tokens=max_tokens, before=before, key=key
+        ),
+    )
+
+
+@on_store()
+def clear(
+    call: CommandContext,
+    session: SessionId,
+    *,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    key: Key = None,
+) -> None:
+    """Let go of everything that a session shows. Snapshots stay, and undo takes it back."""
+    call.existing(session)
+    if dry_run or not yes:
+        change = previews.clear(call.store, session)
+        if dry_run:
+            _would(call, change)
+            return
+        confirm(f"Clearing {session!r} {_effect(change)}.", yes=yes)
+    _done(call, call.store.clear(session, key=key))
+
+
+@on_store()
+def fork(
+    call: CommandContext,
+    session: SessionId,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the copy.")],
+    *,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="SNAPSHOT", help="Copy what this snapshot holds, not what shows now."),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Copy what a session shows, or showed in a snapshot, into a new session."""
+    state = f"snapshot {at} of session {session!r}" if at else f"what session {session!r} shows"
+    confirm(f"This copies {state} into a new session {new!r}.", yes=yes)
+    made = call.store.fork(session, new, at=at)
+    if not call.out.json(made):
+        call.out.say(f"Session {new!r} holds {phrases.entries(made.entries)}.")
+
+
+def _would(call: CommandContext, change: previews.Preview) -> None:
+    if not call.out.json(change):
+        call.out.say(f"This {_effect(change)}. Nothing was changed.")
+
+
+def _done(call: CommandContext, change: ViewChange) -> None:
+    if call.out.json(change):
+        return
+    done = "had already" if change.replayed else "has"
+    effect = _effect(change, hides="hidden", brings_back="brought back", nothing="changed nothing")
+    call.out.say(f"The {change.change} {done} {effect}.")
+    if change.change != "undo" and (change.dropped or change.restored):
+        call.out.say(f"To take it back: {hint('undo', change.session_id)}")
+
+
+def _effect(
+    change: ViewChange | previews.Preview,
+    *,
+    hides: str = "hides",
+    brings_back: str = "brings back",
+    nothing: str = "changes nothing",
+) -> str:
+    """What a change does to the view, in words."""
+    parts = [
+        f"{verb} {phrases.entries(len(positions))} ({phrases.spans(positions)})"
+        for verb, positions in ((hides, change.dropped), (brings_back, change.restored))
+        if positions
+    ]
+    return " and ".join(parts) or nothing

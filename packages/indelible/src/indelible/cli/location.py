@@ -1,0 +1,100 @@
+"""Where the store is, and how a command opens it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import indelible
+from indelible.cli.suggestions import hint
+from indelible.connect import KNOWN, format_target, refuse_unclear
+from indelible.core.limits import TIMEOUT_S
+from indelible.errors import UnavailableError, UsageError
+
+IN_MEMORY = ("memory:", "memory", ":memory:")
+# A store in memory is of no use to a command, and so is not proposed.
+KNOWN_FILES = KNOWN.removeprefix("memory:, ").replace("a file name", "a file")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Location:
+    """The store that a command line names."""
+
+    # A URL may hold a password.
+    url: str = field(repr=False)
+    namespace: str = ""
+    busy_timeout_s: float = 0.0
+    timeout_s: float = TIMEOUT_S
+
+    def check(self, *, creates: bool) -> None:
+        """Refuse a store that is not there, unless the command is one that may begin it."""
+        if not self.url:
+            raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
+        refuse_unclear(self.url)
+        if self.url in IN_MEMORY:
+            raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
+        if not creates and not self.exists():
+            raise UnavailableError(
+                f"{self.missing()}. Check --url, or begin a store with `{hint('append')}` or"
+                f" `{hint('import')}`"
+            )
+
+    def opened(self, *, creates: bool = False) -> indelible.MemoryStore:
+        """The open store."""
+        self.check(creates=creates)
+        try:
+            return indelible.open(
+                self.url,
+                namespace=self.namespace,
+                busy_timeout_s=self.busy_timeout_s,
+                timeout_s=self.timeout_s,
+            )
+        except UsageError as error:
+            raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None
+
+    def exists(self) -> bool:
+        """Whether the store is there to be opened, as far as that can be told without opening.
+
+        A file of no bytes is no store yet: opening it would make it one.
+        """
+        path = file_of(self.url)
+        try:
+            if path is None or not path.is_file():
+                return path is None or path.exists()
+            return path.stat().st_size > 0
+        except OSError:
+            # Nobody may look: opening it says why, in the words of every other trouble.
+            return True
+
+    def same_as(self, other: Location) -> bool:
+        """Whether two names are of one store, as far as that can be told without opening."""
+        if self.namespace != other.namespace:
+            return False
+        mine, theirs = file_of(self.url), file_of(other.url)
+        if mine is None or theirs is None:
+            return self.url == other.url
+        with suppress(OSError):
+            return mine.samefile(theirs)
+        return mine.resolve() == theirs.resolve()
+
+    def missing(self) -> str:
+        """What is there instead of a store."""
+        path = file_of(self.url)
+        if path is not None and path.exists():
+            return f"the file {path} is empty, and was left so"
+        return f"there is no file {path}, and none was made"
+
+
+def file_of(url: str) -> Path | None:
+    """The file that a URL names, spelled in either way; None if it names none.
+
+    None is also what is misspelled: the library says, when it opens it, how it is written.
+    """
+    scheme, separator, rest = url.partition("://")
+    if separator and (scheme != "sqlite" or not rest.startswith("/") or rest == "/"):
+        return None
+    try:
+        return Path(rest[1:] if separator else url).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"cannot open {format_target(url)!r}: {error}") from None

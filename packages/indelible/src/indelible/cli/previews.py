@@ -1,0 +1,93 @@
+"""What a change would do, computed from reads alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from indelible import view
+from indelible.core import trim_rules
+from indelible.core.codec import encode
+from indelible.core.operations import Outline
+from indelible.core.plans.read import estimate_tokens
+from indelible.errors import CorruptEntryError, SnapshotNotFoundError
+from indelible.model import CorruptEntry, Entry
+from indelible.store import MemoryStore
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preview:
+    """What a change would hide and bring back."""
+
+    session_id: str
+    change: str
+    dropped: tuple[int, ...] = ()
+    restored: tuple[int, ...] = ()
+    dry_run: bool = True
+
+
+def rollback(store: MemoryStore, session: str, snapshot: str) -> Preview:
+    """What a rollback to a snapshot would do."""
+    timeline = store.timeline(session)
+    held = next((each.extents for each in timeline.snapshots if each.id == snapshot), None)
+    if held is None:
+        raise SnapshotNotFoundError(
+            f"session {session!r} has no snapshot {snapshot!r}", session=session, snapshot=snapshot
+        )
+    shown = view.from_positions(each.entry.position for each in timeline.entries if each.visible)
+    return Preview(
+        session_id=session,
+        change="rollback",
+        dropped=tuple(view.positions(view.subtract(shown, held))),
+        restored=tuple(view.positions(view.subtract(held, shown))),
+    )
+
+
+def clear(store: MemoryStore, session: str) -> Preview:
+    """What a clear would do."""
+    positions = (each.entry.position for each in store.timeline(session).entries if each.visible)
+    return Preview(session_id=session, change="clear", dropped=tuple(positions))
+
+
+def trim(
+    store: MemoryStore,
+    session: str,
+    *,
+    keep_last: int | None,
+    max_tokens: int | None,
+    before: int | None,
+) -> Preview:
+    """What a trim would do."""
+    shown = [each.entry for each in store.timeline(session).entries if each.visible]
+    outline = [_outline(session, entry) for entry in shown]
+    if keep_last is not None:
+        cut = trim_rules.find_cut_for_last(outline, keep_last)
+        positions = trim_rules.find_dropped_before(outline, cut)
+    elif before is not None:
+        cut = trim_rules.find_cut_for_position(outline, before)
+        positions = trim_rules.find_dropped_before(outline, cut)
+    else:
+        positions = trim_rules.find_over_budget(
+            outline, max_tokens or 0, lambda index: estimate_tokens(outline[index].size_bytes)
+        )
+    dropped = view.coarsen(
+        view.from_positions(entry.position for entry in shown),
+        view.from_positions(positions),
+        extents_max=view.EXTENTS_MAX - 1,
+    )
+    return Preview(session_id=session, change="trim", dropped=tuple(view.positions(dropped)))
+
+
+def _outline(session: str, entry: Entry | CorruptEntry) -> Outline:
+    """What trim looks at. It reads this from beside the body; from outside, only the body tells."""
+    if isinstance(entry, CorruptEntry):
+        raise CorruptEntryError(
+            f"entry {entry.position} of session {session!r} cannot be read",
+            session=session,
+            position=entry.position,
+            reason=f"{entry.reason}. So a dry run cannot tell what a trim would let go of; the trim"
+            " itself can",
+        )
+    draft = encode(entry.value)
+    return Outline(
+        entry.position, draft.kind, len(draft.envelope), draft.keep, draft.opens, draft.answers
+    )

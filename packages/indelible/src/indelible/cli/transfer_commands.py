@@ -1,0 +1,188 @@
+"""Commands that carry sessions out of a store and into one."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+import indelible
+from indelible.cli import phrases, progress
+from indelible.cli.command import CommandContext, on_store
+from indelible.cli.exit_codes import WRONG_DATA
+from indelible.cli.options import AnySession, DryRun, Yes
+from indelible.cli.prompts import confirm
+from indelible.connect import format_target
+from indelible.core.plans.transfer import read_lines
+from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
+from indelible.model import Status, TransferReport
+
+STREAM = "-"
+
+# The header of an export is far shorter. What is no export may be one line of any length.
+HEADER_CHARS_MAX = 10_000
+SHOWN_CHARS_MAX = 60
+
+
+@on_store()
+def export(
+    call: CommandContext,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write; - is stdout.")],
+    session: AnySession = None,
+    *,
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only sessions whose id begins with this.")
+    ] = "",
+    yes: Yes = False,
+) -> None:
+    """Write sessions, with snapshots and all that is hidden, to a file that import reads."""
+    if file == STREAM and call.out.as_json:
+        raise UsageError(
+            "--json and a FILE of - both want stdout; name a file, or leave out --json"
+        )
+    if session is not None:
+        call.existing(session)
+    if Path(file).is_file():
+        confirm(f"The file {file} is there already and will be replaced.", yes=yes)
+    with _file_errors(file), _target(file) as target, progress.shown("Exporting") as tell:
+        report = call.store.export(target, session, prefix=prefix, progress=tell)
+    if not call.out.json(report):
+        say = call.out.note if file == STREAM else call.out.say
+        say(f"Exported {_counts(report)}.")
+    for finding in report.skipped:
+        call.out.note(f"Session {finding.session_id!r} is damaged: {finding.what}")
+    if report.skipped:
+        raise typer.Exit(WRONG_DATA)
+
+
+@on_store(creates=True)
+def import_(
+    call: CommandContext,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is stdin.")],
+    *,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Bring the sessions of an exported file into a store, which may be a new one."""
+    with _file_errors(file), _source(file) as source:
+        _check_header(call, file, source)
+        if dry_run:
+            with indelible.open("memory:") as rehearsal:
+                report = rehearsal.import_(source)
+            source.seek(0)
+        names = _session_ids(source)
+        _refuse_existing(call, names)
+        if not dry_run:
+            many = phrases.counted(len(names), "session")
+            confirm(f"This imports {many} into {format_target(call.place.url)}.", yes=yes)
+            source.seek(0)
+            with progress.shown("Importing") as tell:
+                report = call.store.import_(source, progress=tell)
+    if not call.out.json(report):
+        verb = "Would import" if dry_run else "Imported"
+        call.out.say(f"{verb} {_counts(report)}.")
+
+
+def _check_header(call: CommandContext, file: str, source: TextIO) -> None:
+    """Refuse what is no export before anything is asked, and before a file is made."""
+    first = source.readline(HEADER_CHARS_MAX)
+    name = "stdin" if file == STREAM else file
+    kept = "Nothing was imported" + ("" if call.place.exists() else ", and no store was made")
+    if not first:
+        raise FormatError(f"{name} is empty. {kept}", file=name)
+    kind = None
+    with suppress(ValueError, AttributeError, RecursionError):
+        kind = json.loads(first).get("indelible")
+    if kind != "export":
+        line = first.rstrip("\r\n")
+        begins = line if len(line) <= SHOWN_CHARS_MAX else line[: SHOWN_CHARS_MAX - 1] + "…"
+        raise FormatError(
+            f"{name} is not an export of indelible: its first line is {begins!r}. {kept}", file=name
+        )
+    with indelible.open("memory:") as rehearsal:
+        # A header alone is an export of nothing; the library says whether it can read the format.
+        rehearsal.import_(io.StringIO(first))
+    source.seek(0)
+
+
+def _session_ids(source: TextIO) -> list[str]:
+    """The sessions that an export brings. Whether its lines are sound, the import itself checks."""
+    found = []
+    for line in read_lines(source):
+        if line.startswith('{"session":'):
+            with suppress(ValueError, LookupError, TypeError, RecursionError):
+                found.append(str(json.loads(line)["session"]["id"]))
+    return found
+
+
+def _refuse_existing(call: CommandContext, names: list[str]) -> None:
+    """Find a conflict before the first session is in, since a second try would trip over that."""
+    if not call.place.exists():
+        return
+    there = [name for name in names if call.store.session(name).status is Status.ACTIVE]
+    if there:
+        listed = ", ".join(map(repr, there[:5])) + (", …" if len(there) > 5 else "")
+        raise ConflictError(
+            f"{phrases.counted(len(there), 'session')} of the file exist in the store already:"
+            f" {listed}. Nothing was imported. Import into another store, or forget them first",
+            reason="exists",
+        )
+
+
+@contextmanager
+def _target(file: str) -> Iterator[str | TextIO]:
+    """A name for a file, which then appears when it is whole; a stream for all else."""
+    if file == STREAM:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+    elif Path(file).exists() and not Path(file).is_file():
+        # A pipe or a device must be written to, not replaced.
+        with Path(file).open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+    else:
+        yield file
+
+
+@contextmanager
+def _source(file: str) -> Iterator[TextIO]:
+    """Lines that can be read twice: once to see what they bring, once to bring it."""
+    if file != STREAM:
+        with Path(file).open(encoding="utf-8", newline="\n") as stream:
+            yield stream
+        return
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as copy:
+        shutil.copyfileobj(io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n"), copy)
+        copy.seek(0)
+        yield copy
+
+
+@contextmanager
+def _file_errors(file: str) -> Iterator[None]:
+    """Troubles with the file itself, in the words of every other trouble."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Whoever reads our output has read enough.
+        raise
+    except OSError as error:
+        raise UnavailableError(f"the file {file} cannot be used: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"the file {file} is no export of indelible: it is not UTF-8 text"
+        ) from error
+
+
+def _counts(report: TransferReport) -> str:
+    return (
+        f"{phrases.counted(report.sessions, 'session')}, {phrases.entries(report.entries)} and"
+        f" {phrases.counted(report.snapshots, 'snapshot')}"
+    )

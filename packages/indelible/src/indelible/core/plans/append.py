@@ -1,0 +1,261 @@
+"""Verbs that add: each is one batch, one key, one step of the waist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar, get_args
+
+from pydantic import JsonValue, ValidationError
+
+from indelible.core.codec import encode, encode_text, format_value
+from indelible.core.limits import (
+    APPEND_ATTEMPTS_MAX,
+    BATCH_BYTES_MAX,
+    BATCH_ENTRIES_MAX,
+    KEY_BYTES_MAX,
+    ROLE_CHARS_MAX,
+)
+from indelible.core.operations import Append, AppendResult, Draft, ReadHead, tuple_new
+from indelible.core.plan import Plan, perform
+from indelible.core.rules import refuse_if_hidden, refuse_if_moved
+from indelible.core.settings import Settings, check_session_id, check_text, check_version
+from indelible.core.sources import MADE_PREFIX
+from indelible.errors import (
+    ClosedError,
+    FormatError,
+    LimitError,
+    MemoryStoreBackendError,
+    OutcomeUnknownError,
+    UsageError,
+)
+from indelible.model import (
+    NEVER,
+    ChatMessage,
+    Never,
+    Payload,
+    Receipt,
+    Summary,
+    ToolCall,
+    ToolResult,
+    Value,
+    parse_covers,
+)
+
+P = TypeVar("P", bound=Payload)
+
+# What a caller accepts when it repeats a key: the first receipt only while all entries of that
+# append show, or also after some were hidden or vacuumed away.
+Replay = Literal["visible", "hidden-ok"]
+_REPLAYS: Final = get_args(Replay)
+
+
+def add(
+    settings: Settings,
+    session_id: str,
+    drafts: tuple[Draft, ...],
+    *,
+    key: str | None,
+    expected: str | None,
+    ttl: float | Never | None,
+    replay: Replay = "visible",
+) -> Plan[Receipt]:
+    """Append a batch: all of it or nothing, once per key, with nothing of others in between."""
+    session = check_session_id(session_id)
+    if expected is not None:
+        check_version(expected)
+    if replay not in _REPLAYS:
+        raise UsageError(
+            f'replay is "visible" or "hidden-ok", not {format_value(replay)}', value=replay
+        )
+    if len(drafts) != 1:
+        _check_batch(drafts)
+        if not drafts:
+            return _nothing(session, key, expected)
+    return append(
+        Append(
+            session,
+            drafts,
+            key=MADE_PREFIX + settings.ids() if key is None else check_key(key),
+            fresh=key is None,
+            expected=expected,
+            ttl_s=None if ttl is None and settings.ttl is NEVER else settings.ttl_s(ttl),
+        ),
+        hidden_ok=replay == "hidden-ok",
+    )
+
+
+def append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
+    """Send an append until its outcome is known; its key makes that safe.
+
+    Unless `hidden_ok`, a key whose entries were hidden since an earlier call is a conflict.
+    """
+    unknown: OutcomeUnknownError | None = None
+    for _ in range(APPEND_ATTEMPTS_MAX):
+        try:
+            appended: AppendResult = yield op
+            break
+        except OutcomeUnknownError as error:
+            op.fresh = False
+            op.resent = True
+            unknown = error
+            if error.details.get("exhausted"):
+                # Tried until the deadline: once more would be longer than the caller allowed.
+                raise error.copy(key=op.key, session=op.session) from error.__cause__
+        except (MemoryStoreBackendError, FormatError, ClosedError) as error:
+            if unknown is None:
+                raise
+            # That nothing was written now does not say that nothing was before.
+            raise unknown.copy(key=op.key, session=op.session) from error
+    else:
+        assert unknown is not None
+        raise unknown.copy(key=op.key, session=op.session) from unknown.__cause__
+    first, count, version, replayed, visible = appended
+    if replayed and not hidden_ok:
+        refuse_if_hidden(op, appended)
+    positions = range(first, first + count)
+    return tuple_new(Receipt, (op.session, positions, op.key, version, replayed, visible))
+
+
+def check_key(key: str) -> str:
+    """A key that a caller may use."""
+    return check_text(key, what="a key", bytes_max=KEY_BYTES_MAX)
+
+
+def message(
+    role: str,
+    content: Any,
+    *,
+    name: str | None = None,
+    metadata: Mapping[str, JsonValue] | None = None,
+    pinned: bool = False,
+) -> Draft:
+    """A message from its parts, or a `UsageError` that shows the part that does not fit."""
+    is_text = type(role) is str and 0 < len(role) <= ROLE_CHARS_MAX and type(content) is str
+    if is_text and name is None and (metadata is None or metadata == {}) and pinned is False:
+        return encode_text(role, content)
+    fields = {"role": role, "content": content, "name": name, "pinned": pinned}
+    return encode(_built(ChatMessage, {**fields, "metadata": _plain(metadata)}))
+
+
+def messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Draft, ...]:
+    """Messages as they are; plain mappings are made into messages."""
+    return tuple(encode(_as_message(item)) for item in _listed(items))
+
+
+def values(items: Iterable[Value]) -> tuple[Draft, ...]:
+    """Anything that a session can hold."""
+    return tuple(map(encode, _listed(items)))
+
+
+def _listed(items: Iterable[Any]) -> Iterable[Any]:
+    """What is really several things; a single one is a mistake that Python would not notice."""
+    single = isinstance(items, (str, bytes, Mapping, Payload)) or not isinstance(items, Iterable)
+    if single:
+        raise UsageError(f"expected a list, not {format_value(items)}", value=items)
+    return items
+
+
+def _as_message(item: object) -> ChatMessage:
+    if isinstance(item, ChatMessage):
+        return item
+    if isinstance(item, Mapping):
+        return _built(ChatMessage, item)
+    raise UsageError(f"not a message: {format_value(item)}", value=item)
+
+
+def tool_call(
+    call_id: str, name: str, arguments: JsonValue, metadata: Mapping[str, JsonValue] | None
+) -> Draft:
+    """A tool call from its parts."""
+    fields = {"call_id": call_id, "name": name, "arguments": arguments}
+    return encode(_built(ToolCall, {**fields, "metadata": _plain(metadata)}))
+
+
+def tool_result(
+    call_id: str,
+    content: JsonValue,
+    is_error: bool,
+    metadata: Mapping[str, JsonValue] | None,
+) -> Draft:
+    """A tool's answer from its parts."""
+    fields = {"call_id": call_id, "content": content, "is_error": is_error}
+    return encode(_built(ToolResult, {**fields, "metadata": _plain(metadata)}))
+
+
+def summary(
+    settings: Settings,
+    text: str,
+    vector: Sequence[float] | None,
+    covers: Any,
+    embedder: str | None,
+    metadata: Mapping[str, JsonValue] | None,
+) -> Draft:
+    """A summary from its parts; the store's embedder makes the vector where none is given."""
+    if vector is None and settings.embedder is not None:
+        vector = settings.embedder.embed(text)
+    if vector is not None and embedder is None:
+        embedder = settings.embedder.name if settings.embedder else "unnamed"
+    fields = {
+        "text": text,
+        "vector": None if vector is None else to_floats(vector),
+        "embedder": None if vector is None else embedder,
+        "covers": parse_covers(covers),
+    }
+    return encode(_built(Summary, {**fields, "metadata": _plain(metadata)}))
+
+
+def to_floats(vector: Any) -> tuple[float, ...]:
+    """A vector as plain floats, whatever library it comes from."""
+    try:
+        return tuple(map(float, vector))
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"not a vector: {format_value(vector)}", value=vector) from None
+
+
+def _plain(metadata: Mapping[str, JsonValue] | None) -> Any:
+    """Metadata as a dict; what is none is left for the model to refuse."""
+    if metadata is None:
+        return {}
+    return dict(metadata) if isinstance(metadata, Mapping) else metadata
+
+
+def _built(model: type[P], fields: Mapping[str, Any]) -> P:
+    try:
+        return model.model_validate(dict(fields))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"{where} cannot be stored: {first['msg']}: {format_value(first['input'])}",
+            path=where,
+            value=first["input"],
+        ) from None
+
+
+def _check_batch(drafts: tuple[Draft, ...]) -> None:
+    if len(drafts) > BATCH_ENTRIES_MAX:
+        raise LimitError(
+            f"a batch of {len(drafts)} entries is over the limit of {BATCH_ENTRIES_MAX};"
+            " nothing was written",
+            limit=BATCH_ENTRIES_MAX,
+            actual=len(drafts),
+        )
+    size = sum(len(draft.envelope) for draft in drafts)
+    if size > BATCH_BYTES_MAX:
+        raise LimitError(
+            f"a batch of {size} bytes is over the limit of {BATCH_BYTES_MAX}; nothing was written",
+            limit=BATCH_BYTES_MAX,
+            actual=size,
+        )
+
+
+def _nothing(session: str, key: str | None, expected: str | None) -> Plan[Receipt]:
+    """An empty batch writes nothing and takes no key, but still minds `expected`."""
+    head = yield from perform(ReadHead(session))
+    refuse_if_moved(session, expected, head.version)
+    return Receipt(
+        session_id=session,
+        positions=range(head.end, head.end),
+        key=key or "",
+        version=head.version,
+    )

@@ -1,0 +1,307 @@
+"""Verbs that read: each sees one state of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from indelible.core.codec import decode, decode_all
+from indelible.core.content import get_content_text, has_text
+from indelible.core.cursors import build_cursor, parse_cursor
+from indelible.core.limits import BYTES_PER_TOKEN, PAGE_ENTRIES_DEFAULT, PAGE_ENTRIES_MAX
+from indelible.core.operations import (
+    EntrySlice,
+    FrozenView,
+    Read,
+    ReadCursorKey,
+    ReadHead,
+    StoredEntry,
+)
+from indelible.core.plan import Plan, perform
+from indelible.core.settings import check_session_id
+from indelible.core.sources import to_datetime
+from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
+from indelible.model import (
+    ChatMessage,
+    CorruptEntry,
+    Entries,
+    Entry,
+    History,
+    Kind,
+    StoredSummary,
+    Summary,
+    Value,
+)
+
+OnCorrupt = Literal["raise", "quarantine"]
+CountTokens = Callable[[ChatMessage], int]
+
+_MESSAGES = frozenset({Kind.MESSAGE})
+_SUMMARIES = frozenset({Kind.SUMMARY})
+_HUMAN = frozenset({"user", "human"})
+_AI = frozenset({"assistant", "ai"})
+# Enough newest messages to fill most prompts in one step.
+_TOKEN_PAGE = 64
+
+
+class EntryDecoder:
+    """Turns rows into values and keeps what cannot be read, if the caller asked for that."""
+
+    def __init__(self, session: str, on_corrupt: OnCorrupt = "raise") -> None:
+        if on_corrupt not in ("raise", "quarantine"):
+            raise UsageError(
+                f'on_corrupt is "raise" or "quarantine", not {on_corrupt!r}', value=on_corrupt
+            )
+        self._session = session
+        self._quarantine = on_corrupt == "quarantine"
+        self.corrupt: list[CorruptEntry] = []
+
+    def value(self, row: StoredEntry) -> Value | None:
+        """The value of a row; None if it went to quarantine."""
+        try:
+            return decode(
+                row.kind,
+                row.envelope,
+                session=self._session,
+                position=row.position,
+                content=row.content,
+            )
+        except (CorruptEntryError, FormatError) as error:
+            if not self._quarantine:
+                raise
+            reason = str(error.details.get("reason", error))
+            self.corrupt.append(CorruptEntry(row.position, reason, row.envelope))
+            return None
+
+    def values(self, rows: Sequence[StoredEntry]) -> list[Any]:
+        """The values of the rows that can be read."""
+        if self._quarantine:
+            return [value for value in map(self.value, rows) if value is not None]
+        return decode_all(rows, session=self._session)
+
+    def entries(self, rows: Iterable[StoredEntry]) -> list[Entry]:
+        """The rows that can be read, as entries."""
+        return [entry for entry in map(self.entry, rows) if entry is not None]
+
+    def entry(self, row: StoredEntry) -> Entry | None:
+        """A row as an entry; None if it went to quarantine."""
+        value = self.value(row)
+        if value is None:
+            return None
+        assert row.kind is not None
+        try:
+            return Entry(row.position, row.kind, value, to_datetime(row.written_at_ms))
+        except FormatError as error:
+            if not self._quarantine:
+                raise CorruptEntryError(
+                    f"entry {row.position} of session {self._session!r} cannot be read:"
+                    f" {error.message}",
+                    session=self._session,
+                    position=row.position,
+                    reason=error.message,
+                    raw=row.envelope,
+                ) from error
+            self.corrupt.append(CorruptEntry(row.position, error.message, row.envelope))
+            return None
+
+
+def history(
+    session_id: str,
+    *,
+    last: int | None,
+    max_tokens: int | None,
+    count_tokens: CountTokens | None,
+    on_corrupt: OnCorrupt,
+) -> Plan[History]:
+    """The messages that a session shows, or the newest of them."""
+    session = check_session_id(session_id)
+    decoding = EntryDecoder(session, on_corrupt)
+    last = check_count(last, "last")
+    max_tokens = check_count(max_tokens, "max_tokens")
+    if max_tokens is not None:
+        return (yield from _within_tokens(session, last, max_tokens, count_tokens, decoding))
+    if last == 0:
+        head = yield from perform(ReadHead(session))
+        return History([], version=head.version, status=head.status)
+    found: EntrySlice = yield Read(session, None, _MESSAGES, last, newest=last is not None)
+    return _history(decoding.values(found.rows), found, decoding)
+
+
+def _within_tokens(
+    session: str,
+    last: int | None,
+    max_tokens: int,
+    count_tokens: CountTokens | None,
+    decoding: EntryDecoder,
+) -> Plan[History]:
+    """The newest messages that fit; reads back from the end, a page at a time, in one state."""
+    kept: list[ChatMessage] = []
+    left = max_tokens
+    op = Read(session, kinds=_MESSAGES, limit=_TOKEN_PAGE, newest=True)
+    while True:
+        found = yield from perform(op)
+        for row in reversed(found.rows):
+            message = decoding.value(row)
+            if not isinstance(message, ChatMessage):
+                continue
+            left -= count_tokens(message) if count_tokens else estimate_tokens(len(row.envelope))
+            if left < 0 or (last is not None and len(kept) == last):
+                return _history(kept[::-1], found, decoding)
+            kept.append(message)
+        if found.resume is None:
+            return _history(kept[::-1], found, decoding)
+        op = Read(
+            session,
+            frozen=found.frozen,
+            kinds=_MESSAGES,
+            limit=_TOKEN_PAGE,
+            newest=True,
+            start=found.resume,
+        )
+
+
+def estimate_tokens(size_bytes: int) -> int:
+    """Tokens guessed from stored bytes, rounded up."""
+    return -(-size_bytes // BYTES_PER_TOKEN)
+
+
+def _history(messages: list[Any], found: EntrySlice, decoding: EntryDecoder) -> History:
+    return History(
+        messages,
+        version=found.frozen.version,
+        status=found.head.status,
+        corrupt=tuple(decoding.corrupt),
+    )
+
+
+def memory(session_id: str) -> Plan[list[dict[str, Any]]]:
+    """The conversation as turns."""
+    messages = yield from history(
+        session_id, last=None, max_tokens=None, count_tokens=None, on_corrupt="raise"
+    )
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        text = _said(message.content)
+        if message.role in _HUMAN:
+            # The result of a tool may come as a user's message; nobody said anything then.
+            if text is not None or message.content is None:
+                turns.append({"human": text, "ai": None})
+        elif message.role in _AI:
+            if turns and turns[-1]["ai"] is None:
+                turns[-1]["ai"] = text
+            else:
+                turns.append({"human": None, "ai": text})
+    return turns
+
+
+def _said(content: Any) -> str | None:
+    """The text of a message; None if it only calls tools, gives their results or thinks."""
+    return get_content_text(content) or ("" if has_text(content) else None)
+
+
+def entries(
+    session_id: str,
+    *,
+    kinds: Iterable[Kind | str] | None,
+    last: int | None,
+    limit: int | None,
+    cursor: str | None,
+    on_corrupt: OnCorrupt,
+) -> Plan[Entries]:
+    """A page of everything that a session shows, or the newest of it."""
+    session = check_session_id(session_id)
+    decoding = EntryDecoder(session, on_corrupt)
+    if last is not None and (limit is not None or cursor is not None):
+        raise UsageError("last= is one page by itself: it goes with neither limit= nor cursor=")
+    key: bytes | None = None
+    frozen: FrozenView | None = None
+    start: int | None = None
+    if cursor is not None:
+        key, frozen, start = yield from _parse(session, cursor)
+    found = yield from perform(
+        Read(
+            session,
+            frozen=frozen,
+            kinds=check_kinds(kinds),
+            limit=check_limit(limit if last is None else last),
+            newest=last is not None,
+            start=start,
+        )
+    )
+    resume = found.resume if last is None else None
+    if resume is not None and key is None:
+        key = yield from perform(ReadCursorKey())
+    return Entries(
+        decoding.entries(found.rows),
+        version=found.frozen.version,
+        status=found.head.status,
+        corrupt=tuple(decoding.corrupt),
+        cursor=None
+        if resume is None or key is None
+        else build_cursor(key, session, found.frozen, resume),
+    )
+
+
+def _parse(session: str, cursor: str) -> Plan[tuple[bytes, FrozenView, int]]:
+    """The key of the store's cursors, and the state and position of this one."""
+    key = yield from perform(ReadCursorKey())
+    try:
+        return key, *parse_cursor(key, session, cursor)
+    except UsageError:
+        # A server may have lost its secret, and another process may have made a new one since.
+        newest = yield from perform(ReadCursorKey(again=True))
+        if newest == key:
+            raise
+        return newest, *parse_cursor(newest, session, cursor)
+
+
+def summaries(session_id: str) -> Plan[list[StoredSummary]]:
+    """The summaries that a session shows."""
+    session = check_session_id(session_id)
+    found = yield from perform(Read(session, kinds=_SUMMARIES))
+    return read_summaries(session, found.rows)
+
+
+def read_summaries(session: str, rows: Iterable[StoredEntry]) -> list[StoredSummary]:
+    """Rows as summaries; one that cannot be read is an error."""
+    decoding = EntryDecoder(session)
+    return [
+        StoredSummary(position=row.position, summary=summary)
+        for row in rows
+        if isinstance(summary := decoding.value(row), Summary)
+    ]
+
+
+def check_count(count: int | None, what: str) -> int | None:
+    """A count that may be zero, or None."""
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+        raise UsageError(f"{what} is a number from 0 up, not {count!r}", value=count)
+    return count
+
+
+def check_limit(limit: int | None) -> int:
+    """How many items a page has."""
+    if limit is None:
+        return PAGE_ENTRIES_DEFAULT
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise UsageError(f"limit is a number from 1 up, not {limit!r}", value=limit)
+    if limit > PAGE_ENTRIES_MAX:
+        raise LimitError(
+            f"a page of {limit} is over the limit of {PAGE_ENTRIES_MAX}",
+            limit=PAGE_ENTRIES_MAX,
+            actual=limit,
+        )
+    return limit
+
+
+def check_kinds(kinds: Iterable[Kind | str] | None) -> frozenset[Kind] | None:
+    """The kinds of entry to read."""
+    if kinds is None:
+        return None
+    if isinstance(kinds, str):
+        kinds = [kinds]
+    try:
+        return frozenset(Kind(kind) for kind in kinds)
+    except (ValueError, TypeError):
+        known = ", ".join(Kind)
+        raise UsageError(f"kinds are of {known}, not {kinds!r}", value=kinds) from None

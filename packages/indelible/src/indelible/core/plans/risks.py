@@ -1,0 +1,119 @@
+"""What may go wrong with a store on the engine as it runs: dangers, and space that nobody needs."""
+
+from __future__ import annotations
+
+from indelible import view
+from indelible.core.limits import (
+    JOURNAL_LINES_MAX,
+    PAGE_ENTRIES_MAX,
+    RISK_SESSIONS_MAX,
+    UNDO_WINDOW_S,
+)
+from indelible.core.operations import (
+    FindRisks,
+    Identify,
+    ListSessions,
+    ReadHead,
+    ReadJournal,
+    ReadSnapshots,
+    Reclaim,
+)
+from indelible.core.plan import Plan, perform
+from indelible.core.plans.verification import Progress
+from indelible.core.rules import find_reachable, keep_undoable
+from indelible.errors import FormatError
+from indelible.model import Gravity, Risk, Status
+
+# Sessions that are named one by one; of more, it says how many there are.
+SESSIONS_NAMED_MAX = 20
+
+
+def risks(*, sessions: bool, progress: Progress | None) -> Plan[tuple[Risk, ...]]:
+    """What the engine can lose, and, if asked, the sessions that are mostly out of reach."""
+    found = list((yield from perform(FindRisks())))
+    if sessions:
+        found += yield from _out_of_reach(progress)
+    order = list(Gravity)
+    return tuple(sorted(found, key=lambda risk: order.index(risk.severity)))
+
+
+def identity() -> Plan[str | None]:
+    """What tells the place of a store from every other."""
+    return (yield from perform(Identify()))
+
+
+def _out_of_reach(progress: Progress | None) -> Plan[list[Risk]]:
+    found: list[Risk] = []
+    wasted = unnamed = 0
+    names, more = yield from _some_sessions()
+    for name in names:
+        try:
+            dead, alive = yield from _counted(name)
+        except FormatError:
+            # Damage is what `verify` is for.
+            continue
+        wasted += dead
+        if progress is not None:
+            progress(name, wasted)
+        if dead <= alive:
+            continue
+        if len(found) == SESSIONS_NAMED_MAX:
+            unnamed += 1
+        else:
+            found.append(
+                _wasteful(f"session {name!r}", f"{dead} of its {dead + alive} entries are")
+            )
+    if unnamed:
+        found.append(_wasteful(f"{unnamed} more sessions", "more than half of each is"))
+    if more:
+        found.append(
+            Risk(
+                severity=Gravity.NOTE,
+                subject=f"sessions beyond the first {RISK_SESSIONS_MAX:,}",
+                risk="nothing is lost: they were not looked at, and may hold entries out of reach"
+                " that take space all the same",
+                remedy="`vacuum --dry-run` looks at every session, for as long as that takes",
+            )
+        )
+    return found
+
+
+def _some_sessions() -> Plan[tuple[list[str], bool]]:
+    """As many sessions as are looked at, and whether there are more."""
+    names: list[str] = []
+    resume: str | None = None
+    while len(names) <= RISK_SESSIONS_MAX:
+        page = yield from perform(ListSessions("", resume, PAGE_ENTRIES_MAX))
+        names += page.names
+        resume = page.resume
+        if resume is None:
+            break
+    return names[:RISK_SESSIONS_MAX], len(names) > RISK_SESSIONS_MAX
+
+
+def _counted(session: str) -> Plan[tuple[int, int]]:
+    """How many entries nothing can bring back, and how many something can."""
+    head = yield from perform(ReadHead(session))
+    shown = view.count(view.freeze(head.view, head.end))
+    if shown == head.end - head.born:
+        # As in most sessions, everything shows: nothing is out of reach.
+        return 0, shown
+    snapshots = yield from perform(ReadSnapshots(session))
+    journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
+    head = journal.head
+    if head.status is not Status.ACTIVE:
+        return 0, 0
+    undo_since_ms = head.now_ms - UNDO_WINDOW_S * 1000
+    reach = find_reachable(head, snapshots.records, keep_undoable(journal.lines, undo_since_ms))
+    removable = yield from perform(Reclaim(session, undo_since_ms, dry_run=True))
+    return removable.entries, view.count(reach)
+
+
+def _wasteful(subject: str, share: str) -> Risk:
+    return Risk(
+        severity=Gravity.WARNING,
+        subject=subject,
+        risk=f"nothing is lost: {share} out of reach of every view, snapshot and undo, and take"
+        " space all the same",
+        remedy="run `vacuum`",
+    )

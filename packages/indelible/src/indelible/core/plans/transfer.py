@@ -1,0 +1,512 @@
+"""Export and import: sessions as lines of JSON, streamed, with everything they are made of.
+
+The first line is a header. Each session is a `session` line, its `entry` lines, `snapshot` and
+`journal` lines, and an `end` line that counts them: a file that was cut off is recognised, and a
+session is shown only when all of it is there.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import pydantic_core
+
+from indelible.core.codec import build_outline, decode
+from indelible.core.import_checks import (
+    InvalidLineError,
+    SessionCheck,
+    SessionHeader,
+    parse_session,
+)
+from indelible.core.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_ENTRIES_MAX,
+    EXPORT_LINE_CHARS_MAX,
+    JOURNAL_LINES_MAX,
+    MILLISECONDS_MAX,
+    PAGE_ENTRIES_DEFAULT,
+    VIEW_ATTEMPTS_MAX,
+)
+from indelible.core.operations import (
+    BeginStage,
+    DropStage,
+    Head,
+    JournalLine,
+    LogRow,
+    ReadHead,
+    ReadJournal,
+    ReadLog,
+    ReadSnapshots,
+    ShowStage,
+    SnapshotRecord,
+    Stage,
+    StageRows,
+)
+from indelible.core.plan import Plan, perform
+from indelible.core.plans.sessions import build_session_info
+from indelible.core.plans.verification import Progress, list_all_sessions
+from indelible.core.plans.view_changes import require_active
+from indelible.core.rules import (
+    build_exists_error,
+    build_gone_error,
+    build_outside_error,
+    find_views_outside,
+)
+from indelible.errors import ConflictError, FormatError, MemoryStoreError, UsageError
+from indelible.model import Finding, Severity, Status, TransferReport
+from indelible.version import __version__
+from indelible.view import View
+
+EXPORT_FORMAT = 1
+
+_KINDS = frozenset({"session", "entry", "snapshot", "journal", "end"})
+
+# An export has this name until it is complete, with random digits at the end.
+PARTIAL_PREFIX = ".indelible-export-"
+_DESCRIPTORS = "/proc/self/fd"
+
+Write = Callable[[str], object]
+
+
+def export(
+    write: Write,
+    session_id: str | None,
+    *,
+    prefix: str,
+    progress: Progress | None,
+) -> Plan[TransferReport]:
+    """Write sessions out, a line at a time."""
+    names = yield from list_all_sessions(session_id, prefix=prefix)
+    if session_id is not None:
+        require_active(session_id, (yield from perform(ReadHead(session_id))))
+    _emit(write, {"indelible": "export", "format": EXPORT_FORMAT, "made_by": __version__})
+    entries = snapshots = sessions = 0
+    skipped: list[Finding] = []
+    for name in names:
+        try:
+            state = yield from _state_of(name)
+        except FormatError as error:
+            # A session that no import would take does not keep the others from being exported.
+            if session_id is not None:
+                raise
+            what = f"it was not exported: {error.message}"
+            skipped.append(Finding(severity=Severity.ERROR, what=what, session_id=name))
+            continue
+        if state.head.status is not Status.ACTIVE:
+            # It expired since it was listed.
+            continue
+        counts = yield from _export_session(write, name, state)
+        sessions += 1
+        entries += counts[0]
+        snapshots += counts[1]
+        if progress is not None:
+            progress(name, entries)
+    return TransferReport(
+        sessions=sessions, entries=entries, snapshots=snapshots, skipped=tuple(skipped)
+    )
+
+
+def _export_session(write: Write, session: str, state: _State) -> Plan[tuple[int, int]]:
+    """Write one session in one state."""
+    head, records, lines, metadata = state
+    _emit(
+        write,
+        {
+            "session": {
+                "id": session,
+                "born": head.born,
+                "end": head.end,
+                "view": _view_out(head.view),
+                "generation": head.generation,
+                "created_at_ms": head.created_at_ms,
+                "deadline_ms": head.deadline_ms,
+                "forked_from": head.forked_from,
+                "metadata": metadata,
+            }
+        },
+    )
+    entries = 0
+    start: int | None = head.born
+    while start is not None and start < head.end:
+        page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_DEFAULT))
+        if page.head.life != head.life or page.head.vacuums != head.vacuums:
+            raise build_gone_error(session)
+        for row in page.rows:
+            if row.position < head.end:
+                _emit(write, {"entry": _row_out(session, row)})
+                entries += 1
+        start = page.resume
+    for record in records:
+        _emit(write, {"snapshot": _record_out(record)})
+    for line in reversed(lines):
+        _emit(write, {"journal": _line_out(line)})
+    counts = {"entries": entries, "snapshots": len(records), "journal": len(lines)}
+    _emit(write, {"end": {"session": session, **counts}})
+    return entries, len(records)
+
+
+class _State(NamedTuple):
+    """Head, snapshots and journal that belong together, and the metadata."""
+
+    head: Head
+    records: list[SnapshotRecord]
+    lines: tuple[JournalLine, ...]
+    metadata: dict[str, Any]
+
+
+def _state_of(session: str) -> Plan[_State]:
+    """A state of a session; a `FormatError` if it is one that no import would take."""
+    for _ in range(VIEW_ATTEMPTS_MAX):
+        snapshots = yield from perform(ReadSnapshots(session))
+        journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
+        head = journal.head
+        same = (head.life, head.generation) == (snapshots.head.life, snapshots.head.generation)
+        if same:
+            records = [record for record in snapshots.records if record.end <= head.end]
+            _check_state(session, head, records, journal.lines)
+            return _State(
+                head, records, journal.lines, dict(build_session_info(session, head).metadata)
+            )
+    raise ConflictError(
+        f"others kept changing what session {session!r} shows; it was not exported. Try again.",
+        session=session,
+        reason="view",
+        expected=None,
+        actual=None,
+    )
+
+
+def _check_state(
+    session: str, head: Head, records: list[SnapshotRecord], lines: tuple[JournalLine, ...]
+) -> None:
+    """Raise if a view reaches outside of the log, or a time is none that a date can say."""
+    for what in find_views_outside(head, records, lines):
+        raise build_outside_error(session, what)
+    times = [record.taken_at_ms for record in records]
+    times += [line.changed_at_ms for line in lines]
+    times += [at_ms for at_ms in (head.created_at_ms, head.deadline_ms) if at_ms is not None]
+    for at_ms in times:
+        if not 0 <= at_ms <= MILLISECONDS_MAX:
+            raise build_outside_error(session, f"it holds a time that is none, {at_ms} ms")
+
+
+@dataclass(slots=True)
+class _Incoming:
+    """A session that is being read in."""
+
+    check: SessionCheck
+    ttl_s: float | None
+    # None until something must be written: most sessions are checked as a whole before that.
+    stage: Stage | None = None
+    rows: list[LogRow] = field(default_factory=list)
+    size_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The id of the session."""
+        return self.check.header.id
+
+
+def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[TransferReport]:
+    """Read sessions in. Each appears when it is complete and all of it fits, or not at all."""
+    numbered = _numbered(lines)
+    _check_header(next(numbered, (1, ""))[1])
+    sessions = entries = snapshots = 0
+    number = 1
+    incoming: _Incoming | None = None
+    try:
+        for number, text in numbered:
+            if not text.strip():
+                continue
+            kind, fields = _parsed(number, text)
+            if kind == "session" and incoming is None:
+                incoming = yield from _begin(parse_session(fields))
+            elif incoming is None:
+                raise _bad_line(number, f"a {kind} line outside of a session")
+            elif kind == "end":
+                yield from _finish(incoming, fields)
+                check, incoming = incoming.check, None
+                sessions, snapshots = sessions + 1, snapshots + len(check.snapshots)
+                entries += check.entries
+                if progress is not None:
+                    progress(check.header.id, entries)
+            else:
+                yield from _take(number, incoming, kind, fields)
+        if incoming is not None:
+            raise FormatError(
+                f"the export is cut off inside session {incoming.name!r}, which was not imported;"
+                f" {sessions} sessions before it were",
+                session=incoming.name,
+            )
+    except InvalidLineError as error:
+        yield from _discard(incoming)
+        refusal = _bad_line(number, f"a {kind} line that no store wrote: {error}")
+        raise refusal.copy(imported=sessions) from error
+    except MemoryStoreError as error:
+        yield from _discard(incoming)
+        raise error.copy(**{"line": number, **error.details, "imported": sessions}) from (
+            error.__cause__
+        )
+    return TransferReport(sessions=sessions, entries=entries, snapshots=snapshots)
+
+
+def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers; one that is too long, or not text, is refused."""
+    number = 0
+    try:
+        for number, text in enumerate(lines, 1):
+            if not isinstance(text, str):
+                raise FormatError(f"line {number} is not text: open the file as UTF-8 text")
+            if len(text) > EXPORT_LINE_CHARS_MAX:
+                raise _bad_line(number, f"longer than {EXPORT_LINE_CHARS_MAX} characters")
+            yield number, text
+    except UnicodeDecodeError as error:
+        raise _bad_line(number + 1, f"not UTF-8 text ({error.reason})") from error
+
+
+def _begin(header: SessionHeader) -> Plan[_Incoming]:
+    head = yield from perform(ReadHead(header.id))
+    if head.status is Status.ACTIVE:
+        raise build_exists_error(header.id)
+    deadline = header.deadline_ms
+    ttl_s = None if deadline is None else max(0.001, (deadline - head.now_ms) / 1000)
+    return _Incoming(SessionCheck(header), ttl_s)
+
+
+def _take(number: int, incoming: _Incoming, kind: str, fields: dict[str, Any]) -> Plan[None]:
+    if kind == "entry":
+        row = incoming.check.parse_entry(fields)
+        size = incoming.size_bytes + len(row.envelope)
+        if len(incoming.rows) == BATCH_ENTRIES_MAX or size > BATCH_BYTES_MAX:
+            yield from _flush(incoming)
+        incoming.rows.append(row)
+        incoming.size_bytes += len(row.envelope)
+    elif kind == "snapshot":
+        incoming.check.parse_snapshot(fields)
+    elif kind == "journal":
+        incoming.check.parse_journal(fields)
+    else:
+        raise _bad_line(number, f"a session line inside of session {incoming.name!r}")
+
+
+def _staged(incoming: _Incoming) -> Plan[Stage]:
+    """The stage of a session, begun now if nothing of it was written yet."""
+    if incoming.stage is None:
+        header = incoming.check.header
+        incoming.stage = yield from perform(
+            BeginStage(header.id, header.forked_from, incoming.ttl_s, header.born)
+        )
+    return incoming.stage
+
+
+def _flush(incoming: _Incoming) -> Plan[None]:
+    if incoming.rows:
+        stage = yield from _staged(incoming)
+        yield from perform(StageRows(incoming.name, stage.life, tuple(incoming.rows)))
+        incoming.rows.clear()
+        incoming.size_bytes = 0
+
+
+def _discard(incoming: _Incoming | None) -> Plan[None]:
+    """Remove what was staged of a session that is refused. Nobody ever saw it."""
+    if incoming is not None and incoming.stage is not None:
+        # If the engine cannot be asked now, a later vacuum removes it.
+        with suppress(MemoryStoreError):
+            yield from perform(DropStage(incoming.name, incoming.stage.life))
+
+
+def _finish(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
+    """Show a session that came in whole."""
+    check = incoming.check
+    check.parse_end(fields)
+    stage = yield from _staged(incoming)
+    # What is left of the entries comes with the rest: a short session is stored in two steps.
+    yield from perform(
+        ShowStage(
+            incoming.name,
+            stage.life,
+            check.header.metadata,
+            view=check.header.view,
+            generation=check.header.generation,
+            created_at_ms=check.header.created_at_ms,
+            snapshots=tuple(check.snapshots),
+            journal=tuple(check.journal),
+            rows=tuple(incoming.rows),
+        )
+    )
+
+
+def _check_header(text: str) -> None:
+    kind, fields = "", {}
+    with suppress(ValueError, AttributeError):
+        fields = pydantic_core.from_json(text, allow_inf_nan=False)
+        kind = fields.get("indelible", "")
+    if kind != "export":
+        raise FormatError(f"this is not an export of indelible: it begins with {text[:60]!r}")
+    if type(fields.get("format")) is not int or not 0 < fields["format"] <= EXPORT_FORMAT:
+        raise FormatError(
+            f"this export has format {fields.get('format')!r:.60}; this indelible reads up to"
+            f" {EXPORT_FORMAT}. Nothing was imported."
+        )
+
+
+def _parsed(number: int, text: str) -> tuple[str, dict[str, Any]]:
+    try:
+        ((kind, fields),) = pydantic_core.from_json(text, allow_inf_nan=False).items()
+    except (ValueError, AttributeError):
+        raise _bad_line(number, f"something else than a line of an export: {text[:60]!r}") from None
+    if kind not in _KINDS:
+        raise _bad_line(number, f"a line of an unknown kind, {kind[:60]!r}")
+    if not isinstance(fields, dict):
+        raise _bad_line(number, f"a {kind} line without fields")
+    return kind, fields
+
+
+def _bad_line(number: int, what: str) -> FormatError:
+    return FormatError(
+        f"line {number} is {what}; the session it belongs to was not imported", line=number
+    )
+
+
+def _emit(write: Write, fields: dict[str, Any]) -> None:
+    write(pydantic_core.to_json(fields).decode() + "\n")
+
+
+def _row_out(session: str, row: LogRow) -> dict[str, Any]:
+    """An entry's line. What is damaged travels as it is, in base64."""
+    fields = row._asdict()
+    del fields["envelope"], fields["content"]
+    with suppress(MemoryStoreError, ValueError):
+        value = decode(
+            row.kind,
+            row.envelope,
+            session=session,
+            position=row.position,
+            content=row.content,
+        )
+        if build_outline(value) == (row.keep, row.opens, row.answers):
+            return {**fields, "envelope": pydantic_core.from_json(row.envelope)}
+    return {**fields, "raw": base64.b64encode(row.envelope).decode("ascii")}
+
+
+def _view_out(shown: View) -> dict[str, Any]:
+    return {"extents": shown.extents, "tail": shown.tail}
+
+
+def _record_out(record: SnapshotRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "label": record.label,
+        "taken_at_ms": record.taken_at_ms,
+        "view": _view_out(record.view),
+        "end": record.end,
+    }
+
+
+def _line_out(line: JournalLine) -> dict[str, Any]:
+    return {
+        "operation": line.operation,
+        "change": line.change,
+        "changed_at_ms": line.changed_at_ms,
+        "end": line.end,
+        "before": _view_out(line.before),
+        "after": _view_out(line.after),
+        "undone_by": line.undone_by,
+    }
+
+
+@contextmanager
+def output(
+    target: str | os.PathLike[str] | TextIO, owns: Callable[[Path], bool]
+) -> Iterator[Write]:
+    """Where an export goes. A file gets its name when it is complete, not before.
+
+    A symbolic link is replaced by the export; the file that it leads to stays as it is.
+    """
+    if not isinstance(target, (str, os.PathLike)):
+        if not callable(getattr(target, "write", None)):
+            raise UsageError(
+                f"an export goes to a path or a text file, not a {type(target).__name__}"
+            )
+        _refuse_own_stream(target, owns)
+        yield target.write
+        return
+    path = Path(target)
+    if owns(path):
+        raise UsageError(f"{path} is the store itself; nothing was written. Name another file.")
+    if not path.is_symlink() and path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a file to replace; nothing was written. Name another one.")
+    partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
+    descriptor = _open_unnamed(path.parent)
+    unnamed = descriptor is not None
+    if descriptor is None:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            yield file.write
+            file.flush()
+            os.fsync(file.fileno())
+            if unnamed:
+                _give_name(file.fileno(), partial)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _refuse_own_stream(target: TextIO, owns: Callable[[Path], bool]) -> None:
+    """Raise if an open file is one of the store's own."""
+    try:
+        descriptor = target.fileno()
+    except (AttributeError, OSError, ValueError):
+        return
+    if owns(Path(f"/dev/fd/{descriptor}")):
+        raise UsageError("the file is the store itself; nothing was written. Name another file.")
+
+
+def _open_unnamed(folder: Path) -> int | None:
+    """Open a file without a name: a killed process leaves nothing of it behind.
+
+    None where that is not possible. There a killed export leaves its partial file.
+    """
+    unnamed: int | None = getattr(os, "O_TMPFILE", None)
+    if unnamed is None or not Path(_DESCRIPTORS).exists():
+        return None
+    try:
+        return os.open(folder, unnamed | os.O_WRONLY, 0o600)
+    except OSError:
+        # The file system has no such files, or the folder cannot be written to: naming a file
+        # in it says which.
+        return None
+
+
+def _give_name(descriptor: int, path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # With a folder named, Python asks for linkat, which can follow the link in /proc.
+        os.link(f"{_DESCRIPTORS}/{descriptor}", path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def input_lines(source: str | os.PathLike[str] | TextIO) -> Iterator[Iterable[str]]:
+    """Where an import comes from."""
+    if not isinstance(source, (str, os.PathLike)):
+        yield read_lines(source)
+        return
+    with Path(source).open(encoding="utf-8", newline="\n") as file:
+        yield read_lines(file)
+
+
+def read_lines(file: TextIO) -> Iterator[str]:
+    """The lines of a file. Of one that is too long, no more comes than shows that it is."""
+    while line := file.readline(EXPORT_LINE_CHARS_MAX + 1):
+        yield line

@@ -1,0 +1,314 @@
+"""Verify and repair: what is wrong with a session, and what can be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from indelible import view
+from indelible.core.codec import build_outline, checksum, decode
+from indelible.core.limits import (
+    JOURNAL_LINES_MAX,
+    MISSING_NAMED_MAX,
+    PAGE_ENTRIES_MAX,
+    VIEW_ATTEMPTS_MAX,
+)
+from indelible.core.operations import (
+    CheckEngine,
+    CheckSession,
+    Head,
+    JournalPage,
+    ListSessions,
+    LogRow,
+    Quarantine,
+    ReadHead,
+    ReadJournal,
+    ReadLog,
+    ReadQuarantine,
+    ReadSnapshots,
+)
+from indelible.core.plan import Plan, perform
+from indelible.core.plans.append import add, values
+from indelible.core.plans.sessions import build_session_info
+from indelible.core.plans.tool_calls import join_results
+from indelible.core.plans.view_changes import UNDO, hide
+from indelible.core.rules import find_reachable, find_views_outside, refuse_many_missing
+from indelible.core.settings import Settings, check_session_id
+from indelible.core.sources import to_datetime
+from indelible.errors import CorruptEntryError, FormatError
+from indelible.model import (
+    CallStatus,
+    ChatMessage,
+    CorruptEntry,
+    Entry,
+    Finding,
+    RepairAction,
+    RepairReport,
+    Severity,
+    ToolCallRecord,
+    ToolResult,
+    Value,
+    VerifyReport,
+)
+
+# Told the session that was just finished, and how many entries that makes so far.
+Progress = Callable[[str, int], None]
+
+CLOSED_BY_REPAIR = "The tool never answered: its process ended first. Closed by repair."
+
+
+def list_all_sessions(
+    session_id: str | None, *, prefix: str = "", dead: bool = False, damaged: bool = False
+) -> Plan[list[str]]:
+    """The one session that was named, or all of them."""
+    if session_id is not None:
+        return [check_session_id(session_id)]
+    names: list[str] = []
+    resume: str | None = None
+    while True:
+        page = yield from perform(ListSessions(prefix, resume, PAGE_ENTRIES_MAX, dead, damaged))
+        names += page.names
+        resume = page.resume
+        if resume is None:
+            return list(dict.fromkeys(names))
+
+
+def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyReport]:
+    """Check everything that is stored; change nothing."""
+    findings: list[Finding] = []
+    entries = 0
+    try:
+        problems = yield from perform(CheckEngine())
+        findings += [Finding(severity=Severity.ERROR, what=problem) for problem in problems]
+        names = yield from list_all_sessions(session_id, damaged=True)
+    except FormatError as error:
+        findings.append(Finding(severity=Severity.ERROR, what=error.message))
+        return VerifyReport(sessions=0, entries=0, findings=tuple(findings))
+    for name in names:
+        try:
+            entries += yield from _verify_settled(name, findings)
+        except FormatError as error:
+            findings.append(Finding(severity=Severity.ERROR, what=error.message, session_id=name))
+        if progress is not None:
+            progress(name, entries)
+    return VerifyReport(sessions=len(names), entries=entries, findings=tuple(findings))
+
+
+def _verify_settled(session: str, findings: list[Finding]) -> Plan[int]:
+    """Check one session, again if a vacuum or an expiry came in between; it takes several looks."""
+    for _ in range(VIEW_ATTEMPTS_MAX):
+        before = yield from perform(ReadHead(session))
+        found: list[Finding] = []
+        entries = yield from _verify_session(session, found)
+        after = yield from perform(ReadHead(session))
+        if (before.life, before.vacuums, before.generation) == (
+            after.life,
+            after.vacuums,
+            after.generation,
+        ):
+            break
+    findings += found
+    return entries
+
+
+def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
+    """Check one session; says how many entries were looked at."""
+
+    def found(severity: Severity, what: str, position: int | None = None) -> None:
+        findings.append(
+            Finding(severity=severity, what=what, session_id=session, position=position)
+        )
+
+    for what in (yield from perform(CheckSession(session))):
+        found(Severity.ERROR, what)
+    snapshots = yield from perform(ReadSnapshots(session))
+    journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
+    build_session_info(session, journal.head)
+    outside = list(find_views_outside(journal.head, snapshots.records, journal.lines))
+    for what in (*outside, *_journal_problems(journal)):
+        found(Severity.ERROR, what)
+    log = yield from scan(session)
+    kept = {position for position, _, _ in (yield from perform(ReadQuarantine(session)))}
+    shown = view.freeze(journal.head.view, journal.head.end)
+    for broken in log.broken.values():
+        put_away = broken.position in kept and not view.contains(shown, *_at(broken.position))
+        severity = Severity.WARNING if put_away else Severity.ERROR
+        where = "is in quarantine" if put_away else "cannot be read"
+        found(severity, f"{where}: {broken.reason}", broken.position)
+    undoable = [line for line in journal.lines if line.change != UNDO and line.undone_by is None]
+    needed = () if outside else find_reachable(journal.head, snapshots.records, undoable)
+    for start, stop in view.subtract(needed, log.there):
+        if stop - start > MISSING_NAMED_MAX:
+            found(Severity.ERROR, f"{stop - start} entries are missing from the log", start)
+            continue
+        for position in range(start, stop):
+            put_away = position in kept and not view.contains(shown, *_at(position))
+            severity = Severity.WARNING if put_away else Severity.ERROR
+            found(severity, "is missing from the log", position)
+    for record in join_results(log.shown_links(journal.head)):
+        if record.status is CallStatus.DANGLING:
+            what = f"tool call {record.call_id} ({record.name}) has no result; repair closes it"
+            found(Severity.WARNING, what, record.call_position)
+    return view.count(log.there)
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a walk over a session's log met. It keeps no entry but those that tool calls tie."""
+
+    there: view.Extents = ()
+    broken: dict[int, CorruptEntry] = field(default_factory=dict)
+    linked: list[Entry] = field(default_factory=list)
+
+    def shown_links(self, head: Head) -> list[Entry]:
+        """The entries with tool calls or results that the session shows."""
+        shown = view.freeze(head.view, head.end)
+        return [entry for entry in self.linked if view.contains(shown, *_at(entry.position))]
+
+
+def scan(session: str) -> Plan[Scan]:
+    """Walk over the whole log of a session's life, a page at a time."""
+    met = Scan()
+    start: int | None = 0
+    while start is not None:
+        page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_MAX))
+        met.there = view.normalize((*met.there, *(_at(row.position) for row in page.rows)))
+        for row in page.rows:
+            entry = check_row(session, row)
+            if isinstance(entry, CorruptEntry):
+                met.broken[row.position] = entry
+            elif row.opens or row.answers:
+                met.linked.append(entry)
+        start = page.resume
+    return met
+
+
+def _at(position: int) -> view.Extent:
+    return position, position + 1
+
+
+def check_row(session: str, row: LogRow) -> Entry | CorruptEntry:
+    """An entry, or why it is none."""
+    try:
+        value = decode(
+            row.kind,
+            row.envelope,
+            session=session,
+            position=row.position,
+            content=row.content,
+        )
+        if build_outline(value) != (row.keep, row.opens, row.answers):
+            return CorruptEntry(row.position, "what trim reads of it is damaged", row.envelope)
+        assert row.kind is not None
+        return Entry(row.position, row.kind, value, to_datetime(row.written_at_ms))
+    except (CorruptEntryError, FormatError) as error:
+        reason = str(error.details.get("reason", error.message))
+        return CorruptEntry(row.position, reason, row.envelope)
+
+
+def _journal_problems(journal: JournalPage) -> Iterator[str]:
+    operations = {line.operation for line in journal.lines}
+    for line in journal.lines:
+        if line.undone_by is not None and line.undone_by not in operations:
+            yield f"the {line.change} {line.operation} was undone by an unknown operation"
+    if journal.lines and journal.lines[0].after != journal.head.view:
+        yield "its view is not what the newest change of it left"
+
+
+def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan[RepairReport]:
+    """Put what cannot be read out of view, keeping its bytes, and close dangling tool calls."""
+    actions: list[RepairAction] = []
+    names = yield from list_all_sessions(session_id)
+    for name in names:
+        try:
+            actions += yield from _quarantine(settings, name, dry_run=dry_run)
+            actions += yield from _close_calls(settings, name, dry_run=dry_run)
+        except FormatError as error:
+            if session_id is not None:
+                raise
+            # One that is past repairing does not stop the others.
+            what = f"left as it is: {error.message}"
+            actions.append(RepairAction(session_id=name, what=what, positions=()))
+    return RepairReport(actions=tuple(actions), dry_run=dry_run)
+
+
+def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
+    head = yield from perform(ReadHead(session))
+    log = yield from scan(session)
+    shown = view.freeze(head.view, head.end)
+    broken = dict(log.broken)
+    for start, stop in view.subtract(shown, log.there):
+        refuse_many_missing(session, stop - start, start, stop)
+        for position in range(start, stop):
+            broken[position] = CorruptEntry(position, "it is missing", b"")
+    known = {position for position, _, _ in (yield from perform(ReadQuarantine(session)))}
+    hidden = [position for position in broken if view.contains(shown, *_at(position))]
+    if not hidden and not broken.keys() - known:
+        return []
+    positions = tuple(sorted(broken))
+    if not dry_run:
+        entries = tuple((p, broken[p].reason, broken[p].raw) for p in positions)
+        yield from perform(Quarantine(session, entries))
+        if hidden:
+            yield from hide(settings, session, hidden, change="repair")
+    what = "put into quarantine, bytes kept; undo shows it in place again"
+    return [RepairAction(session_id=session, what=what, positions=positions)]
+
+
+def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
+    head = yield from perform(ReadHead(session))
+    log = yield from scan(session)
+    entries = log.shown_links(head)
+    made_by = {entry.position: entry.value for entry in entries}
+    actions = []
+    for record in join_results(entries):
+        if record.status is not CallStatus.DANGLING or record.call_position is None:
+            continue
+        answer = _closing(record, made_by[record.call_position])
+        if not dry_run:
+            yield from _append_once(settings, session, head, record, answer)
+        what = f"close tool call {record.call_id} ({record.name}) with an error result"
+        actions.append(
+            RepairAction(session_id=session, what=what, positions=(record.call_position,))
+        )
+    return actions
+
+
+def _append_once(
+    settings: Settings, session: str, head: Head, record: ToolCallRecord, answer: Value
+) -> Plan[None]:
+    """Append the result of a call once, however many repair at the same time."""
+    name = checksum(record.call_id.encode()).decode()
+    key = f"repair:{record.call_position}:{name}"
+    drafts = values([answer])
+    receipt = yield from add(
+        settings, session, drafts, key=key, expected=None, ttl=None, replay="hidden-ok"
+    )
+    if receipt.replayed and not receipt.visible:
+        # An earlier repair closed it, and a rollback took that out of view: once more.
+        key = f"{key}:{head.version}"
+        yield from add(settings, session, drafts, key=key, expected=None, ttl=None)
+
+
+def _closing(record: ToolCallRecord, call: Value) -> Value:
+    """An error result in the form in which the call was made, so that the model can read it."""
+    if not isinstance(call, ChatMessage):
+        return ToolResult(call_id=record.call_id, content=CLOSED_BY_REPAIR, is_error=True)
+    if any(item.get("id") == record.call_id for item in call.tool_calls or ()):
+        return ChatMessage(role="tool", tool_call_id=record.call_id, content=CLOSED_BY_REPAIR)
+    block: dict[str, JsonValue] = {
+        "type": "tool_result",
+        "tool_use_id": record.call_id,
+        "content": CLOSED_BY_REPAIR,
+        "is_error": True,
+    }
+    return ChatMessage(role="user", content=[block])
+
+
+def read_quarantined(session_id: str) -> Plan[list[CorruptEntry]]:
+    """What repair put into quarantine."""
+    session = check_session_id(session_id)
+    rows = yield from perform(ReadQuarantine(session))
+    return [CorruptEntry(position, reason, raw) for position, reason, raw in rows]

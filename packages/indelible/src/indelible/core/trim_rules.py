@@ -1,0 +1,103 @@
+"""Which entries a trim lets go of: pure, on outlines.
+
+A trim keeps a conversation valid. Pinned and system messages and summaries always stay. Entries
+that are tied by tool-call ids (a call, its results, other calls of the same message) stay or go
+together, and a call that has no result yet stays: its result may be on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from indelible.core.operations import Outline
+from indelible.core.tool_calls import pair_calls
+from indelible.model import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class TrimGroup:
+    """Entries that stay or go together, as indexes into the outline."""
+
+    members: tuple[int, ...]
+    must_stay: bool
+
+
+def group_entries(outline: Sequence[Outline]) -> list[TrimGroup]:
+    """Tie calls and their answers together; entries with neither stand alone."""
+    leader = list(range(len(outline)))
+
+    def find(index: int) -> int:
+        while leader[index] != index:
+            leader[index] = leader[leader[index]]
+            index = leader[index]
+        return index
+
+    stays = {index for index, entry in enumerate(outline) if entry.keep}
+    for _, call, answer in pair_calls((entry.opens, entry.answers) for entry in outline):
+        if call is not None and answer is not None:
+            leader[find(answer)] = find(call)
+        elif call is not None:
+            stays.add(call)
+    stays = {find(index) for index in stays}
+    members: dict[int, list[int]] = {}
+    for index in range(len(outline)):
+        members.setdefault(find(index), []).append(index)
+    return [TrimGroup(tuple(indexes), root in stays) for root, indexes in members.items()]
+
+
+def find_dropped_before(outline: Sequence[Outline], cut: int) -> list[int]:
+    """The positions to drop so that all from index `cut` on stays: whole groups before it."""
+    return _positions(
+        outline,
+        (
+            group
+            for group in group_entries(outline)
+            if not group.must_stay and group.members[-1] < cut
+        ),
+    )
+
+
+def find_cut_for_last(outline: Sequence[Outline], keep_last: int) -> int:
+    """The index of the first of the last `keep_last` messages."""
+    if keep_last == 0:
+        return len(outline)
+    seen = 0
+    for index in range(len(outline) - 1, -1, -1):
+        if outline[index].kind is Kind.MESSAGE:
+            seen += 1
+            if seen == keep_last:
+                return index
+    return 0
+
+
+def find_cut_for_position(outline: Sequence[Outline], before: int) -> int:
+    """The index of the first entry at or behind a position."""
+    return next((i for i, entry in enumerate(outline) if entry.position >= before), len(outline))
+
+
+def find_over_budget(
+    outline: Sequence[Outline], max_tokens: int, tokens: Callable[[int], int]
+) -> list[int]:
+    """The positions to drop so that the rest fits: what must stay first, then the newest groups.
+
+    `tokens` gives the size of the entry at an index. Groups are taken from the newest end; the
+    first that does not fit ends the taking, so that no old turn outlives a newer one.
+    """
+    groups = group_entries(outline)
+    left = max_tokens - sum(
+        tokens(index) for group in groups if group.must_stay for index in group.members
+    )
+    optional = sorted(
+        (group for group in groups if not group.must_stay), key=lambda group: group.members[-1]
+    )
+    while optional:
+        left -= sum(tokens(index) for index in optional[-1].members)
+        if left < 0:
+            break
+        optional.pop()
+    return _positions(outline, optional)
+
+
+def _positions(outline: Sequence[Outline], groups: Iterable[TrimGroup]) -> list[int]:
+    return sorted(outline[index].position for group in groups for index in group.members)

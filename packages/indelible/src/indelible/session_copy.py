@@ -1,0 +1,308 @@
+"""Copy sessions from one store into another, whatever engines they are on.
+
+It works on two open stores through their public verbs, a session at a time: exported into a
+temporary file, imported from there, and at the end read back and compared with what was exported.
+No more than a batch of entries is in memory, and what is in the target is never overwritten.
+Both stores are blocking ones: code that is async calls it in a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from indelible.core.plans.verification import Progress
+from indelible.errors import (
+    ConflictError,
+    CorruptEntryError,
+    FormatError,
+    LimitError,
+    MemoryStoreError,
+    SessionNotFoundError,
+    UnsupportedError,
+    UsageError,
+)
+from indelible.model import CopyReport, Finding, Severity, Status, TransferReport
+from indelible.store import MemoryStore
+
+# What is wrong with one session, and no reason to leave the others behind.
+_OF_ONE_SESSION = (ConflictError, CorruptEntryError, FormatError, LimitError, UnsupportedError)
+
+
+def copy_sessions(
+    source: MemoryStore,
+    target: MemoryStore,
+    session_ids: Iterable[str] | None = None,
+    *,
+    prefix: str = "",
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> CopyReport:
+    """Copy the active sessions of a store into another: log, view, snapshots, journal, metadata.
+
+    Expired ones are counted; what else stays behind is in the report, under its session.
+
+    Each arrives whole or not at all. One that is in the target already is compared and stays as it
+    is, so a copy that was broken off is finished by doing it again. At the end every session that
+    was copied is read back and compared with what was exported. An error that concerns one session
+    is in the report; one of an engine is raised, with the number of sessions that it let through
+    as `copied`. `progress` hears of a session when it is settled, and again when it is read back.
+    """
+    if isinstance(session_ids, str):
+        raise UsageError(f"session_ids is a list of ids, not {session_ids!r}", value=session_ids)
+    if session_ids is not None and prefix:
+        raise UsageError("a copy takes ids of sessions or a prefix, not both", value=prefix)
+    names = _each(source, prefix) if session_ids is None else _active(source, session_ids)
+    with _temporary() as ledger:
+        work = _Copying(source, target, ledger, dry_run=dry_run, progress=progress)
+        try:
+            if source is target or _are_one(source, target):
+                raise UsageError("the source and the target of a copy are the same store")
+            for name in names:
+                work.settle(name)
+            work.read_back()
+        except MemoryStoreError as error:
+            raise error.copy(copied=0 if dry_run else work.sessions) from error.__cause__
+        return work.report()
+
+
+def _are_one(source: MemoryStore, target: MemoryStore) -> bool:
+    """Whether two stores are one place under two names."""
+    place = source.identity()
+    return place is not None and place == target.identity()
+
+
+def _each(store: MemoryStore, prefix: str) -> Iterator[str]:
+    """The ids of a store, a page at a time, with those that expired."""
+    page = store.list_sessions(prefix=prefix, expired=True)
+    yield from page
+    while page.cursor is not None:
+        page = store.list_sessions(prefix=prefix, expired=True, cursor=page.cursor)
+        yield from page
+
+
+def _active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
+    """The sessions that were named. Without all of them nothing is begun."""
+    names = list(dict.fromkeys(session_ids))
+    for name in names:
+        status = store.session(name).status
+        if status is not Status.ACTIVE:
+            expired = ": it expired" if status is Status.EXPIRED else ""
+            raise SessionNotFoundError(
+                f"there is no session {name!r} to copy{expired}", session=name
+            )
+    return names
+
+
+@dataclass(slots=True)
+class _Copying:
+    """A copy under way."""
+
+    source: MemoryStore
+    target: MemoryStore
+    # A line for each session that was copied. It is a file, since there may be millions of them.
+    ledger: TextIO
+    dry_run: bool = field(kw_only=True)
+    progress: Progress | None = field(kw_only=True)
+    seen: int = 0
+    sessions: int = 0
+    entries: int = 0
+    snapshots: int = 0
+    equal: int = 0
+    expired: int = 0
+    differ: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def settle(self, name: str) -> None:
+        """Copy a session, or compare it if it is there."""
+        try:
+            status = self.source.session(name).status
+            if status is not Status.ACTIVE:
+                # What is neither is a copy that was never finished, or was forgotten just now.
+                self.expired += status is Status.EXPIRED
+                return
+            if self.target.session(name).status is Status.ACTIVE:
+                self._compare(name)
+            else:
+                self._copy(name)
+        except SessionNotFoundError:
+            self._gone(name)
+        except _OF_ONE_SESSION as error:
+            self._found(name, Severity.ERROR, f"it was not copied: {error.message}")
+        self._tell(name)
+
+    def _copy(self, name: str) -> None:
+        state = _state(self.source, name)
+        with _exported(self.source, name) as out:
+            if not self.dry_run:
+                try:
+                    self.target.import_(out.lines)
+                except ConflictError as error:
+                    status = self.target.session(name).status
+                    if error.reason != "exists" or status is not Status.ACTIVE:
+                        raise
+                    # Somebody was faster. It may well be another copy, and bring the same.
+                    self._compare(name)
+                    return
+                line = {"id": name, "digest": out.digest, "state": state}
+                self.ledger.write(json.dumps(line) + "\n")
+            self.sessions += 1
+            self.entries += out.report.entries
+            self.snapshots += out.report.snapshots
+            self.seen += out.report.entries
+        if out.damaged:
+            what = f"{_entries(out.damaged)} cannot be read; a copy has the same bytes"
+            self._found(name, Severity.WARNING, what)
+        if out.vacuumed:
+            what = (
+                f"keys of {_entries(out.vacuumed)} that a vacuum took stay behind: one of them that"
+                " is used again appends again"
+            )
+            self._found(name, Severity.WARNING, what)
+        aside = len(self.source.quarantined(name))
+        if aside:
+            what = f"what repair put into quarantine ({_entries(aside)}) stays behind"
+            self._found(name, Severity.WARNING, what)
+
+    def _compare(self, name: str) -> None:
+        with _exported(self.source, name) as ours, _exported(self.target, name) as theirs:
+            self.seen += ours.report.entries
+            if ours.digest == theirs.digest:
+                self.equal += 1
+            else:
+                self.differ.append(name)
+
+    def read_back(self) -> None:
+        """Compare what was copied with what was exported, and with what the source holds by now."""
+        self.ledger.seek(0)
+        for line in self.ledger:
+            copied = json.loads(line)
+            name = copied["id"]
+            try:
+                self._read_back(name, copied["digest"], copied["state"])
+            except SessionNotFoundError:
+                self._gone(name)
+            except _OF_ONE_SESSION as error:
+                what = f"it was copied, and cannot be read back: {error.message}"
+                self._found(name, Severity.ERROR, what)
+            self._tell(name)
+
+    def _read_back(self, name: str, digest: str, state: str) -> None:
+        with _exported(self.target, name) as found:
+            self.seen += found.report.entries
+            if found.digest != digest:
+                what = "it was copied, and what is read back is something else"
+                self._found(name, Severity.ERROR, what)
+        if _state(self.source, name) == state:
+            return
+        status = self.source.session(name).status
+        if status is Status.ACTIVE:
+            with _exported(self.source, name) as now:
+                if now.digest != digest:
+                    self.changed.append(name)
+        elif status is Status.NEW:
+            # Forgotten: whoever asked for that must know that there is a copy.
+            self.changed.append(name)
+
+    def report(self) -> CopyReport:
+        """What was done."""
+        return CopyReport(
+            sessions=self.sessions,
+            entries=self.entries,
+            snapshots=self.snapshots,
+            equal=self.equal,
+            expired=self.expired,
+            differ=tuple(self.differ),
+            changed=tuple(self.changed),
+            findings=tuple(self.findings),
+            dry_run=self.dry_run,
+        )
+
+    def _gone(self, name: str) -> None:
+        """Tell of a session that was not there any more when it was to be read."""
+        if self.source.session(name).status is Status.ACTIVE:
+            what = "it was in the target, and is not there any more"
+            self._found(name, Severity.ERROR, what)
+        else:
+            self._found(name, Severity.WARNING, "it expired or was forgotten under way")
+
+    def _found(self, name: str, severity: Severity, what: str) -> None:
+        self.findings.append(Finding(severity=severity, what=what, session_id=name))
+
+    def _tell(self, name: str) -> None:
+        if self.progress is not None:
+            self.progress(name, self.seen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exported:
+    """A session as lines, and what they come to."""
+
+    lines: TextIO
+    report: TransferReport
+    digest: str
+    # How many entries could not be read, and how many were gone before.
+    damaged: int
+    vacuumed: int
+
+
+@contextmanager
+def _temporary() -> Iterator[TextIO]:
+    """A file without a name, which only this process can read."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as file:
+        yield file
+
+
+@contextmanager
+def _exported(store: MemoryStore, name: str) -> Iterator[_Exported]:
+    """A session, exported."""
+    with _temporary() as lines:
+        report = store.export(lines, name)
+        lines.seek(0)
+        digest, damaged, logged = _digest(lines)
+        lines.seek(0)
+        yield _Exported(lines, report, digest, damaged, logged - report.entries)
+
+
+def _digest(lines: Iterable[str]) -> tuple[str, int, int]:
+    """What makes two exports of a session equal; how many entries cannot be read, or ever were."""
+    total, damaged, logged = hashlib.sha256(), 0, 0
+    # The first line says who made the export.
+    for number, line in enumerate(lines):
+        if line.startswith('{"session":'):
+            fields = json.loads(line)["session"]
+            logged = fields["end"] - fields["born"]
+            total.update(_comparable(fields).encode())
+        elif number:
+            total.update(line.encode())
+        if line.startswith('{"entry":') and '"raw":' in line:
+            damaged += "raw" in json.loads(line)["entry"]
+    return total.hexdigest(), damaged, logged
+
+
+def _comparable(fields: dict[str, Any]) -> str:
+    """A session's line without what a copy may not share.
+
+    Entries carry their deadlines. A session that has none is given the time that is left, which an
+    import measures anew, so its deadline moves by a moment.
+    """
+    fields["deadline_ms"] = fields["deadline_ms"] is not None
+    return json.dumps(fields, sort_keys=True)
+
+
+def _state(store: MemoryStore, name: str) -> str:
+    """Changes when a session does, and is cheaper to have than the session."""
+    info = store.session(name)
+    snapshots = [snapshot.id for snapshot in store.list_snapshots(name)]
+    state = [info.status, info.version, info.metadata, snapshots]
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+def _entries(count: int) -> str:
+    return f"{count} {'entry' if count == 1 else 'entries'}"
