@@ -316,12 +316,12 @@ def test_a_vacuum_between_a_look_and_its_change_makes_it_look_again(stores):
                 "s",
                 head.life,
                 head.generation,
+                head.vacuums,
                 "undo",
                 "op",
                 line.before.extents,
                 line.before.tail,
-                undoes=line.operation,
-                vacuums=head.vacuums,
+                undoes=line.key,
             )
         )
     assert caught.value.reason == "view"

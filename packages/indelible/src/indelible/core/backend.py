@@ -1,59 +1,95 @@
-"""What a backend is: whoever performs the steps of the waist, blocking or awaited."""
+"""What a backend is, blocking and async, and the table of its handlers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from indelible.core.plan import Operation
+from indelible.core.plan import Operation, Plan
 from indelible.model import Claims
 
 R = TypeVar("R")
+C = TypeVar("C")
+O = TypeVar("O", bound=Operation[Any])  # noqa: E741 (an operation)
 
 
 class Backend(Protocol):
-    """Performs the steps of the waist, blocking. Making one reaches no server."""
+    """Performs operations, blocking. Creating one does not connect to a server."""
 
     def prepare(self) -> None:
-        """Reach the engine, and refuse one that cannot keep what was demanded."""
+        """Connect, and refuse an engine that cannot keep what was demanded."""
         ...
 
     def perform(self, op: Operation[R]) -> R:
-        """Do one step, atomically."""
+        """Perform one operation, atomically."""
         ...
 
     def claims(self) -> Claims:
-        """What is promised on the engine as it is configured right now."""
+        """Return what is promised on the engine as it is configured right now."""
         ...
 
     def owns(self, path: Path) -> bool:
-        """Whether a file is part of the store itself, and must not be written by anyone else."""
+        """Return whether a file is part of the store, and must not be written by anyone else."""
         ...
 
     def close(self) -> None:
-        """Let go of the engine. Again is fine."""
+        """Release the engine. Closing twice is fine."""
         ...
 
 
 class AsyncBackend(Protocol):
-    """Performs the steps of the waist, awaited. Making one reaches no server."""
+    """Performs operations, async. Creating one does not connect to a server."""
 
     async def prepare(self) -> None:
-        """Reach the engine, and refuse one that cannot keep what was demanded."""
+        """Connect, and refuse an engine that cannot keep what was demanded."""
         ...
 
     async def perform(self, op: Operation[R]) -> R:
-        """Do one step, atomically."""
+        """Perform one operation, atomically."""
         ...
 
     async def claims(self) -> Claims:
-        """What is promised on the engine as it is configured right now."""
+        """Return what is promised on the engine as it is configured right now."""
         ...
 
     def owns(self, path: Path) -> bool:
-        """Whether a file is part of the store itself, and must not be written by anyone else."""
+        """Return whether a file is part of the store, and must not be written by anyone else."""
         ...
 
     async def close(self) -> None:
-        """Let go of the engine. Again is fine."""
+        """Release the engine. Closing twice is fine."""
         ...
+
+
+class Handlers(Generic[C]):
+    """Which function performs which operation on one engine.
+
+    `C` is the context that the handlers of the engine share. A handler is registered where it is
+    defined:
+
+        @WRITES.handles(Append)
+        def append(context: Context, op: Append) -> Plan[AppendResult]: ...
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[type[Operation[Any]], Callable[[C, Any], Plan[Any]]] = {}
+
+    def handles(
+        self, kind: type[O]
+    ) -> Callable[[Callable[[C, O], Plan[R]]], Callable[[C, O], Plan[R]]]:
+        """Register the decorated function for one kind of operation."""
+
+        def register(handler: Callable[[C, O], Plan[R]]) -> Callable[[C, O], Plan[R]]:
+            assert kind not in self._handlers, f"{kind.__name__} has two handlers"
+            self._handlers[kind] = handler
+            return handler
+
+        return register
+
+    def __contains__(self, kind: type[Operation[Any]]) -> bool:
+        return kind in self._handlers
+
+    def plan(self, context: C, op: Operation[R]) -> Plan[R]:
+        """Return the plan that performs an operation."""
+        return self._handlers[type(op)](context, op)

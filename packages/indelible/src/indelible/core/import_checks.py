@@ -183,7 +183,7 @@ class SessionCheck:
             raise InvalidLineError(f"no change is called {change!r:.60}")
         undone_by = _field(fields, "undone_by")
         line = JournalLine(
-            operation=_text(fields, "operation", KEY_BYTES_MAX),
+            key=_text(fields, "operation", KEY_BYTES_MAX),
             change=change,
             changed_at_ms=_time(fields, "changed_at_ms"),
             # The version is of the session that it came from; the backend gives the new one.
@@ -221,11 +221,11 @@ class SessionCheck:
             yield "the deadline of the session is not that of its newest entry"
         for what, names in (
             ("snapshot ids", [record.id for record in self.snapshots]),
-            ("operations", [line.operation for line in journal]),
+            ("operations", [line.key for line in journal]),
         ):
             if len(set(names)) != len(names):
                 yield f"the session has two equal {what}"
-        operations = {line.operation for line in journal}
+        operations = {line.key for line in journal}
         if any(line.undone_by not in operations for line in journal if line.undone_by is not None):
             yield "a change was undone by one that is not there"
         if len(journal) > header.generation:

@@ -1,8 +1,15 @@
-"""The waist: all that core ever asks of a backend.
+"""What a backend performs: the operations that plans yield, and their results.
 
-Each step is atomic by itself: one transaction on an SQL engine, one script call on Redis. Core
-never needs two of them to be atomic together. A backend that performs these steps and passes the
-contract is a backend; nothing else in the project knows its name.
+Every operation is atomic by itself: one transaction on an SQL engine, one script on Redis. Plans
+never need two of them to be atomic together. The docstring of an operation states all that a
+backend has to do for it; `rules.py` holds the decisions, and `backends/memory` is the reference.
+
+Terms used below:
+
+- A session **is active** if it has a life that was not staged and has not expired. A session that
+  is not active and is written to begins a new life behind the end of its log.
+- To **sync** an earlier write is to make sure that it has the durability that the store promises
+  before it is reported again: the attempt that wrote it may have been interrupted before that.
 """
 
 from __future__ import annotations
@@ -15,16 +22,16 @@ from indelible.core.plan import Operation
 from indelible.model import Kind, Risk, Status
 from indelible.view import Extents, View
 
-# What a named tuple's own constructor calls. Paths that make one for each entry call it themselves:
-# the constructor is Python, and takes longer than all the rest of it.
+# Builds a named tuple without its Python constructor, for code that builds one per entry.
 tuple_new = tuple.__new__
 
-# Nobody changes an answer either, but those that every call makes are not declared frozen: that
-# would make a `Head` take four times as long to make.
+
+# Values. Requests are frozen. Results that every call builds are not declared frozen, because that
+# makes building a `Head` four times as slow; nobody changes them either.
 
 
 class Draft(NamedTuple):
-    """An entry that is ready to be stored: its envelope, and what trim needs without reading it."""
+    """An entry that is ready to be stored: its envelope, and what trim needs without decoding."""
 
     kind: Kind
     envelope: bytes
@@ -34,20 +41,20 @@ class Draft(NamedTuple):
 
 
 class StoredEntry(NamedTuple):
-    """An entry as it stands in the log."""
+    """An entry as it is stored in the log."""
 
     position: int
-    # None where the engine holds nothing that it could be: the entry is damaged or missing.
+    # None if the stored kind is unknown: the entry is damaged or missing.
     kind: Kind | None
     written_at_ms: int
     envelope: bytes
-    # The content checksum that the row's checksum stands for at this place (see `checksums`);
-    # None if the engine keeps no checksum of rows.
+    # The content checksum that follows from the row's checksum (see `checksums`); None if the
+    # engine keeps no checksum of rows.
     content: int | None = None
 
 
 class LogRow(NamedTuple):
-    """An entry with all that stands beside it: what a copy, a check or an export needs."""
+    """An entry with all its columns: what a copy, a check or an export needs."""
 
     position: int
     kind: Kind | None
@@ -61,7 +68,7 @@ class LogRow(NamedTuple):
     opens: tuple[str, ...]
     answers: tuple[str, ...]
     envelope: bytes
-    # As in `Stored`; of no meaning in a row that is to be written.
+    # As in `StoredEntry`; ignored in a row that is to be written.
     content: int | None = None
 
 
@@ -83,7 +90,7 @@ class Head:
     status: Status
     # Opaque; differs between any two lives of any two sessions of this name.
     life: str
-    # Where this life begins, and where the log ends.
+    # The first position of this life, and the end of the log.
     born: int
     end: int
     view: View
@@ -95,15 +102,15 @@ class Head:
     metadata: bytes = b"{}"
     snapshots: int = 0
     forked_from: str | None = None
-    # How often entries out of reach were removed for good.
+    # How often a vacuum removed entries of this session.
     vacuums: int = 0
 
 
 @dataclass(slots=True)
 class FrozenView:
-    """A state of a session that later reads go on with: its life and what it showed.
+    """A state of a session that later reads continue with: its life and what was visible.
 
-    If entries of it were vacuumed away since, reading them is a conflict, not a shorter list.
+    If a vacuum has removed entries of it since, reading them is a conflict, not a shorter list.
     """
 
     life: str
@@ -114,7 +121,7 @@ class FrozenView:
 
 @dataclass(slots=True)
 class SnapshotRecord:
-    """A snapshot as stored: the view and the log's end at one moment, from which it is computed."""
+    """A stored snapshot: the view and the end of the log at one moment."""
 
     id: str
     label: str | None
@@ -127,7 +134,7 @@ class SnapshotRecord:
 class JournalLine:
     """One change of the view, with what is needed to undo it or to answer its retry."""
 
-    operation: str
+    key: str
     change: str
     changed_at_ms: int
     # The version right after the change.
@@ -135,26 +142,37 @@ class JournalLine:
     end: int
     before: View
     after: View
+    # The key of the change that undid this one.
     undone_by: str | None = None
 
 
+# Appending
+
+
 class AppendResult(NamedTuple):
-    """What became of an append."""
+    """The entries of an append, or of the first append with its key."""
 
     first: int
     entries: int
     version: str
     replayed: bool = False
     visible: bool = True
+    # The backend sent the append more than once by itself, because a reply was lost: a replay may
+    # be this call's own first attempt.
+    resent: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Append(Operation[AppendResult]):
-    """Put a batch at the end of the log, whole, once per key.
+    """Append a batch to the log: all of it or nothing, once per key and life.
 
-    `fresh` says that the key was just made for this append, so that no earlier attempt can have
-    used it. `expected` is checked after the key. A backend that sends it again by itself, because
-    the outcome of an attempt is unknown, sets `resent`.
+    The key is looked up first, among the entries of the life and among the keys that a vacuum
+    kept. If it was used, the result is that of the first append, which is synced before it is
+    reported; different content under it is a `ConflictError`. Only then `expected` is compared.
+
+    `fresh` says that the key was generated for this append and not sent before, so that it cannot
+    have been used. A generated key that is not fresh need only be looked for among the newest
+    `KEYS_KEPT` entries.
     """
 
     session: str
@@ -163,12 +181,14 @@ class Append(Operation[AppendResult]):
     fresh: bool
     expected: str | None
     ttl_s: float | None
-    resent: bool = False
 
 
-@dataclass(slots=True)
+# Reading
+
+
+@dataclass(frozen=True, slots=True)
 class ReadHead(Operation[Head]):
-    """Look at a session without its entries; counting its snapshots takes as long as there are."""
+    """Read a session without its entries. Snapshots are counted only if that is asked for."""
 
     session: str
     count_snapshots: bool = False
@@ -176,7 +196,7 @@ class ReadHead(Operation[Head]):
 
 @dataclass(slots=True)
 class EntrySlice:
-    """Entries of one state, in order; `resume` is the position to go on from, or None."""
+    """Entries of one state, in order; `resume` is the position to continue from, or None."""
 
     head: Head
     frozen: FrozenView
@@ -184,12 +204,13 @@ class EntrySlice:
     resume: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Read(Operation[EntrySlice]):
-    """Read entries of one state: the session's current one, or the one in `frozen`.
+    """Read visible entries of one state: the session's current one, or the one in `frozen`.
 
     Forwards from `start`, or with `newest` backwards from before it. Entries of other kinds are
-    passed over and do not count to `limit`.
+    skipped and do not count to `limit`. An entry that should be there and is not is returned with
+    kind None, unless a vacuum has removed it: then the read is a `ConflictError`.
     """
 
     session: str
@@ -200,13 +221,13 @@ class Read(Operation[EntrySlice]):
     start: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FindNearest(Operation[tuple[StoredEntry, ...] | None]):
-    """Narrow a search down to some summaries of one state, the session's current one.
+    """Return candidates for a search among the visible summaries of the session.
 
-    The `k` that show and are nearest to the vector, of those with its embedder and its dimension,
-    are among them for certain, and so is every entry that cannot be read. None says that the engine
-    cannot tell, and that whoever asks must read and compare them all.
+    They include the `k` that are nearest to the vector, of those with its embedder and its
+    dimension, and every entry that cannot be decoded. None says that the engine cannot compare
+    vectors: the plan then reads all summaries and compares them itself.
     """
 
     session: str
@@ -217,64 +238,114 @@ class FindNearest(Operation[tuple[StoredEntry, ...] | None]):
 
 @dataclass(frozen=True, slots=True)
 class SessionOutline:
-    """The outline of what a session shows."""
+    """The outline of the visible entries of a session."""
 
     head: Head
     entries: tuple[Outline, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ReadOutline(Operation[SessionOutline]):
-    """Read kinds, sizes and links of what the session shows, without bodies."""
+    """Read kinds, sizes and tool call ids of the visible entries, without bodies."""
 
     session: str
 
 
+# Changing the view
+
+
 @dataclass(slots=True)
 class ViewChangeResult:
-    """What became of a view change."""
+    """The journal line of a change; `replayed` if it was made by an earlier call."""
 
     line: JournalLine
     replayed: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ChangeView(Operation[ViewChangeResult]):
-    """Show something else, if the view is still the one that was looked at.
+    """Replace the view, if life, generation and vacuums are still those that it was computed from.
 
-    `tail` None means the end of the log at this very moment. An operation that was done before
-    answers with its first result. A session that moved is a `ConflictError`.
+    Otherwise it is a `ConflictError` with the reason "view", as is a session that is not active.
+    Then `expected` is compared. `tail` None means the end of the log when the change is made. The
+    change is written to the journal, even if it changes nothing: its key must be found again.
+
+    A key that was used before returns the first result, synced; for another kind of change it is a
+    `ConflictError`. `fresh` says that the key cannot have been used.
     """
 
     session: str
     life: str
     generation: int
+    vacuums: int
     change: str
-    operation: str
+    key: str
     extents: Extents
     tail: int | None
     expected: str | None = None
+    fresh: bool = False
+    # The key of the change that this one undoes.
     undoes: str | None = None
-    # How often the session had been vacuumed when the change was computed: what a vacuum removed
-    # since must not be shown again.
-    vacuums: int = 0
-    # Show what this snapshot froze, whatever the session shows now: nobody needs to look first, so
-    # life, generation, extents and vacuums say nothing. One that is not there is a `ConflictError`
-    # too, and a look tells why.
-    snapshot: str | None = None
-    # The operation was just made for this change: no earlier attempt can have used it.
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(Operation[ViewChangeResult]):
+    """Make visible what a snapshot froze, and nothing else; otherwise as `ChangeView`.
+
+    It depends on no earlier state, so no read precedes it. A session that is not active, or has no
+    such snapshot, is a `ConflictError` with the reason "view"; the plan then reads why.
+    """
+
+    session: str
+    snapshot: str
+    key: str
+    expected: str | None = None
     fresh: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class FindChange(Operation[JournalLine | None]):
+    """Find the change with this key in the journal of the session's life, and sync it.
+
+    One of another kind is a `ConflictError`.
+    """
+
+    session: str
+    change: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPage:
+    """View changes of a session's life, newest first."""
+
+    head: Head
+    lines: tuple[JournalLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJournal(Operation[JournalPage]):
+    """Read the newest view changes; those that changed nothing are left out."""
+
+    session: str
+    limit: int
+
+
+# Snapshots
+
+
+@dataclass(frozen=True, slots=True)
 class SaveSnapshot(Operation[SnapshotRecord]):
-    """Write the view and the log's end down under a new id; the same id again changes nothing."""
+    """Store the view and the end of the log under an id. A session that is not active begins.
+
+    The same id again returns the stored snapshot, synced, and changes nothing. `fresh` says that
+    the id cannot have been used.
+    """
 
     session: str
     id: str
     label: str | None
     ttl_s: float | None
-    # The id was just made for this snapshot: no earlier attempt can have used it.
     fresh: bool = False
 
 
@@ -286,41 +357,28 @@ class SnapshotList:
     records: tuple[SnapshotRecord, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ReadSnapshots(Operation[SnapshotList]):
-    """Read all snapshots of the session's life, or the named ones."""
+    """Read all snapshots of the session's life, or those with these ids that are there."""
 
     session: str
     ids: tuple[str, ...] | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class DeleteSnapshot(Operation[bool]):
-    """Forget one snapshot; says whether it was there. Entries stay."""
+    """Delete one snapshot; the result says whether it was there. Entries stay."""
 
     session: str
     id: str
 
 
+# Sessions
+
+
 @dataclass(frozen=True, slots=True)
-class JournalPage:
-    """View changes of a session's life, newest first."""
-
-    head: Head
-    lines: tuple[JournalLine, ...]
-
-
-@dataclass(slots=True)
-class ReadJournal(Operation[JournalPage]):
-    """Read the newest view changes."""
-
-    session: str
-    limit: int
-
-
-@dataclass(slots=True)
 class SetMetadata(Operation[Head]):
-    """Replace a session's metadata; a session that is not there begins with it."""
+    """Replace a session's metadata. A session that is not active begins with it."""
 
     session: str
     metadata: bytes
@@ -336,12 +394,11 @@ class SessionPage:
     resume: str | None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ListSessions(Operation[SessionPage]):
-    """Name a page of active sessions, in no order; with `dead`, expired and unfinished ones too.
+    """List a page of active sessions, in any order; with `dead`, expired and staged ones too.
 
-    With `damaged`, sessions that an engine finds only by what is left of them are named as well,
-    perhaps more than once.
+    With `damaged`, sessions of which only parts are left are listed as well, perhaps repeatedly.
     """
 
     prefix: str
@@ -353,36 +410,39 @@ class ListSessions(Operation[SessionPage]):
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Entries of a life as they are stored, gaps left out; `resume` is where to go on, or None."""
+    """Entries of a life, visible or not, gaps left out; `resume` is where to continue, or None."""
 
     head: Head
     rows: tuple[LogRow, ...]
     resume: int | None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ReadLog(Operation[LogPage]):
-    """Read the log of the session's life itself, whether it shows or not."""
+    """Read the log of the session's life, whether its entries are visible or not."""
 
     session: str
     start: int
     limit: int
 
 
+# Staging: a fork or an import is written out of sight and then shown at once
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A life that nobody sees yet: its token, and the position of its first entry."""
+    """A life that is not visible yet: its token, and the position of its first entry."""
 
     life: str
     first: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class BeginStage(Operation[Stage]):
-    """Begin a life that nobody sees yet. An active session is a conflict.
+    """Begin a life that is not visible yet. An active session is a conflict.
 
-    `first` asks for a certain first position; one that is taken is a conflict too. Anyone who
-    writes to the session meanwhile takes it over; the stage is then lost.
+    `first` asks for a certain first position; one before the end of the log is a conflict too.
+    Anyone who writes to the session meanwhile begins a life of its own; the stage is then lost.
     """
 
     session: str
@@ -391,20 +451,20 @@ class BeginStage(Operation[Stage]):
     first: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StageRows(Operation[None]):
-    """Put entries at their positions in a stage. The same again changes nothing."""
+    """Write entries at their positions in a stage. Repeating it changes nothing."""
 
     session: str
     stage: str
     rows: tuple[LogRow, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ShowStage(Operation[Head]):
-    """Stage the last `rows`, and show all that was staged, at once, with the session's other parts.
+    """Write the last `rows` and the session's other parts, and make the stage the session's life.
 
-    `view` None shows every staged entry. A stage that was taken over is a conflict.
+    `view` None shows every staged entry. A stage that was lost is a conflict.
     """
 
     session: str
@@ -418,12 +478,15 @@ class ShowStage(Operation[Head]):
     rows: tuple[LogRow, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class DropStage(Operation[None]):
-    """Remove a stage that will never be shown. One that was taken over, or shown, is left alone."""
+    """Remove a stage that will never be shown. One that was lost or shown is left alone."""
 
     session: str
     stage: str
+
+
+# Maintenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,15 +495,21 @@ class ReclaimResult:
 
     entries: int = 0
     size_bytes: int = 0
+    # Changes of the view; lines that changed nothing are not counted.
     journal_lines: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Reclaim(Operation[ReclaimResult]):
-    """Remove what no view, snapshot or newer journal line can reach; keys stay known."""
+    """Remove entries that no view, snapshot or kept journal line can reach (`find_reachable`).
+
+    Journal lines older than `undo_since_ms` go first. The newest entry of the log always stays: it
+    carries the end of the log and the deadline. Keys of removed appends are kept with the
+    checksums of their entries, so that a late retry is recognised. The session counts the vacuum.
+    A session that is not active loses all entries but the newest, and with them its old life.
+    """
 
     session: str
-    # Journal lines older than this go, and with them what only they could bring back.
     undo_since_ms: int
     dry_run: bool
 
@@ -452,64 +521,70 @@ class EraseResult:
     entries: int = 0
     snapshots: int = 0
     size_bytes: int = 0
+    # Sessions that were forked from it, which hold copies of its entries.
     forks: tuple[str, ...] = ()
+    # Where bytes of it remain for good: append-only files, replicas, write-ahead logs.
     kept: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Erase(Operation[EraseResult]):
     """Remove every trace of a session that the engine lets us remove."""
 
     session: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Scrub(Operation[tuple[str, ...]]):
-    """Clear what erased sessions left in the engine's own logs; names what is still there."""
+    """Clear what erased sessions left in the engine's own logs; the result names what remains."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CheckEngine(Operation[tuple[str, ...]]):
-    """The engine's own check of itself: what is wrong, in its words."""
+    """Run the engine's own check of itself; the result is its list of problems."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CheckSession(Operation[tuple[str, ...]]):
-    """What is wrong with rows of a session that no other step of a check reads, in plain words."""
+    """Check rows of a session that no other operation of a verification reads."""
 
     session: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FindRisks(Operation[tuple[Risk, ...]]):
-    """Look at the engine as it runs, and say what it can lose."""
+    """Inspect the engine as it is configured, and say what it can lose."""
 
 
+@dataclass(frozen=True, slots=True)
 class Identify(Operation[str | None]):
-    """Say what tells this place from every other, however it was named; None if nothing does."""
+    """Return what tells this store from every other, whatever URL named it; None if nothing does.
+
+    A copy refuses to write a store onto itself by it.
+    """
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ReadCursorKey(Operation[bytes]):
     """Return the key that signs page cursors of this store and namespace.
 
-    It comes from a random secret that the store keeps, which is created when it is first needed. A
-    backend may remember it; with `again` it must look.
+    It is derived from a random secret that the store keeps, and that is created when it is first
+    needed. A backend may cache it; with `again` it must read it.
     """
 
     again: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Quarantine(Operation[None]):
-    """Keep the bytes of entries that cannot be read, beyond any vacuum. Again changes nothing."""
+    """Keep the bytes of entries that cannot be read, beyond any vacuum. Repeating it is safe."""
 
     session: str
     # Position, reason, bytes.
     entries: tuple[tuple[int, str, bytes], ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ReadQuarantine(Operation[tuple[tuple[int, str, bytes], ...]]):
     """Read what was put into quarantine, by position."""
 

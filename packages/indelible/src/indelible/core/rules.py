@@ -23,6 +23,7 @@ from indelible.core.operations import (
     FrozenView,
     Head,
     JournalLine,
+    Rollback,
     SnapshotRecord,
 )
 from indelible.errors import ConflictError, FormatError, LimitError
@@ -41,6 +42,8 @@ from indelible.view import (
 )
 
 NEW_VERSION = "new"
+# The kind of change that a rollback is in the journal.
+ROLLBACK = "rollback"
 
 
 class SessionState(NamedTuple):
@@ -166,7 +169,7 @@ def find_views_outside(
             line.after, head.born, line.end
         )
         if line.end > head.end or not inside:
-            yield f"the {line.change} {line.operation} reaches outside of {log}"
+            yield f"the {line.change} {line.key} reaches outside of {log}"
 
 
 def keep_undoable(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
@@ -231,11 +234,8 @@ def is_visible(view: View, end: int, first: int, count: int) -> bool:
 
 
 def refuse_if_hidden(op: Append, appended: AppendResult) -> None:
-    """Raise if a caller repeats a key whose entries do not all show any more.
-
-    Not after a lost reply within the same call: then the first attempt may be this call's own.
-    """
-    if appended.visible or op.resent:
+    """Raise if a caller repeats a key whose entries are not all visible any more."""
+    if appended.visible:
         return
     first, last = appended.first, appended.first + appended.entries - 1
     where = f"position {first}" if first == last else f"positions {first} to {last}"
@@ -268,42 +268,38 @@ def refuse_different_change(session: str, key: str, change: str, done: JournalLi
 def refuse_if_changed(op: ChangeView, head: Head) -> None:
     """Raise if the view that this change was computed from is no longer the session's."""
     if head.status is not Status.ACTIVE or head.life != op.life:
-        raise build_view_conflict(op, head.generation)
+        raise build_view_conflict(op.session)
     refuse_if_moved(op.session, op.expected, head.version)
     if (head.generation, head.vacuums) != (op.generation, op.vacuums):
-        raise build_view_conflict(op, head.generation)
+        raise build_view_conflict(op.session)
 
 
-def plan_rollback(op: ChangeView, head: Head, record: SnapshotRecord | None) -> ChangeView:
-    """The change that shows what a snapshot froze, from what the engine finds in its own step."""
+def plan_rollback(op: Rollback, head: Head, record: SnapshotRecord | None) -> ChangeView:
+    """Build the change of the view that a rollback is, from the session and its snapshot."""
     if head.status is not Status.ACTIVE or record is None:
-        raise build_view_conflict(op, head.generation)
+        raise build_view_conflict(op.session)
     for what in find_views_outside(head, [record], ()):
         raise build_outside_error(op.session, what)
     return ChangeView(
         op.session,
         head.life,
         head.generation,
-        op.change,
-        op.operation,
+        head.vacuums,
+        ROLLBACK,
+        op.key,
         extents=freeze(record.view, record.end),
-        tail=op.tail,
+        tail=None,
         expected=op.expected,
-        undoes=op.undoes,
-        vacuums=head.vacuums,
-        snapshot=op.snapshot,
         fresh=op.fresh,
     )
 
 
-def build_view_conflict(op: ChangeView, generation: int) -> ConflictError:
+def build_view_conflict(session: str) -> ConflictError:
     """The view is no longer the one that a change was computed from."""
     return ConflictError(
-        f"somebody else changed what session {op.session!r} shows; nothing was changed.",
-        session=op.session,
+        f"somebody else changed what session {session!r} shows; nothing was changed.",
+        session=session,
         reason="view",
-        expected=op.generation,
-        actual=generation,
     )
 
 
@@ -313,7 +309,7 @@ def build_journal_line(op: ChangeView, head: Head, now_ms: int) -> JournalLine:
     if not is_inside(after, head.born, head.end):
         raise build_outside_error(op.session, "what it would show reaches outside of its log")
     return JournalLine(
-        operation=op.operation,
+        key=op.key,
         change=op.change,
         changed_at_ms=now_ms,
         version=build_version(head.life, head.end, head.generation + 1),

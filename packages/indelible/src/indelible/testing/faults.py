@@ -37,6 +37,7 @@ ANY: Final = "*"
 _DECISIVE: Final = (
     operations.Append,
     operations.ChangeView,
+    operations.Rollback,
     operations.SaveSnapshot,
     operations.DeleteSnapshot,
     operations.SetMetadata,

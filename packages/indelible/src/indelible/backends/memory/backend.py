@@ -31,10 +31,12 @@ from indelible.core.operations import (
     EntrySlice,
     Erase,
     EraseResult,
+    FindChange,
     FindNearest,
     FindRisks,
     Head,
     Identify,
+    JournalLine,
     JournalPage,
     ListSessions,
     LogPage,
@@ -51,6 +53,7 @@ from indelible.core.operations import (
     ReadSnapshots,
     Reclaim,
     ReclaimResult,
+    Rollback,
     SaveSnapshot,
     Scrub,
     SessionOutline,
@@ -103,6 +106,8 @@ class MemoryBackend:
             Read: self._read,
             ReadOutline: self._outline,
             ChangeView: self._change_view,
+            Rollback: self._rollback,
+            FindChange: self._find_change,
             SaveSnapshot: self._save_snapshot,
             ReadSnapshots: self._read_snapshots,
             DeleteSnapshot: self._delete_snapshot,
@@ -265,19 +270,14 @@ class MemoryBackend:
     def _change_view(self, op: ChangeView) -> ViewChangeResult:
         head = self._head(op.session)
         if head.status is Status.ACTIVE:
-            life = self._sessions[op.session].life
-            for line in life.journal:
-                if line.operation == op.operation:
-                    rules.refuse_different_change(op.session, op.operation, op.change, line)
-                    return ViewChangeResult(line, replayed=True)
-        if op.snapshot is not None:
-            there = head.status is Status.ACTIVE
-            record = life.snapshots.get(op.snapshot) if there else None
-            op = rules.plan_rollback(op, head, record)
+            done = self._find_change(FindChange(op.session, op.change, op.key))
+            if done is not None:
+                return ViewChangeResult(done, replayed=True)
         rules.refuse_if_changed(op, head)
+        life = self._sessions[op.session].life
         line = rules.build_journal_line(op, head, read_clock_ms(self._clock))
         journal = [
-            replace(earlier, undone_by=op.operation) if earlier.operation == op.undoes else earlier
+            replace(earlier, undone_by=op.key) if earlier.key == op.undoes else earlier
             for earlier in life.journal
         ]
         changed = ViewChangeResult(line)
@@ -285,6 +285,23 @@ class MemoryBackend:
         life.view = line.after
         life.generation += 1
         return changed
+
+    def _rollback(self, op: Rollback) -> ViewChangeResult:
+        head = self._head(op.session)
+        done = self._find_change(FindChange(op.session, rules.ROLLBACK, op.key))
+        if done is not None:
+            return ViewChangeResult(done, replayed=True)
+        active = head.status is Status.ACTIVE
+        snapshots = self._sessions[op.session].life.snapshots if active else {}
+        return self._change_view(rules.plan_rollback(op, head, snapshots.get(op.snapshot)))
+
+    def _find_change(self, op: FindChange) -> JournalLine | None:
+        if self._head(op.session).status is Status.ACTIVE:
+            for line in self._sessions[op.session].life.journal:
+                if line.key == op.key:
+                    rules.refuse_different_change(op.session, op.key, op.change, line)
+                    return line
+        return None
 
     def _save_snapshot(self, op: SaveSnapshot) -> SnapshotRecord:
         session = self._living(op.session, ttl_s=op.ttl_s)

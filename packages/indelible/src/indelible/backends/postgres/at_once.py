@@ -18,8 +18,8 @@ from indelible.backends.postgres.sessions import Context
 from indelible.backends.postgres.statements import Call, milliseconds_of
 from indelible.core import rules
 from indelible.core.operations import (
-    ChangeView,
     JournalLine,
+    Rollback,
     SaveSnapshot,
     SnapshotRecord,
     ViewChangeResult,
@@ -44,9 +44,9 @@ def save_snapshot(context: Context, op: SaveSnapshot, wait_s: float) -> Plan[Any
     return SnapshotRecord(op.id, op.label, int(taken_at), frozen, int(end))
 
 
-def roll_back(context: Context, op: ChangeView, wait_s: float) -> Plan[Any]:
+def roll_back(context: Context, op: Rollback, wait_s: float) -> Plan[Any]:
     """Show what a snapshot froze, if the session is active, and the views are short."""
-    if op.snapshot is None or not is_sayable(op.expected):
+    if not is_sayable(op.expected):
         return None
     named, wait = context.named(op.session), milliseconds_of(wait_s).encode()
     said = yield from _called(
@@ -58,8 +58,8 @@ def roll_back(context: Context, op: ChangeView, wait_s: float) -> Plan[Any]:
                 wait,
                 ascii_text(op.expected),
                 op.snapshot.encode(),
-                op.operation.encode(),
-                op.change.encode(),
+                op.key.encode(),
+                rules.ROLLBACK.encode(),
             ],
         )
     )
@@ -69,8 +69,8 @@ def roll_back(context: Context, op: ChangeView, wait_s: float) -> Plan[Any]:
     before, after = (view.decode(bytes.fromhex(one)) for one in extents)
     return ViewChangeResult(
         JournalLine(
-            operation=op.operation,
-            change=op.change,
+            key=op.key,
+            change=rules.ROLLBACK,
             changed_at_ms=int(changed_at),
             version=rules.build_version(f"{number}.{life}", int(end), int(generation)),
             end=int(end),

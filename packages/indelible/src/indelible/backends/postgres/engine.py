@@ -41,6 +41,8 @@ from indelible.model import Claims, Durability
 
 _WRITES: Final[dict[type, Handler]] = {
     operations.ChangeView: views.change_view,
+    operations.Rollback: views.rollback,
+    operations.FindChange: views.find_change,
     operations.SaveSnapshot: views.save_snapshot,
     operations.DeleteSnapshot: views.delete_snapshot,
     operations.SetMetadata: sessions.set_metadata,
@@ -54,7 +56,7 @@ _WRITES: Final[dict[type, Handler]] = {
 }
 # What is one call of a function in most cases; where it is not, the plan above does it.
 _AT_ONCE: Final[dict[type, at_once.Shortcut]] = {
-    operations.ChangeView: at_once.roll_back,
+    operations.Rollback: at_once.roll_back,
     operations.SaveSnapshot: at_once.save_snapshot,
 }
 _READS: Final[dict[type, Handler]] = {
@@ -217,10 +219,10 @@ def append_with_retries(
     while True:
         error: MemoryStoreBackendError
         try:
-            return (yield from _attempt(context, op, patience, tried))
+            appended = yield from _attempt(context, op, patience, tried)
+            return appended._replace(resent=unknown is not None)
         except OutcomeUnknownError as lost:
             unknown = error = lost
-            op.resent = True
         except UnavailableError as failed:
             error = failed
         wait_s = patience.next_wait_s()

@@ -98,7 +98,7 @@ def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
             f"DELETE FROM indelible.entry USING {_EXTENTS} WHERE {_WITHIN}",
             (place.number, *_bounds(dead)),
         )
-        yield from _forget_old_parts(place, [line.operation.encode() for line in kept])
+        yield from _forget_old_parts(place, [line.key.encode() for line in kept])
         if removed.entries:
             yield Do(update_session(vacuums="vacuums + 1"), context.named(op.session))
     return gone

@@ -19,10 +19,12 @@ from indelible.core import rules
 from indelible.core.operations import (
     ChangeView,
     DeleteSnapshot,
+    FindChange,
     JournalLine,
     JournalPage,
     ReadJournal,
     ReadSnapshots,
+    Rollback,
     SaveSnapshot,
     SnapshotList,
     SnapshotRecord,
@@ -74,29 +76,60 @@ _NEW_SNAPSHOT = """
 
 def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
     """Show something else, if the view is still the one that was looked at."""
-    named, operation = context.named(op.session), op.operation.encode()
-    queries = [Sql(_LINES + " AND part.operation = $3", (*named, operation))]
-    if op.snapshot is not None:
-        queries.append(_snapshot_by_id(context, op.session, op.snapshot))
-    place, (done, *snapshots) = yield from locked(context, op.session, *queries)
+    query = _line_by_key(context, op.session, op.key)
+    place, (rows,) = yield from locked(context, op.session, query)
+    done = _find_line(place, FindChange(op.session, op.change, op.key), rows)
+    if done is not None:
+        return ViewChangeResult(done, replayed=True)
+    return (yield from _write_change(context, place, op))
+
+
+def rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
+    """Make visible what a snapshot froze."""
+    queries = (
+        _line_by_key(context, op.session, op.key),
+        _snapshot_by_id(context, op.session, op.snapshot),
+    )
+    place, (rows, found) = yield from locked(context, op.session, *queries)
+    done = _find_line(place, FindChange(op.session, rules.ROLLBACK, op.key), rows)
+    if done is not None:
+        return ViewChangeResult(done, replayed=True)
+    record = record_of(op.session, found[0]) if found else None
+    change = rules.plan_rollback(op, place.head(), record)
+    return (yield from _write_change(context, place, change))
+
+
+def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
+    """Find a change by its key, and sync it."""
+    query = _line_by_key(context, op.session, op.key)
+    place, (rows,) = yield from locked(context, op.session, query)
+    return _find_line(place, op, rows)
+
+
+def _line_by_key(context: Context, session: str, key: str) -> Sql:
+    return Sql(_LINES + " AND part.operation = $3", (*context.named(session), key.encode()))
+
+
+def _find_line(place: SessionRow, op: FindChange, rows: list[Row]) -> JournalLine | None:
+    if not rows or place.head().status is not Status.ACTIVE:
+        return None
+    line = _line(op.session, rows[0])
+    rules.refuse_different_change(op.session, op.key, op.change, line)
+    # Locking the session's row is a write; its commit waits for this earlier change.
+    return line
+
+
+def _write_change(context: Context, place: SessionRow, op: ChangeView) -> Plan[ViewChangeResult]:
     head = place.head()
-    if head.status is Status.ACTIVE and done:
-        line = _line(op.session, done[0])
-        rules.refuse_different_change(op.session, op.operation, op.change, line)
-        # The lock of the row is a write: its commit waits for what the answer speaks of.
-        return ViewChangeResult(line, replayed=True)
-    if op.snapshot is not None:
-        (found,) = snapshots
-        op = rules.plan_rollback(op, head, record_of(op.session, found[0]) if found else None)
     rules.refuse_if_changed(op, head)
     line = rules.build_journal_line(op, head, place.now_ms)
     yield Do(
         update_session(tail="$3", extents="$4", generation="generation + 1"),
-        (*named, line.after.tail, view.encode(line.after.extents)),
+        (*context.named(op.session), line.after.tail, view.encode(line.after.extents)),
     )
     yield insert_line(place, line, head.generation + 1)
     if op.undoes is not None:
-        yield Do(_UNDONE, (place.number, place.life, op.undoes.encode(), operation))
+        yield Do(_UNDONE, (place.number, place.life, op.undoes.encode(), op.key.encode()))
     return ViewChangeResult(line)
 
 
@@ -126,7 +159,7 @@ def insert_line(place: SessionRow, line: JournalLine, generation: int) -> Do:
         (
             place.number,
             place.life,
-            line.operation.encode(),
+            line.key.encode(),
             line.change.encode(),
             line.changed_at_ms,
             generation,
@@ -239,7 +272,7 @@ def _line(session: str, row: Row) -> JournalLine:
     if not is_intact:
         raise damaged(session, f"the line {operation!r} in indelible.journal")
     return JournalLine(
-        operation=operation.decode(),
+        key=operation.decode(),
         change=change.decode(),
         changed_at_ms=changed_at,
         version=rules.build_version(f"{at}.{life}", end, generation),

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -91,7 +92,7 @@ class RedisBackend:
             appended = shortcut.appended(op, reply)
             if appended is not None:
                 return appended
-            op.fresh = op.fresh and lost is None
+            op = replace(op, fresh=op.fresh and lost is None)
         left_s = max(0.0, self._options.timeout_s - (time.monotonic() - started))
         done: AppendResult = self._drive(self._network.append(op, lost=lost, left_s=left_s))
         shortcut.learn(op)

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -93,7 +94,7 @@ class AsyncRedisBackend:
             appended = shortcut.appended(op, reply)
             if appended is not None:
                 return appended
-            op.fresh = op.fresh and lost is None
+            op = replace(op, fresh=op.fresh and lost is None)
         left_s = max(0.0, self._options.timeout_s - (time.monotonic() - started))
         done: AppendResult = await self._drive(self._network.append(op, lost=lost, left_s=left_s))
         shortcut.learn(op)

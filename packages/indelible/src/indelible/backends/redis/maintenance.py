@@ -90,12 +90,12 @@ def _reclaim_active(
         return ReclaimResult(size.entries, size.size_bytes, gone_lines)
     size = yield from _measured(context, op.session, dead)
     known = (yield from _keys_to_keep(context, op.session, dead)) if size.entries else []
-    keeping = {line.operation for line in kept}
+    keeping = {line.key for line in kept}
     arguments: list[Argument] = [head.life, head.generation, head.vacuums]
     arguments += (b"1" if size.entries else b"0", len(known))
     for key, value in known:
         arguments += (key, value)
-    arguments += [line.operation for line in lines if line.operation not in keeping]
+    arguments += [line.key for line in lines if line.key not in keeping]
     (answer,) = yield from perform(context.write("let_go", op.session, *arguments, again=False))
     if answer == b"changed":
         return None

@@ -45,6 +45,8 @@ from redis import exceptions as theirs
 
 PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     operations.ChangeView: views.change_view,
+    operations.Rollback: views.rollback,
+    operations.FindChange: views.find_change,
     operations.SaveSnapshot: views.save_snapshot,
     operations.DeleteSnapshot: views.delete_snapshot,
     operations.ReadSnapshots: views.read_snapshots,
@@ -162,8 +164,8 @@ class Router:
         """Do an append; `lost` is why nobody knows whether the shortcut landed, if it was sent."""
         call = append.call_of(self.context, op)
         reply = yield from self._call(call, lost=lost, left_s=left_s)
-        op.resent = op.resent or call.resent or lost is not None
-        return append.appended_of(op, reply)
+        appended = append.appended_of(op, reply)
+        return appended._replace(resent=call.resent or lost is not None)
 
     def perform(self, op: Operation[Any]) -> Plan[Any]:
         """Do a step of the waist."""

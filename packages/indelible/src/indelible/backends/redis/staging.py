@@ -67,7 +67,7 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
     arguments.append(len(op.journal))
     first = op.generation - len(op.journal)
     for number, line in enumerate(op.journal, 1):
-        arguments += (line.operation, line_text(number, line, first + number), line.undone_by or "")
+        arguments += (line.key, line_text(number, line, first + number), line.undone_by or "")
     answer, *rest = yield from perform(context.write("show_stage", op.session, *arguments))
     if answer == b"exists":
         raise rules.build_exists_error(op.session)

@@ -11,10 +11,12 @@ from indelible.core.limits import VIEW_ATTEMPTS_MAX
 from indelible.core.operations import (
     ChangeView,
     DeleteSnapshot,
+    FindChange,
     JournalLine,
     JournalPage,
     ReadJournal,
     ReadSnapshots,
+    Rollback,
     SaveSnapshot,
     SnapshotList,
     SnapshotRecord,
@@ -26,7 +28,29 @@ from indelible.view import View, build_view, freeze
 
 
 def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
-    """Show something else, if the view is still the one that was looked at."""
+    """Replace the view, if it is still the one that the change was computed from."""
+    return (yield from _change(context, op, ""))
+
+
+def rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
+    """Make visible what a snapshot froze."""
+    change = ChangeView(op.session, "", 0, 0, rules.ROLLBACK, op.key, (), None, op.expected)
+    return (yield from _change(context, change, op.snapshot))
+
+
+def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
+    """Find a change by its key, and sync it."""
+    # A change that fits no session: only one that was made before has an answer.
+    change = ChangeView(op.session, "", -1, 0, op.change, op.key, (), None)
+    try:
+        return (yield from _change(context, change, "")).line
+    except ConflictError as conflict:
+        if conflict.reason != "view":
+            raise
+        return None
+
+
+def _change(context: Context, op: ChangeView, snapshot: str) -> Plan[ViewChangeResult]:
     answer, *rest = yield from perform(
         context.write(
             "change_view",
@@ -35,25 +59,25 @@ def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
             op.generation,
             op.vacuums,
             op.change,
-            op.operation,
+            op.key,
             extents_text(op.extents),
             "" if op.tail is None else op.tail,
             op.expected or "",
             op.undoes or "",
             context.touch,
-            *(() if op.snapshot is None else (op.snapshot,)),
+            *((snapshot,) if snapshot else ()),
         )
     )
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
     if answer == b"changed":
-        raise rules.build_view_conflict(op, int(rest[0]))
+        raise rules.build_view_conflict(op.session)
     if answer == b"outside":
         raise rules.build_outside_error(op.session, "what it would show reaches outside of its log")
     life, text, undone_by = rest
-    line = line_of(life.decode(), op.operation, text, undone_by)
+    line = line_of(life.decode(), op.key, text, undone_by)
     if answer == b"done":
-        rules.refuse_different_change(op.session, op.operation, op.change, line)
+        rules.refuse_different_change(op.session, op.key, op.change, line)
     return ViewChangeResult(line, replayed=answer == b"done")
 
 
@@ -63,7 +87,7 @@ def line_of(life: str, operation: str, text: bytes, undone_by: bytes | None) -> 
         about, before, after = text.split(b"|")
         _, change, at, generation, end = about.split(b" ")
         return JournalLine(
-            operation=operation,
+            key=operation,
             change=change.decode(),
             changed_at_ms=int(at),
             version=rules.build_version(life, int(end), int(generation)),

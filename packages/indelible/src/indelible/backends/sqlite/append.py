@@ -24,7 +24,7 @@ from indelible.core import rules
 from indelible.core.checksums import entry_checksum, session_salt
 from indelible.core.codec import CHECKSUM_BYTES, compute_checksum
 from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX
-from indelible.core.operations import Append, AppendResult, Draft, tuple_new
+from indelible.core.operations import Append, AppendResult, Draft
 from indelible.core.plan import Plan, perform
 from indelible.core.sources import MADE_PREFIX
 from indelible.model import Kind, Status
@@ -108,7 +108,7 @@ def build_result(
     tip.end = first + 1
     tip.deadline = given[3]
     version = rules.build_version(tip.token, tip.end, tip.generation)
-    return tuple_new(AppendResult, (first, 1, version, False, True))
+    return AppendResult(first, 1, version)
 
 
 def append(context: Context, op: Append) -> Plan[AppendResult]:

@@ -39,6 +39,8 @@ from indelible.model import Claims, Durability
 WRITES: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     operations.Append: append.append,
     operations.ChangeView: views.change_view,
+    operations.Rollback: views.rollback,
+    operations.FindChange: views.find_change,
     operations.SaveSnapshot: views.save_snapshot,
     operations.DeleteSnapshot: views.delete_snapshot,
     operations.SetMetadata: sessions.set_metadata,

@@ -114,7 +114,7 @@ def _reclaim_active(context: Context, op: Reclaim, place: SessionRow) -> Plan[Re
     if not op.dry_run:
         yield from _keep_keys(place, head.born, head.end, dead)
         yield from _delete_entries(dead_ids)
-        yield from _forget_old_parts(place, {line.operation for line in kept})
+        yield from _forget_old_parts(place, {line.key for line in kept})
         if removed.entries:
             yield Do(_COUNT_VACUUM, (place.number,))
     return gone

@@ -19,10 +19,13 @@ from indelible.core import rules
 from indelible.core.operations import (
     ChangeView,
     DeleteSnapshot,
+    FindChange,
+    Head,
     JournalLine,
     JournalPage,
     ReadJournal,
     ReadSnapshots,
+    Rollback,
     SaveSnapshot,
     SnapshotList,
     SnapshotRecord,
@@ -62,22 +65,52 @@ _NEW_SNAPSHOT = insert("snapshot")
 def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
     """Show something else, if the view is still the one that was looked at."""
     place, head = yield from load_session(context, op.session)
-    if head.status is Status.ACTIVE and not op.fresh:
-        done = yield from perform(Sql(_LINE_OF, (place.number, place.life, op.operation)))
-        if done:
-            line = _line(place, done[0])
-            rules.refuse_different_change(op.session, op.operation, op.change, line)
-            yield touch(place)
-            return ViewChangeResult(line, replayed=True)
-    if op.snapshot is not None:
-        records = yield from _snapshots_by_id(place, op.snapshot)
-        op = rules.plan_rollback(op, head, records[0] if records else None)
+    if not op.fresh:
+        done = yield from _find_line(place, head, FindChange(op.session, op.change, op.key))
+        if done is not None:
+            return ViewChangeResult(done, replayed=True)
+    return (yield from _write_change(context, place, head, op))
+
+
+def rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
+    """Make visible what a snapshot froze."""
+    place, head = yield from load_session(context, op.session)
+    if not op.fresh:
+        done = yield from _find_line(place, head, FindChange(op.session, rules.ROLLBACK, op.key))
+        if done is not None:
+            return ViewChangeResult(done, replayed=True)
+    records = yield from _snapshots_by_id(place, op.snapshot)
+    change = rules.plan_rollback(op, head, records[0] if records else None)
+    return (yield from _write_change(context, place, head, change))
+
+
+def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
+    """Find a change by its key, and sync it."""
+    place, head = yield from load_session(context, op.session)
+    return (yield from _find_line(place, head, op))
+
+
+def _find_line(place: SessionRow, head: Head, op: FindChange) -> Plan[JournalLine | None]:
+    if head.status is not Status.ACTIVE:
+        return None
+    done = yield from perform(Sql(_LINE_OF, (place.number, place.life, op.key)))
+    if not done:
+        return None
+    line = _line(place, done[0])
+    rules.refuse_different_change(op.session, op.key, op.change, line)
+    yield touch(place)
+    return line
+
+
+def _write_change(
+    context: Context, place: SessionRow, head: Head, op: ChangeView
+) -> Plan[ViewChangeResult]:
     rules.refuse_if_changed(op, head)
     line = rules.build_journal_line(op, head, context.now_ms())
     yield Do(_NEW_VIEW, (line.after.tail, view.encode(line.after.extents), place.number))
     yield insert_line(place, line, head.generation + 1)
     if op.undoes is not None:
-        yield Do(_UNDONE, (op.operation, place.number, place.life, op.undoes))
+        yield Do(_UNDONE, (op.key, place.number, place.life, op.undoes))
     return ViewChangeResult(line)
 
 
@@ -105,7 +138,7 @@ def insert_line(place: SessionRow, line: JournalLine, generation: int) -> Do:
         (
             place.number,
             place.life,
-            line.operation,
+            line.key,
             line.change,
             line.changed_at_ms,
             generation,
@@ -205,7 +238,7 @@ def _line(place: SessionRow, row: tuple[Any, ...]) -> JournalLine:
     if not intact:
         raise damaged_row(f"the journal's line of {operation!r}", place.name)
     return JournalLine(
-        operation=operation,
+        key=operation,
         change=change,
         changed_at_ms=changed_at,
         version=rules.build_version(f"{place.number}.{place.life}", end, generation),

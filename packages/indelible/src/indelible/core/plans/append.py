@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import JsonValue, ValidationError
@@ -95,8 +96,7 @@ def append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
             appended: AppendResult = yield op
             break
         except OutcomeUnknownError as error:
-            op.fresh = False
-            op.resent = True
+            op = replace(op, fresh=False)
             unknown = error
             if error.details.get("exhausted"):
                 # Tried until the deadline: once more would be longer than the caller allowed.
@@ -109,8 +109,9 @@ def append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
     else:
         assert unknown is not None
         raise unknown.copy(key=op.key, session=op.session) from unknown.__cause__
-    first, count, version, replayed, visible = appended
-    if replayed and not hidden_ok:
+    first, count, version, replayed, visible, resent = appended
+    # After a lost reply, the first append with this key may have been this call's own.
+    if replayed and not (hidden_ok or resent or unknown):
         refuse_if_hidden(op, appended)
     positions = range(first, first + count)
     return tuple_new(Receipt, (op.session, positions, op.key, version, replayed, visible))

@@ -123,7 +123,7 @@ def _change(line: JournalLine) -> Change:
     return Change(
         change=line.change,
         at=to_datetime(line.changed_at_ms),
-        key=line.operation,
+        key=line.key,
         undone=line.undone_by is not None,
         dropped=tuple(view.positions(view.subtract(before, after))),
         restored=tuple(view.positions(view.subtract(after, before))),

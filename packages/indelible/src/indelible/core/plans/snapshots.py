@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from indelible import view
 from indelible.core.codec import decode, encode
@@ -57,9 +58,8 @@ def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> 
         if unknown.details.get("exhausted"):
             raise
         # The id makes it safe to ask again; a refusal now says nothing of what was done before.
-        op.fresh = False
         try:
-            record = yield from perform(op)
+            record = yield from perform(replace(op, fresh=False))
         except (MemoryStoreBackendError, FormatError, ClosedError) as error:
             raise unknown from error
     return build_snapshot(session, record)

@@ -412,7 +412,7 @@ def _record_out(record: SnapshotRecord) -> dict[str, Any]:
 
 def _line_out(line: JournalLine) -> dict[str, Any]:
     return {
-        "operation": line.operation,
+        "operation": line.key,
         "change": line.change,
         "changed_at_ms": line.changed_at_ms,
         "end": line.end,

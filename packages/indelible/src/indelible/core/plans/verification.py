@@ -209,10 +209,10 @@ def check_row(session: str, row: LogRow) -> Entry | CorruptEntry:
 
 
 def _journal_problems(journal: JournalPage) -> Iterator[str]:
-    operations = {line.operation for line in journal.lines}
+    operations = {line.key for line in journal.lines}
     for line in journal.lines:
         if line.undone_by is not None and line.undone_by not in operations:
-            yield f"the {line.change} {line.operation} was undone by an unknown operation"
+            yield f"the {line.change} {line.key} was undone by an unknown operation"
     if journal.lines and journal.lines[0].after != journal.head.view:
         yield "its view is not what the newest change of it left"
 

@@ -8,6 +8,7 @@ A rollback need not look: what it shows was written down before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from indelible import view
 from indelible.core import trim_rules
@@ -20,6 +21,7 @@ from indelible.core.limits import (
 )
 from indelible.core.operations import (
     ChangeView,
+    FindChange,
     FrozenView,
     Head,
     JournalLine,
@@ -29,6 +31,7 @@ from indelible.core.operations import (
     ReadJournal,
     ReadOutline,
     ReadSnapshots,
+    Rollback,
     SessionOutline,
     SnapshotList,
 )
@@ -36,8 +39,10 @@ from indelible.core.plan import Plan, perform
 from indelible.core.plans.append import check_key
 from indelible.core.plans.read import CountTokens, check_count, estimate_tokens
 from indelible.core.rules import (
+    ROLLBACK,
     build_outside_error,
     is_inside,
+    plan_rollback,
     refuse_if_moved,
     refuse_too_many_extents,
 )
@@ -54,8 +59,8 @@ from indelible.errors import (
 )
 from indelible.model import ChatMessage, Snapshot, Status, ViewChange
 
-# Looks at the session; gives the change to ask for, or the head if there is nothing to change.
-Proposal = Callable[[str], Plan[ChangeView | Head]]
+# Given a key, reads the session and returns the change to make, or the head if there is none.
+Proposal = Callable[[str], Plan[ChangeView | Rollback | Head]]
 
 UNDO = "undo"
 HIDE = "hide"
@@ -80,7 +85,7 @@ def trim(
     check_count(max_tokens, "max_tokens")
     check_count(before, "before")
 
-    def propose(operation: str) -> Plan[ChangeView | Head]:
+    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
         outlined = yield from perform(ReadOutline(session))
         head, outline = outlined.head, outlined.entries
         refuse_if_moved(session, expected, head.version)
@@ -101,7 +106,7 @@ def trim(
         if not dropped:
             return head
         after = view.remove(head.view, head.end, dropped)
-        return _change("trim", session, head, operation, after, expected)
+        return _change("trim", session, head, new_key, after, expected)
 
     return (yield from _changed(settings, session, "trim", propose, key, expected))
 
@@ -119,7 +124,7 @@ def hide(
     session = check_session_id(session_id)
     unwanted = view.from_positions(check_positions(positions))
 
-    def propose(operation: str) -> Plan[ChangeView | Head]:
+    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
         head = yield from perform(ReadHead(session))
         refuse_if_moved(session, expected, head.version)
         after = view.remove(head.view, head.end, unwanted)
@@ -128,7 +133,7 @@ def hide(
         if change == HIDE:
             # What cannot be read must go whatever it tears; what is hidden at will need not.
             refuse_too_many_extents(session, view.freeze(after, head.end))
-        return _change(change, session, head, operation, after, expected)
+        return _change(change, session, head, new_key, after, expected)
 
     return (yield from _changed(settings, session, change, propose, key, expected))
 
@@ -144,7 +149,7 @@ def clear(
     """Let go of everything that a session shows."""
     session = check_session_id(session_id)
 
-    def propose(operation: str) -> Plan[ChangeView | Head]:
+    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
         head = yield from perform(ReadHead(session))
         refuse_if_moved(session, expected, head.version)
         if not view.freeze(head.view, head.end):
@@ -153,12 +158,12 @@ def clear(
             session,
             head.life,
             head.generation,
+            head.vacuums,
             "clear",
-            operation,
+            new_key,
             extents=(),
             tail=None,
             expected=expected,
-            vacuums=head.vacuums,
         )
 
     return (yield from _changed(settings, session, "clear", propose, key, expected))
@@ -188,35 +193,22 @@ def rollback(
 ) -> Plan[ViewChange]:
     """Show exactly what a snapshot froze. Every snapshot stays, earlier and later ones alike.
 
-    The engine is asked for it at once. Only if it cannot do that, a look finds out why.
+    It is tried without reading first. If the engine refuses, the second attempt reads why.
     """
     session = check_session_id(session_id)
-    looks = not is_text(snapshot_id)
+    tried = not is_text(snapshot_id)
 
-    def propose(operation: str) -> Plan[ChangeView | Head]:
-        nonlocal looks
-        if not looks:
-            looks = True
-            return ChangeView(
-                session, "", 0, "rollback", operation, (), None, expected, snapshot=snapshot_id
-            )
+    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
+        nonlocal tried
+        op = Rollback(session, snapshot_id, new_key, expected)
+        if not tried:
+            tried = True
+            return op
         found = yield from read_named(session, (snapshot_id,))
-        head, record = found.head, found.records[0]
-        refuse_if_moved(session, expected, head.version)
-        frozen = view.freeze(record.view, record.end)
-        return ChangeView(
-            session,
-            head.life,
-            head.generation,
-            "rollback",
-            operation,
-            extents=frozen,
-            tail=None,
-            expected=expected,
-            vacuums=head.vacuums,
-        )
+        refuse_if_moved(session, expected, found.head.version)
+        return plan_rollback(op, found.head, found.records[0])
 
-    return (yield from _changed(settings, session, "rollback", propose, key, expected))
+    return (yield from _changed(settings, session, ROLLBACK, propose, key, expected))
 
 
 def undo(
@@ -225,7 +217,7 @@ def undo(
     """Take back the newest change of the view that is not yet undone; later appends stay."""
     session = check_session_id(session_id)
 
-    def propose(operation: str) -> Plan[ChangeView | Head]:
+    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
         journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
         head = journal.head
         require_active(session, head)
@@ -233,9 +225,9 @@ def undo(
         line = find_undoable(journal.lines)
         if line is None:
             raise UsageError(f"session {session!r} has no change that could be undone")
-        op = _change(UNDO, session, head, operation, line.before, expected)
-        op.undoes = line.operation
-        return op
+        return replace(
+            _change(UNDO, session, head, new_key, line.before, expected), undoes=line.key
+        )
 
     return (yield from _changed(settings, session, UNDO, propose, key, expected))
 
@@ -303,7 +295,7 @@ def _change(
     change: str,
     session: str,
     head: Head,
-    operation: str,
+    key: str,
     after: view.View,
     expected: str | None,
 ) -> ChangeView:
@@ -311,12 +303,12 @@ def _change(
         session,
         head.life,
         head.generation,
+        head.vacuums,
         change,
-        operation,
+        key,
         after.extents,
         after.tail,
         expected,
-        vacuums=head.vacuums,
     )
 
 
@@ -328,20 +320,20 @@ def _changed(
     key: str | None,
     expected: str | None,
 ) -> Plan[ViewChange]:
-    """Ask for a change until it is done, known to be done, or refused."""
+    """Try a change until it is made, known to have been made, or refused."""
     check_version(expected)
-    operation = settings.ids() if key is None else check_key(key)
-    attempts = _attempts(session, change, operation, propose, expected, keyed=key is not None)
+    used_key = settings.ids() if key is None else check_key(key)
+    attempts = _attempts(session, change, used_key, propose, expected, keyed=key is not None)
     try:
         return (yield from attempts)
     except OutcomeUnknownError as error:
-        raise error.copy(key=operation, session=session) from error.__cause__
+        raise error.copy(key=used_key, session=session) from error.__cause__
 
 
 def _attempts(  # noqa: C901 (one loop, and every way out of it)
     session: str,
     change: str,
-    operation: str,
+    key: str,
     propose: Proposal,
     expected: str | None,
     *,
@@ -349,19 +341,20 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
 ) -> Plan[ViewChange]:
     unknown: OutcomeUnknownError | None = None
     for _ in range(VIEW_ATTEMPTS_MAX):
+        fresh = not keyed and unknown is None
         try:
-            if keyed or unknown is not None:
-                done = yield from _done_before(session, change, operation)
+            if not fresh:
+                done = yield from perform(FindChange(session, change, key))
                 if done is not None:
                     return _result(session, done, replayed=True)
-            proposed = yield from propose(operation)
+            proposed = yield from propose(key)
             if isinstance(proposed, Head):
                 if not keyed or proposed.status is not Status.ACTIVE:
-                    return _nothing(session, change, operation, proposed)
-                # Written down all the same: a retry must not find more to do than its first try.
-                proposed = _change(change, session, proposed, operation, proposed.view, expected)
-            proposed.fresh = not keyed and unknown is None
-            answer = yield from perform(proposed)
+                    return _nothing(session, change, key, proposed)
+                # Written to the journal all the same: a retry must not find more to change than
+                # the first attempt did.
+                proposed = _change(change, session, proposed, key, proposed.view, expected)
+            answer = yield from perform(replace(proposed, fresh=fresh))
             return _result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
             if conflict.reason != "view":
@@ -382,20 +375,8 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
     )
 
 
-def _nothing(session: str, change: str, operation: str, head: Head) -> ViewChange:
-    return ViewChange(session_id=session, change=change, key=operation, version=head.version)
-
-
-def _done_before(session: str, change: str, operation: str) -> Plan[JournalLine | None]:
-    """The line of an operation that was done, which the engine makes sure of; else None."""
-    try:
-        # A change that fits no session: only one that was done before has an answer.
-        answer = yield from perform(ChangeView(session, "", -1, change, operation, (), None))
-    except ConflictError as conflict:
-        if conflict.reason != "view":
-            raise
-        return None
-    return answer.line
+def _nothing(session: str, change: str, key: str, head: Head) -> ViewChange:
+    return ViewChange(session_id=session, change=change, key=key, version=head.version)
 
 
 def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
@@ -409,7 +390,7 @@ def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
     return ViewChange(
         session_id=session,
         change=line.change,
-        key=line.operation,
+        key=line.key,
         version=line.version,
         dropped=dropped,
         restored=restored,
