@@ -18,7 +18,7 @@ from indelible.backends.postgres import search as postgres_search
 from indelible.backends.postgres.search import DIMENSIONS_MAX
 from indelible.backends.postgres.vectors import packed
 from indelible.core.settings import Settings
-from indelible.core.similarity import cosine
+from indelible.core.similarity import compute_cosine
 
 # Beyond single precision on either side, and where that has few bits left.
 EXTREMES = (0.0, 5e-324, 1e-200, 1e-45, 2.0**-149, 1e-38, 1e38, 3.5e38, 1e200, 1.7e308)
@@ -139,7 +139,9 @@ def test_the_server_rounds_less_than_the_margin_allows(url, dimension, least):
     with psycopg.connect(url) as connection:
         for one, two in ((a, b), (a, a), (b, [-part for part in a])):
             (distance,) = connection.execute(ask, (packed(one), packed(two))).fetchone()
-            assert 2 * abs(1 - distance - cosine(one, two)) < postgres_search.margin(dimension)
+            assert 2 * abs(1 - distance - compute_cosine(one, two)) < postgres_search.margin(
+                dimension
+            )
 
 
 @pytest.mark.parametrize("query", [[1.0, 0.0], [0.0, 0.0]])
