@@ -25,6 +25,7 @@ PARTS = [
     {"backends"},
     {"connect"},
     {"store", "store_async"},
+    {"openers"},
     {"session_copy"},
     # The package itself: whoever says `import indelible` gets the stores with it.
     {""},
@@ -88,7 +89,7 @@ def backend_of(module):
 
 
 def test_there_are_arrows_to_look_at():
-    assert ("indelible.store", "indelible.connect") in ARROWS
+    assert ("indelible.openers", "indelible.connect") in ARROWS
     assert ("indelible.core.plans.view_changes", "indelible.view") in ARROWS
     assert ("indelible.connect", "indelible.backends.sqlite") in ARROWS, "imports inside functions"
 
