@@ -167,38 +167,45 @@ def test_closing_refuses_what_is_new_and_finishes_what_waits():
     assert [result() for result in results] == ["FIRST", "B"]
 
 
-def test_an_interrupt_at_any_point_costs_nobody_else_an_answer():
+def test_an_interrupt_at_any_point_costs_nobody_else_an_answer(monkeypatch):
     """A thread that waits, then sends, is interrupted at every point in turn."""
-    points, fired = 0, True
-    while fired:
+    # How long whoever was not woken waits before it looks again.
+    monkeypatch.setattr("indelible.core.leases.LOOK_AGAIN_S", 0.05)
+    points = 1
+    while interrupt_at(points):
         points += 1
-        gate = Gate()
-        batcher = Batcher(gate.send, **LIMITS)
-        (first,) = begin_behind(batcher, gate)
-        interrupter = Interrupter(points)
+    assert points > 10, "it did not wait and send"
+    assert points < 500, "a thread that waits is busy"
 
-        def run(batcher=batcher, interrupter=interrupter):
-            with interrupter:
-                return batcher.run("struck", Deadline(HANGS_S))
 
-        struck = Thread("struck").begin(run)
-        wait_until(lambda: batcher.waiting == 1 or interrupter.fired)
-        beside = begin(batcher, "beside")
-        wait_until(lambda: any(each.request == "beside" for each in list(batcher._waiting)))
-        gate.open.set()
-        with suppress(KeyboardInterrupt):
-            assert struck() == "STRUCK"
-        fired = interrupter.fired
-        assert first() == "FIRST"
-        try:
-            assert beside() == "BESIDE", interrupter.where
-        except OutcomeUnknownError:
-            assert fired
-        assert batcher.run("after", Deadline(HANGS_S)) == "AFTER", interrupter.where
-        sent = [request for batch in gate.batches for request in batch]
-        assert len(sent) == len(set(sent)), interrupter.where
-        assert (batcher.waiting, batcher.sending) == (0, 0), interrupter.where
-    assert points > 10, "no point was tried"
+def interrupt_at(point):
+    """Interrupt a thread beside others at one point, unless it is done before that."""
+    gate = Gate()
+    batcher = Batcher(gate.send, **LIMITS)
+    (first,) = begin_behind(batcher, gate)
+    interrupter = Interrupter(point)
+
+    def run():
+        with interrupter:
+            return batcher.run("struck", Deadline(HANGS_S))
+
+    struck = Thread("struck").begin(run)
+    wait_until(lambda: batcher.waiting == 1 or interrupter.fired)
+    beside = begin(batcher, "beside")
+    wait_until(lambda: any(each.request == "beside" for each in list(batcher._waiting)))
+    gate.open.set()
+    with suppress(KeyboardInterrupt):
+        assert struck() == "STRUCK"
+    assert first() == "FIRST"
+    try:
+        assert beside() == "BESIDE", interrupter.where
+    except OutcomeUnknownError:
+        assert interrupter.fired
+    assert batcher.run("after", Deadline(HANGS_S)) == "AFTER", interrupter.where
+    sent = [request for batch in gate.batches for request in batch]
+    assert len(sent) == len(set(sent)), interrupter.where
+    assert (batcher.waiting, batcher.sending) == (0, 0), interrupter.where
+    return interrupter.fired
 
 
 def test_a_forked_child_starts_with_an_empty_queue():

@@ -213,8 +213,9 @@ class Batcher(_Queue[Q, R]):
                 self._send(batch)
             return leads
         finally:
-            lease.held = False
-            self._wake(batch)
+            if lease.held:
+                lease.held = False
+                self._wake(batch)
 
     def _withdraw(self, pending: Pending[Q, R]) -> bool:
         """Take back a request that no batch has taken."""
@@ -260,7 +261,7 @@ class AsyncBatcher(_Queue[Q, R]):
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        # Fires at the deadline of the request that has waited longest.
+        # Fires at the earliest deadline of the requests that wait.
         self._alarm: asyncio.TimerHandle | None = None
 
     async def run(self, request: Q, deadline: Deadline) -> R:
@@ -270,8 +271,7 @@ class AsyncBatcher(_Queue[Q, R]):
         pending.future = UncancellableFuture(loop=self._loop)
         self._waiting.append(pending)
         self._start_sender()
-        if self._alarm is None:
-            self._alarm = self._loop.call_later(deadline.left_s(), self._expire)
+        self._set_alarm(deadline)
         await pending.future
         return pending.outcome()
 
@@ -315,13 +315,23 @@ class AsyncBatcher(_Queue[Q, R]):
             # for a sender.
             lease.held = False
 
+    def _set_alarm(self, deadline: Deadline) -> None:
+        when = self._loop.time() + deadline.left_s()
+        if self._alarm is not None:
+            if self._alarm.when() <= when:
+                return
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(when, self._expire)
+
     def _expire(self) -> None:
-        """Give up requests that waited until their deadline; they came in that order."""
-        while self._waiting and self._waiting[0].deadline.left_s() == 0:
-            late = self._waiting.popleft()
-            late.fail(build_busy_error())
-            if late.future is not None and not late.future.done():
-                late.future.set_result(None)
+        """Give up the requests that waited until their deadline."""
         self._alarm = None
+        late = [pending for pending in self._waiting if pending.deadline.left_s() == 0]
+        for pending in late:
+            self._waiting.remove(pending)
+            pending.fail(build_busy_error())
+            if pending.future is not None and not pending.future.done():
+                pending.future.set_result(None)
         if self._waiting:
-            self._alarm = self._loop.call_later(self._waiting[0].deadline.left_s(), self._expire)
+            earliest = min(self._waiting, key=lambda pending: pending.deadline.left_s())
+            self._set_alarm(earliest.deadline)
