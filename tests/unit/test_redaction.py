@@ -7,7 +7,7 @@ import pytest
 import indelible
 from canary import AWKWARD, CANARY, ENCODED
 from indelible import UsageError
-from indelible.connect import refuse_unclear
+from indelible.connect import refuse_ambiguous
 from indelible.core.redaction import drop_password, is_keyword_dsn, redact, redact_url
 
 
@@ -116,7 +116,7 @@ def test_no_error_shows_a_part_of_a_password_that_ended_early(scheme, mark):
     ],
 )
 def test_an_at_elsewhere_is_taken(target):
-    refuse_unclear(target)
+    refuse_ambiguous(target)
 
 
 def chain(error):
