@@ -190,7 +190,7 @@ def constants(*modules: str) -> dict[str, float]:
 
 
 def test_the_limits_table_quotes_every_limit_as_it_is():
-    limits = constants("indelible.core.limits", "indelible.view", "indelible.store")
+    limits = constants("indelible.core.limits", "indelible.view")
     assert quoted(GUARANTEES) == limits
 
 

@@ -33,7 +33,7 @@ def opened(path: str, **more: Any) -> indelible.MemoryStore:
     return indelible.open(path, **{**HOW, **more})
 
 
-def opened_async(path: str, **more: Any) -> indelible.store_async.Opening:
+def opened_async(path: str, **more: Any) -> indelible.openers.Opening:
     """The same, awaited."""
     return indelible.open_async(path, **{**HOW, **more})
 

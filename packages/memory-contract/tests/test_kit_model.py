@@ -45,18 +45,18 @@ class Positions:
 
     def moved(self, op, shown, end):
         if op.op == "clear":
-            return view.build_cleared(end)
+            return view.build_empty_view(end)
         if op.op == "pop":
-            return view.remove(self.view, end, view.last(shown, 1))
+            return view.remove(self.view, end, view.take_last(shown, 1))
         if op.op == "trim":
-            dropped = view.subtract(shown, view.last(shown, op.keep))
+            dropped = view.subtract(shown, view.take_last(shown, op.keep))
             return view.remove(self.view, end, dropped)
         frozen = self.snapshots.get(op.snapshot)
         return None if frozen is None else view.build_rolled_back(frozen, end)
 
     def shown(self):
         frozen = view.freeze(self.view, len(self.log))
-        return tuple(self.log[position] for position in view.positions(frozen))
+        return tuple(self.log[position] for position in view.iter_positions(frozen))
 
 
 OPERATIONS = st.one_of(

@@ -12,6 +12,7 @@ from indelible import (
     UsageError,
 )
 from indelible.core.operations import Append
+from indelible.core.verbs import VERBS, VerbKind
 from tests.support.stores import call, message, said, say
 
 BATCH = [message("one"), message("two")]
@@ -51,6 +52,10 @@ def refused(append):
         append()
     assert caught.value.reason == "hidden"
     return caught.value
+
+
+def test_no_append_is_left_out():
+    assert set(APPENDS) == {verb.name for verb in VERBS.values() if verb.kind is VerbKind.APPEND}
 
 
 @pytest.mark.parametrize("verb", APPENDS)

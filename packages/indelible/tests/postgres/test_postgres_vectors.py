@@ -16,7 +16,7 @@ from indelible.backends.postgres import search as postgres_search
 from indelible.backends.postgres.search import DIMENSIONS_MAX
 from indelible.backends.postgres.vectors import packed
 from indelible.core.settings import Settings
-from indelible.core.similarity import cosine
+from indelible.core.similarity import compute_cosine
 from tests.support import postgres_server
 from tests.support.wait import wait_until
 
@@ -139,7 +139,9 @@ def test_the_server_rounds_less_than_the_margin_allows(url, dimension, least):
     with psycopg.connect(url) as connection:
         for one, two in ((a, b), (a, a), (b, [-part for part in a])):
             (distance,) = connection.execute(ask, (packed(one), packed(two))).fetchone()
-            assert 2 * abs(1 - distance - cosine(one, two)) < postgres_search.margin(dimension)
+            assert 2 * abs(1 - distance - compute_cosine(one, two)) < postgres_search.margin(
+                dimension
+            )
 
 
 @pytest.mark.parametrize("query", [[1.0, 0.0], [0.0, 0.0]])

@@ -10,7 +10,10 @@ from pg_workers import append_in_a_forked_child, one_key, write_batches
 
 import indelible
 from indelible import BusyError, ConflictError, UnavailableError
-from indelible.core.checksums import entry_checksum, session_salt
+from indelible.core.checksums import (
+    compute_entry_checksum,
+    compute_session_salt,
+)
 from tests.support.ledger import check
 from tests.support.wait import wait_until
 from tests.support.worker_processes import in_another_process
@@ -79,7 +82,7 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
     with indelible.open(url) as store, ThreadPoolExecutor(2) as threads:
         store.add_message("s", "user", "first")
         payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'
-        checksum = entry_checksum(session_salt("", "s"), payload)
+        checksum = compute_entry_checksum(compute_session_salt("", "s"), payload)
         with psycopg.connect(url, autocommit=True) as ghost:
             with Held(other), psycopg.connect(url, autocommit=True) as looker:
                 landed = threads.submit(ghost.execute, call, (payload, checksum))

@@ -93,7 +93,7 @@ class Session:
 
     @property
     def shown(self):
-        return list(view.positions(view.freeze(self.view, self.end)))
+        return list(view.iter_positions(view.freeze(self.view, self.end)))
 
 
 def do(change, argument, session, model):
@@ -105,7 +105,7 @@ def do(change, argument, session, model):
         session.change(view.remove(session.view, session.end, view.from_positions(argument)))
         model.change([position for position in model.shown if position not in argument])
     elif change == "clear":
-        session.change(view.build_cleared(session.end))
+        session.change(view.build_empty_view(session.end))
         model.change([])
     elif change == "snapshot":
         session.snapshots.append(view.freeze(session.view, session.end))
@@ -129,7 +129,7 @@ def test_every_sequence_of_changes_shows_what_the_list_shows(changes):
         assert is_normal(session.view.extents)
         assert not session.view.extents or session.view.extents[-1][1] < session.view.tail
         assert session.view.tail <= session.end
-    frozen = [list(view.positions(extents)) for extents in session.snapshots]
+    frozen = [list(view.iter_positions(extents)) for extents in session.snapshots]
     assert frozen == model.snapshots
 
 
@@ -153,7 +153,7 @@ def test_what_was_frozen_does_not_grow_with_the_log(changes):
     frozen = view.freeze(session.view, session.end)
     session.end += 7
     assert frozen == view.freeze(session.view, session.end - 7)
-    assert set(view.positions(frozen)) == set(model.shown)
+    assert set(view.iter_positions(frozen)) == set(model.shown)
 
 
 @given(RAW_EXTENTS)
@@ -162,7 +162,7 @@ def test_what_was_frozen_does_not_grow_with_the_log(changes):
 def test_normal_extents_hold_the_same_positions_in_order_and_apart(extents):
     normal = view.normalize(extents)
     assert is_normal(normal)
-    assert set(view.positions(normal)) == positions_of(extents)
+    assert set(view.iter_positions(normal)) == positions_of(extents)
     assert view.normalize(normal) == normal
 
 
@@ -173,7 +173,9 @@ def test_a_view_in_normal_form_shows_the_same(extents, behind):
     end = 60
     tail = max((stop for _, stop in extents), default=0) + behind
     built = view.build_view(extents, tail)
-    assert set(view.positions(view.freeze(built, end))) == positions_of([*extents, (tail, end)])
+    assert set(view.iter_positions(view.freeze(built, end))) == positions_of(
+        [*extents, (tail, end)]
+    )
     assert is_normal((*built.extents, (built.tail, end)))
 
 
@@ -182,7 +184,7 @@ def test_a_view_in_normal_form_shows_the_same(extents, behind):
 def test_extents_of_positions_hold_exactly_these(positions):
     extents = view.from_positions(positions)
     assert is_normal(extents)
-    assert list(view.positions(extents)) == sorted(positions)
+    assert list(view.iter_positions(extents)) == sorted(positions)
     assert view.count(extents) == len(positions)
 
 
@@ -191,10 +193,10 @@ def test_extents_of_positions_hold_exactly_these(positions):
 @example({1, 2, 3, 5, 6}, 3)
 @settings(deadline=None)
 def test_the_last_of_extents_are_the_last_of_the_list(positions, n):
-    last = view.last(view.from_positions(positions), n)
+    last = view.take_last(view.from_positions(positions), n)
     assert is_normal(last)
     assert (
-        list(view.positions(last))
+        list(view.iter_positions(last))
         == sorted(positions)[len(positions) - n if n < len(positions) else 0 :]
     )
 
@@ -203,9 +205,9 @@ def test_the_last_of_extents_are_the_last_of_the_list(positions, n):
 @settings(deadline=None)
 def test_the_part_between_two_positions_is_a_slice_of_the_list(positions, bounds):
     start, stop = bounds
-    part = view.between(view.from_positions(positions), start, stop)
+    part = view.clip(view.from_positions(positions), start, stop)
     inside = [position for position in sorted(positions) if start <= position < stop]
-    assert list(view.positions(part)) == inside
+    assert list(view.iter_positions(part)) == inside
     assert view.count(part) == len(inside)
 
 
@@ -224,7 +226,7 @@ def test_extents_hold_a_range_if_they_hold_each_of_it(positions, start, stop):
 def test_subtracting_leaves_what_is_not_dropped(positions, dropped):
     left = view.subtract(view.from_positions(positions), tuple(dropped))
     assert is_normal(left)
-    assert list(view.positions(left)) == sorted(positions - positions_of(dropped))
+    assert list(view.iter_positions(left)) == sorted(positions - positions_of(dropped))
 
 
 class Torn(NamedTuple):
@@ -244,7 +246,7 @@ def test_a_coarser_trim_drops_nothing_more(torn):
     shown = view.from_positions(torn.shown)
     dropped = view.from_positions(torn.dropped)
     coarser = view.coarsen(shown, dropped, extents_max=torn.extents_max)
-    assert set(view.positions(coarser)) <= torn.dropped
+    assert set(view.iter_positions(coarser)) <= torn.dropped
 
 
 @given(TORN)

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import indelible
 from indelible.connect import Storage, find_engine, find_file
+from indelible.core.limits import BUSY_TIMEOUT_S
 from indelible.core.redaction import redact_url
-from indelible.store import BUSY_TIMEOUT_S
 from memory_contract.adapter import CAPABILITIES, Adapter, Message
 from memory_contract.calling import said
 from memory_contract.handles import then

@@ -21,8 +21,8 @@ from indelible.backends.sqlite.sessions import (
     touch,
 )
 from indelible.core import rules
-from indelible.core.checksums import entry_checksum, session_salt
-from indelible.core.codec import CHECKSUM_BYTES, compute_checksum
+from indelible.core.checksums import compute_entry_checksum, compute_session_salt
+from indelible.core.codec import CHECKSUM_BYTES, parse_checksum
 from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.core.operations import Append, AppendResult, Draft
 from indelible.core.plan import Plan, perform
@@ -132,7 +132,7 @@ def append(context: Context, op: Append) -> Plan[AppendResult]:
     count = len(op.drafts)
     deadline = rules.compute_deadline_ms(now_ms, op.ttl_s)
     first_id = entry_id(place.number, standing.end)
-    salt = session_salt(context.namespace, op.session)
+    salt = compute_session_salt(context.namespace, op.session)
     rows = [
         _row(
             draft,
@@ -180,7 +180,7 @@ def _row(
         encode_links(opens) if opens else None,
         encode_links(answers) if answers else None,
         envelope,
-        entry_checksum(
+        compute_entry_checksum(
             salt,
             envelope,
             position=row_id & POSITION_MASK,
@@ -227,7 +227,7 @@ def _earlier(place: SessionRow, op: Append) -> Plan[AppendResult | None]:
             entry_ids(place, first, min(first + count, standing.end)),
         )
     )
-    stored = [compute_checksum(payload) for (payload,) in payloads]
+    stored = [parse_checksum(payload) for (payload,) in payloads]
     return (yield from _replayed(place, op, first, count, generation, stored))
 
 

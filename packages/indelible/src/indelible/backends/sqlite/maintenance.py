@@ -156,7 +156,7 @@ def _keep_keys(place: SessionRow, born: int, end: int, dead: view.Extents) -> Pl
     )
     for first_id, batch, generation, key in rows:
         position = first_id & POSITION_MASK
-        if not view.between(dead, position, position + batch):
+        if not view.clip(dead, position, position + batch):
             continue
         found = yield from perform(
             Sql(

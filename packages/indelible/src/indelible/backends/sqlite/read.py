@@ -18,8 +18,8 @@ from indelible.backends.sqlite.sessions import (
     load_session,
 )
 from indelible.core import rules
-from indelible.core.checksums import session_salt
-from indelible.core.codec import KIND_BYTES, names_kind
+from indelible.core.checksums import compute_session_salt
+from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.operations import (
     EntrySlice,
     LogPage,
@@ -66,7 +66,7 @@ def read(context: Context, op: Read) -> Plan[EntrySlice]:
     place, head = yield from load_session(context, op.session)
     frozen = rules.choose_frozen_view(op.session, op.frozen, head)
     gaps_are_vacuumed = frozen.vacuums != head.vacuums
-    salt = session_salt(context.namespace, op.session)
+    salt = compute_session_salt(context.namespace, op.session)
     rows: list[StoredEntry] = []
     for extent in _extents(frozen.extents, op):
         done = yield from _read_extent(op, place, salt, extent, rows)
@@ -87,8 +87,8 @@ def _extents(extents: view.Extents, op: Read) -> view.Extents:
     """What is still to be read, in the order of reading."""
     start = op.start
     if op.newest:
-        return (extents if start is None else view.between(extents, 0, start))[::-1]
-    return view.between(extents, start, extents[-1][1]) if start and extents else extents
+        return (extents if start is None else view.clip(extents, 0, start))[::-1]
+    return view.clip(extents, start, extents[-1][1]) if start and extents else extents
 
 
 def _read_extent(
@@ -142,7 +142,7 @@ def _picked(numbers: frozenset[int], found: Rows) -> Plan[list[StoredEntry]]:
     for entry_id, number, written_at, payload, content in found:
         kind = _KIND.get(number)
         if kind is not None and number not in numbers:
-            if names_kind(kind, payload):
+            if has_kind(kind, payload):
                 continue
             ((payload,),) = yield from perform(  # noqa: PLW2901 (now all of it)
                 Sql("SELECT payload FROM entry WHERE id = ?", (entry_id,))
@@ -166,7 +166,7 @@ def read_log(context: Context, op: ReadLog) -> Plan[LogPage]:
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     start = min(max(op.start, head.born), head.end)
-    salt = session_salt(context.namespace, op.session)
+    salt = compute_session_salt(context.namespace, op.session)
     found = yield from perform(Sql(_LOG, (salt, *entry_ids(place, start, head.end), op.limit)))
     rows = tuple(_log_row(*row) for row in found)
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)

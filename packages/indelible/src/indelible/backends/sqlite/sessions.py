@@ -9,7 +9,7 @@ from indelible import view
 from indelible.backends.sqlite.checksums import CONTENT, damaged_row, is_intact, update
 from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.core import rules
-from indelible.core.checksums import session_salt
+from indelible.core.checksums import compute_session_salt
 from indelible.core.limits import BATCH_ENTRIES_MAX, LOG_ENTRIES_MAX
 from indelible.core.operations import (
     Head,
@@ -183,7 +183,7 @@ def _check(context: Context, place: SessionRow, intact: int) -> Plan[None]:
     if deadline is None or context.now_ms() < deadline or born == end:
         return
     base = place.number << POSITION_BITS
-    salt = session_salt(context.namespace, place.name)
+    salt = compute_session_salt(context.namespace, place.name)
     rows = yield from perform(
         Sql(_NEWEST_ENTRY, {"salt": salt, "low": base + born, "high": base + end})
     )

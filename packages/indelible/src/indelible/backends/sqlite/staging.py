@@ -18,7 +18,7 @@ from indelible.backends.sqlite.sessions import (
 )
 from indelible.backends.sqlite.views import insert_line, insert_snapshot
 from indelible.core import rules
-from indelible.core.checksums import entry_checksum, session_salt
+from indelible.core.checksums import compute_entry_checksum, compute_session_salt
 from indelible.core.operations import (
     BeginStage,
     DropStage,
@@ -72,7 +72,7 @@ def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
 def stage_rows(context: Context, op: StageRows) -> Plan[None]:
     """Put entries at their positions."""
     place = yield from _staged(context, op.session, op.stage)
-    salt = session_salt(context.namespace, op.session)
+    salt = compute_session_salt(context.namespace, op.session)
     yield SqlMany(
         INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
         [
@@ -88,7 +88,7 @@ def stage_rows(context: Context, op: StageRows) -> Plan[None]:
                 encode_links(row.opens),
                 encode_links(row.answers),
                 row.envelope,
-                entry_checksum(
+                compute_entry_checksum(
                     salt,
                     row.envelope,
                     position=row.position,
