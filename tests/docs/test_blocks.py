@@ -171,7 +171,7 @@ def test_every_promise_says_where_it_holds_what_tests_it_and_how_to_break_it():
         name = promise.partition("\n")[0]
         said = re.findall(r"(?m)^- \*\*([^*]+)\*\*: \S", promise)
         assert said == PROMISE, name
-        assert re.search(r"\*\*Tested by\*\*: \[[^]]+\]\(\.\./tests/", promise), name
+        assert re.search(r"\*\*Tested by\*\*: \[[^]]+\]\(\.\./(?:tests|packages)/", promise), name
 
 
 def quoted(path: Path) -> dict[str, float]:

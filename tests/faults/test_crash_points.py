@@ -9,12 +9,11 @@ import os
 import pytest
 from walked import DOES, SEAMS, OpenWalked
 
-import postgres_here
-import redis_here
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS
 from memory_contract import Adapter
 from memory_contract.drivers.processes import Crew, WorkerLost
 from memory_contract.faults.crashpoints import CrashPoints
+from tests.support import postgres_server, redis_server
 
 ENGINES = ("sqlite", "redis", "cluster", "postgres")
 # A verb that is done again without a key is another one.
@@ -53,9 +52,9 @@ def places(tmp_path_factory, request):
     def place(engine):
         match engine:
             case "redis":
-                return redis_here.emptied()
+                return redis_server.emptied()
             case "postgres":
-                return postgres_here.fresh_database()
+                return postgres_server.fresh_database()
             case "cluster":
                 return request.getfixturevalue("cluster_url")
             case _:

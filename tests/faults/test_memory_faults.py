@@ -6,8 +6,6 @@ import inspect
 import pytest
 
 import indelible
-import postgres_here
-import redis_here
 from indelible import (
     BusyError,
     ConflictError,
@@ -18,6 +16,7 @@ from indelible import (
     UsageError,
 )
 from indelible.testing.faults import FAULT_VERBS, watching
+from tests.support import postgres_server, redis_server
 
 pytest_plugins = ["pytester"]
 
@@ -28,9 +27,9 @@ def url(request, tmp_path):
         case "sqlite":
             return str(tmp_path / "agent.db")
         case "redis":
-            return redis_here.emptied()
+            return redis_server.emptied()
         case "postgres":
-            return postgres_here.emptied_database()
+            return postgres_server.emptied_database()
     return "memory:"
 
 
