@@ -243,8 +243,8 @@ def refuse_if_hidden(op: Append, appended: AppendResult) -> None:
     where = f"position {first}" if first == last else f"positions {first} to {last}"
     raise ConflictError(
         f"the key {op.key!r} was used in session {op.session!r} for the same content, at"
-        f" {where}, which was hidden since; nothing was written. Use a new key to write it again, or"
-        ' pass replay="hidden-ok" if it is enough that it was appended once.',
+        f" {where}, which was hidden since; nothing was written. Use a new key to write it again,"
+        ' or pass replay="hidden-ok" if it is enough that it was written once.',
         session=op.session,
         reason="hidden",
         key=op.key,
