@@ -23,10 +23,10 @@ class _Escapes(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         unseen = unicodedata.category(chr(code)) in _UNSEEN_CATEGORIES or code in _UNSEEN_OTHERS
-        self[code] = shown = self._escaped(code) if unseen else chr(code)
+        self[code] = shown = self._escape(code) if unseen else chr(code)
         return shown
 
-    def _escaped(self, code: int) -> str:
+    def _escape(self, code: int) -> str:
         if self._json:
             digits = chr(code).encode("utf-16-be", "surrogatepass").hex()
             return "".join(f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4))

@@ -31,7 +31,7 @@ from indelible.model import CopyReport, Finding, Severity, Status, TransferRepor
 from indelible.store import MemoryStore
 
 # What is wrong with one session, and no reason to leave the others behind.
-_OF_ONE_SESSION = (ConflictError, CorruptEntryError, FormatError, LimitError, UnsupportedError)
+_SESSION_ERRORS = (ConflictError, CorruptEntryError, FormatError, LimitError, UnsupportedError)
 
 
 def copy_sessions(
@@ -57,27 +57,27 @@ def copy_sessions(
         raise UsageError(f"session_ids is a list of ids, not {session_ids!r}", value=session_ids)
     if session_ids is not None and prefix:
         raise UsageError("a copy takes ids of sessions or a prefix, not both", value=prefix)
-    names = _each(source, prefix) if session_ids is None else _active(source, session_ids)
-    with _temporary() as ledger:
-        work = _Copying(source, target, ledger, dry_run=dry_run, progress=progress)
+    names = _iter_ids(source, prefix) if session_ids is None else _check_active(source, session_ids)
+    with _open_temporary_file() as ledger:
+        work = _Copier(source, target, ledger, dry_run=dry_run, progress=progress)
         try:
-            if source is target or _are_one(source, target):
+            if source is target or _is_same_store(source, target):
                 raise UsageError("the source and the target of a copy are the same store")
             for name in names:
-                work.settle(name)
+                work.copy_or_compare(name)
             work.read_back()
         except MemoryStoreError as error:
             raise error.copy(copied=0 if dry_run else work.sessions) from error.__cause__
         return work.report()
 
 
-def _are_one(source: MemoryStore, target: MemoryStore) -> bool:
+def _is_same_store(source: MemoryStore, target: MemoryStore) -> bool:
     """Whether two stores are one place under two names."""
     place = source.identity()
     return place is not None and place == target.identity()
 
 
-def _each(store: MemoryStore, prefix: str) -> Iterator[str]:
+def _iter_ids(store: MemoryStore, prefix: str) -> Iterator[str]:
     """The ids of a store, a page at a time, with those that expired."""
     page = store.list_sessions(prefix=prefix, expired=True)
     yield from page
@@ -86,7 +86,7 @@ def _each(store: MemoryStore, prefix: str) -> Iterator[str]:
         yield from page
 
 
-def _active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
+def _check_active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
     """The sessions that were named. Without all of them nothing is begun."""
     names = list(dict.fromkeys(session_ids))
     for name in names:
@@ -100,7 +100,7 @@ def _active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
 
 
 @dataclass(slots=True)
-class _Copying:
+class _Copier:
     """A copy under way."""
 
     source: MemoryStore
@@ -119,7 +119,7 @@ class _Copying:
     changed: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
-    def settle(self, name: str) -> None:
+    def copy_or_compare(self, name: str) -> None:
         """Copy a session, or compare it if it is there."""
         try:
             status = self.source.session(name).status
@@ -132,14 +132,14 @@ class _Copying:
             else:
                 self._copy(name)
         except SessionNotFoundError:
-            self._gone(name)
-        except _OF_ONE_SESSION as error:
-            self._found(name, Severity.ERROR, f"it was not copied: {error.message}")
-        self._tell(name)
+            self._add_gone(name)
+        except _SESSION_ERRORS as error:
+            self._add_finding(name, Severity.ERROR, f"it was not copied: {error.message}")
+        self._report_progress(name)
 
     def _copy(self, name: str) -> None:
-        state = _state(self.source, name)
-        with _exported(self.source, name) as out:
+        state = _compute_state(self.source, name)
+        with _export_session(self.source, name) as out:
             if not self.dry_run:
                 try:
                     self.target.import_(out.lines)
@@ -157,21 +157,24 @@ class _Copying:
             self.snapshots += out.report.snapshots
             self.seen += out.report.entries
         if out.damaged:
-            what = f"{_entries(out.damaged)} cannot be read; a copy has the same bytes"
-            self._found(name, Severity.WARNING, what)
+            what = f"{_format_entries(out.damaged)} cannot be read; a copy has the same bytes"
+            self._add_finding(name, Severity.WARNING, what)
         if out.vacuumed:
             what = (
-                f"keys of {_entries(out.vacuumed)} that a vacuum took stay behind: one of them that"
-                " is used again appends again"
+                f"keys of {_format_entries(out.vacuumed)} that a vacuum removed are not copied: an"
+                " append that repeats one of them is written again"
             )
-            self._found(name, Severity.WARNING, what)
+            self._add_finding(name, Severity.WARNING, what)
         aside = len(self.source.quarantined(name))
         if aside:
-            what = f"what repair put into quarantine ({_entries(aside)}) stays behind"
-            self._found(name, Severity.WARNING, what)
+            what = f"what repair put into quarantine ({_format_entries(aside)}) stays behind"
+            self._add_finding(name, Severity.WARNING, what)
 
     def _compare(self, name: str) -> None:
-        with _exported(self.source, name) as ours, _exported(self.target, name) as theirs:
+        with (
+            _export_session(self.source, name) as ours,
+            _export_session(self.target, name) as theirs,
+        ):
             self.seen += ours.report.entries
             if ours.digest == theirs.digest:
                 self.equal += 1
@@ -187,23 +190,23 @@ class _Copying:
             try:
                 self._read_back(name, copied["digest"], copied["state"])
             except SessionNotFoundError:
-                self._gone(name)
-            except _OF_ONE_SESSION as error:
+                self._add_gone(name)
+            except _SESSION_ERRORS as error:
                 what = f"it was copied, and cannot be read back: {error.message}"
-                self._found(name, Severity.ERROR, what)
-            self._tell(name)
+                self._add_finding(name, Severity.ERROR, what)
+            self._report_progress(name)
 
     def _read_back(self, name: str, digest: str, state: str) -> None:
-        with _exported(self.target, name) as found:
+        with _export_session(self.target, name) as found:
             self.seen += found.report.entries
             if found.digest != digest:
                 what = "it was copied, and what is read back is something else"
-                self._found(name, Severity.ERROR, what)
-        if _state(self.source, name) == state:
+                self._add_finding(name, Severity.ERROR, what)
+        if _compute_state(self.source, name) == state:
             return
         status = self.source.session(name).status
         if status is Status.ACTIVE:
-            with _exported(self.source, name) as now:
+            with _export_session(self.source, name) as now:
                 if now.digest != digest:
                     self.changed.append(name)
         elif status is Status.NEW:
@@ -224,24 +227,24 @@ class _Copying:
             dry_run=self.dry_run,
         )
 
-    def _gone(self, name: str) -> None:
+    def _add_gone(self, name: str) -> None:
         """Tell of a session that was not there any more when it was to be read."""
         if self.source.session(name).status is Status.ACTIVE:
             what = "it was in the target, and is not there any more"
-            self._found(name, Severity.ERROR, what)
+            self._add_finding(name, Severity.ERROR, what)
         else:
-            self._found(name, Severity.WARNING, "it expired or was forgotten under way")
+            self._add_finding(name, Severity.WARNING, "it expired or was forgotten under way")
 
-    def _found(self, name: str, severity: Severity, what: str) -> None:
+    def _add_finding(self, name: str, severity: Severity, what: str) -> None:
         self.findings.append(Finding(severity=severity, what=what, session_id=name))
 
-    def _tell(self, name: str) -> None:
+    def _report_progress(self, name: str) -> None:
         if self.progress is not None:
             self.progress(name, self.seen)
 
 
 @dataclass(frozen=True, slots=True)
-class _Exported:
+class _ExportedSession:
     """A session as lines, and what they come to."""
 
     lines: TextIO
@@ -253,24 +256,24 @@ class _Exported:
 
 
 @contextmanager
-def _temporary() -> Iterator[TextIO]:
+def _open_temporary_file() -> Iterator[TextIO]:
     """A file without a name, which only this process can read."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as file:
         yield file
 
 
 @contextmanager
-def _exported(store: MemoryStore, name: str) -> Iterator[_Exported]:
+def _export_session(store: MemoryStore, name: str) -> Iterator[_ExportedSession]:
     """A session, exported."""
-    with _temporary() as lines:
+    with _open_temporary_file() as lines:
         report = store.export(lines, name)
         lines.seek(0)
-        digest, damaged, logged = _digest(lines)
+        digest, damaged, logged = _compute_digest(lines)
         lines.seek(0)
-        yield _Exported(lines, report, digest, damaged, logged - report.entries)
+        yield _ExportedSession(lines, report, digest, damaged, logged - report.entries)
 
 
-def _digest(lines: Iterable[str]) -> tuple[str, int, int]:
+def _compute_digest(lines: Iterable[str]) -> tuple[str, int, int]:
     """What makes two exports of a session equal; how many entries cannot be read, or ever were."""
     total, damaged, logged = hashlib.sha256(), 0, 0
     # The first line says who made the export.
@@ -278,7 +281,7 @@ def _digest(lines: Iterable[str]) -> tuple[str, int, int]:
         if line.startswith('{"session":'):
             fields = json.loads(line)["session"]
             logged = fields["end"] - fields["born"]
-            total.update(_comparable(fields).encode())
+            total.update(_format_comparable(fields).encode())
         elif number:
             total.update(line.encode())
         if line.startswith('{"entry":') and '"raw":' in line:
@@ -286,7 +289,7 @@ def _digest(lines: Iterable[str]) -> tuple[str, int, int]:
     return total.hexdigest(), damaged, logged
 
 
-def _comparable(fields: dict[str, Any]) -> str:
+def _format_comparable(fields: dict[str, Any]) -> str:
     """A session's line without what a copy may not share.
 
     Entries carry their deadlines. A session that has none is given the time that is left, which an
@@ -296,7 +299,7 @@ def _comparable(fields: dict[str, Any]) -> str:
     return json.dumps(fields, sort_keys=True)
 
 
-def _state(store: MemoryStore, name: str) -> str:
+def _compute_state(store: MemoryStore, name: str) -> str:
     """Changes when a session does, and is cheaper to have than the session."""
     info = store.session(name)
     snapshots = [snapshot.id for snapshot in store.list_snapshots(name)]
@@ -304,5 +307,5 @@ def _state(store: MemoryStore, name: str) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
-def _entries(count: int) -> str:
+def _format_entries(count: int) -> str:
     return f"{count} {'entry' if count == 1 else 'entries'}"

@@ -79,7 +79,7 @@ class MemoryStore:
         ttl: float | Never | None,
         replay: Replay,
     ) -> Receipt:
-        plan = append.add(
+        plan = append.append_drafts(
             self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl, replay=replay
         )
         return self._run(plan)
@@ -109,7 +109,7 @@ class MemoryStore:
         Two stores that are open at once and say the same hold the same sessions. None where the
         engine does not say. It is not for keeping: a server that is restarted has another one.
         """
-        return self._run(risks.identity())
+        return self._run(risks.read_identity())
 
     def risks(
         self, *, sessions: bool = False, progress: Progress | None = None
@@ -119,7 +119,7 @@ class MemoryStore:
         With `sessions`, also those of which more than half is out of reach and only takes space, of
         the first `RISK_SESSIONS_MAX`.
         """
-        return self._run(risks.risks(sessions=sessions, progress=progress))
+        return self._run(risks.find_risks(sessions=sessions, progress=progress))
 
     # Adding
 
@@ -145,7 +145,7 @@ class MemoryStore:
         or a receipt, the append is refused if anyone appended or changed the view since. `ttl` is
         in seconds; None is the store's default.
         """
-        draft = append.message(role, content, name=name, metadata=metadata, pinned=pinned)
+        draft = append.build_message(role, content, name=name, metadata=metadata, pinned=pinned)
         return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     def add_messages(
@@ -159,7 +159,7 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append several messages as one batch: all or none, with nothing of others in between."""
-        drafts = append.messages(messages)
+        drafts = append.build_messages(messages)
         return self._add(session_id, drafts, key, expected, ttl, replay)
 
     def add_entries(
@@ -173,7 +173,7 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append messages, tool calls, results and summaries in any mixture, as one batch."""
-        drafts = append.values(values)
+        drafts = append.build_entries(values)
         return self._add(session_id, drafts, key, expected, ttl, replay)
 
     def save_context(
@@ -188,7 +188,10 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append a turn, what the human said and what the AI answered, as one batch."""
-        drafts = (append.message("user", human_msg), append.message("assistant", ai_msg))
+        drafts = (
+            append.build_message("user", human_msg),
+            append.build_message("assistant", ai_msg),
+        )
         return self._add(session_id, drafts, key, expected, ttl, replay)
 
     def add_tool_call(
@@ -205,7 +208,7 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append the record of a tool call, under the id that the model gave it."""
-        draft = append.tool_call(call_id, name, arguments, metadata)
+        draft = append.build_tool_call(call_id, name, arguments, metadata)
         return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     def add_tool_result(
@@ -222,7 +225,7 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append what a tool answered to the call of this id."""
-        draft = append.tool_result(call_id, content, is_error, metadata)
+        draft = append.build_tool_result(call_id, content, is_error, metadata)
         return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     def add_summary(
@@ -244,7 +247,7 @@ class MemoryStore:
         Without a vector, the store's embedder makes one, if it was opened with one. `embedder`
         names what made the vector: vectors of two embedders are never compared.
         """
-        draft = append.summary(self._settings, text, vector, covers, embedder, metadata)
+        draft = append.build_summary(self._settings, text, vector, covers, embedder, metadata)
         return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     # Reading
@@ -266,7 +269,7 @@ class MemoryStore:
         with `on_corrupt="quarantine"` its neighbours come back and `.corrupt` holds its bytes.
         """
         return self._run(
-            read.history(
+            read.read_history(
                 session_id,
                 last=last,
                 max_tokens=max_tokens,
@@ -284,7 +287,7 @@ class MemoryStore:
         given. Messages of other roles (system, tool), and results of tools in any role, belong to
         no turn and are left out; `get_history` has them.
         """
-        return self._run(read.memory(session_id))
+        return self._run(read.read_turns(session_id))
 
     def get_entries(
         self,
@@ -303,7 +306,7 @@ class MemoryStore:
         entries instead, up to a page.
         """
         return self._run(
-            read.entries(
+            read.read_entries(
                 session_id,
                 kinds=kinds,
                 last=last,
@@ -318,11 +321,11 @@ class MemoryStore:
 
         A call that has no result is `dangling`; a result that has no call is an `orphan`.
         """
-        return self._run(tool_calls.tool_calls(session_id))
+        return self._run(tool_calls.read_tool_calls(session_id))
 
     def get_summaries(self, session_id: str) -> list[StoredSummary]:
         """The summaries that a session shows, in order."""
-        return self._run(read.summaries(session_id))
+        return self._run(read.read_summaries(session_id))
 
     def search_summaries(
         self,
@@ -465,7 +468,7 @@ class MemoryStore:
 
     def session(self, session_id: str) -> SessionInfo:
         """What a session is right now: new, active or expired, its version, counts and metadata."""
-        return self._run(sessions.session(session_id))
+        return self._run(sessions.read_session(session_id))
 
     def set_metadata(
         self,
@@ -500,7 +503,7 @@ class MemoryStore:
 
     def timeline(self, session_id: str) -> Timeline:
         """All that a session's life holds: what shows, what does not, and how that came to be."""
-        return self._run(maintenance.timeline(session_id))
+        return self._run(maintenance.read_timeline(session_id))
 
     def verify(
         self, session_id: str | None = None, *, progress: Progress | None = None
@@ -535,7 +538,7 @@ class MemoryStore:
 
         It is streamed. A file gets its name when it is complete, not before.
         """
-        with transfer.output(target, self._backend.owns) as write:
+        with transfer.open_output(target, self._backend.owns) as write:
             return self._run(transfer.export(write, session_id, prefix=prefix, progress=progress))
 
     def import_(
@@ -548,7 +551,7 @@ class MemoryStore:
 
         Each appears when all of it is there. One that exists already is a `ConflictError`.
         """
-        with transfer.input_lines(source) as lines:
+        with transfer.open_input(source) as lines:
             return self._run(transfer.import_(lines, progress=progress))
 
     def vacuum(

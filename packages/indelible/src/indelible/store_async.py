@@ -79,7 +79,7 @@ class AsyncMemoryStore:
         ttl: float | Never | None,
         replay: Replay,
     ) -> Receipt:
-        plan = append.add(
+        plan = append.append_drafts(
             self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl, replay=replay
         )
         return await self._run(plan)
@@ -109,7 +109,7 @@ class AsyncMemoryStore:
         Two stores that are open at once and say the same hold the same sessions. None where the
         engine does not say. It is not for keeping: a server that is restarted has another one.
         """
-        return await self._run(risks.identity())
+        return await self._run(risks.read_identity())
 
     async def risks(
         self, *, sessions: bool = False, progress: Progress | None = None
@@ -119,7 +119,7 @@ class AsyncMemoryStore:
         With `sessions`, also those of which more than half is out of reach and only takes space, of
         the first `RISK_SESSIONS_MAX`.
         """
-        return await self._run(risks.risks(sessions=sessions, progress=progress))
+        return await self._run(risks.find_risks(sessions=sessions, progress=progress))
 
     # Adding
 
@@ -145,7 +145,7 @@ class AsyncMemoryStore:
         or a receipt, the append is refused if anyone appended or changed the view since. `ttl` is
         in seconds; None is the store's default.
         """
-        draft = append.message(role, content, name=name, metadata=metadata, pinned=pinned)
+        draft = append.build_message(role, content, name=name, metadata=metadata, pinned=pinned)
         return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     async def add_messages(
@@ -159,7 +159,7 @@ class AsyncMemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append several messages as one batch: all or none, with nothing of others in between."""
-        drafts = append.messages(messages)
+        drafts = append.build_messages(messages)
         return await self._add(session_id, drafts, key, expected, ttl, replay)
 
     async def add_entries(
@@ -173,7 +173,7 @@ class AsyncMemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append messages, tool calls, results and summaries in any mixture, as one batch."""
-        drafts = append.values(values)
+        drafts = append.build_entries(values)
         return await self._add(session_id, drafts, key, expected, ttl, replay)
 
     async def save_context(
@@ -188,7 +188,10 @@ class AsyncMemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append a turn, what the human said and what the AI answered, as one batch."""
-        drafts = (append.message("user", human_msg), append.message("assistant", ai_msg))
+        drafts = (
+            append.build_message("user", human_msg),
+            append.build_message("assistant", ai_msg),
+        )
         return await self._add(session_id, drafts, key, expected, ttl, replay)
 
     async def add_tool_call(
@@ -205,7 +208,7 @@ class AsyncMemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append the record of a tool call, under the id that the model gave it."""
-        draft = append.tool_call(call_id, name, arguments, metadata)
+        draft = append.build_tool_call(call_id, name, arguments, metadata)
         return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     async def add_tool_result(
@@ -222,7 +225,7 @@ class AsyncMemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append what a tool answered to the call of this id."""
-        draft = append.tool_result(call_id, content, is_error, metadata)
+        draft = append.build_tool_result(call_id, content, is_error, metadata)
         return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     async def add_summary(
@@ -244,7 +247,7 @@ class AsyncMemoryStore:
         Without a vector, the store's embedder makes one, if it was opened with one. `embedder`
         names what made the vector: vectors of two embedders are never compared.
         """
-        draft = append.summary(self._settings, text, vector, covers, embedder, metadata)
+        draft = append.build_summary(self._settings, text, vector, covers, embedder, metadata)
         return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     # Reading
@@ -266,7 +269,7 @@ class AsyncMemoryStore:
         with `on_corrupt="quarantine"` its neighbours come back and `.corrupt` holds its bytes.
         """
         return await self._run(
-            read.history(
+            read.read_history(
                 session_id,
                 last=last,
                 max_tokens=max_tokens,
@@ -284,7 +287,7 @@ class AsyncMemoryStore:
         given. Messages of other roles (system, tool), and results of tools in any role, belong to
         no turn and are left out; `get_history` has them.
         """
-        return await self._run(read.memory(session_id))
+        return await self._run(read.read_turns(session_id))
 
     async def get_entries(
         self,
@@ -303,7 +306,7 @@ class AsyncMemoryStore:
         entries instead, up to a page.
         """
         return await self._run(
-            read.entries(
+            read.read_entries(
                 session_id,
                 kinds=kinds,
                 last=last,
@@ -318,11 +321,11 @@ class AsyncMemoryStore:
 
         A call that has no result is `dangling`; a result that has no call is an `orphan`.
         """
-        return await self._run(tool_calls.tool_calls(session_id))
+        return await self._run(tool_calls.read_tool_calls(session_id))
 
     async def get_summaries(self, session_id: str) -> list[StoredSummary]:
         """The summaries that a session shows, in order."""
-        return await self._run(read.summaries(session_id))
+        return await self._run(read.read_summaries(session_id))
 
     async def search_summaries(
         self,
@@ -471,7 +474,7 @@ class AsyncMemoryStore:
 
     async def session(self, session_id: str) -> SessionInfo:
         """What a session is right now: new, active or expired, its version, counts and metadata."""
-        return await self._run(sessions.session(session_id))
+        return await self._run(sessions.read_session(session_id))
 
     async def set_metadata(
         self,
@@ -506,7 +509,7 @@ class AsyncMemoryStore:
 
     async def timeline(self, session_id: str) -> Timeline:
         """All that a session's life holds: what shows, what does not, and how that came to be."""
-        return await self._run(maintenance.timeline(session_id))
+        return await self._run(maintenance.read_timeline(session_id))
 
     async def verify(
         self, session_id: str | None = None, *, progress: Progress | None = None
@@ -541,7 +544,7 @@ class AsyncMemoryStore:
 
         It is streamed. A file gets its name when it is complete, not before.
         """
-        with transfer.output(target, self._backend.owns) as write:
+        with transfer.open_output(target, self._backend.owns) as write:
             return await self._run(
                 transfer.export(write, session_id, prefix=prefix, progress=progress)
             )
@@ -556,7 +559,7 @@ class AsyncMemoryStore:
 
         Each appears when all of it is there. One that exists already is a `ConflictError`.
         """
-        with transfer.input_lines(source) as lines:
+        with transfer.open_input(source) as lines:
             return await self._run(transfer.import_(lines, progress=progress))
 
     async def vacuum(

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Self
 
 from indelible import Snapshot, ViewChange
-from indelible.adapters.store_variants import Store, checked_store, for_async, for_blocking, settled
+from indelible.adapters.store_variants import (
+    Store,
+    check_store,
+    run_blocking,
+    to_async,
+    to_blocking,
+)
 
 
 class Branches:
@@ -13,31 +19,31 @@ class Branches:
 
     def __init__(self, session_id: str, store: Store) -> None:
         self.session_id = session_id
-        self._store = checked_store(store)
+        self._store = check_store(store)
 
     def snapshot(self, label: str | None = None) -> Snapshot:
         """Write down what the session shows now."""
-        return settled(for_blocking(self._store).save_snapshot(self.session_id, label=label))
+        return run_blocking(to_blocking(self._store).save_snapshot(self.session_id, label=label))
 
     async def asnapshot(self, label: str | None = None) -> Snapshot:
         """Write down what the session shows now."""
-        return await for_async(self._store).save_snapshot(self.session_id, label=label)
+        return await to_async(self._store).save_snapshot(self.session_id, label=label)
 
     def rollback(self, snapshot_id: str) -> ViewChange:
         """Show exactly what a snapshot froze."""
-        store = for_blocking(self._store)
-        return settled(store.rollback_to_snapshot(self.session_id, snapshot_id))
+        store = to_blocking(self._store)
+        return run_blocking(store.rollback_to_snapshot(self.session_id, snapshot_id))
 
     async def arollback(self, snapshot_id: str) -> ViewChange:
         """Show exactly what a snapshot froze."""
-        return await for_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
+        return await to_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
 
     def branch(self, session_id: str, *, at: str | None = None) -> Self:
         """A new session that begins with what this one shows, or with what a snapshot froze."""
-        settled(for_blocking(self._store).fork(self.session_id, session_id, at=at))
+        run_blocking(to_blocking(self._store).fork(self.session_id, session_id, at=at))
         return type(self)(session_id, self._store)
 
     async def abranch(self, session_id: str, *, at: str | None = None) -> Self:
         """A new session that begins with what this one shows, or with what a snapshot froze."""
-        await for_async(self._store).fork(self.session_id, session_id, at=at)
+        await to_async(self._store).fork(self.session_id, session_id, at=at)
         return type(self)(session_id, self._store)

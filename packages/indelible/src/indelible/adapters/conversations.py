@@ -17,7 +17,7 @@ COMEBACKS_MAX: Final = 100
 _MESSAGES: Final = ["message"]
 
 
-class Shown(NamedTuple):
+class VisibleMessages(NamedTuple):
     """The messages of one state, with their positions, and the version of that state."""
 
     entries: list[Entry]
@@ -26,10 +26,10 @@ class Shown(NamedTuple):
     @property
     def messages(self) -> list[ChatMessage]:
         """The messages alone."""
-        return [message_of(entry) for entry in self.entries]
+        return [get_message(entry) for entry in self.entries]
 
 
-def message_of(entry: Entry) -> ChatMessage:
+def get_message(entry: Entry) -> ChatMessage:
     """The message that an entry holds."""
     assert isinstance(entry.value, ChatMessage)
     return entry.value
@@ -51,7 +51,7 @@ async def append(
     if not messages:
         return None
     if identified:
-        base = _key_of(messages)
+        base = _compute_key(messages)
         for comeback in range(COMEBACKS_MAX):
             key = f"{base}#{comeback}" if comeback else base
             receipt = await store.add_messages(
@@ -62,12 +62,12 @@ async def append(
     return await store.add_messages(session_id, messages, expected=expected)
 
 
-def _key_of(messages: Sequence[ChatMessage]) -> str:
+def _compute_key(messages: Sequence[ChatMessage]) -> str:
     sums = b"".join(parse_checksum(encode(message).envelope) for message in messages)
     return "ids:" + blake2b(sums, digest_size=16).hexdigest()
 
 
-async def all_shown(store: AsyncMemoryStore, session_id: str) -> Shown:
+async def read_visible(store: AsyncMemoryStore, session_id: str) -> VisibleMessages:
     """Every message that a session shows, with positions."""
     page = await store.get_entries(session_id, kinds=_MESSAGES, limit=PAGE_ENTRIES_MAX)
     entries, version = list(page), page.version
@@ -76,7 +76,7 @@ async def all_shown(store: AsyncMemoryStore, session_id: str) -> Shown:
             session_id, kinds=_MESSAGES, limit=PAGE_ENTRIES_MAX, cursor=page.cursor
         )
         entries += page
-    return Shown(entries, version)
+    return VisibleMessages(entries, version)
 
 
 async def pop(store: AsyncMemoryStore, session_id: str) -> ChatMessage | None:
@@ -88,9 +88,9 @@ async def pop(store: AsyncMemoryStore, session_id: str) -> ChatMessage | None:
         newest = await store.get_entries(session_id, kinds=_MESSAGES, last=1)
         if not newest:
             return None
-        if await _hidden(store, session_id, [newest[0].position], newest.version):
-            return message_of(newest[0])
-    raise kept_moving(session_id)
+        if await _try_hide(store, session_id, [newest[0].position], newest.version):
+            return get_message(newest[0])
+    raise build_race_error(session_id)
 
 
 async def pop_at(
@@ -105,14 +105,14 @@ async def pop_at(
     `listed` gives, for each place in the framework's list, the index of the stored message.
     """
     for _ in range(ATTEMPTS_MAX):
-        shown = await all_shown(store, session_id)
+        shown = await read_visible(store, session_id)
         places = listed(shown.messages)
         if not -len(places) <= index < len(places):
             return None
         entry = shown.entries[places[index]]
-        if await _hidden(store, session_id, [entry.position], shown.version):
-            return message_of(entry)
-    raise kept_moving(session_id)
+        if await _try_hide(store, session_id, [entry.position], shown.version):
+            return get_message(entry)
+    raise build_race_error(session_id)
 
 
 async def replace(
@@ -124,22 +124,22 @@ async def replace(
     no longer wanted is hidden after that. So whoever stops in between has lost nothing.
     """
     for _ in range(ATTEMPTS_MAX):
-        entries, version = await all_shown(store, session_id)
-        unwanted, rest = difference(entries, messages)
+        entries, version = await read_visible(store, session_id)
+        unwanted, rest = compute_difference(entries, messages)
         unmoved: str | None = version
         try:
             if rest:
                 await store.add_messages(session_id, rest, expected=version)
                 unmoved = None
-            if not unwanted or await _hidden(store, session_id, unwanted, unmoved):
+            if not unwanted or await _try_hide(store, session_id, unwanted, unmoved):
                 return
         except ConflictError as conflict:
             if not is_race(conflict):
                 raise
-    raise kept_moving(session_id)
+    raise build_race_error(session_id)
 
 
-def difference(
+def compute_difference(
     entries: Sequence[Entry], wanted: Sequence[ChatMessage]
 ) -> tuple[list[int], list[ChatMessage]]:
     """The positions that a list has no use for, and what of it is to be added behind the others."""
@@ -153,7 +153,7 @@ def difference(
     return unwanted, list(wanted[matched:])
 
 
-async def _hidden(
+async def _try_hide(
     store: AsyncMemoryStore, session_id: str, positions: list[int], version: str | None
 ) -> bool:
     """Whether they were hidden; not if somebody wrote since that version."""
@@ -172,7 +172,7 @@ def is_race(conflict: ConflictError) -> bool:
     return reason in ("version", "view")
 
 
-def kept_moving(session_id: str) -> ConflictError:
+def build_race_error(session_id: str) -> ConflictError:
     """Others were faster every time."""
     return ConflictError(
         f"others kept writing to session {session_id!r}; nothing was changed. Try again.",

@@ -83,26 +83,26 @@ def keep_form(
 
 def get_form(framework: str, message: ChatMessage) -> dict[str, Any] | None:
     """The form that a framework's message had; None if it was written by somebody else."""
-    stored = beside(framework, message)
+    stored = get_extra(framework, message)
     if stored is None:
         return None
     shared = {part: getattr(message, name) for part, name in stored[SHARED].items()}
     return {**shared, **stored[FORM]}
 
 
-def beside(framework: str, message: ChatMessage) -> dict[str, Any] | None:
+def get_extra(framework: str, message: ChatMessage) -> dict[str, Any] | None:
     """All that a framework's adapter keeps with a message."""
     stored: Any = (message.__pydantic_extra__ or {}).get(framework)
     return stored if isinstance(stored, dict) and FORM in stored and SHARED in stored else None
 
 
-def understood_role(role: Any, otherwise: str) -> str:
+def to_role(role: Any, otherwise: str) -> str:
     """A role that a message can have."""
     fits = isinstance(role, str) and 0 < len(role) <= ROLE_CHARS_MAX
     return role if fits else otherwise
 
 
-def understood_content(content: Any) -> Any:
+def to_content(content: Any) -> Any:
     """Text or blocks as a message holds them; None if it is neither. Text among blocks is one."""
     if isinstance(content, str):
         return content
@@ -115,7 +115,7 @@ def understood_content(content: Any) -> Any:
     return content
 
 
-def text_or_none(value: Any) -> str | None:
+def to_text_or_none(value: Any) -> str | None:
     """A text; None if it is something else."""
     return value if isinstance(value, str) else None
 
@@ -135,7 +135,7 @@ class StoredCall(NamedTuple):
     @property
     def as_object(self) -> dict[str, Any] | None:
         """The arguments as an object; None if they are something else."""
-        return {} if self.arguments is None else _if_dict(self.arguments)
+        return {} if self.arguments is None else _to_dict_or_none(self.arguments)
 
     @property
     def as_text(self) -> str:
@@ -209,11 +209,15 @@ def parse_parts(messages: Iterable[ChatMessage]) -> list[MessageParts]:
         }
         results = []
         for call_id, content, is_error in find_answers_given(message):
-            name = _name_of_result(message, call_id) or names.get(call_id, "")
+            name = _find_result_name(message, call_id) or names.get(call_id, "")
             results.append(StoredResult(call_id, name, content, is_error))
         names.update((call.id, call.name) for call in calls.values())
         role = _ROLES.get(message.role, message.role)
-        said = [] if message.tool_call_id is not None and role == "tool" else _said(message, calls)
+        said = (
+            []
+            if message.tool_call_id is not None and role == "tool"
+            else _find_spoken_blocks(message, calls)
+        )
         called = list(calls.values())
         found.append(MessageParts(role, message.name, said, called, results, get_time(message)))
     return found
@@ -229,7 +233,7 @@ def read_forms(
     return list(zip(forms, parse_parts(messages), strict=True))
 
 
-def _said(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:
+def _find_spoken_blocks(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:
     content = message.content
     if isinstance(content, str):
         # Models that call a tool often say nothing beside it.
@@ -244,39 +248,39 @@ def _said(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:
     return said
 
 
-def _name_of_result(message: ChatMessage, call_id: str) -> str | None:
+def _find_result_name(message: ChatMessage, call_id: str) -> str | None:
     if message.tool_call_id == call_id:
         return message.name
     for block in message.content if isinstance(message.content, list) else ():
         if block.get("tool_use_id") == call_id:
-            return text_or_none(block.get("name"))
+            return to_text_or_none(block.get("name"))
     return None
 
 
 def get_time(message: ChatMessage) -> datetime | None:
     """When a message was made, where its framework says so."""
-    claude, pydantic = beside("claude_agent", message), beside("pydantic_ai", message)
+    claude, pydantic = get_extra("claude_agent", message), get_extra("pydantic_ai", message)
     if claude is not None:
-        return _moment((claude.get("entry") or {}).get("timestamp"))
+        return _parse_time((claude.get("entry") or {}).get("timestamp"))
     if pydantic is None:
         return None
     form = pydantic[FORM]
     parts = [part for part in form.get("parts") or () if isinstance(part, dict)]
-    times = (_moment(each.get("timestamp")) for each in (form, *parts))
+    times = (_parse_time(each.get("timestamp")) for each in (form, *parts))
     return next((time for time in times if time is not None), None)
 
 
-def _moment(text: Any) -> datetime | None:
+def _parse_time(text: Any) -> datetime | None:
     try:
         return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
 
 
-def _if_dict(value: Any) -> dict[str, Any] | None:
+def _to_dict_or_none(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def stored_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+def build_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
     """A tool call as messages hold it: `{"id": …, "name": …, "arguments": …}`."""
     return {"id": call_id, "name": name, "arguments": parse_arguments(arguments)}

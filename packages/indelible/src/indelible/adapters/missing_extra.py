@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def framework_missing(error: ImportError, *, package: str, extra: str) -> ImportError:
+def build_missing_framework_error(error: ImportError, *, package: str, extra: str) -> ImportError:
     """The error to raise instead of the bare one, if it is the framework that is not there."""
     return ImportError(
         f"indelible.adapters.{extra.replace('-', '_')} needs the package {package}:"

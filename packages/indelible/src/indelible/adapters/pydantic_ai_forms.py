@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible import ChatMessage, Entry
-from indelible.adapters.conversations import message_of
-from indelible.adapters.forms import MessageParts, keep_form, read_forms, stored_call, text_or_none
+from indelible.adapters.conversations import get_message
+from indelible.adapters.forms import (
+    MessageParts,
+    build_call,
+    keep_form,
+    read_forms,
+    to_text_or_none,
+)
 
 FRAMEWORK: Final = "pydantic_ai"
 
@@ -15,20 +21,20 @@ FRAMEWORK: Final = "pydantic_ai"
 def from_dict(form: dict[str, Any]) -> ChatMessage:
     """What is stored for a message."""
     parts = [part for part in form.get("parts", ()) if isinstance(part, dict)]
-    understood = _response(parts) if form.get("kind") == "response" else _request(parts)
+    understood = _parse_response(parts) if form.get("kind") == "response" else _parse_request(parts)
     return keep_form(FRAMEWORK, form, understood)
 
 
-def _response(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _parse_response(parts: list[dict[str, Any]]) -> dict[str, Any]:
     calls = [
-        stored_call(part.get("tool_call_id"), part.get("tool_name"), part.get("args"))
+        build_call(part.get("tool_call_id"), part.get("tool_name"), part.get("args"))
         for part in parts
         if part.get("part_kind") == "tool-call"
     ]
-    return {"role": "assistant", "content": _text(parts, "text"), "tool_calls": calls or None}
+    return {"role": "assistant", "content": _join_text(parts, "text"), "tool_calls": calls or None}
 
 
-def _request(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _parse_request(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """A request may hold a system prompt, what the user said, and the answers of several tools."""
     kinds = {part.get("part_kind") for part in parts}
     answers = [
@@ -42,20 +48,20 @@ def _request(parts: list[dict[str, Any]]) -> dict[str, Any]:
         }
         for part in parts
         if part.get("part_kind") in ("tool-return", "retry-prompt")
-        and text_or_none(part.get("tool_call_id")) is not None
+        and to_text_or_none(part.get("tool_call_id")) is not None
         and part.get("tool_name") is not None
     ]
-    said = _text(parts, "user-prompt")
+    said = _join_text(parts, "user-prompt")
     if answers:
         texts = [] if said is None else [{"type": "text", "text": said}]
         return {"role": "tool", "content": [*answers, *texts]}
     if kinds == {"system-prompt"}:
-        return {"role": "system", "content": _text(parts, "system-prompt")}
+        return {"role": "system", "content": _join_text(parts, "system-prompt")}
     # A trim would take the system prompt with it.
     return {"role": "user", "content": said, "pinned": "system-prompt" in kinds or None}
 
 
-def _text(parts: list[dict[str, Any]], kind: str) -> str | None:
+def _join_text(parts: list[dict[str, Any]], kind: str) -> str | None:
     texts = [
         piece
         for part in parts
@@ -70,18 +76,18 @@ def _text(parts: list[dict[str, Any]], kind: str) -> str | None:
 
 def to_dicts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """What the type adapter takes, also for messages that pydantic-ai did not write."""
-    read = read_forms(FRAMEWORK, [message_of(entry) for entry in entries])
+    read = read_forms(FRAMEWORK, [get_message(entry) for entry in entries])
     found = []
     for entry, (form, parts) in zip(entries, read, strict=True):
         if form is not None:
             found.append(form)
         elif not parts.is_empty:
             # Where nobody says when it was made, the time of the append; never the time of reading.
-            found.append(_foreign(parts, (parts.at or entry.written_at).isoformat()))
+            found.append(_build_foreign_message(parts, (parts.at or entry.written_at).isoformat()))
     return found
 
 
-def _foreign(parts: MessageParts, at: str) -> dict[str, Any]:
+def _build_foreign_message(parts: MessageParts, at: str) -> dict[str, Any]:
     text = parts.text
     if parts.role == "assistant":
         said: list[dict[str, Any]] = [{"part_kind": "text", "content": text}] if text else []

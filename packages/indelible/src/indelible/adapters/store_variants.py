@@ -21,7 +21,7 @@ T = TypeVar("T")
 Store = MemoryStore | AsyncMemoryStore
 
 
-def checked_store(store: Store) -> Store:
+def check_store(store: Store) -> Store:
     """The store, if it is one: a URL or a path is opened by whoever will close it."""
     if not isinstance(store, MemoryStore | AsyncMemoryStore):
         raise UsageError(
@@ -32,24 +32,24 @@ def checked_store(store: Store) -> Store:
     return store
 
 
-def for_async(store: Store) -> AsyncMemoryStore:
+def to_async(store: Store) -> AsyncMemoryStore:
     """The store as async code calls it."""
     if isinstance(store, AsyncMemoryStore):
         return store
-    return cast("AsyncMemoryStore", _Dressed(store, _in_thread))
+    return cast("AsyncMemoryStore", _AwaitableStore(store, _call_in_thread))
 
 
-def for_blocking(store: Store) -> AsyncMemoryStore:
-    """The store for `settled`: its awaits are over at once."""
+def to_blocking(store: Store) -> AsyncMemoryStore:
+    """The store for `run_blocking`: its awaits are over at once."""
     if isinstance(store, AsyncMemoryStore):
         raise UsageError(
             "this was given an AsyncMemoryStore, which must be awaited: use the async methods, or"
             " hand in a store of indelible.open(…), which serves both"
         )
-    return cast("AsyncMemoryStore", _Dressed(store, _at_once))
+    return cast("AsyncMemoryStore", _AwaitableStore(store, _call_directly))
 
 
-def settled(work: Coroutine[Any, Any, T]) -> T:
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never waits."""
     try:
         work.send(None)
@@ -59,7 +59,7 @@ def settled(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a blocking store made its caller wait")
 
 
-class _Dressed:
+class _AwaitableStore:
     """A blocking store whose verbs are awaited."""
 
     def __init__(
@@ -75,11 +75,11 @@ class _Dressed:
         return lambda *given, **named: self._call(functools.partial(verb, *given, **named))
 
 
-async def _at_once(work: Callable[[], T]) -> T:
+async def _call_directly(work: Callable[[], T]) -> T:
     return work()
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def _call_in_thread(work: Callable[[], T]) -> T:
     """Call in a thread. Whoever is cancelled meanwhile learns of it when the outcome is known."""
     loop = asyncio.get_running_loop()
     outcome: UncancellableFuture[T] = UncancellableFuture(loop=loop)

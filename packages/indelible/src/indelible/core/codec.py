@@ -71,12 +71,12 @@ def encode(value: Value) -> Draft:
     kind = KIND_OF.get(type(value))
     if kind is None:
         raise UsageError(f"not something a session can hold: {format_value(value)}", value=value)
-    if isinstance(value, ChatMessage) and (text := _text_alone(value)) is not None:
+    if isinstance(value, ChatMessage) and (text := _get_plain_text(value)) is not None:
         return encode_text(value.role, text)
-    rest = b"%b%b}" % (_PREFIX[kind], _body(value))
+    rest = b"%b%b}" % (_PREFIX[kind], _encode_body(value))
     envelope = b'%b%b",%b' % (_OPEN, compute_digest(rest), rest)
     if len(envelope) > ENTRY_BYTES_MAX:
-        raise _too_long(envelope)
+        raise _build_size_error(envelope)
     return Draft(kind, envelope, *build_outline(value))
 
 
@@ -91,11 +91,11 @@ def encode_text(role: str, text: str) -> Draft:
         raise
     envelope = f'{{"sum":"{summed}",{rest}'.encode()
     if len(envelope) > ENTRY_BYTES_MAX:
-        raise _too_long(envelope)
+        raise _build_size_error(envelope)
     return tuple_new(Draft, (Kind.MESSAGE, envelope, role in _KEPT_ROLES, (), ()))
 
 
-def _too_long(envelope: bytes) -> LimitError:
+def _build_size_error(envelope: bytes) -> LimitError:
     return LimitError(
         f"an entry takes {len(envelope)} bytes; the limit is {ENTRY_BYTES_MAX}",
         limit=ENTRY_BYTES_MAX,
@@ -124,22 +124,24 @@ def decode(
     """
     if kind is None:
         why = "its kind is unknown" if envelope else "it is missing"
-        raise _corrupt(session, position, why, envelope)
+        raise _build_corrupt_error(session, position, why, envelope)
     rest = envelope[_REST:]
     summed = compute_digest(rest)
     if not envelope.startswith(_START[kind] % summed):
         if envelope[:_REST] != b'%b%b",' % (_OPEN, summed):
-            raise _corrupt(session, position, "its checksum does not match", envelope)
-        raise _foreign(session, position, envelope)
+            raise _build_corrupt_error(session, position, "its checksum does not match", envelope)
+        raise _build_foreign_error(session, position, envelope)
     if content is not None and content != int(summed[:CONTENT_DIGITS], 16):
-        raise _corrupt(session, position, "it was written for another place", envelope)
+        raise _build_corrupt_error(session, position, "it was written for another place", envelope)
     try:
         if kind is Kind.SUMMARY:
-            return _summary(envelope[_BODY[kind] : -1])
+            return _decode_summary(envelope[_BODY[kind] : -1])
         value: Value = _VALIDATE[kind](envelope[_BODY[kind] : -1])
         return value
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        raise _corrupt(session, position, "its body is not a " + kind, envelope) from exc
+        raise _build_corrupt_error(
+            session, position, "its body is not a " + kind, envelope
+        ) from exc
 
 
 def decode_all(rows: Sequence[StoredEntry], *, session: str) -> list[Value]:
@@ -234,14 +236,14 @@ def check_json(value: Any, path: str, depth: int = 0) -> None:  # noqa: C901 (a 
         _check_text(value, path)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise _refused(path, value, "JSON has no such number")
+            raise _build_refusal(path, value, "JSON has no such number")
     elif type(value) is list:
         for index, item in enumerate(value):
             check_json(item, f"{path}[{index}]", depth + 1)
     elif type(value) is dict:
         for key, item in value.items():
             if not isinstance(key, str):
-                raise _refused(path, value, f"the key {key!r} would read back as text")
+                raise _build_refusal(path, value, f"the key {key!r} would read back as text")
             _check_text(key, path)
             check_json(item, f"{path}[{key!r}]", depth + 1)
     elif isinstance(value, int):
@@ -253,7 +255,7 @@ def check_json(value: Any, path: str, depth: int = 0) -> None:  # noqa: C901 (a 
                 actual=int(value.bit_length() * math.log10(2)) + 1,
             )
     elif value is not None:
-        raise _refused(path, value, f"a {type(value).__name__} would not read back equal")
+        raise _build_refusal(path, value, f"a {type(value).__name__} would not read back equal")
 
 
 def format_value(value: object) -> str:
@@ -271,29 +273,29 @@ def _check_text(text: str, path: str) -> None:
             text.encode()
         except UnicodeEncodeError as exc:
             part = text[max(0, exc.start - 10) : exc.end + 10]
-            raise _refused(path, part, "a lone surrogate is not text") from None
+            raise _build_refusal(path, part, "a lone surrogate is not text") from None
 
 
-def _refused(path: str, value: object, why: str) -> UsageError:
+def _build_refusal(path: str, value: object, why: str) -> UsageError:
     return UsageError(
         f"{path} cannot be stored: {why}: {format_value(value)}", path=path, value=value
     )
 
 
-def _body(value: Value) -> bytes:
+def _encode_body(value: Value) -> bytes:
     """The caller's fields as JSON."""
     if type(value) is Summary:
-        return _summary_body(value)
+        return _encode_summary(value)
     try:
         _check_fields(value)
         body = value.__pydantic_serializer__.to_json(value, exclude_defaults=True, warnings=False)
     except (pydantic_core.PydanticSerializationError, UnicodeEncodeError) as exc:
         _check_fields(value)
         raise UsageError(f"cannot be stored: {format_value(value)}", value=value) from exc
-    return _readable(value, body)
+    return _check_reads_back(value, body)
 
 
-def _readable(value: Value, body: bytes) -> bytes:
+def _check_reads_back(value: Value, body: bytes) -> bytes:
     """The body, if a reader makes an equal value of it: a copy may hold what no model takes."""
     try:
         again = _VALIDATE[KIND_OF[type(value)]](body)
@@ -304,7 +306,7 @@ def _readable(value: Value, body: bytes) -> bytes:
     return body
 
 
-def _text_alone(message: ChatMessage) -> str | None:
+def _get_plain_text(message: ChatMessage) -> str | None:
     """The text of a message that has role and text alone, as most have: any JSON holds it."""
     content = message.content
     if (
@@ -328,30 +330,30 @@ def _check_fields(value: Value) -> None:
             check_json(item, name)
 
 
-def _summary_body(summary: Summary) -> bytes:
+def _encode_summary(summary: Summary) -> bytes:
     _check_fields(summary)
     fields = summary.model_dump(exclude_defaults=True, exclude={"vector"})
     if summary.vector is not None:
-        fields["vector"] = _packed(summary.vector)
+        fields["vector"] = _pack_vector(summary.vector)
     body = pydantic_core.to_json(fields)
-    if _summary(body) != summary:
+    if _decode_summary(body) != summary:
         raise UsageError(f"would not read back equal: {format_value(summary)}", value=summary)
     return body
 
 
-def _summary(body: bytes) -> Summary:
+def _decode_summary(body: bytes) -> Summary:
     fields = pydantic_core.from_json(body)
     packed = fields.pop("vector", None)
     if packed is not None:
-        fields["vector"] = _unpacked(packed)
+        fields["vector"] = _unpack_vector(packed)
     return Summary.model_validate(fields)
 
 
-def _packed(vector: tuple[float, ...]) -> dict[str, str]:
+def _pack_vector(vector: tuple[float, ...]) -> dict[str, str]:
     """Single precision where that loses nothing (it is what embedders compute in), else double."""
     if not all(map(math.isfinite, vector)):
         bad = next(number for number in vector if not math.isfinite(number))
-        raise _refused("vector", bad, "it cannot be compared with anything")
+        raise _build_refusal("vector", bad, "it cannot be compared with anything")
     try:
         single = array("f", vector)
     except OverflowError:
@@ -362,7 +364,7 @@ def _packed(vector: tuple[float, ...]) -> dict[str, str]:
     return {name: base64.b64encode(numbers.tobytes()).decode("ascii")}
 
 
-def _unpacked(packed: dict[str, str]) -> tuple[float, ...]:
+def _unpack_vector(packed: dict[str, str]) -> tuple[float, ...]:
     ((name, text),) = packed.items()
     numbers = array({"f32": "f", "f64": "d"}[name], base64.b64decode(text, validate=True))
     if struct.pack("=H", 1) != struct.pack("<H", 1):
@@ -370,7 +372,9 @@ def _unpacked(packed: dict[str, str]) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _corrupt(session: str, position: int, why: str, envelope: bytes) -> CorruptEntryError:
+def _build_corrupt_error(
+    session: str, position: int, why: str, envelope: bytes
+) -> CorruptEntryError:
     return CorruptEntryError(
         f"entry {position} of session {session!r} cannot be read: {why}; its bytes were left as"
         ' they are. Read its neighbours with on_corrupt="quarantine".',
@@ -381,12 +385,12 @@ def _corrupt(session: str, position: int, why: str, envelope: bytes) -> CorruptE
     )
 
 
-def _foreign(session: str, position: int, envelope: bytes) -> Exception:
+def _build_foreign_error(session: str, position: int, envelope: bytes) -> Exception:
     """The bytes are as they were written, but not by this version."""
     try:
         version = pydantic_core.from_json(envelope).get("v")
     except (ValueError, AttributeError):
-        return _corrupt(session, position, "it is not an envelope", envelope)
+        return _build_corrupt_error(session, position, "it is not an envelope", envelope)
     if isinstance(version, int) and version > ENVELOPE_VERSION:
         return FormatError(
             f"entry {position} of session {session!r} was written by a newer indelible"
@@ -394,4 +398,4 @@ def _foreign(session: str, position: int, envelope: bytes) -> Exception:
             session=session,
             position=position,
         )
-    return _corrupt(session, position, "its envelope names another kind", envelope)
+    return _build_corrupt_error(session, position, "its envelope names another kind", envelope)

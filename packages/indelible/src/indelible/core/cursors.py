@@ -38,42 +38,42 @@ def build_cursor(key: bytes, session: str, frozen: FrozenView, resume: int) -> s
     """A cursor that goes on at `resume`, in the state `frozen`."""
     extents = base64.b64encode(view.encode(frozen.extents)).decode("ascii")
     payload = pydantic_core.to_json([frozen.life, extents, frozen.version, frozen.vacuums, resume])
-    return base64.urlsafe_b64encode(_tag(key, session, payload) + payload).decode("ascii")
+    return base64.urlsafe_b64encode(_compute_tag(key, session, payload) + payload).decode("ascii")
 
 
 def parse_cursor(key: bytes, session: str, cursor: object) -> tuple[FrozenView, int]:
     """The state and the position of a cursor that `build_cursor` made for this session."""
-    data = _decode(cursor)
+    data = _decode_cursor(cursor)
     tag, payload = data[:_TAG_BYTES], data[_TAG_BYTES:]
-    if not hmac.compare_digest(tag, _tag(key, session, payload)):
-        raise _refused(cursor)
+    if not hmac.compare_digest(tag, _compute_tag(key, session, payload)):
+        raise _build_refusal(cursor)
     try:
         life, extents, version, vacuums, resume = pydantic_core.from_json(payload)
         return FrozenView(life, view.decode(base64.b64decode(extents)), version, vacuums), resume
     except (ValueError, TypeError, FormatError):
         # Signed, but of another form: made by another version of this code.
-        raise _refused(cursor) from None
+        raise _build_refusal(cursor) from None
 
 
-def _tag(key: bytes, session: str, payload: bytes) -> bytes:
+def _compute_tag(key: bytes, session: str, payload: bytes) -> bytes:
     session_key = blake2b(session.encode(), key=key, digest_size=SECRET_BYTES).digest()
     return blake2b(payload, key=session_key, digest_size=_TAG_BYTES).digest()
 
 
-def _decode(cursor: object) -> bytes:
+def _decode_cursor(cursor: object) -> bytes:
     if not isinstance(cursor, str):
-        raise _refused(cursor)
+        raise _build_refusal(cursor)
     try:
         data = base64.b64decode(cursor, altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
-        raise _refused(cursor) from None
+        raise _build_refusal(cursor) from None
     # Unused bits of the last character must not make a second spelling.
     if base64.urlsafe_b64encode(data).decode("ascii") != cursor:
-        raise _refused(cursor)
+        raise _build_refusal(cursor)
     return data
 
 
-def _refused(cursor: object) -> UsageError:
+def _build_refusal(cursor: object) -> UsageError:
     shown = repr(cursor)
     shown = shown if len(shown) <= _SHOWN_CHARS else shown[: _SHOWN_CHARS - 1] + "…"
     return UsageError(

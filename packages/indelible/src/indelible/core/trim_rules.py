@@ -48,7 +48,7 @@ def group_entries(outline: Sequence[Outline]) -> list[TrimGroup]:
 
 def find_dropped_before(outline: Sequence[Outline], cut: int) -> list[int]:
     """The positions to drop so that all from index `cut` on stays: whole groups before it."""
-    return _positions(
+    return _list_positions(
         outline,
         (
             group
@@ -96,8 +96,8 @@ def find_over_budget(
         if left < 0:
             break
         optional.pop()
-    return _positions(outline, optional)
+    return _list_positions(outline, optional)
 
 
-def _positions(outline: Sequence[Outline], groups: Iterable[TrimGroup]) -> list[int]:
+def _list_positions(outline: Sequence[Outline], groups: Iterable[TrimGroup]) -> list[int]:
     return sorted(outline[index].position for group in groups for index in group.members)

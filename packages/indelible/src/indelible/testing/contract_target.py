@@ -78,7 +78,7 @@ def build_adapter(url: str) -> Adapter:
         **common,
         durability=claims.durability.value,
         server=url,
-        discard=Forget(url),
+        discard=SessionEraser(url),
         notes=simulated,
     )
 
@@ -107,45 +107,45 @@ class OpenUrl:
         if server is not None:
             target, options = server, {**options, "timeout_s": BAD_DAY_TIMEOUT_S}
         if self.awaited:
-            return _opened(target, options)
-        return StoreHandle(_open(target, options))
+            return _open_async_with_retries(target, options)
+        return StoreHandle(_open_with_retries(target, options))
 
     def _place(self, workspace: Path) -> tuple[str, dict[str, Any]]:
         if find_engine(self.url).storage is Storage.MEMORY:
             return self.url, {}
         if self.path is not None:
             return str(workspace / "store.db"), {}
-        return self.url, {"namespace": _namespace(workspace)}
+        return self.url, {"namespace": _build_namespace(workspace)}
 
 
-def _open(target: str, options: dict[str, Any]) -> indelible.MemoryStore:
+def _open_with_retries(target: str, options: dict[str, Any]) -> indelible.MemoryStore:
     for _ in range(OPENINGS_MAX - 1):
         with contextlib.suppress(indelible.UnavailableError):
             return indelible.open(target, **options)
     return indelible.open(target, **options)
 
 
-async def _opened(target: str, options: dict[str, Any]) -> StoreHandle:
+async def _open_async_with_retries(target: str, options: dict[str, Any]) -> StoreHandle:
     for _ in range(OPENINGS_MAX - 1):
         with contextlib.suppress(indelible.UnavailableError):
             return StoreHandle(await indelible.open_async(target, **options))
     return StoreHandle(await indelible.open_async(target, **options))
 
 
-def _namespace(workspace: Path) -> str:
+def _build_namespace(workspace: Path) -> str:
     return f"indelible-check-{workspace.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class SessionEraser:
     """Erases what a case wrote on a server."""
 
     url: str = field(repr=False)
 
     def __call__(self, workspace: Path, sessions: Iterable[str]) -> None:
         """Forget every session of the workspace's namespace, also those that expired."""
-        with indelible.open(self.url, namespace=_namespace(workspace)) as store:
-            for session in {*_all(store), *sessions}:
+        with indelible.open(self.url, namespace=_build_namespace(workspace)) as store:
+            for session in {*_list_sessions(store), *sessions}:
                 with contextlib.suppress(indelible.UsageError, indelible.LimitError):
                     store.forget(session)
 
@@ -171,7 +171,7 @@ class StoreHandle:
 
     def read(self, session: str, *, limit: int | None = None) -> Any:
         """The messages of the history."""
-        return then(self._store.get_history(session, last=limit), _messages)
+        return then(self._store.get_history(session, last=limit), _to_kit_messages)
 
     def trim(self, session: str, keep: int) -> Any:
         """Keep the last ones."""
@@ -204,7 +204,7 @@ class StoreHandle:
     def page(self, session: str, limit: int, cursor: str | None = None) -> Any:
         """A page of messages, and the cursor of the next."""
         page = self._store.get_entries(session, kinds=["message"], limit=limit, cursor=cursor)
-        return then(page, lambda found: (_messages([e.value for e in found]), found.cursor))
+        return then(page, lambda found: (_to_kit_messages([e.value for e in found]), found.cursor))
 
     def export(self, session: str) -> Any:
         """A session as text."""
@@ -218,19 +218,23 @@ class StoreHandle:
     def sessions(self) -> Any:
         """The ids of all sessions."""
         page = self._store.list_sessions()
-        return _all_awaited(self._store, page) if inspect.isawaitable(page) else _all(self._store)
+        return (
+            _list_sessions_async(self._store, page)
+            if inspect.isawaitable(page)
+            else _list_sessions(self._store)
+        )
 
     def close(self) -> Any:
         """Let go of the engine."""
         return self._store.close()
 
 
-def _messages(history: list[indelible.ChatMessage]) -> list[Message]:
+def _to_kit_messages(history: list[indelible.ChatMessage]) -> list[Message]:
     # No content is said by leaving it out.
     return [{"content": None} | message.model_dump(exclude_unset=True) for message in history]
 
 
-def _all(store: Any) -> list[str]:
+def _list_sessions(store: Any) -> list[str]:
     page = store.list_sessions()
     found = list(page)
     while page.cursor is not None:
@@ -239,7 +243,7 @@ def _all(store: Any) -> list[str]:
     return found
 
 
-async def _all_awaited(store: Any, first: Any) -> list[str]:
+async def _list_sessions_async(store: Any, first: Any) -> list[str]:
     page = await first
     found = list(page)
     while page.cursor is not None:

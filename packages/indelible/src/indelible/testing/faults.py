@@ -1,4 +1,4 @@
-"""A store of an application's own that fails on cue, on any engine.
+"""A store of an application's own that fails on fault, on any engine.
 
 It sits at the waist: a backend around the backend. What core does about a failing engine, such as
 asking again with the key, it does here too.
@@ -29,7 +29,7 @@ from indelible.core import verbs
 from indelible.core.backend import AsyncBackend, Backend
 from indelible.core.plan import Operation
 
-What = Literal["fail", "time out", "lose the reply", "be slow"]
+FaultKind = Literal["fail", "time out", "lose the reply", "be slow"]
 S = TypeVar("S", MemoryStore, AsyncMemoryStore)
 
 ANY: Final = "*"
@@ -40,11 +40,11 @@ _READS: Final = frozenset(name for name, verb in verbs.VERBS.items() if not verb
 
 
 @dataclass(slots=True)
-class _Cue:
+class _Fault:
     """What is to happen to the next calls of a verb."""
 
     verb: str
-    what: What
+    what: FaultKind
     error: MemoryStoreError | None
     seconds: float
     # None is until `heal`.
@@ -59,43 +59,43 @@ class Struck(NamedTuple):
     """A call that was made to fail."""
 
     verb: str
-    what: What
+    what: FaultKind
 
 
 @dataclass(slots=True)
-class _Call:
+class _FaultyCall:
     """A call that is under way, and what is to become of it."""
 
     verb: str
-    cue: _Cue | None
+    fault: _Fault | None
     slept: bool = False
 
-    def seconds(self) -> float:
+    def take_delay(self) -> float:
         """How long to wait now: a call is slow once, however many steps it has."""
-        slow = self.cue is not None and self.cue.what == "be slow" and not self.slept
+        slow = self.fault is not None and self.fault.what == "be slow" and not self.slept
         self.slept = True
-        return self.cue.seconds if self.cue is not None and slow else 0.0
+        return self.fault.seconds if self.fault is not None and slow else 0.0
 
-    def refuse(self, step: Operation[Any]) -> None:
+    def raise_before(self, op: Operation[Any]) -> None:
         """Raise in the engine's place, before it hears of anything."""
-        if self.cue is None:
+        if self.fault is None:
             return
-        if self.cue.what == "fail":
-            raise cast(MemoryStoreError, self.cue.error).copy()
-        if self.cue.what == "time out":
-            if isinstance(step, verbs.COMMITTING_OPERATIONS):
-                raise _unknown()
+        if self.fault.what == "fail":
+            raise cast(MemoryStoreError, self.fault.error).copy()
+        if self.fault.what == "time out":
+            if isinstance(op, verbs.COMMITTING_OPERATIONS):
+                raise _build_unknown_error()
             if self.verb in _READS:
                 raise UnavailableError("the store did not answer in time")
 
-    def lose(self, step: Operation[Any]) -> None:
+    def raise_after(self, op: Operation[Any]) -> None:
         """Raise in the place of an answer."""
-        lost = self.cue is not None and self.cue.what == "lose the reply"
-        if lost and isinstance(step, verbs.COMMITTING_OPERATIONS):
-            raise _unknown()
+        lost = self.fault is not None and self.fault.what == "lose the reply"
+        if lost and isinstance(op, verbs.COMMITTING_OPERATIONS):
+            raise _build_unknown_error()
 
 
-def _unknown() -> OutcomeUnknownError:
+def _build_unknown_error() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "the store did not answer in time: the write may have landed. The same call with the same"
         " key lands it exactly once",
@@ -104,7 +104,7 @@ def _unknown() -> OutcomeUnknownError:
 
 
 # The call that this thread or task is in. Verbs that call verbs are one call.
-_current: ContextVar[_Call | None] = ContextVar("indelible_memory_faults", default=None)
+_current_call: ContextVar[_FaultyCall | None] = ContextVar("indelible_memory_faults", default=None)
 
 
 class MemoryFaults:
@@ -116,8 +116,8 @@ class MemoryFaults:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._cues: list[_Cue] = []
-        self._spent: list[_Cue] = []
+        self._faults: list[_Fault] = []
+        self._spent: list[_Fault] = []
         self._struck: list[Struck] = []
 
     # What may happen
@@ -161,8 +161,8 @@ class MemoryFaults:
     def heal(self) -> None:
         """Let everything succeed again."""
         with self._lock:
-            self._spent += self._cues
-            self._cues = []
+            self._spent += self._faults
+            self._faults = []
 
     # What happened
 
@@ -176,25 +176,25 @@ class MemoryFaults:
     def unstruck(self) -> list[str]:
         """What was asked for and never happened: a test that rests on it proved nothing."""
         with self._lock:
-            return [str(cue) for cue in (*self._spent, *self._cues) if not cue.struck]
+            return [str(fault) for fault in (*self._spent, *self._faults) if not fault.struck]
 
     # Where it happens
 
     def watch(self, store: S) -> S:
         """Let a store that is open already fail, too."""
-        if not isinstance(store._backend, (_Faulty, _AsyncFaulty)):  # noqa: SLF001 -- our own store
+        if not isinstance(store._backend, (_FaultyBackend, _AsyncFaultyBackend)):  # noqa: SLF001 -- our own store
             awaited = isinstance(store, AsyncMemoryStore)
-            around: Any = _AsyncFaulty if awaited else _Faulty
+            around: Any = _AsyncFaultyBackend if awaited else _FaultyBackend
             store._backend = around(store._backend)  # noqa: SLF001
             for verb in FAULT_VERBS:
-                wrap = self._awaited if awaited else self._blocking
+                wrap = self._wrap_async if awaited else self._wrap
                 setattr(store, verb, wrap(verb, getattr(store, verb)))
         return store
 
     def _arm(
         self,
         verb: str,
-        what: What,
+        what: FaultKind,
         times: int | None,
         *,
         error: MemoryStoreError | None = None,
@@ -207,54 +207,56 @@ class MemoryFaults:
         if times is not None and times < 1:
             raise UsageError(f"times is a number from 1 up, or None, not {times!r}", value=times)
         with self._lock:
-            self._cues.append(_Cue(verb, what, error, seconds, times))
+            self._faults.append(_Fault(verb, what, error, seconds, times))
 
-    def _take(self, verb: str) -> _Cue | None:
-        """The cue of a call that begins now, if there is one for it."""
+    def _take_fault(self, verb: str) -> _Fault | None:
+        """The fault of a call that begins now, if there is one for it."""
         with self._lock:
-            for cue in self._cues:
-                if cue.verb not in (verb, ANY) or (cue.what == "lose the reply" and verb in _READS):
+            for fault in self._faults:
+                if fault.verb not in (verb, ANY):
                     continue
-                cue.struck += 1
-                if cue.left is not None:
-                    cue.left -= 1
-                    if not cue.left:
-                        self._cues.remove(cue)
-                        self._spent.append(cue)
-                self._struck.append(Struck(verb, cue.what))
-                return cue
+                if fault.what == "lose the reply" and verb in _READS:
+                    continue
+                fault.struck += 1
+                if fault.left is not None:
+                    fault.left -= 1
+                    if not fault.left:
+                        self._faults.remove(fault)
+                        self._spent.append(fault)
+                self._struck.append(Struck(verb, fault.what))
+                return fault
         return None
 
     @contextmanager
-    def _call(self, verb: str) -> Iterator[None]:
-        if _current.get() is not None:
+    def _enter_call(self, verb: str) -> Iterator[None]:
+        if _current_call.get() is not None:
             yield
             return
-        current = _current.set(_Call(verb, self._take(verb)))
+        current = _current_call.set(_FaultyCall(verb, self._take_fault(verb)))
         try:
             yield
         finally:
-            _current.reset(current)
+            _current_call.reset(current)
 
-    def _blocking(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(*arguments: Any, **options: Any) -> Any:
-            with self._call(verb):
+            with self._enter_call(verb):
                 return method(*arguments, **options)
 
         return call
 
-    def _awaited(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_async(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         async def call(*arguments: Any, **options: Any) -> Any:
-            with self._call(verb):
+            with self._enter_call(verb):
                 answer = method(*arguments, **options)
                 return await answer if inspect.isawaitable(answer) else answer
 
         return call
 
 
-class _Faulty:
+class _FaultyBackend:
     """A backend around a blocking backend."""
 
     def __init__(self, inner: Backend) -> None:
@@ -263,17 +265,17 @@ class _Faulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def perform(self, step: Operation[Any]) -> Any:
-        """Do one step, as the call that it belongs to is to go."""
-        call = _current.get() or _Call("", None)
-        time.sleep(call.seconds())
-        call.refuse(step)
-        answer = self._inner.perform(step)
-        call.lose(step)
+    def perform(self, op: Operation[Any]) -> Any:
+        """Do one op, as the call that it belongs to is to go."""
+        call = _current_call.get() or _FaultyCall("", None)
+        time.sleep(call.take_delay())
+        call.raise_before(op)
+        answer = self._inner.perform(op)
+        call.raise_after(op)
         return answer
 
 
-class _AsyncFaulty:
+class _AsyncFaultyBackend:
     """A backend around an async backend."""
 
     def __init__(self, inner: AsyncBackend) -> None:
@@ -282,14 +284,14 @@ class _AsyncFaulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def perform(self, step: Operation[Any]) -> Any:
-        """Do one step, as the call that it belongs to is to go."""
-        call = _current.get() or _Call("", None)
-        if seconds := call.seconds():
+    async def perform(self, op: Operation[Any]) -> Any:
+        """Do one op, as the call that it belongs to is to go."""
+        call = _current_call.get() or _FaultyCall("", None)
+        if seconds := call.take_delay():
             await asyncio.sleep(seconds)
-        call.refuse(step)
-        answer = await self._inner.perform(step)
-        call.lose(step)
+        call.raise_before(op)
+        answer = await self._inner.perform(op)
+        call.raise_after(op)
         return answer
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from indelible import AsyncMemoryStore, MemoryStore
 from indelible.testing.processes import Started, run_in_process, starting
-from indelible.testing.stores import fresh, fresh_async
+from indelible.testing.stores import open_fresh, open_fresh_async
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,7 +37,7 @@ def memory_store(
     memory_store_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryStore]:
     """A store of its own for each test: empty, apart from all others, and erased after it."""
-    with fresh(memory_store_url, tmp_path_factory) as store:
+    with open_fresh(memory_store_url, tmp_path_factory) as store:
         yield store
 
 
@@ -46,7 +46,7 @@ def async_memory_store(
     memory_store_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AsyncMemoryStore]:
     """The same as memory_store, awaited. It needs no plugin of its own; your test may need one."""
-    with fresh_async(memory_store_url, tmp_path_factory) as store:
+    with open_fresh_async(memory_store_url, tmp_path_factory) as store:
         yield store
 
 

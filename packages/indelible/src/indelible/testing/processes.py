@@ -31,7 +31,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 spec = spec_from_file_location("_indelible_child", {file!r})
 module = module_from_spec(spec)
 spec.loader.exec_module(module)
-module.child({pipe})
+module.run_child({pipe})
 """
 
 
@@ -44,7 +44,7 @@ class Started:
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> None:
         self._name = getattr(function, "__qualname__", repr(function))
-        work = _sent(function, args, named)
+        work = _pickle_call(function, args, named)
         ours, theirs = os.pipe()
         code = _LAUNCH.format(path=sys.path, file=__file__, pipe=theirs)
         try:
@@ -112,7 +112,7 @@ class Started:
             ) from None
         self._reading.join(LINGER_S)
         if not self._answer:
-            raise ChildError(f"{self._name} gave no answer: its process {_ended(code)}")
+            raise ChildError(f"{self._name} gave no answer: its process {_describe_exit(code)}")
         try:
             kind, value, said = pickle.loads(self._answer)  # noqa: S301 (our own child's)
         except Exception as error:  # noqa: BLE001 (a class may fail in any way to be made again)
@@ -161,13 +161,13 @@ def starting() -> Iterator[Callable[..., Started]]:
             each.kill()
 
 
-def _ended(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     return f"was ended by {signal.Signals(-code).name}"
 
 
-def _sent(function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> bytes:
+def _pickle_call(function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> bytes:
     """The function by where it stands, and its arguments."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     file = getattr(sys.modules.get(str(module)), "__file__", None)
@@ -183,21 +183,21 @@ def _sent(function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> by
         raise ValueError(f"an argument of {name} cannot be carried over: {error}") from None
 
 
-def child(pipe: int) -> None:
+def run_child(pipe: int) -> None:
     """In the new process: do the work, and answer through the pipe."""
     os.set_inheritable(pipe, False)
     where = json.loads(sys.stdin.buffer.readline())
     try:
-        function = _found(where["module"], where["file"], where["name"])
+        function = _find_function(where["module"], where["file"], where["name"])
         args, named = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 (our own parent's)
-        answer = _packed("returned", function(*args, **named), "")
+        answer = _pickle_answer("returned", function(*args, **named), "")
     except BaseException as error:  # noqa: BLE001 (all of it is the parent's)
-        answer = _packed("raised", error, traceback.format_exc())
+        answer = _pickle_answer("raised", error, traceback.format_exc())
     with open(pipe, "wb") as file:
         file.write(len(answer).to_bytes(SIZE_BYTES) + answer)
 
 
-def _packed(kind: str, value: Any, said: str) -> bytes:
+def _pickle_answer(kind: str, value: Any, said: str) -> bytes:
     try:
         answer = pickle.dumps((kind, value, said))
         if kind == "raised":
@@ -209,7 +209,7 @@ def _packed(kind: str, value: Any, said: str) -> bytes:
         return pickle.dumps(("raised", None, said))
 
 
-def _found(module: str, file: str | None, name: str) -> Callable[..., Any]:
+def _find_function(module: str, file: str | None, name: str) -> Callable[..., Any]:
     """The function. A test module may not be importable by its name: then it is by its file."""
     import importlib.util  # noqa: PLC0415 (only the child looks for modules)
 

@@ -32,29 +32,29 @@ class Folders(Protocol):
 
 
 @contextmanager
-def fresh(url: str, folders: Folders) -> Iterator[MemoryStore]:
+def open_fresh(url: str, folders: Folders) -> Iterator[MemoryStore]:
     """A store in a namespace of its own; its sessions are erased at the end."""
-    place, namespace = _place(url, folders), _namespace()
-    with _erased(url, namespace):
-        with _unconcerned():
+    place, namespace = _choose_url(url, folders), _create_namespace()
+    with _erase_afterwards(url, namespace):
+        with _ignore_warnings():
             store = indelible.open(place, namespace=namespace)
         with store:
             yield store
 
 
 @contextmanager
-def fresh_async(url: str, folders: Folders) -> Iterator[AsyncMemoryStore]:
+def open_fresh_async(url: str, folders: Folders) -> Iterator[AsyncMemoryStore]:
     """The same for async code. It is opened when the test first uses it, in the test's own loop."""
-    place, namespace = _place(url, folders), _namespace()
-    with _erased(url, namespace):
-        backend = _OpenedLater(place, namespace)
+    place, namespace = _choose_url(url, folders), _create_namespace()
+    with _erase_afterwards(url, namespace):
+        backend = _LazyBackend(place, namespace)
         try:
             yield AsyncMemoryStore(backend, Settings())
         finally:
-            backend.end()
+            backend.close_all()
 
 
-class _OpenedLater:
+class _LazyBackend:
     """A backend that is opened by the loop that first asks for something.
 
     Connections to a server belong to a loop: each loop of a test opens its own, and closes it when
@@ -68,7 +68,7 @@ class _OpenedLater:
         self._tasks: dict[asyncio.AbstractEventLoop | None, asyncio.Task[AsyncMemoryStore]] = {}
         self._held: list[AsyncGenerator[None, None]] = []
 
-    async def _backend(self) -> AsyncBackend:
+    async def _open_backend(self) -> AsyncBackend:
         key = None if self._shared else asyncio.get_running_loop()
         if key not in self._tasks:
             self._tasks[key] = asyncio.ensure_future(self._open())
@@ -78,24 +78,24 @@ class _OpenedLater:
         return store._backend  # noqa: SLF001 (what a store is made of, for another store)
 
     async def _open(self) -> AsyncMemoryStore:
-        with _unconcerned():
+        with _ignore_warnings():
             store = await indelible.open_async(self._url, namespace=self._namespace)
         if not self._shared:
-            self._held.append(_until_the_loop_ends(store))
+            self._held.append(_close_with_loop(store))
             await anext(self._held[-1])
         return store
 
     async def prepare(self) -> None:
         """Open it."""
-        await self._backend()
+        await self._open_backend()
 
     async def perform(self, step: Operation[T]) -> T:
         """Do one step, in the store that is opened now at the latest."""
-        return await (await self._backend()).perform(step)
+        return await (await self._open_backend()).perform(step)
 
     async def claims(self) -> Claims:
         """What it promises."""
-        return await (await self._backend()).claims()
+        return await (await self._open_backend()).claims()
 
     def owns(self, path: Path) -> bool:
         """Whether a file is part of the store itself."""
@@ -105,9 +105,9 @@ class _OpenedLater:
     async def close(self) -> None:
         """Let go of the engine, if it was ever asked for anything."""
         if self._tasks:
-            await (await self._backend()).close()
+            await (await self._open_backend()).close()
 
-    def end(self) -> None:
+    def close_all(self) -> None:
         """Close what no loop has closed."""
         for key, task in self._tasks.items():
             if key is None:
@@ -117,7 +117,7 @@ class _OpenedLater:
                 key.run_until_complete(task.result().close())
 
 
-async def _until_the_loop_ends(store: AsyncMemoryStore) -> AsyncGenerator[None, None]:
+async def _close_with_loop(store: AsyncMemoryStore) -> AsyncGenerator[None, None]:
     """Loops close the generators that they have begun before they end: this one closes a store."""
     try:
         yield
@@ -126,34 +126,34 @@ async def _until_the_loop_ends(store: AsyncMemoryStore) -> AsyncGenerator[None, 
 
 
 @contextmanager
-def _unconcerned() -> Iterator[None]:
+def _ignore_warnings() -> Iterator[None]:
     """A store for a test may lose what it likes in a power cut: dangers are not warned of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
 
 
-def _place(url: str, folders: Folders) -> str:
+def _choose_url(url: str, folders: Folders) -> str:
     return str(folders.mktemp("memory_store") / "memory.db") if url in NEW_FILE else url
 
 
-def _namespace() -> str:
+def _create_namespace() -> str:
     return f"test-{secrets.token_hex(8)}"
 
 
 @contextmanager
-def _erased(url: str, namespace: str) -> Iterator[None]:
+def _erase_afterwards(url: str, namespace: str) -> Iterator[None]:
     """Leave nothing in a store that others use, even if the test has closed its own."""
     try:
         yield
     finally:
         if url not in NEW_FILE and find_engine(url).storage is not Storage.MEMORY:
-            with _unconcerned(), indelible.open(url, namespace=namespace) as store:
-                for name in _sessions(store):
+            with _ignore_warnings(), indelible.open(url, namespace=namespace) as store:
+                for name in _list_sessions(store):
                     store.forget(name)
 
 
-def _sessions(store: MemoryStore) -> list[str]:
+def _list_sessions(store: MemoryStore) -> list[str]:
     names: list[str] = []
     page = store.list_sessions()
     while True:

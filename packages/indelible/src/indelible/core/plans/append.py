@@ -50,7 +50,7 @@ Replay = Literal["visible", "hidden-ok"]
 _REPLAYS: Final = get_args(Replay)
 
 
-def add(
+def append_drafts(
     settings: Settings,
     session_id: str,
     drafts: tuple[Draft, ...],
@@ -71,8 +71,8 @@ def add(
     if len(drafts) != 1:
         _check_batch(drafts)
         if not drafts:
-            return _nothing(session, key, expected)
-    return append(
+            return _append_nothing(session, key, expected)
+    return send_append(
         Append(
             session,
             drafts,
@@ -85,7 +85,7 @@ def add(
     )
 
 
-def append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
+def send_append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
     """Send an append until its outcome is known; its key makes that safe.
 
     Unless `hidden_ok`, a key whose entries were hidden since an earlier call is a conflict.
@@ -122,7 +122,7 @@ def check_key(key: str) -> str:
     return check_text(key, what="a key", bytes_max=KEY_BYTES_MAX)
 
 
-def message(
+def build_message(
     role: str,
     content: Any,
     *,
@@ -135,20 +135,20 @@ def message(
     if is_text and name is None and (metadata is None or metadata == {}) and pinned is False:
         return encode_text(role, content)
     fields = {"role": role, "content": content, "name": name, "pinned": pinned}
-    return encode(_built(ChatMessage, {**fields, "metadata": _plain(metadata)}))
+    return encode(_validate(ChatMessage, {**fields, "metadata": _to_dict(metadata)}))
 
 
-def messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Draft, ...]:
+def build_messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Draft, ...]:
     """Messages as they are; plain mappings are made into messages."""
-    return tuple(encode(_as_message(item)) for item in _listed(items))
+    return tuple(encode(_to_message(item)) for item in _check_several(items))
 
 
-def values(items: Iterable[Value]) -> tuple[Draft, ...]:
+def build_entries(items: Iterable[Value]) -> tuple[Draft, ...]:
     """Anything that a session can hold."""
-    return tuple(map(encode, _listed(items)))
+    return tuple(map(encode, _check_several(items)))
 
 
-def _listed(items: Iterable[Any]) -> Iterable[Any]:
+def _check_several(items: Iterable[Any]) -> Iterable[Any]:
     """What is really several things; a single one is a mistake that Python would not notice."""
     single = isinstance(items, (str, bytes, Mapping, Payload)) or not isinstance(items, Iterable)
     if single:
@@ -156,23 +156,23 @@ def _listed(items: Iterable[Any]) -> Iterable[Any]:
     return items
 
 
-def _as_message(item: object) -> ChatMessage:
+def _to_message(item: object) -> ChatMessage:
     if isinstance(item, ChatMessage):
         return item
     if isinstance(item, Mapping):
-        return _built(ChatMessage, item)
+        return _validate(ChatMessage, item)
     raise UsageError(f"not a message: {format_value(item)}", value=item)
 
 
-def tool_call(
+def build_tool_call(
     call_id: str, name: str, arguments: JsonValue, metadata: Mapping[str, JsonValue] | None
 ) -> Draft:
     """A tool call from its parts."""
     fields = {"call_id": call_id, "name": name, "arguments": arguments}
-    return encode(_built(ToolCall, {**fields, "metadata": _plain(metadata)}))
+    return encode(_validate(ToolCall, {**fields, "metadata": _to_dict(metadata)}))
 
 
-def tool_result(
+def build_tool_result(
     call_id: str,
     content: JsonValue,
     is_error: bool,
@@ -180,10 +180,10 @@ def tool_result(
 ) -> Draft:
     """A tool's answer from its parts."""
     fields = {"call_id": call_id, "content": content, "is_error": is_error}
-    return encode(_built(ToolResult, {**fields, "metadata": _plain(metadata)}))
+    return encode(_validate(ToolResult, {**fields, "metadata": _to_dict(metadata)}))
 
 
-def summary(
+def build_summary(
     settings: Settings,
     text: str,
     vector: Sequence[float] | None,
@@ -202,7 +202,7 @@ def summary(
         "embedder": None if vector is None else embedder,
         "covers": parse_covers(covers),
     }
-    return encode(_built(Summary, {**fields, "metadata": _plain(metadata)}))
+    return encode(_validate(Summary, {**fields, "metadata": _to_dict(metadata)}))
 
 
 def to_floats(vector: Any) -> tuple[float, ...]:
@@ -213,14 +213,14 @@ def to_floats(vector: Any) -> tuple[float, ...]:
         raise UsageError(f"not a vector: {format_value(vector)}", value=vector) from None
 
 
-def _plain(metadata: Mapping[str, JsonValue] | None) -> Any:
+def _to_dict(metadata: Mapping[str, JsonValue] | None) -> Any:
     """Metadata as a dict; what is none is left for the model to refuse."""
     if metadata is None:
         return {}
     return dict(metadata) if isinstance(metadata, Mapping) else metadata
 
 
-def _built(model: type[P], fields: Mapping[str, Any]) -> P:
+def _validate(model: type[P], fields: Mapping[str, Any]) -> P:
     try:
         return model.model_validate(dict(fields))
     except ValidationError as error:
@@ -250,7 +250,7 @@ def _check_batch(drafts: tuple[Draft, ...]) -> None:
         )
 
 
-def _nothing(session: str, key: str | None, expected: str | None) -> Plan[Receipt]:
+def _append_nothing(session: str, key: str | None, expected: str | None) -> Plan[Receipt]:
     """An empty batch writes nothing and takes no key, but still minds `expected`."""
     head = yield from perform(ReadHead(session))
     refuse_if_moved(session, expected, head.version)

@@ -91,7 +91,7 @@ def forget(session_id: str) -> Plan[ForgetReceipt]:
     )
 
 
-def timeline(session_id: str) -> Plan[Timeline]:
+def read_timeline(session_id: str) -> Plan[Timeline]:
     """All that a session's life holds, whether it shows or not."""
     session = check_session_id(session_id)
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
@@ -113,12 +113,12 @@ def timeline(session_id: str) -> Plan[Timeline]:
         info=replace(build_session_info(session, head), snapshots=len(snapshots.records)),
         entries=tuple(entries),
         snapshots=tuple(build_snapshot(session, record) for record in snapshots.records),
-        changes=tuple(_change(line) for line in journal.lines),
-        undo=None if newest is None else _change(newest),
+        changes=tuple(_build_change(line) for line in journal.lines),
+        undo=None if newest is None else _build_change(newest),
     )
 
 
-def _change(line: JournalLine) -> Change:
+def _build_change(line: JournalLine) -> Change:
     before, after = view.freeze(line.before, line.end), view.freeze(line.after, line.end)
     return Change(
         change=line.change,

@@ -56,7 +56,7 @@ class EntryDecoder:
         self._quarantine = on_corrupt == "quarantine"
         self.corrupt: list[CorruptEntry] = []
 
-    def value(self, row: StoredEntry) -> Value | None:
+    def decode(self, row: StoredEntry) -> Value | None:
         """The value of a row; None if it went to quarantine."""
         try:
             return decode(
@@ -73,19 +73,19 @@ class EntryDecoder:
             self.corrupt.append(CorruptEntry(row.position, reason, row.envelope))
             return None
 
-    def values(self, rows: Sequence[StoredEntry]) -> list[Any]:
+    def decode_all(self, rows: Sequence[StoredEntry]) -> list[Any]:
         """The values of the rows that can be read."""
         if self._quarantine:
-            return [value for value in map(self.value, rows) if value is not None]
+            return [value for value in map(self.decode, rows) if value is not None]
         return decode_all(rows, session=self._session)
 
-    def entries(self, rows: Iterable[StoredEntry]) -> list[Entry]:
+    def to_entries(self, rows: Iterable[StoredEntry]) -> list[Entry]:
         """The rows that can be read, as entries."""
-        return [entry for entry in map(self.entry, rows) if entry is not None]
+        return [entry for entry in map(self.to_entry, rows) if entry is not None]
 
-    def entry(self, row: StoredEntry) -> Entry | None:
+    def to_entry(self, row: StoredEntry) -> Entry | None:
         """A row as an entry; None if it went to quarantine."""
-        value = self.value(row)
+        value = self.decode(row)
         if value is None:
             return None
         assert row.kind is not None
@@ -105,7 +105,7 @@ class EntryDecoder:
             return None
 
 
-def history(
+def read_history(
     session_id: str,
     *,
     last: int | None,
@@ -115,24 +115,24 @@ def history(
 ) -> Plan[History]:
     """The messages that a session shows, or the newest of them."""
     session = check_session_id(session_id)
-    decoding = EntryDecoder(session, on_corrupt)
+    decoder = EntryDecoder(session, on_corrupt)
     last = check_count(last, "last")
     max_tokens = check_count(max_tokens, "max_tokens")
     if max_tokens is not None:
-        return (yield from _within_tokens(session, last, max_tokens, count_tokens, decoding))
+        return (yield from _read_within_tokens(session, last, max_tokens, count_tokens, decoder))
     if last == 0:
         head = yield from perform(ReadHead(session))
         return History([], version=head.version, status=head.status)
     found: EntrySlice = yield Read(session, None, _MESSAGES, last, newest=last is not None)
-    return _history(decoding.values(found.rows), found, decoding)
+    return _build_history(decoder.decode_all(found.rows), found, decoder)
 
 
-def _within_tokens(
+def _read_within_tokens(
     session: str,
     last: int | None,
     max_tokens: int,
     count_tokens: CountTokens | None,
-    decoding: EntryDecoder,
+    decoder: EntryDecoder,
 ) -> Plan[History]:
     """The newest messages that fit; reads back from the end, a page at a time, in one state."""
     kept: list[ChatMessage] = []
@@ -141,15 +141,15 @@ def _within_tokens(
     while True:
         found = yield from perform(op)
         for row in reversed(found.rows):
-            message = decoding.value(row)
+            message = decoder.decode(row)
             if not isinstance(message, ChatMessage):
                 continue
             left -= count_tokens(message) if count_tokens else estimate_tokens(len(row.envelope))
             if left < 0 or (last is not None and len(kept) == last):
-                return _history(kept[::-1], found, decoding)
+                return _build_history(kept[::-1], found, decoder)
             kept.append(message)
         if found.resume is None:
-            return _history(kept[::-1], found, decoding)
+            return _build_history(kept[::-1], found, decoder)
         op = Read(
             session,
             frozen=found.frozen,
@@ -165,23 +165,23 @@ def estimate_tokens(size_bytes: int) -> int:
     return -(-size_bytes // BYTES_PER_TOKEN)
 
 
-def _history(messages: list[Any], found: EntrySlice, decoding: EntryDecoder) -> History:
+def _build_history(messages: list[Any], found: EntrySlice, decoder: EntryDecoder) -> History:
     return History(
         messages,
         version=found.frozen.version,
         status=found.head.status,
-        corrupt=tuple(decoding.corrupt),
+        corrupt=tuple(decoder.corrupt),
     )
 
 
-def memory(session_id: str) -> Plan[list[dict[str, Any]]]:
+def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
     """The conversation as turns."""
-    messages = yield from history(
+    messages = yield from read_history(
         session_id, last=None, max_tokens=None, count_tokens=None, on_corrupt="raise"
     )
     turns: list[dict[str, Any]] = []
     for message in messages:
-        text = _said(message.content)
+        text = _get_spoken_text(message.content)
         if message.role in _HUMAN:
             # The result of a tool may come as a user's message; nobody said anything then.
             if text is not None or message.content is None:
@@ -194,12 +194,12 @@ def memory(session_id: str) -> Plan[list[dict[str, Any]]]:
     return turns
 
 
-def _said(content: Any) -> str | None:
+def _get_spoken_text(content: Any) -> str | None:
     """The text of a message; None if it only calls tools, gives their results or thinks."""
     return get_content_text(content) or ("" if has_text(content) else None)
 
 
-def entries(
+def read_entries(
     session_id: str,
     *,
     kinds: Iterable[Kind | str] | None,
@@ -210,14 +210,14 @@ def entries(
 ) -> Plan[Entries]:
     """A page of everything that a session shows, or the newest of it."""
     session = check_session_id(session_id)
-    decoding = EntryDecoder(session, on_corrupt)
+    decoder = EntryDecoder(session, on_corrupt)
     if last is not None and (limit is not None or cursor is not None):
         raise UsageError("last= is one page by itself: it goes with neither limit= nor cursor=")
     key: bytes | None = None
     frozen: FrozenView | None = None
     start: int | None = None
     if cursor is not None:
-        key, frozen, start = yield from _parse(session, cursor)
+        key, frozen, start = yield from _parse_cursor(session, cursor)
     found = yield from perform(
         Read(
             session,
@@ -232,17 +232,17 @@ def entries(
     if resume is not None and key is None:
         key = yield from perform(ReadCursorKey())
     return Entries(
-        decoding.entries(found.rows),
+        decoder.to_entries(found.rows),
         version=found.frozen.version,
         status=found.head.status,
-        corrupt=tuple(decoding.corrupt),
+        corrupt=tuple(decoder.corrupt),
         cursor=None
         if resume is None or key is None
         else build_cursor(key, session, found.frozen, resume),
     )
 
 
-def _parse(session: str, cursor: str) -> Plan[tuple[bytes, FrozenView, int]]:
+def _parse_cursor(session: str, cursor: str) -> Plan[tuple[bytes, FrozenView, int]]:
     """The key of the store's cursors, and the state and position of this one."""
     key = yield from perform(ReadCursorKey())
     try:
@@ -255,20 +255,20 @@ def _parse(session: str, cursor: str) -> Plan[tuple[bytes, FrozenView, int]]:
         return newest, *parse_cursor(newest, session, cursor)
 
 
-def summaries(session_id: str) -> Plan[list[StoredSummary]]:
+def read_summaries(session_id: str) -> Plan[list[StoredSummary]]:
     """The summaries that a session shows."""
     session = check_session_id(session_id)
     found = yield from perform(Read(session, kinds=_SUMMARIES))
-    return read_summaries(session, found.rows)
+    return decode_summaries(session, found.rows)
 
 
-def read_summaries(session: str, rows: Iterable[StoredEntry]) -> list[StoredSummary]:
+def decode_summaries(session: str, rows: Iterable[StoredEntry]) -> list[StoredSummary]:
     """Rows as summaries; one that cannot be read is an error."""
-    decoding = EntryDecoder(session)
+    decoder = EntryDecoder(session)
     return [
         StoredSummary(position=row.position, summary=summary)
         for row in rows
-        if isinstance(summary := decoding.value(row), Summary)
+        if isinstance(summary := decoder.decode(row), Summary)
     ]
 
 

@@ -19,7 +19,7 @@ from indelible.errors import FormatError, LimitError, UsageError
 from indelible.model import SessionIds, SessionInfo
 
 
-def session(session_id: str) -> Plan[SessionInfo]:
+def read_session(session_id: str) -> Plan[SessionInfo]:
     """What a session is right now."""
     name = check_session_id(session_id)
     return build_session_info(name, (yield from perform(ReadHead(name, count_snapshots=True))))

@@ -31,7 +31,11 @@ from indelible.core.operations import (
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.plans.sessions import build_session_info
-from indelible.core.plans.view_changes import is_text, read_named, snapshot_not_found
+from indelible.core.plans.view_changes import (
+    build_snapshot_not_found_error,
+    is_text,
+    read_snapshots,
+)
 from indelible.core.rules import build_exists_error, compute_deadline_ms
 from indelible.core.settings import Settings, check_session_id, check_text
 from indelible.core.sources import to_datetime
@@ -76,28 +80,28 @@ def delete_snapshot(session_id: str, snapshot_id: str) -> Plan[None]:
     """Forget one snapshot."""
     session = check_session_id(session_id)
     if not is_text(snapshot_id) or not (yield from perform(DeleteSnapshot(session, snapshot_id))):
-        raise snapshot_not_found(session, snapshot_id)
+        raise build_snapshot_not_found_error(session, snapshot_id)
 
 
 def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[SnapshotDiff]:
     """What a snapshot shows that another, or the session now, does not; and the other way round."""
     session = check_session_id(session_id)
     ids = (first,) if second is None else (first, second)
-    found = yield from read_named(session, ids)
+    found = yield from read_snapshots(session, ids)
     states = {record.id: view.freeze(record.view, record.end) for record in found.records}
     before = states[first]
     after = view.freeze(found.head.view, found.head.end) if second is None else states[second]
-    removed = yield from _entries(session, found.head, view.subtract(before, after))
-    added = yield from _entries(session, found.head, view.subtract(after, before))
+    removed = yield from _read_entries(session, found.head, view.subtract(before, after))
+    added = yield from _read_entries(session, found.head, view.subtract(after, before))
     return SnapshotDiff(removed=removed, added=added)
 
 
-def _entries(session: str, head: Head, extents: view.Extents) -> Plan[tuple[Entry, ...]]:
+def _read_entries(session: str, head: Head, extents: view.Extents) -> Plan[tuple[Entry, ...]]:
     if not extents:
         return ()
     frozen = FrozenView(head.life, extents, head.version, head.vacuums)
     found = yield from perform(Read(session, frozen=frozen))
-    return tuple(EntryDecoder(session).entries(found.rows))
+    return tuple(EntryDecoder(session).to_entries(found.rows))
 
 
 def build_snapshot(session: str, record: SnapshotRecord) -> Snapshot:
@@ -129,7 +133,7 @@ def fork(
     target = check_session_id(new_session_id)
     if target == session:
         raise build_exists_error(target)
-    found = yield from read_named(session, () if at is None else (at,))
+    found = yield from read_snapshots(session, () if at is None else (at,))
     head = found.head
     state = (head.view, head.end) if at is None else (found.records[0].view, found.records[0].end)
     ttl_s = settings.ttl_s(ttl)
@@ -139,7 +143,7 @@ def fork(
     moved: list[int] = []
     while True:
         page = yield from perform(op)
-        copies = _copies(session, page, moved, stage.first, ttl_s)
+        copies = _copy_rows(session, page, moved, stage.first, ttl_s)
         for rows in split_batches(copies):
             yield from perform(StageRows(target, stage.life, rows))
         if page.resume is None:
@@ -149,7 +153,7 @@ def fork(
     return build_session_info(target, shown)
 
 
-def _copies(
+def _copy_rows(
     session: str, page: EntrySlice, moved: list[int], first: int, ttl_s: float | None
 ) -> Iterator[LogRow]:
     """The same entries for another session. `moved` lists their old positions, in order.
@@ -166,7 +170,9 @@ def _copies(
             content=row.content,
         )
         if isinstance(value, Summary) and value.covers:
-            value = value.model_copy(update={"covers": _moved(value.covers, moved, first)})
+            value = value.model_copy(
+                update={"covers": _translate_covers(value.covers, moved, first)}
+            )
         kind, envelope, keep, opens, answers = encode(value)
         position = first + len(moved)
         moved.append(row.position)
@@ -185,7 +191,7 @@ def _copies(
         )
 
 
-def _moved(covers: view.Extents, moved: list[int], first: int) -> view.Extents:
+def _translate_covers(covers: view.Extents, moved: list[int], first: int) -> view.Extents:
     """What a summary covers, at the positions of the copies; what was not copied is left out."""
     return view.normalize(
         (first + bisect_left(moved, start), first + bisect_left(moved, stop))

@@ -14,7 +14,7 @@ from indelible.core.tool_calls import pair_calls
 from indelible.model import CallStatus, ChatMessage, Entry, ToolCall, ToolCallRecord, ToolResult
 
 
-def tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
+def read_tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
     """Every call that a session shows, in the order of the calls; orphaned results come last."""
     session = check_session_id(session_id)
     outlined = yield from perform(ReadOutline(session))
@@ -27,7 +27,7 @@ def tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
     found = yield from perform(
         Read(session, frozen=FrozenView(head.life, linked, head.version, head.vacuums))
     )
-    return join_results(EntryDecoder(session).entries(found.rows))
+    return join_results(EntryDecoder(session).to_entries(found.rows))
 
 
 def join_results(entries: list[Entry]) -> list[ToolCallRecord]:

@@ -30,7 +30,7 @@ from indelible.core.operations import (
     ReadSnapshots,
 )
 from indelible.core.plan import Plan, perform
-from indelible.core.plans.append import add, values
+from indelible.core.plans.append import append_drafts, build_entries
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.tool_calls import join_results
 from indelible.core.plans.view_changes import UNDO, hide
@@ -88,7 +88,7 @@ def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyR
         return VerifyReport(sessions=0, entries=0, findings=tuple(findings))
     for name in names:
         try:
-            entries += yield from _verify_settled(name, findings)
+            entries += yield from _verify_until_stable(name, findings)
         except FormatError as error:
             findings.append(Finding(severity=Severity.ERROR, what=error.message, session_id=name))
         if progress is not None:
@@ -96,7 +96,7 @@ def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyR
     return VerifyReport(sessions=len(names), entries=entries, findings=tuple(findings))
 
 
-def _verify_settled(session: str, findings: list[Finding]) -> Plan[int]:
+def _verify_until_stable(session: str, findings: list[Finding]) -> Plan[int]:
     """Check one session, again if a vacuum or an expiry came in between; it takes several looks."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         before = yield from perform(ReadHead(session))
@@ -127,13 +127,15 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
     build_session_info(session, journal.head)
     outside = list(find_views_outside(journal.head, snapshots.records, journal.lines))
-    for what in (*outside, *_journal_problems(journal)):
+    for what in (*outside, *_find_journal_problems(journal)):
         found(Severity.ERROR, what)
-    log = yield from scan(session)
+    log = yield from scan_log(session)
     kept = {position for position, _, _ in (yield from perform(ReadQuarantine(session)))}
     shown = view.freeze(journal.head.view, journal.head.end)
     for broken in log.broken.values():
-        put_away = broken.position in kept and not view.contains(shown, *_at(broken.position))
+        put_away = broken.position in kept and not view.contains(
+            shown, *_to_extent(broken.position)
+        )
         severity = Severity.WARNING if put_away else Severity.ERROR
         where = "is in quarantine" if put_away else "cannot be read"
         found(severity, f"{where}: {broken.reason}", broken.position)
@@ -144,10 +146,10 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
             found(Severity.ERROR, f"{stop - start} entries are missing from the log", start)
             continue
         for position in range(start, stop):
-            put_away = position in kept and not view.contains(shown, *_at(position))
+            put_away = position in kept and not view.contains(shown, *_to_extent(position))
             severity = Severity.WARNING if put_away else Severity.ERROR
             found(severity, "is missing from the log", position)
-    for record in join_results(log.shown_links(journal.head)):
+    for record in join_results(log.find_visible_links(journal.head)):
         if record.status is CallStatus.DANGLING:
             what = f"tool call {record.call_id} ({record.name}) has no result; repair closes it"
             found(Severity.WARNING, what, record.call_position)
@@ -155,26 +157,26 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
 
 
 @dataclass(slots=True)
-class Scan:
+class LogScan:
     """What a walk over a session's log met. It keeps no entry but those that tool calls tie."""
 
     there: view.Extents = ()
     broken: dict[int, CorruptEntry] = field(default_factory=dict)
     linked: list[Entry] = field(default_factory=list)
 
-    def shown_links(self, head: Head) -> list[Entry]:
+    def find_visible_links(self, head: Head) -> list[Entry]:
         """The entries with tool calls or results that the session shows."""
         shown = view.freeze(head.view, head.end)
-        return [entry for entry in self.linked if view.contains(shown, *_at(entry.position))]
+        return [entry for entry in self.linked if view.contains(shown, *_to_extent(entry.position))]
 
 
-def scan(session: str) -> Plan[Scan]:
+def scan_log(session: str) -> Plan[LogScan]:
     """Walk over the whole log of a session's life, a page at a time."""
-    met = Scan()
+    met = LogScan()
     start: int | None = 0
     while start is not None:
         page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_MAX))
-        met.there = view.normalize((*met.there, *(_at(row.position) for row in page.rows)))
+        met.there = view.normalize((*met.there, *(_to_extent(row.position) for row in page.rows)))
         for row in page.rows:
             entry = check_row(session, row)
             if isinstance(entry, CorruptEntry):
@@ -185,7 +187,7 @@ def scan(session: str) -> Plan[Scan]:
     return met
 
 
-def _at(position: int) -> view.Extent:
+def _to_extent(position: int) -> view.Extent:
     return position, position + 1
 
 
@@ -208,7 +210,7 @@ def check_row(session: str, row: LogRow) -> Entry | CorruptEntry:
         return CorruptEntry(row.position, reason, row.envelope)
 
 
-def _journal_problems(journal: JournalPage) -> Iterator[str]:
+def _find_journal_problems(journal: JournalPage) -> Iterator[str]:
     operations = {line.key for line in journal.lines}
     for line in journal.lines:
         if line.undone_by is not None and line.undone_by not in operations:
@@ -236,7 +238,7 @@ def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan
 
 def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
     head = yield from perform(ReadHead(session))
-    log = yield from scan(session)
+    log = yield from scan_log(session)
     shown = view.freeze(head.view, head.end)
     broken = dict(log.broken)
     for start, stop in view.subtract(shown, log.there):
@@ -244,7 +246,7 @@ def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list
         for position in range(start, stop):
             broken[position] = CorruptEntry(position, "it is missing", b"")
     known = {position for position, _, _ in (yield from perform(ReadQuarantine(session)))}
-    hidden = [position for position in broken if view.contains(shown, *_at(position))]
+    hidden = [position for position in broken if view.contains(shown, *_to_extent(position))]
     if not hidden and not broken.keys() - known:
         return []
     positions = tuple(sorted(broken))
@@ -259,16 +261,16 @@ def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list
 
 def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
     head = yield from perform(ReadHead(session))
-    log = yield from scan(session)
-    entries = log.shown_links(head)
+    log = yield from scan_log(session)
+    entries = log.find_visible_links(head)
     made_by = {entry.position: entry.value for entry in entries}
     actions = []
     for record in join_results(entries):
         if record.status is not CallStatus.DANGLING or record.call_position is None:
             continue
-        answer = _closing(record, made_by[record.call_position])
+        answer = _build_error_result(record, made_by[record.call_position])
         if not dry_run:
-            yield from _append_once(settings, session, head, record, answer)
+            yield from _append_result_once(settings, session, head, record, answer)
         what = f"close tool call {record.call_id} ({record.name}) with an error result"
         actions.append(
             RepairAction(session_id=session, what=what, positions=(record.call_position,))
@@ -276,23 +278,23 @@ def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[lis
     return actions
 
 
-def _append_once(
+def _append_result_once(
     settings: Settings, session: str, head: Head, record: ToolCallRecord, answer: Value
 ) -> Plan[None]:
     """Append the result of a call once, however many repair at the same time."""
     name = compute_digest(record.call_id.encode()).decode()
     key = f"repair:{record.call_position}:{name}"
-    drafts = values([answer])
-    receipt = yield from add(
+    drafts = build_entries([answer])
+    receipt = yield from append_drafts(
         settings, session, drafts, key=key, expected=None, ttl=None, replay="hidden-ok"
     )
     if receipt.replayed and not receipt.visible:
         # An earlier repair closed it, and a rollback took that out of view: once more.
         key = f"{key}:{head.version}"
-        yield from add(settings, session, drafts, key=key, expected=None, ttl=None)
+        yield from append_drafts(settings, session, drafts, key=key, expected=None, ttl=None)
 
 
-def _closing(record: ToolCallRecord, call: Value) -> Value:
+def _build_error_result(record: ToolCallRecord, call: Value) -> Value:
     """An error result in the form in which the call was made, so that the model can read it."""
     if not isinstance(call, ChatMessage):
         return ToolResult(call_id=record.call_id, content=CLOSED_BY_REPAIR, is_error=True)

@@ -97,7 +97,7 @@ def trim(
             positions = trim_rules.find_dropped_before(outline, cut)
         else:
             assert max_tokens is not None
-            tokens = yield from _token_counter(session, outlined, count_tokens)
+            tokens = yield from _build_token_counter(session, outlined, count_tokens)
             positions = trim_rules.find_over_budget(outline, max_tokens, tokens)
         shown = view.freeze(head.view, head.end)
         dropped = view.coarsen(
@@ -106,9 +106,9 @@ def trim(
         if not dropped:
             return head
         after = view.remove(head.view, head.end, dropped)
-        return _change("trim", session, head, new_key, after, expected)
+        return _build_change("trim", session, head, new_key, after, expected)
 
-    return (yield from _changed(settings, session, "trim", propose, key, expected))
+    return (yield from _run_change(settings, session, "trim", propose, key, expected))
 
 
 def hide(
@@ -133,9 +133,9 @@ def hide(
         if change == HIDE:
             # What cannot be read must go whatever it tears; what is hidden at will need not.
             refuse_too_many_extents(session, view.freeze(after, head.end))
-        return _change(change, session, head, new_key, after, expected)
+        return _build_change(change, session, head, new_key, after, expected)
 
-    return (yield from _changed(settings, session, change, propose, key, expected))
+    return (yield from _run_change(settings, session, change, propose, key, expected))
 
 
 def check_positions(positions: Iterable[int]) -> list[int]:
@@ -166,7 +166,7 @@ def clear(
             expected=expected,
         )
 
-    return (yield from _changed(settings, session, "clear", propose, key, expected))
+    return (yield from _run_change(settings, session, "clear", propose, key, expected))
 
 
 def clear_all(settings: Settings) -> Plan[int]:
@@ -204,11 +204,11 @@ def rollback(
         if not tried:
             tried = True
             return op
-        found = yield from read_named(session, (snapshot_id,))
+        found = yield from read_snapshots(session, (snapshot_id,))
         refuse_if_moved(session, expected, found.head.version)
         return plan_rollback(op, found.head, found.records[0])
 
-    return (yield from _changed(settings, session, ROLLBACK, propose, key, expected))
+    return (yield from _run_change(settings, session, ROLLBACK, propose, key, expected))
 
 
 def undo(
@@ -226,10 +226,10 @@ def undo(
         if line is None:
             raise UsageError(f"session {session!r} has no change that could be undone")
         return replace(
-            _change(UNDO, session, head, new_key, line.before, expected), undoes=line.key
+            _build_change(UNDO, session, head, new_key, line.before, expected), undoes=line.key
         )
 
-    return (yield from _changed(settings, session, UNDO, propose, key, expected))
+    return (yield from _run_change(settings, session, UNDO, propose, key, expected))
 
 
 def find_undoable(lines: tuple[JournalLine, ...]) -> JournalLine | None:
@@ -252,7 +252,7 @@ def require_active(session: str, head: Head) -> None:
         )
 
 
-def read_named(session: str, ids: tuple[str, ...]) -> Plan[SnapshotList]:
+def read_snapshots(session: str, ids: tuple[str, ...]) -> Plan[SnapshotList]:
     """The named snapshots, in this order; one that is not there is an error."""
     if any(isinstance(name, Snapshot) for name in ids):
         raise UsageError("a snapshot is named by its id: hand in snapshot.id")
@@ -263,7 +263,7 @@ def read_named(session: str, ids: tuple[str, ...]) -> Plan[SnapshotList]:
     there = [record.id for record in found.records]
     for name in ids:
         if name not in there:
-            raise snapshot_not_found(session, name)
+            raise build_snapshot_not_found_error(session, name)
     for record in found.records:
         # A snapshot may be newer than the look at the session, so only its own end is asked for.
         if not is_inside(record.view, found.head.born, record.end):
@@ -282,7 +282,7 @@ def is_text(name: object) -> bool:
     return True
 
 
-def snapshot_not_found(session: str, snapshot_id: str) -> SnapshotNotFoundError:
+def build_snapshot_not_found_error(session: str, snapshot_id: str) -> SnapshotNotFoundError:
     """The session is there; the snapshot is not."""
     return SnapshotNotFoundError(
         f"session {session!r} has no snapshot {snapshot_id!r}; list_snapshots names those it has",
@@ -291,7 +291,7 @@ def snapshot_not_found(session: str, snapshot_id: str) -> SnapshotNotFoundError:
     )
 
 
-def _change(
+def _build_change(
     change: str,
     session: str,
     head: Head,
@@ -312,7 +312,7 @@ def _change(
     )
 
 
-def _changed(
+def _run_change(
     settings: Settings,
     session: str,
     change: str,
@@ -323,14 +323,14 @@ def _changed(
     """Try a change until it is made, known to have been made, or refused."""
     check_version(expected)
     used_key = settings.ids() if key is None else check_key(key)
-    attempts = _attempts(session, change, used_key, propose, expected, keyed=key is not None)
+    attempts = _try_change(session, change, used_key, propose, expected, keyed=key is not None)
     try:
         return (yield from attempts)
     except OutcomeUnknownError as error:
         raise error.copy(key=used_key, session=session) from error.__cause__
 
 
-def _attempts(  # noqa: C901 (one loop, and every way out of it)
+def _try_change(  # noqa: C901 (one loop, and every way out of it)
     session: str,
     change: str,
     key: str,
@@ -346,16 +346,16 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
             if not fresh:
                 done = yield from perform(FindChange(session, change, key))
                 if done is not None:
-                    return _result(session, done, replayed=True)
+                    return _build_result(session, done, replayed=True)
             proposed = yield from propose(key)
             if isinstance(proposed, Head):
                 if not keyed or proposed.status is not Status.ACTIVE:
-                    return _nothing(session, change, key, proposed)
+                    return _build_unchanged(session, change, key, proposed)
                 # Written to the journal all the same: a retry must not find more to change than
                 # the first attempt did.
-                proposed = _change(change, session, proposed, key, proposed.view, expected)
+                proposed = _build_change(change, session, proposed, key, proposed.view, expected)
             answer = yield from perform(replace(proposed, fresh=fresh))
-            return _result(session, answer.line, replayed=answer.replayed)
+            return _build_result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
             if conflict.reason != "view":
                 raise
@@ -375,11 +375,11 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
     )
 
 
-def _nothing(session: str, change: str, key: str, head: Head) -> ViewChange:
+def _build_unchanged(session: str, change: str, key: str, head: Head) -> ViewChange:
     return ViewChange(session_id=session, change=change, key=key, version=head.version)
 
 
-def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
+def _build_result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
     dropped: tuple[int, ...] = ()
     restored: tuple[int, ...] = ()
     if line.before != line.after:
@@ -398,7 +398,7 @@ def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
     )
 
 
-def _token_counter(
+def _build_token_counter(
     session: str, outlined: SessionOutline, count_tokens: CountTokens | None
 ) -> Plan[Callable[[int], int]]:
     """How many tokens an entry takes: from its stored size, or counted by the caller's function."""
