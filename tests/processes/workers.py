@@ -18,8 +18,8 @@ from ledger import SESSION, Write, batch_of, batches_in
 import indelible
 from indelible.backends.sqlite import SqliteBackend, SqliteOptions
 from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT
+from indelible.core.clock import system_clock
 from indelible.core.settings import Settings
-from indelible.core.sources import system_clock
 
 KEPT_BY_TRIM = 5
 

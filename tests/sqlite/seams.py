@@ -23,8 +23,8 @@ from indelible.backends.sqlite.connection import (
 )
 from indelible.backends.sqlite.engine import Engine
 from indelible.backends.sqlite.writer import Job
+from indelible.core.clock import system_clock
 from indelible.core.settings import Settings
-from indelible.core.sources import system_clock
 
 # How long a test waits for a thread before it fails; no test expects to wait that long.
 PATIENCE_S = 120.0

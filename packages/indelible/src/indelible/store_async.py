@@ -11,6 +11,8 @@ from pydantic import JsonValue
 
 from indelible.connect import OpenOptions, Target, connect_async
 from indelible.core.backend import AsyncBackend
+from indelible.core.clock import Clock, system_clock
+from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import TIMEOUT_S, UNDO_WINDOW_S
 from indelible.core.operations import Draft
 from indelible.core.plan import Plan, run_plan_async
@@ -31,7 +33,6 @@ from indelible.core.plans.append import Replay
 from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
 from indelible.core.settings import Settings, check_ttl_s
-from indelible.core.sources import Clock, Ids, random_ids, system_clock
 from indelible.model import (
     NEVER,
     ChatMessage,

@@ -23,10 +23,10 @@ from indelible.backends.sqlite.sessions import (
 from indelible.core import rules
 from indelible.core.checksums import entry_checksum, session_salt
 from indelible.core.codec import CHECKSUM_BYTES, compute_checksum
+from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.core.operations import Append, AppendResult, Draft
 from indelible.core.plan import Plan, perform
-from indelible.core.sources import MADE_PREFIX
 from indelible.model import Kind, Status
 
 KIND_NUMBER = {

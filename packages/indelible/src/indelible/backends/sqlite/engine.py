@@ -29,10 +29,10 @@ from indelible.backends.sqlite.readers import Readers
 from indelible.backends.sqlite.sessions import Context
 from indelible.backends.sqlite.writer import Job, Writer
 from indelible.core import operations
+from indelible.core.clock import Clock
 from indelible.core.cursors import derive_key
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
 from indelible.core.plan import Operation, Plan
-from indelible.core.sources import Clock
 from indelible.errors import UnavailableError
 from indelible.model import Claims, Durability
 

@@ -10,6 +10,7 @@ from indelible.backends.sqlite.checksums import CONTENT, damaged_row, is_intact,
 from indelible.backends.sqlite.connection import Do, Rows, Sql
 from indelible.core import rules
 from indelible.core.checksums import session_salt
+from indelible.core.clock import Clock
 from indelible.core.limits import BATCH_ENTRIES_MAX, LOG_ENTRIES_MAX
 from indelible.core.operations import (
     Head,
@@ -21,7 +22,6 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.rules import SessionState
-from indelible.core.sources import Clock
 from indelible.errors import FormatError
 from indelible.model import Status
 from indelible.view import View
