@@ -21,8 +21,8 @@ from crew import PATIENCE_S
 from ledger import Write
 
 import indelible
-from indelible.backends.sqlite.engine import _before_fork
 from indelible.backends.sqlite.writer import Writer
+from indelible.core.fork import _before_fork
 
 FORKS = 4
 WRITERS = 4
