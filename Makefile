@@ -18,7 +18,7 @@ WORKERS ?= 3
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
+.PHONY: help demo quick test test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -41,9 +41,13 @@ demo: $(READY) ## Watch a naive store forget and indelible remember
 test: $(READY) $(ENGINES)/.ready lint test-oldest ## Everything that must hold, on real engines and processes
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
+quick: $(READY) ## What to run while you work: unit tests, and the behaviour suite on memory and SQLite
+	$(BIN)/pytest --numprocesses $(WORKERS) -k "not redis and not postgres and not cluster" \
+		tests/test_shape.py $(addprefix packages/indelible/tests/,unit behaviour)
+
 # Warnings of frameworks as old as these are not ours to mend.
 test-oldest: $(OLDEST)/.ready ## The adapters with the oldest framework versions that they work with
-	$(OLDEST)/bin/pytest --numprocesses $(WORKERS) -W default $(addprefix tests/adapters/test_, \
+	$(OLDEST)/bin/pytest --numprocesses $(WORKERS) -W default $(addprefix packages/indelible/tests/adapters/test_, \
 		langchain.py openai_agents.py claude_agent.py llama_index.py pydantic_ai.py mcp.py)
 
 $(OLDEST)/.ready: requirements/oldest.txt $(PROJECTS)
@@ -56,10 +60,10 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 	command -v chromium >/dev/null || (apt-get update --quiet && \
 		DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends chromium)
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
-	$(BIN)/pytest tests/browser
+	$(BIN)/pytest packages/memory-contract/tests/browser
 
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
-	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) tests/golden/test_golden_matrix.py
+	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_golden_matrix.py
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 
@@ -79,7 +83,7 @@ soak: $(READY) ## Every engine under load and faults for MINUTES (10); go on wit
 
 soak-kit: $(READY) ## The kit against every goldfish with 50 seeds, each as a test; all of the fault loops
 	INDELIBLE_SEEDS=50 INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) \
-		tests/kit/test_goldfish.py tests/kit/test_incidents.py tests/faults
+		$(addprefix packages/memory-contract/tests/test_,goldfish.py incidents.py) tests/faults
 
 lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from prepared import SNAPSHOT
 
 import indelible
 from indelible import ToolCall, ToolResult
 from indelible.cli import previews
+from tests.support.prepared_store import SNAPSHOT
 
 
 def test_append_adds_a_message_and_begins_a_store(command, golden):

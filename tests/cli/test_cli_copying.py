@@ -6,11 +6,11 @@ import sys
 
 import apsw
 import pytest
-from prepared import NINE_O_CLOCK
 from test_cli_terminal import at_a_terminal
-from transcripts import environment
 
 import indelible
+from tests.support.prepared_store import NINE_O_CLOCK
+from tests.support.transcripts import environment
 
 
 def exported(path):

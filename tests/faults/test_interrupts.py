@@ -3,19 +3,18 @@
 import itertools
 import os
 import threading
-import time
 from functools import partial
 
 import pytest
 
 import indelible
-import postgres_here
-import redis_here
 from indelible import ChatMessage
 from indelible.backends.postgres.driver import PostgresBackend
 from indelible.backends.redis.driver import RedisBackend
 from indelible.backends.sqlite.driver import SqliteBackend
-from interrupts import HANGS_S, Interrupter, Thread, interrupted
+from tests.support import postgres_server, redis_server
+from tests.support.interrupts import HANGS_S, Interrupter, Thread, interrupted
+from tests.support.wait import wait_until
 
 ENGINES = ("memory", "sqlite", "redis", "postgres")
 SOAK = "INDELIBLE_SOAK" in os.environ
@@ -40,9 +39,9 @@ def place_of(engine, folder):
         case "sqlite":
             return f"sqlite:///{folder}/agent.db"
         case "redis":
-            return redis_here.emptied()
+            return redis_server.emptied()
         case _:
-            return postgres_here.fresh_database()
+            return postgres_server.fresh_database()
 
 
 @pytest.fixture
@@ -196,12 +195,12 @@ def test_whoever_waits_behind_an_interrupted_leader_is_answered(store, engine, m
             ),
             partial(store.add_messages, "s", batch(f"leader {turn}")),
         )
-        until(lambda: len(waiting()) == 1)
+        wait_until(lambda: len(waiting()) == 1)
         followers = []
         for number in range(FOLLOWERS):
             text = f"follower {turn} {number}"
             followers.append(Thread(text).begin(store.add_messages, "s", batch(text)))
-            until(lambda number=number: len(waiting()) == number + 2)
+            wait_until(lambda number=number: len(waiting()) == number + 2)
         for _ in range(2 + 2 * FOLLOWERS):
             gate.release()
         answers = [told(each) for each in (first, leader, *followers)]
@@ -235,10 +234,3 @@ def test_whoever_waits_behind_an_interrupted_leader_is_answered(store, engine, m
 def run_interrupted(interrupter, work):
     with interrupter:
         return work()
-
-
-def until(condition):
-    ends = time.monotonic() + HANGS_S
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.001)

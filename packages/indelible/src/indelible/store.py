@@ -1,4 +1,4 @@
-"""The blocking store: one line for each verb. Its async twin is in `aio`."""
+"""The public store: each verb builds a plan and runs it on the backend."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Any, Self, TextIO, TypeVar
 
 from pydantic import JsonValue
 
-from indelible.connect import OpenOptions, Target, connect
 from indelible.core.backend import Backend
-from indelible.core.clock import Clock, system_clock
-from indelible.core.ids import Ids, random_ids
-from indelible.core.limits import TIMEOUT_S, UNDO_WINDOW_S
+from indelible.core.limits import UNDO_WINDOW_S
 from indelible.core.operations import Draft
 from indelible.core.plan import Plan, run_plan
 from indelible.core.plans import (
@@ -32,14 +29,11 @@ from indelible.core.plans import (
 from indelible.core.plans.append import Replay
 from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
-from indelible.core.settings import Settings, check_ttl_s
+from indelible.core.settings import Settings
 from indelible.model import (
-    NEVER,
     ChatMessage,
     Claims,
     CorruptEntry,
-    Durability,
-    Embedder,
     Entries,
     ForgetReceipt,
     History,
@@ -65,50 +59,9 @@ from indelible.model import (
 
 T = TypeVar("T")
 
-# How long a write waits for another process's before it says that the store is busy.
-BUSY_TIMEOUT_S = 5.0
-
-
-def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside this module)
-    target: Target,
-    *,
-    namespace: str = "",
-    durability: Durability | str | None = None,
-    ttl: float | Never = NEVER,
-    busy_timeout_s: float = BUSY_TIMEOUT_S,
-    timeout_s: float = TIMEOUT_S,
-    strict: bool = False,
-    embedder: Embedder | None = None,
-    clock: Clock = system_clock,
-    ids: Ids = random_ids,
-) -> MemoryStore:
-    """Open a store: `memory:`, a file name such as `agent.db`, `redis://host:6379`, or a client.
-
-    Sessions of different namespaces never meet. `durability` is what an acknowledged append must
-    survive: on SQLite `"power"` (the default) or `"process"`; on a server it is a demand, and what
-    the server gives is the default. `ttl` is in seconds and is what an
-    append gives its session when it names none. `timeout_s` is the deadline of every call to a
-    server, with all its retries; on SQLite, `busy_timeout_s` is how long a write waits for others.
-    An engine that may drop what it acknowledged is warned of, or refused with `strict=True`; see
-    `risks`. `clock` and `ids` are for tests that must repeat.
-    """
-    check_ttl_s(ttl)
-    backend = connect(
-        OpenOptions(
-            target=target,
-            namespace=namespace,
-            durability=durability,
-            busy_timeout_s=busy_timeout_s,
-            timeout_s=timeout_s,
-            strict=strict,
-            clock=clock,
-        )
-    )
-    return MemoryStore(backend, Settings(ttl=ttl, ids=ids, embedder=embedder))
-
 
 class MemoryStore:
-    """Sessions of an agent's memory, on one engine. Threads may share it."""
+    """The sessions of one namespace, on one engine. Safe for concurrent use."""
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
@@ -193,16 +146,7 @@ class MemoryStore:
         in seconds; None is the store's default.
         """
         draft = append.message(role, content, name=name, metadata=metadata, pinned=pinned)
-        plan = append.add(
-            self._settings,
-            session_id,
-            (draft,),
-            key=key,
-            expected=expected,
-            ttl=ttl,
-            replay=replay,
-        )
-        return run_plan(plan, self._backend.perform)
+        return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     def add_messages(
         self,
@@ -229,17 +173,8 @@ class MemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append messages, tool calls, results and summaries in any mixture, as one batch."""
-        return self._run(
-            append.add(
-                self._settings,
-                session_id,
-                append.values(values),
-                key=key,
-                expected=expected,
-                ttl=ttl,
-                replay=replay,
-            )
-        )
+        drafts = append.values(values)
+        return self._add(session_id, drafts, key, expected, ttl, replay)
 
     def save_context(
         self,

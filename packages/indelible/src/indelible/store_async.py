@@ -1,19 +1,16 @@
-"""The async store: one line for each verb. Its blocking twin is in `store`."""
+"""The public store: each verb builds a plan and runs it on the backend."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
 from pydantic import JsonValue
 
-from indelible.connect import OpenOptions, Target, connect_async
 from indelible.core.backend import AsyncBackend
-from indelible.core.clock import Clock, system_clock
-from indelible.core.ids import Ids, random_ids
-from indelible.core.limits import TIMEOUT_S, UNDO_WINDOW_S
+from indelible.core.limits import UNDO_WINDOW_S
 from indelible.core.operations import Draft
 from indelible.core.plan import Plan, run_plan_async
 from indelible.core.plans import (
@@ -32,14 +29,11 @@ from indelible.core.plans import (
 from indelible.core.plans.append import Replay
 from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
-from indelible.core.settings import Settings, check_ttl_s
+from indelible.core.settings import Settings
 from indelible.model import (
-    NEVER,
     ChatMessage,
     Claims,
     CorruptEntry,
-    Durability,
-    Embedder,
     Entries,
     ForgetReceipt,
     History,
@@ -62,71 +56,12 @@ from indelible.model import (
     VerifyReport,
     ViewChange,
 )
-from indelible.store import BUSY_TIMEOUT_S
 
 T = TypeVar("T")
 
 
-def open_async(
-    target: Target,
-    *,
-    namespace: str = "",
-    durability: Durability | str | None = None,
-    ttl: float | Never = NEVER,
-    busy_timeout_s: float = BUSY_TIMEOUT_S,
-    timeout_s: float = TIMEOUT_S,
-    strict: bool = False,
-    embedder: Embedder | None = None,
-    clock: Clock = system_clock,
-    ids: Ids = random_ids,
-) -> Opening:
-    """Open a store for async code, with the options of `open`.
-
-    Either `store = await open_async(…)` or `async with open_async(…) as store:`.
-    """
-    check_ttl_s(ttl)
-    demand = OpenOptions(
-        target=target,
-        namespace=namespace,
-        durability=durability,
-        busy_timeout_s=busy_timeout_s,
-        timeout_s=timeout_s,
-        strict=strict,
-        clock=clock,
-    )
-    return Opening(demand, Settings(ttl=ttl, ids=ids, embedder=embedder))
-
-
-class Opening:
-    """A store that is about to be opened: await it, or enter it."""
-
-    def __init__(self, demand: OpenOptions, settings: Settings) -> None:
-        self._demand = demand
-        self._settings = settings
-        self._store: AsyncMemoryStore | None = None
-
-    async def _open(self) -> AsyncMemoryStore:
-        return AsyncMemoryStore(await connect_async(self._demand), self._settings)
-
-    def __await__(self) -> Generator[Any, None, AsyncMemoryStore]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> AsyncMemoryStore:
-        self._store = await self._open()
-        return self._store
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._store is not None:
-            await self._store.close()
-
-
 class AsyncMemoryStore:
-    """Sessions of an agent's memory, on one engine. Tasks, and event loops, may share it."""
+    """The sessions of one namespace, on one engine. Safe for concurrent use."""
 
     def __init__(self, backend: AsyncBackend, settings: Settings) -> None:
         self._backend = backend
@@ -238,17 +173,8 @@ class AsyncMemoryStore:
         replay: Replay = "visible",
     ) -> Receipt:
         """Append messages, tool calls, results and summaries in any mixture, as one batch."""
-        return await self._run(
-            append.add(
-                self._settings,
-                session_id,
-                append.values(values),
-                key=key,
-                expected=expected,
-                ttl=ttl,
-                replay=replay,
-            )
-        )
+        drafts = append.values(values)
+        return await self._add(session_id, drafts, key, expected, ttl, replay)
 
     async def save_context(
         self,

@@ -66,7 +66,7 @@ def freeze(view: View, end: int) -> Extents:
     return normalize((*view.extents, (view.tail, end)))
 
 
-def build_cleared(end: int) -> View:
+def build_empty_view(end: int) -> View:
     """Show nothing of what is there; what comes later shows."""
     return View((), end)
 
@@ -126,7 +126,7 @@ def from_positions(positions: Iterable[int]) -> Extents:
     return normalize((position, position + 1) for position in positions)
 
 
-def positions(extents: Extents) -> Iterator[int]:
+def iter_positions(extents: Extents) -> Iterator[int]:
     """Every position in the extents, in order."""
     for start, stop in extents:
         yield from range(start, stop)
@@ -137,7 +137,7 @@ def count(extents: Extents) -> int:
     return sum(stop - start for start, stop in extents)
 
 
-def last(extents: Extents, n: int) -> Extents:
+def take_last(extents: Extents, n: int) -> Extents:
     """The extents of the last `n` positions."""
     taken: list[Extent] = []
     for start, stop in reversed(extents):
@@ -148,7 +148,7 @@ def last(extents: Extents, n: int) -> Extents:
     return tuple(reversed(taken))
 
 
-def between(extents: Extents, start: int, stop: int) -> Extents:
+def clip(extents: Extents, start: int, stop: int) -> Extents:
     """The part of the extents inside `[start, stop)`."""
     if extents and start <= extents[0][0] and extents[-1][1] <= stop:
         return extents

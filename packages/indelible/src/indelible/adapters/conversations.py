@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from indelible import AsyncMemoryStore, ChatMessage, ConflictError, Entry, Receipt
-from indelible.core.codec import compute_checksum, encode
+from indelible.core.codec import encode, parse_checksum
 from indelible.core.limits import PAGE_ENTRIES_MAX
 
 # Whoever loses a race this often gives up; each loss means that somebody else got on.
@@ -63,7 +63,7 @@ async def append(
 
 
 def _key_of(messages: Sequence[ChatMessage]) -> str:
-    sums = b"".join(compute_checksum(encode(message).envelope) for message in messages)
+    sums = b"".join(parse_checksum(encode(message).envelope) for message in messages)
     return "ids:" + blake2b(sums, digest_size=16).hexdigest()
 
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from indelible import ChatMessage, FormatError, MemoryStore, UnavailableError, UnsupportedError
 from indelible.adapters.langchain_forms import from_dict
-from indelible.connect import format_target, refuse_unclear
+from indelible.connect import format_target, refuse_ambiguous
 
 # LangChain's own defaults.
 TABLE: Final = "message_store"
@@ -109,7 +109,7 @@ def histories(
     scheme, separator, rest = source.partition("://")
     # SQLAlchemy names a driver behind a plus.
     scheme = scheme.partition("+")[0]
-    refuse_unclear(f"{scheme}://{rest}" if separator else source)
+    refuse_ambiguous(f"{scheme}://{rest}" if separator else source)
     if scheme in ("postgresql", "postgres") and separator:
         return _postgres(f"postgresql://{rest}", table)
     if scheme in ("redis", "rediss", "unix") and separator:

@@ -35,7 +35,7 @@ from indelible.core.limits import (
 )
 from indelible.core.redaction import redact
 from indelible.model import Change, Kind, Status, Summary, Timeline, ViewChange
-from indelible.view import positions
+from indelible.view import iter_positions
 
 try:
     try:
@@ -318,7 +318,7 @@ def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
             snapshot=snapshot_id,
         )
     hidden = {each.entry.position for each in timeline.entries if not each.visible}
-    back = hidden.intersection(positions(snapshot.extents))
+    back = hidden.intersection(iter_positions(snapshot.extents))
     # Newest first: whoever hid a message last decides.
     for change in timeline.changes:
         if _is_ours(change):

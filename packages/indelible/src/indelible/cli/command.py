@@ -15,10 +15,9 @@ from indelible.cli import suggestions
 from indelible.cli.location import Location
 from indelible.cli.options import AsJson, BusyTimeout, Namespace, Timeout, Url
 from indelible.cli.output import Output
-from indelible.core.limits import TIMEOUT_S
+from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.errors import SessionNotFoundError
 from indelible.model import SessionInfo, Status
-from indelible.store import BUSY_TIMEOUT_S
 
 P = ParamSpec("P")
 

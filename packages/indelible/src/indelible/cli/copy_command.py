@@ -17,10 +17,9 @@ from indelible.cli.options import AsJson, BusyTimeout, DryRun, Namespace, Timeou
 from indelible.cli.output import Output, plain
 from indelible.cli.prompts import confirm
 from indelible.connect import format_target
-from indelible.core.limits import TIMEOUT_S
+from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
 from indelible.model import CopyReport
-from indelible.store import BUSY_TIMEOUT_S
 
 Source = Annotated[
     str, typer.Argument(metavar="SRC", help="The store to copy from: a file name, or a URL.")

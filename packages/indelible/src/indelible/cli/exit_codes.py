@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from indelible.cli.phrases import counted, safe
 from indelible.cli.suggestions import hint, without_secrets
 from indelible.core.redaction import redact
+from indelible.core.verbs import VERBS
 from indelible.errors import (
     BusyError,
     ConflictError,
@@ -26,8 +27,8 @@ WRONG_DATA = 1
 WRONG_USAGE = 2
 NO_ENGINE = 4
 
-# Commands that take --key, so that a retry is safe by itself.
-_KEYED = frozenset({"append", "rollback", "undo", "trim", "clear"})
+# Commands that are named differently from the verb that they call.
+VERB_NAMES = {"append": "add_message", "rollback": "rollback_to_snapshot", "import": "import_"}
 
 
 def report(error: MemoryStoreError, arguments: Sequence[str]) -> int:
@@ -91,7 +92,8 @@ def _retry(error: OutcomeUnknownError, arguments: Sequence[str]) -> str:
     key = error.details.get("key")
     arguments = [without_secrets(each) for each in arguments]
     command, *rest = arguments
-    if key is None or command not in _KEYED:
+    verb = VERBS.get(VERB_NAMES.get(command, command))
+    if key is None or verb is None or not verb.keyed:
         again = shlex.join(["indelible", *arguments])
         return f"See what is there with `{hint('sessions')}`, then run it again: {again}"
     if not any(each == "--key" or each.startswith("--key=") for each in rest):

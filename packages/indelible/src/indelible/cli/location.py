@@ -8,13 +8,23 @@ from pathlib import Path
 
 import indelible
 from indelible.cli.suggestions import hint
-from indelible.connect import KNOWN, format_target, refuse_unclear
+from indelible.connect import (
+    ENGINES,
+    KNOWN,
+    Storage,
+    describe_targets,
+    find_file,
+    format_target,
+    refuse_ambiguous,
+)
 from indelible.core.limits import TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
 
 IN_MEMORY = ("memory:", "memory", ":memory:")
 # A store in memory is of no use to a command, and so is not proposed.
-KNOWN_FILES = KNOWN.removeprefix("memory:, ").replace("a file name", "a file")
+KNOWN_FILES = describe_targets(
+    tuple(engine for engine in ENGINES if engine.storage is not Storage.MEMORY)
+).replace("a file name", "a file")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +41,7 @@ class Location:
         """Refuse a store that is not there, unless the command is one that may begin it."""
         if not self.url:
             raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
-        refuse_unclear(self.url)
+        refuse_ambiguous(self.url)
         if self.url in IN_MEMORY:
             raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():
@@ -58,7 +68,7 @@ class Location:
 
         A file of no bytes is no store yet: opening it would make it one.
         """
-        path = file_of(self.url)
+        path = _find_file(self.url)
         try:
             if path is None or not path.is_file():
                 return path is None or path.exists()
@@ -71,7 +81,7 @@ class Location:
         """Whether two names are of one store, as far as that can be told without opening."""
         if self.namespace != other.namespace:
             return False
-        mine, theirs = file_of(self.url), file_of(other.url)
+        mine, theirs = _find_file(self.url), _find_file(other.url)
         if mine is None or theirs is None:
             return self.url == other.url
         with suppress(OSError):
@@ -80,21 +90,22 @@ class Location:
 
     def missing(self) -> str:
         """What is there instead of a store."""
-        path = file_of(self.url)
+        path = _find_file(self.url)
         if path is not None and path.exists():
             return f"the file {path} is empty, and was left so"
         return f"there is no file {path}, and none was made"
 
 
-def file_of(url: str) -> Path | None:
-    """The file that a URL names, spelled in either way; None if it names none.
+def _find_file(url: str) -> Path | None:
+    """Return the file that a URL names; None if it names none, or is misspelled.
 
-    None is also what is misspelled: the library says, when it opens it, how it is written.
+    What is misspelled is refused when it is opened, with the right spelling.
     """
-    scheme, separator, rest = url.partition("://")
-    if separator and (scheme != "sqlite" or not rest.startswith("/") or rest == "/"):
+    try:
+        path = find_file(url)
+    except UsageError:
         return None
     try:
-        return Path(rest[1:] if separator else url).expanduser()
+        return None if path is None else path.expanduser()
     except RuntimeError as error:
         raise UsageError(f"cannot open {format_target(url)!r}: {error}") from None

@@ -37,8 +37,8 @@ def rollback(store: MemoryStore, session: str, snapshot: str) -> Preview:
     return Preview(
         session_id=session,
         change="rollback",
-        dropped=tuple(view.positions(view.subtract(shown, held))),
-        restored=tuple(view.positions(view.subtract(held, shown))),
+        dropped=tuple(view.iter_positions(view.subtract(shown, held))),
+        restored=tuple(view.iter_positions(view.subtract(held, shown))),
     )
 
 
@@ -74,7 +74,7 @@ def trim(
         view.from_positions(positions),
         extents_max=view.EXTENTS_MAX - 1,
     )
-    return Preview(session_id=session, change="trim", dropped=tuple(view.positions(dropped)))
+    return Preview(session_id=session, change="trim", dropped=tuple(view.iter_positions(dropped)))
 
 
 def _outline(session: str, entry: Entry | CorruptEntry) -> Outline:

@@ -26,7 +26,7 @@ from indelible.model import (
     TimelineEntry,
     ToolCallRecord,
 )
-from indelible.view import positions
+from indelible.view import iter_positions
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -187,7 +187,7 @@ def hidden_notes(timeline: Timeline) -> Iterator[str]:
         yield f"{_hidden(earlier)} by earlier changes: undo again for each of those."
         hidden -= earlier
     for each in reversed(timeline.snapshots):
-        if held := hidden.intersection(positions(each.extents)):
+        if held := hidden.intersection(iter_positions(each.extents)):
             undo = hint("rollback", name, each.id)
             yield f"{_hidden(held)}: {undo} brings {_them(held)} back."
             hidden -= held

@@ -23,21 +23,21 @@ CHECKSUM_BITS = 4 * CONTENT_DIGITS
 CHECKSUM_MASK = (1 << CHECKSUM_BITS) - 1
 
 
-def session_salt(namespace: str, session: str) -> int:
+def compute_session_salt(namespace: str, session: str) -> int:
     """A number that tells the entries of one session from those of every other."""
-    return row_checksum(namespace, session)
+    return compute_row_checksum(namespace, session)
 
 
-def content_checksum(envelope: bytes) -> int:
+def parse_content_checksum(envelope: bytes) -> int:
     """The first 48 bits of the checksum that an envelope carries."""
     try:
         return int(envelope[CHECKSUM_FROM : CHECKSUM_FROM + CONTENT_DIGITS], 16)
     except ValueError:
         # Damaged bytes that are copied as they are.
-        return row_checksum(envelope)
+        return compute_row_checksum(envelope)
 
 
-def entry_checksum(
+def compute_entry_checksum(
     salt: int,
     envelope: bytes,
     *,
@@ -48,11 +48,11 @@ def entry_checksum(
     batch: int = 0,
 ) -> int:
     """The checksum of an entry's row; an engine that draws the rest itself adds that to it."""
-    content = (salt + content_checksum(envelope)) & CHECKSUM_MASK
+    content = (salt + parse_content_checksum(envelope)) & CHECKSUM_MASK
     return content + position + written_at_ms + (deadline_ms or 0) + generation + batch
 
 
-def content_at(
+def recover_content_checksum(
     checksum: int,
     salt: int,
     *,
@@ -67,7 +67,7 @@ def content_at(
     return (checksum - place - salt) & CHECKSUM_MASK
 
 
-def row_checksum(*fields: str | bytes | int | None) -> int:
+def compute_row_checksum(*fields: str | bytes | int | None) -> int:
     """48 bits of BLAKE2b over a row's fields; each is told apart from its neighbours."""
     # Not `repr`, which shows a character as it is once Python's Unicode tables know it: a newer
     # Python would compute something else.

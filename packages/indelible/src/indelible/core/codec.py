@@ -71,7 +71,7 @@ def encode(value: Value) -> Draft:
     if isinstance(value, ChatMessage) and (text := _text_alone(value)) is not None:
         return encode_text(value.role, text)
     rest = b"%b%b}" % (_PREFIX[kind], _body(value))
-    envelope = b'%b%b",%b' % (_OPEN, checksum(rest), rest)
+    envelope = b'%b%b",%b' % (_OPEN, compute_digest(rest), rest)
     if len(envelope) > ENTRY_BYTES_MAX:
         raise _too_long(envelope)
     return Draft(kind, envelope, *build_outline(value))
@@ -123,7 +123,7 @@ def decode(
         why = "its kind is unknown" if envelope else "it is missing"
         raise _corrupt(session, position, why, envelope)
     rest = envelope[_REST:]
-    summed = checksum(rest)
+    summed = compute_digest(rest)
     if not envelope.startswith(_START[kind] % summed):
         if envelope[:_REST] != b'%b%b",' % (_OPEN, summed):
             raise _corrupt(session, position, "its checksum does not match", envelope)
@@ -164,22 +164,22 @@ def decode_all(rows: Iterable[StoredEntry], *, session: str) -> list[Value]:
 KIND_BYTES = _REST + max(map(len, _PREFIX.values()))
 
 
-def names_kind(kind: Kind | None, start: bytes) -> bool:
+def has_kind(kind: Kind | None, start: bytes) -> bool:
     """Whether an envelope that begins like this says that it is of this kind."""
     return kind is not None and start.startswith(_PREFIX[kind], _REST)
 
 
-def kind_mark(kind: Kind) -> bytes:
+def get_kind_prefix(kind: Kind) -> bytes:
     """How an envelope says, from `KIND_FROM` on, that it is of this kind."""
     return _PREFIX[kind]
 
 
-def checksum(data: bytes) -> bytes:
+def compute_digest(data: bytes) -> bytes:
     """64 bits of BLAKE2b, in hexadecimal."""
     return blake2b(data, digest_size=8).hexdigest().encode()
 
 
-def compute_checksum(envelope: bytes) -> bytes:
+def parse_checksum(envelope: bytes) -> bytes:
     """The checksum that an envelope carries: equal for equal content."""
     return envelope[len(_OPEN) : _SUM_END]
 

@@ -79,6 +79,8 @@ APPEND_ATTEMPTS_MAX: Final = 3
 # in this time is as lost as what was written just before.
 MOVED_CHECK_S: Final = 0.001
 
+# How long a write on SQLite waits for other writers, unless told otherwise.
+BUSY_TIMEOUT_S: Final = 5.0
 # How long a call to a server may take, with all its retries, unless told otherwise.
 TIMEOUT_S: Final = 10.0
 # A deadline beyond an hour is a mistake, and past some weeks timers overflow.

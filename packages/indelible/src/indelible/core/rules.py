@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from indelible.core.codec import compute_checksum
+from indelible.core.codec import parse_checksum
 from indelible.core.limits import (
     EXPIRED_KNOWN_S,
     LOG_ENTRIES_MAX,
@@ -33,7 +33,7 @@ from indelible.view import (
     VIEW_BYTES_MAX,
     Extents,
     View,
-    build_cleared,
+    build_empty_view,
     build_view,
     contains,
     encode,
@@ -214,7 +214,7 @@ def refuse_different_content(op: Append, first: int, stored: list[bytes]) -> Non
 
     `stored` are the checksums of the earlier append's entries.
     """
-    offered = [compute_checksum(draft.envelope) for draft in op.drafts]
+    offered = [parse_checksum(draft.envelope) for draft in op.drafts]
     if stored != offered:
         raise ConflictError(
             f"the key {op.key!r} was used in session {op.session!r} for other content, at"
@@ -385,7 +385,7 @@ def build_head(
             life=life,
             born=end,
             end=end,
-            view=build_cleared(end),
+            view=build_empty_view(end),
             generation=0,
             version=version,
             deadline_ms=deadline,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from operator import mul
 
 
-def cosine(a: Sequence[float], b: Sequence[float]) -> float:
+def compute_cosine(a: Sequence[float], b: Sequence[float]) -> float:
     """Cosine similarity; a vector of zeros is similar to nothing."""
-    return math.fsum(map(mul, unit(a), unit(b)))
+    return math.fsum(map(mul, scale_to_unit(a), scale_to_unit(b)))
 
 
-def unit(vector: Sequence[float]) -> list[float]:
+def scale_to_unit(vector: Sequence[float]) -> list[float]:
     """The vector at length one, by way of its largest part: no square may over- or underflow."""
     largest = max(map(abs, vector), default=0.0)
     scaled = [number / largest for number in vector] if largest else list(vector)

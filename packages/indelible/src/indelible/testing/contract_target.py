@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import indelible
+from indelible.connect import Storage, find_engine, find_file
+from indelible.core.limits import BUSY_TIMEOUT_S
 from indelible.core.redaction import redact_url
-from indelible.store import BUSY_TIMEOUT_S
 from memory_contract.adapter import CAPABILITIES, Adapter, Message
 from memory_contract.calling import said
 from memory_contract.handles import then
@@ -61,7 +62,7 @@ def build_adapter(url: str) -> Adapter:
         "ttl_s_late": 0.25,
         "patience_s": 3 * BUSY_TIMEOUT_S,
     }
-    if url == "memory:":
+    if find_engine(url).storage is Storage.MEMORY:
         return Adapter(**common, reach="handle")
     if (path := opener.path) is not None:
         return Adapter(**common, durability="power", home=path.absolute().parent)
@@ -93,20 +94,12 @@ class OpenUrl:
     @property
     def path(self) -> Path | None:
         """The file that the URL names, if it names one."""
-        scheme, separator, rest = self.url.partition("://")
-        if separator and scheme == "sqlite":
-            return Path(rest.removeprefix("/"))
-        return None if separator or self.url == "memory:" else Path(self.url)
+        return find_file(self.url)
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """What keeps nothing until a store is opened: a process may be forked that has it."""
-        if self.url == "memory:":
-            return (__name__,)
-        if self.path is not None:
-            return (__name__, "indelible.backends.sqlite")
-        server = "postgres" if self.url.startswith("postgres") else "redis"
-        return (__name__, f"indelible.backends.{server}")
+        """Modules that keep no state until a store is opened, so that workers may be forked."""
+        return (__name__, find_engine(self.url).module)
 
     def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
         """A handle, or something to await for it; `server` stands in for the URL."""
@@ -118,7 +111,7 @@ class OpenUrl:
         return StoreHandle(_open(target, options))
 
     def _place(self, workspace: Path) -> tuple[str, dict[str, Any]]:
-        if self.url == "memory:":
+        if find_engine(self.url).storage is Storage.MEMORY:
             return self.url, {}
         if self.path is not None:
             return str(workspace / "store.db"), {}

@@ -25,7 +25,7 @@ from indelible import (
     UnavailableError,
     UsageError,
 )
-from indelible.core import operations
+from indelible.core import verbs
 from indelible.core.backend import AsyncBackend, Backend
 from indelible.core.plan import Operation
 
@@ -33,31 +33,10 @@ What = Literal["fail", "time out", "lose the reply", "be slow"]
 S = TypeVar("S", MemoryStore, AsyncMemoryStore)
 
 ANY: Final = "*"
-# Steps of the waist that decide: when one of these is done, the verb is.
-_DECISIVE: Final = (
-    operations.Append,
-    operations.ChangeView,
-    operations.Rollback,
-    operations.SaveSnapshot,
-    operations.DeleteSnapshot,
-    operations.SetMetadata,
-    operations.ShowStage,
-    operations.Reclaim,
-    operations.Erase,
-    operations.Quarantine,
-)
-# What leaves everything as it is: there is no write whose reply could be lost.
-_READS: Final = frozenset(
-    {"get_history", "get_entries", "get_tool_calls", "get_summaries", "load_memory", "session"}
-    | {"search_summaries", "list_snapshots", "list_sessions", "diff_snapshots", "timeline"}
-    | {"verify", "quarantined", "export", "risks"}
-)
-_NOT_VERBS: Final = frozenset({"close", "claims"})
-VERBS: Final = frozenset(
-    name
-    for name, member in vars(MemoryStore).items()
-    if callable(member) and not name.startswith("_") and name not in _NOT_VERBS
-)
+# Verbs that can be made to fail. `claims` performs no operation, so no fault can reach it.
+FAULT_VERBS: Final = frozenset(verbs.VERBS) - {"claims"}
+# A verb that writes nothing has no reply whose loss leaves the outcome unknown.
+_READS: Final = frozenset(name for name, verb in verbs.VERBS.items() if not verb.writes)
 
 
 @dataclass(slots=True)
@@ -104,7 +83,7 @@ class _Call:
         if self.cue.what == "fail":
             raise cast(MemoryStoreError, self.cue.error).copy()
         if self.cue.what == "time out":
-            if isinstance(step, _DECISIVE):
+            if isinstance(step, verbs.COMMITTING_OPERATIONS):
                 raise _unknown()
             if self.verb in _READS:
                 raise UnavailableError("the store did not answer in time")
@@ -112,7 +91,7 @@ class _Call:
     def lose(self, step: Operation[Any]) -> None:
         """Raise in the place of an answer."""
         lost = self.cue is not None and self.cue.what == "lose the reply"
-        if lost and isinstance(step, _DECISIVE):
+        if lost and isinstance(step, verbs.COMMITTING_OPERATIONS):
             raise _unknown()
 
 
@@ -207,7 +186,7 @@ class MemoryFaults:
             awaited = isinstance(store, AsyncMemoryStore)
             around: Any = _AsyncFaulty if awaited else _Faulty
             store._backend = around(store._backend)  # noqa: SLF001
-            for verb in VERBS:
+            for verb in FAULT_VERBS:
                 wrap = self._awaited if awaited else self._blocking
                 setattr(store, verb, wrap(verb, getattr(store, verb)))
         return store
@@ -221,8 +200,10 @@ class MemoryFaults:
         error: MemoryStoreError | None = None,
         seconds: float = 0.0,
     ) -> None:
-        if verb != ANY and verb not in VERBS:
-            raise UsageError(f"a store has no verb {verb!r}; it has {', '.join(sorted(VERBS))}")
+        if verb != ANY and verb not in FAULT_VERBS:
+            raise UsageError(
+                f"a store has no verb {verb!r}; it has {', '.join(sorted(FAULT_VERBS))}"
+            )
         if times is not None and times < 1:
             raise UsageError(f"times is a number from 1 up, or None, not {times!r}", value=times)
         with self._lock:

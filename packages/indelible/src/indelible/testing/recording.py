@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from indelible import AsyncMemoryStore, MemoryStore
+from indelible.core.verbs import VERBS
 from memory_contract.recording.notes import Note
 from memory_contract.recording.policy import Hand
 from memory_contract.recording.verbs import (
@@ -95,42 +97,34 @@ def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         ]
         return Note("append", session_id, messages=turn, key=key, ttl_s=ttl_s(ttl))
 
-    appends = {
+    described: dict[str, Verb] = {
         # A default time to live would have to be noted with each of them.
         "add_message": Verb(add_message, placed, quick=hand.plain and ttl_s(None) is None),
         "add_messages": Verb(add_messages, placed, (1, "messages")),
         "save_context": Verb(save_context, placed),
-    }
-    reads = {
         "get_history": Verb(_get_history, showed),
         "load_memory": Verb(lambda session_id: Note("read", session_id, turns=True), showed_turns),
-    }
-    changes = {
-        "trim": Verb(_trim_last, removes=True),
-        "hide": Verb(_hide, removes=True),
-        "clear": Verb(change("clear"), removes=True),
-        "clear_all": Verb(lambda: Note("clear", "", every=True), removes=True),
-        "undo": Verb(change("undo"), removes=True),
-        "forget": Verb(change("clear"), removes=True),
-        "repair": Verb(_repair, removes=True),
+        "trim": Verb(_trim_last),
+        "hide": Verb(_hide),
+        "clear": Verb(change("clear")),
+        "clear_all": Verb(lambda: Note("clear", "", every=True)),
+        "undo": Verb(change("undo")),
+        "forget": Verb(change("clear")),
+        "repair": Verb(_repair),
         "save_snapshot": Verb(change("snapshot"), froze),
-        "rollback_to_snapshot": Verb(rollback, removes=True),
+        "rollback_to_snapshot": Verb(rollback),
         "fork": Verb(fork_at),
         "delete_snapshot": Verb(_delete_snapshot),
         "import_": Verb(lambda *_, **__: Note(CALL, "", every=True)),
+        "vacuum": Verb(other_call),
     }
-    others = {name: Verb(other_call) for name in _OTHERS}
-    others |= {name: Verb(store_call) for name in _ABOUT_ALL}
-    return {**appends, **reads, **changes, **others}
-
-
-_OTHERS: Final = (
-    *("add_entries", "add_tool_call", "add_tool_result", "add_summary", "get_entries"),
-    *("get_tool_calls", "get_summaries", "search_summaries", "list_snapshots", "diff_snapshots"),
-    *("session", "set_metadata", "timeline", "verify", "vacuum", "quarantined"),
-)
-# Of the store, and of no session.
-_ABOUT_ALL: Final = ("claims", "export", "identity", "list_sessions", "risks")
+    return {
+        name: replace(
+            described.get(name) or Verb(other_call if verb.session_first else store_call),
+            removes=verb.removes,
+        )
+        for name, verb in VERBS.items()
+    }
 
 
 def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> Note:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import indelible
 from indelible import AsyncMemoryStore, MemoryStore
+from indelible.connect import Storage, find_engine
 from indelible.core.backend import AsyncBackend
 from indelible.core.plan import Operation
 from indelible.core.settings import Settings
@@ -63,7 +64,7 @@ class _OpenedLater:
     def __init__(self, url: str, namespace: str) -> None:
         self._url = url
         self._namespace = namespace
-        self._shared = "://" not in url or url.startswith("sqlite:")
+        self._shared = find_engine(url).storage is not Storage.SERVER
         self._tasks: dict[asyncio.AbstractEventLoop | None, asyncio.Task[AsyncMemoryStore]] = {}
         self._held: list[AsyncGenerator[None, None]] = []
 
@@ -146,7 +147,7 @@ def _erased(url: str, namespace: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if url not in (*NEW_FILE, "memory:"):
+        if url not in NEW_FILE and find_engine(url).storage is not Storage.MEMORY:
             with _unconcerned(), indelible.open(url, namespace=namespace) as store:
                 for name in _sessions(store):
                     store.forget(name)

@@ -17,7 +17,7 @@ from indelible import view
 from indelible.backends.memory.session import Life, Session, at, keys_in, ordered, walk
 from indelible.core import rules
 from indelible.core.clock import Clock, read_clock_ms
-from indelible.core.codec import compute_checksum
+from indelible.core.codec import parse_checksum
 from indelible.core.cursors import create_secret
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, STAGE_ABANDONED_S
 from indelible.core.operations import (
@@ -197,7 +197,7 @@ class MemoryBackend:
             born=born,
             created_at_ms=now_ms,
             deadline_ms=rules.compute_deadline_ms(now_ms, ttl_s),
-            view=view.build_cleared(born),
+            view=view.build_empty_view(born),
             **{"staged": False, **fields},
         )
         return Session(session.log if session else {}, born, life)
@@ -241,7 +241,7 @@ class MemoryBackend:
             for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
         }
         end = first + len(op.drafts)
-        checksums = [compute_checksum(draft.envelope) for draft in op.drafts]
+        checksums = [parse_checksum(draft.envelope) for draft in op.drafts]
         appended = AppendResult(
             first, len(op.drafts), rules.build_version(life.token, end, life.generation)
         )
@@ -398,7 +398,7 @@ class MemoryBackend:
             if life.staged and read_clock_ms(self._clock) < abandoned_ms:
                 return ReclaimResult()
             kept, lines, dead = (), 0, ((0, session.end),)
-        rows = [row for row in session.log.values() if view.between(dead, *at(row))]
+        rows = [row for row in session.log.values() if view.clip(dead, *at(row))]
         reclaimed = ReclaimResult(len(rows), sum(len(row.envelope) for row in rows), lines)
         if op.dry_run:
             return reclaimed
@@ -410,7 +410,7 @@ class MemoryBackend:
         if status is not Status.ACTIVE:
             life.snapshots.clear()
             life.keys.clear()
-            life.view = view.build_cleared(session.end)
+            life.view = view.build_empty_view(session.end)
         if status is Status.NEW:
             del self._sessions[op.session]
         return reclaimed
@@ -477,7 +477,7 @@ class MemoryBackend:
     def _outline(self, op: ReadOutline) -> SessionOutline:
         head = self._head(op.session)
         entries = []
-        for position in view.positions(view.freeze(head.view, head.end)):
+        for position in view.iter_positions(view.freeze(head.view, head.end)):
             row = self._sessions[op.session].log.get(position)
             if row is None or row.kind is None:
                 raise FormatError(

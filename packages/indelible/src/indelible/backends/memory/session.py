@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from indelible import view
-from indelible.core.codec import compute_checksum
+from indelible.core.codec import parse_checksum
 from indelible.core.operations import JournalLine, LogRow, Read, SnapshotRecord, StoredEntry
 from indelible.core.rules import SessionState
 from indelible.view import View
@@ -58,12 +58,12 @@ def walk(extents: view.Extents, op: Read) -> Iterator[int]:
     """The positions that a read goes over, in its direction."""
     if op.newest:
         stop = op.start if op.start is not None else extents[-1][1] if extents else 0
-        for start, end in reversed(view.between(extents, 0, stop)):
+        for start, end in reversed(view.clip(extents, 0, stop)):
             yield from range(end - 1, start - 1, -1)
     else:
         start = op.start or 0
         stop = extents[-1][1] if extents else 0
-        yield from view.positions(view.between(extents, start, stop))
+        yield from view.iter_positions(view.clip(extents, start, stop))
 
 
 def at(row: LogRow) -> tuple[int, int]:
@@ -76,9 +76,7 @@ def keys_in(session: Session) -> Iterator[tuple[str, tuple[int, list[bytes], int
     for row in session.log.values():
         if row.key is not None and row.position >= session.life.born:
             batch = range(row.position, min(row.position + row.batch, session.end))
-            checksums = [
-                compute_checksum(session.log[p].envelope) for p in batch if p in session.log
-            ]
+            checksums = [parse_checksum(session.log[p].envelope) for p in batch if p in session.log]
             yield row.key, (row.position, checksums, row.generation)
 
 

@@ -18,8 +18,8 @@ from indelible.backends.postgres.sessions import (
 from indelible.backends.postgres.statements import Do, Row, Sql
 from indelible.backends.postgres.vectors import vector_of
 from indelible.core import rules
-from indelible.core.checksums import content_checksum, entry_checksum
-from indelible.core.codec import CHECKSUM_BYTES, compute_checksum
+from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
+from indelible.core.codec import CHECKSUM_BYTES, parse_checksum
 from indelible.core.operations import Append, AppendResult, Draft, LogRow
 from indelible.core.plan import Plan
 from indelible.model import Kind, Status
@@ -134,7 +134,7 @@ def append(context: Context, op: Append) -> Plan[AppendResult]:
             *columns(op.drafts)[2:],
             *vector_columns(op.drafts),
             [
-                entry_checksum(
+                compute_entry_checksum(
                     salt,
                     draft.envelope,
                     position=position,
@@ -167,9 +167,9 @@ def _known(session: str, kept: list[Row], earlier: list[Row]) -> tuple[int, int,
             [joined[at : at + size] for at in range(0, len(joined), size)],
         )
     first, count, generation, heads, content = earlier[0]
-    if not heads or content != content_checksum(heads[0]):
+    if not heads or content != parse_content_checksum(heads[0]):
         raise damaged(session, f"entry {first} in indelible.entry")
-    return first, count, generation, [compute_checksum(start) for start in heads]
+    return first, count, generation, [parse_checksum(start) for start in heads]
 
 
 def _replayed(

@@ -17,7 +17,7 @@ from indelible.backends.postgres.sessions import (
 )
 from indelible.backends.postgres.statements import All, Fetch, Row, Rows, Sql
 from indelible.core import rules
-from indelible.core.codec import KIND_BYTES, names_kind
+from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.operations import (
     EntrySlice,
     FrozenView,
@@ -105,7 +105,7 @@ def _rows(
     others = [n for kind, n in KIND_NUMBER.items() if op.kinds and kind not in op.kinds]
     rows: list[StoredEntry] = []
     while left and (op.limit is None or len(rows) <= op.limit):
-        chunk = view.last(left, wanted) if op.newest else _first(left, wanted)
+        chunk = view.take_last(left, wanted) if op.newest else _first(left, wanted)
         left = view.subtract(left, chunk)
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
@@ -124,8 +124,8 @@ def _extents(extents: view.Extents, op: Read) -> view.Extents:
         return ()
     last = extents[-1][1]
     if op.newest:
-        return view.between(extents, 0, last if op.start is None else op.start)
-    return view.between(extents, op.start or 0, last)
+        return view.clip(extents, 0, last if op.start is None else op.start)
+    return view.clip(extents, op.start or 0, last)
 
 
 def _first(extents: view.Extents, n: int) -> view.Extents:
@@ -165,7 +165,7 @@ def _chunk(
             raise rules.build_gone_error(op.session)
         raise _VacuumedError
     there = {row[0]: row for row in found}
-    return [there.get(at, (at, None, 0, b"", None)) for at in view.positions(extents)]
+    return [there.get(at, (at, None, 0, b"", None)) for at in view.iter_positions(extents)]
 
 
 def bounds_of(extents: view.Extents) -> tuple[list[int], list[int]]:
@@ -186,7 +186,7 @@ def _wanted(op: Read, place: SessionRow, found: Any) -> Plan[list[StoredEntry]]:
     for position, number, written_at, payload, content in found:
         kind = _KIND.get(number)
         if kind is not None and op.kinds is not None and kind not in op.kinds:
-            if names_kind(kind, payload):
+            if has_kind(kind, payload):
                 continue
             whole = "SELECT payload FROM indelible.entry WHERE session = $1 AND position = $2"
             ((payload,),) = yield from perform(Sql(whole, (place.number, position)))  # noqa: PLW2901

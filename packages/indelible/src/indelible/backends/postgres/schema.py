@@ -13,7 +13,7 @@ from indelible.backends.postgres.statements import (
     Sql,
     milliseconds_of,
 )
-from indelible.core.checksums import entry_checksum, session_salt
+from indelible.core.checksums import compute_entry_checksum, compute_session_salt
 from indelible.core.cursors import SECRET_BYTES, create_secret
 from indelible.core.plan import Plan, perform
 from indelible.errors import FormatError
@@ -78,8 +78,8 @@ def _add_entry_checksums() -> Plan[None]:
     after = (0, -1)
     while rows := (yield from perform(Sql(_UNCHECKED, (*after, _BACKFILL_ENTRIES)))):
         checksums = [
-            entry_checksum(
-                session_salt(namespace.decode(), name.decode()),
+            compute_entry_checksum(
+                compute_session_salt(namespace.decode(), name.decode()),
                 head,
                 position=position,
                 written_at_ms=written_at,

@@ -16,7 +16,7 @@ from indelible.backends.postgres.sessions import Context, build_session_row, loa
 from indelible.backends.postgres.statements import All, Sql
 from indelible.backends.postgres.vectors import name_of, packed
 from indelible.core import rules
-from indelible.core.codec import KIND_FROM, kind_mark
+from indelible.core.codec import KIND_FROM, get_kind_prefix
 from indelible.core.operations import FindNearest, StoredEntry
 from indelible.core.plan import Plan, perform
 from indelible.model import Kind
@@ -52,7 +52,7 @@ _NEAREST: Final = f"""
     FROM compared JOIN indelible.entry USING (position)
     WHERE session = $1 AND (unknown OR distance = 'NaN'
         OR distance <= coalesce((SELECT distance FROM reach), 'Infinity'))"""
-_MARKS: Final = [kind_mark(kind) for kind in sorted(KIND_NUMBER, key=KIND_NUMBER.__getitem__)]
+_MARKS: Final = [get_kind_prefix(kind) for kind in sorted(KIND_NUMBER, key=KIND_NUMBER.__getitem__)]
 
 
 def nearest(context: Context, op: FindNearest) -> Plan[tuple[StoredEntry, ...] | None]:

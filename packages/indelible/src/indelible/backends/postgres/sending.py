@@ -24,7 +24,7 @@ from indelible.backends.postgres.named import (
 from indelible.backends.postgres.sessions import Context, ttl_ms
 from indelible.backends.postgres.statements import Call, DoAlone, milliseconds_of
 from indelible.backends.postgres.vectors import vector_of
-from indelible.core.checksums import entry_checksum
+from indelible.core.checksums import compute_entry_checksum
 from indelible.core.operations import Append
 from indelible.model import Kind
 
@@ -80,7 +80,7 @@ def _expected(op: Append) -> str | None:
 def _checksums(context: Context, op: Append) -> list[int]:
     """Checksums of the entries, to which the server adds their places."""
     salt = context.salt(op.session)
-    return [entry_checksum(salt, draft.envelope) for draft in op.drafts]
+    return [compute_entry_checksum(salt, draft.envelope) for draft in op.drafts]
 
 
 def _alone(context: Context, op: Append, wait: str) -> Call:
@@ -100,7 +100,7 @@ def _alone(context: Context, op: Append, wait: str) -> Call:
             ascii_text(encode_links(opens)),
             ascii_text(encode_links(answers)),
             envelope,
-            bigint(entry_checksum(context.salt(op.session), envelope)),
+            bigint(compute_entry_checksum(context.salt(op.session), envelope)),
             _ONE,
         ],
     )

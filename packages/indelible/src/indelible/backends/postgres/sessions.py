@@ -11,7 +11,7 @@ from indelible import view
 from indelible.backends.postgres.named import Statement, bigint
 from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
 from indelible.core import rules
-from indelible.core.checksums import session_salt
+from indelible.core.checksums import compute_session_salt
 from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
 from indelible.core.plan import Plan, perform
@@ -157,7 +157,7 @@ class Context:
 
     def salt(self, session: str) -> int:
         """What binds the checksums of entries to their session."""
-        return session_salt(self.namespace.decode(), session)
+        return compute_session_salt(self.namespace.decode(), session)
 
 
 def load_session(context: Context, session: str) -> Sql:
@@ -269,7 +269,7 @@ def begin_life(
         number,
         life,
         SessionState(f"{number}.{life}", born, born, 0, deadline, staged),
-        view.build_cleared(born),
+        view.build_empty_view(born),
         now_ms,
         b"{}",
         forked_from,

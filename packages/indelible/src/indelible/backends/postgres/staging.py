@@ -15,7 +15,7 @@ from indelible.backends.postgres.sessions import (
 from indelible.backends.postgres.statements import Do
 from indelible.backends.postgres.views import insert_line, insert_snapshot
 from indelible.core import rules
-from indelible.core.checksums import entry_checksum
+from indelible.core.checksums import compute_entry_checksum
 from indelible.core.operations import (
     BeginStage,
     DropStage,
@@ -87,7 +87,7 @@ def stage_rows(context: Context, op: StageRows) -> Plan[None]:
 
 
 def _checksum_of(salt: int, row: LogRow) -> int:
-    return entry_checksum(
+    return compute_entry_checksum(
         salt,
         row.envelope,
         position=row.position,

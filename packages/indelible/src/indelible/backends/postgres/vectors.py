@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 
 from indelible.core.codec import decode
-from indelible.core.similarity import unit
+from indelible.core.similarity import scale_to_unit
 from indelible.errors import CorruptEntryError, FormatError
 from indelible.model import Kind, Summary
 
@@ -44,7 +44,7 @@ def packed(vector: Sequence[float]) -> str | None:
     At that length no part is too large for single precision, and one that is too small for it makes
     no difference. None if there is a part that is no number.
     """
-    parts = array("f", unit(vector))
+    parts = array("f", scale_to_unit(vector))
     if not all(map(math.isfinite, parts)):
         return None
     return "{" + ",".join(map(repr, parts)) + "}"

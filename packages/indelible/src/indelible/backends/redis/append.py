@@ -11,7 +11,7 @@ from indelible.backends.redis.protocol import Argument
 from indelible.backends.redis.scripts import KIND_NUMBER
 from indelible.backends.redis.sessions import extents_of
 from indelible.core import rules
-from indelible.core.checksums import content_at, entry_checksum
+from indelible.core.checksums import compute_entry_checksum, recover_content_checksum
 from indelible.core.codec import CHECKSUM_BYTES
 from indelible.core.operations import Append, AppendResult, LogRow
 from indelible.errors import FormatError
@@ -37,7 +37,7 @@ def call_of(context: Context, op: Append) -> Call:
     for kind, envelope, keep, opens, answers in op.drafts:
         arguments.append(meta_text(kind, keep, batch, opens, answers))
         arguments.append(envelope)
-        arguments.append(entry_checksum(salt, envelope, batch=batch))
+        arguments.append(compute_entry_checksum(salt, envelope, batch=batch))
         batch = 0
     return context.write("append", op.session, *arguments, fresh_at=_FRESH_AT)
 
@@ -130,7 +130,7 @@ class Stamp(NamedTuple):
 def stamp_text(row: LogRow, salt: int) -> str:
     """What is known of an entry's time, with its checksum, as a script would write it."""
     deadline = "" if row.deadline_ms is None else str(row.deadline_ms)
-    checksum = entry_checksum(
+    checksum = compute_entry_checksum(
         salt,
         row.envelope,
         position=row.position,
@@ -170,7 +170,7 @@ def log_row_of(
         beside.opens,
         beside.answers,
         envelope,
-        content_at(
+        recover_content_checksum(
             at.checksum,
             salt,
             position=int(position),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from redis import exceptions as theirs
+
 from indelible.backends.redis.calls import Call
 from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.errors import (
@@ -14,7 +16,6 @@ from indelible.backends.redis.errors import (
 )
 from indelible.backends.redis.protocol import packed
 from indelible.errors import MemoryStoreError
-from redis import exceptions as theirs
 
 
 class Attempts:

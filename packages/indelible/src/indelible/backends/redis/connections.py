@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import redis
 import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
 
-import redis
 from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.options import RedisOptions
 from indelible.errors import UsageError

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from indelible.backends.redis.protocol import packed, packed_arguments
-from indelible.core.checksums import session_salt
+from indelible.core.checksums import compute_session_salt
 
 # Every key of ours begins like this.
 PREFIX = "indelible:"
@@ -72,7 +72,7 @@ def keys_of(namespace: str, session: str) -> SessionKeys:
     tag = f"{PREFIX}{{{encoded(namespace)}:{encoded(session)}}}"
     return SessionKeys(
         tag + HEAD,
-        session_salt(namespace, session),
+        compute_session_salt(namespace, session),
         packed_arguments(tag + part for part in PARTS),
         (_look(tag + HEAD, HEAD_FIELDS), _look(tag + VIEW, VIEW_FIELDS)),
         packed_arguments((tag + LOG,)),

@@ -160,7 +160,7 @@ def _keys_to_keep(
             if not key or heads == KEYS_KEPT:
                 continue
             heads += 1
-            if key.startswith(MADE_PREFIX.encode()) and view.between(dead, first, first + count):
+            if key.startswith(MADE_PREFIX.encode()) and view.clip(dead, first, first + count):
                 stored = b"".join(
                     sums.get(first + at, b"") for at in range(min(count, BATCH_ENTRIES_MAX))
                 )

@@ -21,7 +21,7 @@ from indelible.backends.redis.protocol import packed, packed_arguments
 from indelible.backends.redis.scripts import KIND_OF_NUMBER, READ_BYTES
 from indelible.backends.redis.sessions import head_of
 from indelible.core.checksums import CHECKSUM_MASK
-from indelible.core.codec import names_kind
+from indelible.core.codec import has_kind
 from indelible.core.deadline import Deadline
 from indelible.core.operations import FrozenView, Head, Read, StoredEntry, tuple_new
 from indelible.core.plan import Plan
@@ -209,7 +209,7 @@ def _stored(shown: _Picked, kinds: frozenset[Kind] | None, salt: int) -> list[St
         meta = beside[each[3]]
         written, deadline, generation, checksum = each[1].split(b" ")
         written_at_ms = int(written)
-        # As `content_at` computes it, without a call for each entry.
+        # As `recover_content_checksum` computes it, without a call for each entry.
         place = position + written_at_ms + int(deadline or 0) + int(generation) + meta.batch
         content = (int(checksum) - place - salt) & CHECKSUM_MASK
         rows.append(_row((position, meta.kind, written_at_ms, each[7], content)))
@@ -222,4 +222,4 @@ def _is_other(meta: bytes, envelope: bytes, kinds: frozenset[Kind]) -> bool:
     One whose kind was damaged must not pass for one that was not asked for.
     """
     kind = KIND_OF_NUMBER.get(meta[:1])
-    return kind is not None and kind not in kinds and names_kind(kind, envelope)
+    return kind is not None and kind not in kinds and has_kind(kind, envelope)

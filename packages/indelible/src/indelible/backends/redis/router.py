@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from redis import exceptions as theirs
+
 from indelible.backends.redis import (
     append,
     maintenance,
@@ -41,7 +43,6 @@ from indelible.core.deadline import Deadline
 from indelible.core.plan import Operation, Plan, perform
 from indelible.errors import FormatError, MemoryStoreError
 from indelible.model import Claims, Durability
-from redis import exceptions as theirs
 
 PLANS: dict[type, Callable[[Context, Any], Plan[Any]]] = {
     operations.ChangeView: views.change_view,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from indelible.backends.redis.keys import HEAD_FIELDS, PARTS, STATE_FIELDS, VIEW_FIELDS
 from indelible.backends.redis.protocol import packed_arguments
-from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, kind_mark
+from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, get_kind_prefix
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.model import Kind
 
@@ -94,7 +94,7 @@ def _table(names: tuple[str, ...]) -> str:
 
 def _constants() -> dict[str, object]:
     marks = ", ".join(
-        f"['{number}'] = '{kind_mark(kind).decode()}'" for kind, number in KIND_NUMBER.items()
+        f"['{number}'] = '{get_kind_prefix(kind).decode()}'" for kind, number in KIND_NUMBER.items()
     )
     # Lua counts from 1, and both ends are included.
     return {

@@ -17,7 +17,7 @@ from indelible.backends.redis.calls import EXPIRY_MARGIN_MS, KEYS_REMEMBERED_MAX
 from indelible.backends.redis.keys import HEAD, LOG, VIEW
 from indelible.backends.redis.protocol import packed_arguments
 from indelible.backends.redis.scripts import EVAL_WORDS, script
-from indelible.core.checksums import entry_checksum
+from indelible.core.checksums import compute_entry_checksum
 from indelible.core.operations import Append, AppendResult
 from indelible.model import Durability
 
@@ -104,7 +104,7 @@ class Shortcut:
         meta = meta_text(kind, keep, 1, opens, answers).encode()
         key = op.key.encode()
         keys, salt = known
-        summed = b"%d" % entry_checksum(salt, envelope, batch=1)
+        summed = b"%d" % compute_entry_checksum(salt, envelope, batch=1)
         entry = _ENTRY % (
             *(len(key), key, len(meta), meta),
             *(len(envelope), envelope, len(summed), summed),

@@ -19,8 +19,8 @@ from indelible.backends.sqlite.sessions import (
     sync,
 )
 from indelible.core import rules
-from indelible.core.checksums import entry_checksum, session_salt
-from indelible.core.codec import CHECKSUM_BYTES, compute_checksum
+from indelible.core.checksums import compute_entry_checksum, compute_session_salt
+from indelible.core.codec import CHECKSUM_BYTES, parse_checksum
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import KEYS_KEPT
 from indelible.core.operations import Append, AppendResult, LogRow, tuple_new
@@ -100,7 +100,7 @@ def insert_entries(
     db: Connection, row: SessionRow, entries: Sequence[LogRow], *, replace: bool = False
 ) -> None:
     """Write rows of the log at their positions."""
-    salt = session_salt(db.namespace, row.name)
+    salt = compute_session_salt(db.namespace, row.name)
     db.execute_many(
         _REPLACE if replace else _INSERT,
         [
@@ -116,7 +116,7 @@ def insert_entries(
                 json.dumps(opens) if opens else None,
                 json.dumps(answers) if answers else None,
                 envelope,
-                entry_checksum(
+                compute_entry_checksum(
                     salt,
                     envelope,
                     position=position,
@@ -169,7 +169,7 @@ def _find_earlier(db: Connection, row: SessionRow, op: Append) -> AppendResult |
         first_id, count, generation = rows[0]
         first = first_id & POSITION_MASK
         batch_ids = log_entry_ids(row, first, min(first + count, state.end))
-        stored = [compute_checksum(payload) for (payload,) in db.execute(_PAYLOADS, batch_ids)]
+        stored = [parse_checksum(payload) for (payload,) in db.execute(_PAYLOADS, batch_ids)]
     rules.refuse_different_content(op, first, stored)
     ((tail, extents),) = db.execute(
         "SELECT tail, extents FROM session WHERE number = ?", (row.number,)

@@ -68,9 +68,9 @@ def build_damage_error(what: str, session: str) -> FormatError:
 def register(db: apsw.Connection) -> None:
     """Give a connection the functions that compute checksums."""
     functions: dict[str, Any] = {
-        "row_checksum": checksums.row_checksum,
-        "session_salt": checksums.session_salt,
-        "content_checksum": checksums.content_checksum,
+        "row_checksum": checksums.compute_row_checksum,
+        "session_salt": checksums.compute_session_salt,
+        "content_checksum": checksums.parse_content_checksum,
         "entry_checksum": _entry_checksum,
     }
     for name, function in functions.items():
@@ -87,8 +87,8 @@ def _entry_checksum(
     generation: int,
     batch: int,
 ) -> int:
-    return checksums.entry_checksum(
-        checksums.session_salt(namespace, name),
+    return checksums.compute_entry_checksum(
+        checksums.compute_session_salt(namespace, name),
         payload,
         position=position,
         written_at_ms=written_at_ms,

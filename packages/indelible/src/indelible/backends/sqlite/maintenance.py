@@ -148,7 +148,7 @@ def _keep_keys(db: Connection, row: SessionRow, head: Head, dead: view.Extents) 
     )
     for first_id, batch, generation, key in rows:
         position = first_id & POSITION_MASK
-        if not view.between(dead, position, position + batch):
+        if not view.clip(dead, position, position + batch):
             continue
         found = db.execute(
             "SELECT ifnull(substr(payload, 9, 16), x'') FROM entry"

@@ -17,8 +17,8 @@ from indelible.backends.sqlite.sessions import (
     log_entry_ids,
 )
 from indelible.core import rules
-from indelible.core.checksums import session_salt
-from indelible.core.codec import KIND_BYTES, names_kind
+from indelible.core.checksums import compute_session_salt
+from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.operations import (
     EntrySlice,
     LogPage,
@@ -65,7 +65,7 @@ def read(db: Connection, op: Read) -> EntrySlice:
     row, head = load_session(db, op.session)
     frozen = rules.choose_frozen_view(op.session, op.frozen, head)
     gaps_are_vacuumed = frozen.vacuums != head.vacuums
-    salt = session_salt(db.namespace, op.session)
+    salt = compute_session_salt(db.namespace, op.session)
     entries: list[StoredEntry] = []
     for extent in _choose_extents(frozen.extents, op):
         enough = _read_extent(db, op, row, salt, extent, entries)
@@ -86,8 +86,8 @@ def _choose_extents(extents: view.Extents, op: Read) -> view.Extents:
     """Return what is still to be read, in the order of reading."""
     start = op.start
     if op.newest:
-        return (extents if start is None else view.between(extents, 0, start))[::-1]
-    return view.between(extents, start, extents[-1][1]) if start and extents else extents
+        return (extents if start is None else view.clip(extents, 0, start))[::-1]
+    return view.clip(extents, start, extents[-1][1]) if start and extents else extents
 
 
 def _read_extent(
@@ -145,7 +145,7 @@ def _pick_kinds(db: Connection, numbers: frozenset[int], found: Rows) -> Rows:
         kind = _KIND.get(number)
         if kind is None or number in numbers:
             rows.append((entry_id, number, written_at, payload, content))
-        elif not names_kind(kind, payload):
+        elif not has_kind(kind, payload):
             ((whole,),) = db.execute("SELECT payload FROM entry WHERE id = ?", (entry_id,))
             rows.append((entry_id, number, written_at, whole, content))
     return rows
@@ -165,7 +165,7 @@ def read_log(db: Connection, op: ReadLog) -> LogPage:
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     start = min(max(op.start, head.born), head.end)
-    salt = session_salt(db.namespace, op.session)
+    salt = compute_session_salt(db.namespace, op.session)
     found = db.execute(_LOG, (salt, *log_entry_ids(row, start, head.end), op.limit))
     rows = tuple(_build_log_row(*fields) for fields in found)
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)

@@ -15,7 +15,7 @@ from indelible.backends.sqlite.checksums import (
 from indelible.backends.sqlite.connection import Connection
 from indelible.backends.sqlite.handlers import READS, WRITES
 from indelible.core import rules
-from indelible.core.checksums import session_salt
+from indelible.core.checksums import compute_session_salt
 from indelible.core.limits import BATCH_ENTRIES_MAX, LOG_ENTRIES_MAX
 from indelible.core.operations import (
     Head,
@@ -206,7 +206,7 @@ def _check_row(db: Connection, row: SessionRow, intact: int) -> None:
     if deadline is None or db.now_ms() < deadline or born == end:
         return
     low, high = entry_ids(row.number, born, end)
-    salt = session_salt(db.namespace, row.name)
+    salt = compute_session_salt(db.namespace, row.name)
     rows = db.execute(_NEWEST_ENTRY, {"salt": salt, "low": low, "high": high})
     if not all(fits for _, fits in rows):
         raise FormatError(

@@ -125,6 +125,6 @@ def _change(line: JournalLine) -> Change:
         at=to_datetime(line.changed_at_ms),
         key=line.key,
         undone=line.undone_by is not None,
-        dropped=tuple(view.positions(view.subtract(before, after))),
-        restored=tuple(view.positions(view.subtract(after, before))),
+        dropped=tuple(view.iter_positions(view.subtract(before, after))),
+        restored=tuple(view.iter_positions(view.subtract(after, before))),
     )

@@ -10,7 +10,7 @@ from indelible.core.plan import Plan, perform
 from indelible.core.plans.append import to_floats
 from indelible.core.plans.read import read_summaries, summaries
 from indelible.core.settings import Settings, check_session_id
-from indelible.core.similarity import cosine
+from indelible.core.similarity import compute_cosine
 from indelible.errors import UsageError
 from indelible.model import StoredSummary, SummaryMatch
 
@@ -45,7 +45,7 @@ def _ranked(shown: list[StoredSummary], vector: Sequence[float], name: str) -> l
     matches = [
         SummaryMatch(
             position=stored.position,
-            score=cosine(vector, stored.summary.vector),
+            score=compute_cosine(vector, stored.summary.vector),
             summary=stored.summary,
         )
         for stored in shown

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from indelible import view
 from indelible.core.clock import to_datetime
-from indelible.core.codec import build_outline, checksum, decode
+from indelible.core.codec import build_outline, compute_digest, decode
 from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     MISSING_NAMED_MAX,
@@ -280,7 +280,7 @@ def _append_once(
     settings: Settings, session: str, head: Head, record: ToolCallRecord, answer: Value
 ) -> Plan[None]:
     """Append the result of a call once, however many repair at the same time."""
-    name = checksum(record.call_id.encode()).decode()
+    name = compute_digest(record.call_id.encode()).decode()
     key = f"repair:{record.call_position}:{name}"
     drafts = values([answer])
     receipt = yield from add(

@@ -385,8 +385,8 @@ def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
     if line.before != line.after:
         before = view.freeze(line.before, line.end)
         after = view.freeze(line.after, line.end)
-        dropped = tuple(view.positions(view.subtract(before, after)))
-        restored = tuple(view.positions(view.subtract(after, before)))
+        dropped = tuple(view.iter_positions(view.subtract(before, after)))
+        restored = tuple(view.iter_positions(view.subtract(after, before)))
     return ViewChange(
         session_id=session,
         change=line.change,
