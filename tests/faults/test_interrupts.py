@@ -129,7 +129,7 @@ def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
 
 
 # Where a thread begins to lead, or a task to send, what waited for it.
-LEADS = {"sqlite": "_commit", "redis": "_carry", "postgres": "_append"}
+LEADS = {"sqlite": "write", "redis": "_carry", "postgres": "_append"}
 FOLLOWERS = 3
 
 
@@ -148,8 +148,9 @@ def holding(engine, store, monkeypatch):
 
     match engine:
         case "sqlite":
-            owner, waiting = backend._engine.writer, lambda: backend._engine.writer._waiting
-            monkeypatch.setattr(owner, "_lead", held(owner._lead))
+            batcher = backend._batcher
+            waiting = lambda: batcher._waiting  # noqa: E731
+            monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case "redis":
             lanes = backend._server(None)._writers
             leaders = lanes._leaders

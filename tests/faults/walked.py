@@ -15,7 +15,10 @@ from memory_contract.handles import Loop
 
 # Through these passes all that each engine is asked for, blocking and async.
 SEAMS = {
-    "sqlite": ("indelible.backends.sqlite.connection:Connection.execute",),
+    "sqlite": (
+        "indelible.backends.sqlite.connection:Connection.execute",
+        "indelible.backends.sqlite.connection:Connection.execute_many",
+    ),
     "redis": (
         "indelible.backends.redis.driver:Server.carry",
         "indelible.backends.redis.driver:Server.append",

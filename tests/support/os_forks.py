@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any
 
 import indelible
-from indelible.backends.sqlite.engine import _before_fork
 from indelible.backends.sqlite.writer import Writer
+from indelible.core.fork import _before_fork
 from tests.support import store_workers
 from tests.support.ledger import Write
 from tests.support.worker_processes import PATIENCE_S

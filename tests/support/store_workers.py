@@ -14,9 +14,9 @@ from typing import Any
 
 import indelible
 from indelible.backends.sqlite import SqliteBackend, SqliteOptions
-from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT
+from indelible.backends.sqlite.connection import COMMIT
+from indelible.core.clock import system_clock
 from indelible.core.settings import Settings
-from indelible.core.sources import system_clock
 from tests.support.ledger import SESSION, Write, batch_of, batches_in
 from tests.support.worker_processes import CREW_SIZE, PATIENCE_S
 
@@ -243,19 +243,15 @@ def _standing_still(
 ) -> indelible.MemoryStore:
     """A store that reports, and goes no further, just before or after its n-th commit."""
     commits = 0
-    writing = False
 
     def stand_still() -> None:
         reports.send("there")
         threading.Event().wait()
 
-    def seam(step: Any, call: Callable[[], Any]) -> Any:
-        nonlocal commits, writing
-        if step is BEGIN_WRITE:
-            writing = True
-        if step is not COMMIT or not writing:
+    def seam(statement: str, call: Callable[[], Any]) -> Any:
+        nonlocal commits
+        if statement != COMMIT:
             return call()
-        writing = False
         commits += 1
         if (commits, when) == (commit, "before"):
             stand_still()

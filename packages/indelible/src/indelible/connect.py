@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from indelible.core.backend import AsyncBackend, Backend
+from indelible.core.clock import Clock, system_clock
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
 from indelible.core.operations import FindRisks
 from indelible.core.redaction import is_keyword_dsn, redact_url
 from indelible.core.settings import check_text
-from indelible.core.sources import Clock, system_clock
 from indelible.errors import UnsupportedError, UsageError
 from indelible.model import Durability, Gravity, Risk
 

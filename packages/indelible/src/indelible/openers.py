@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import Any
 
 from indelible.connect import OpenOptions, Target, connect, connect_async
+from indelible.core.clock import Clock, system_clock
+from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.settings import Settings, check_ttl_s
-from indelible.core.sources import Clock, Ids, random_ids, system_clock
 from indelible.model import NEVER, Durability, Embedder, Never
 from indelible.store import MemoryStore
 from indelible.store_async import AsyncMemoryStore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,18 +14,10 @@ import apsw
 
 from indelible import AsyncMemoryStore, Durability, MemoryStore
 from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions, checksums
-from indelible.backends.sqlite.connection import (
-    BEGIN_READ,
-    BEGIN_WRITE,
-    COMMIT,
-    ROLLBACK,
-    DoAlone,
-    DoCounted,
-)
+from indelible.backends.sqlite.connection import BEGIN_READ, BEGIN_WRITE, COMMIT, ROLLBACK
 from indelible.backends.sqlite.engine import Engine
-from indelible.backends.sqlite.writer import Job
+from indelible.core.clock import system_clock
 from indelible.core.settings import Settings
-from indelible.core.sources import system_clock
 
 # How long a test waits for a thread before it fails; no test expects to wait that long.
 PATIENCE_S = 120.0
@@ -32,24 +25,26 @@ PATIENCE_S = 120.0
 Act = Callable[[], object]
 
 _NAMES = {
-    ("INSERT", "INTO", "entry"): "insert",
-    ("PRAGMA", "wal_checkpoint(TRUNCATE)"): "checkpoint",
+    BEGIN_WRITE: "begin",
+    BEGIN_READ: "read",
+    COMMIT: "commit",
+    ROLLBACK: "rollback",
+    "INSERT INTO entry": "insert",
+    "PRAGMA wal_checkpoint(TRUNCATE)": "checkpoint",
 }
 
 
 class Seam:
     """Names the calls that write, counts them, and does what a test wants done at them.
 
-    The names are `begin`, `insert` (entries, inside a transaction), `alone` (an append in one
-    statement), `commit`, `rollback` and `checkpoint`; and `read` where a reader begins. The rest
-    has no name.
+    The names are `begin`, `insert` (entries of one append), `commit`, `rollback` and `checkpoint`;
+    and `read` where a reader begins. The rest has no name.
     """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self._acts: list[tuple[str, Act | None, Act | None, range]] = []
         self._seen: dict[str, int] = {}
-        self._transaction = threading.local()
 
     def at(
         self,
@@ -68,8 +63,8 @@ class Seam:
         """Do nothing more."""
         self._acts.clear()
 
-    def __call__(self, step: Any, call: Callable[[], Any]) -> Any:
-        name = self._name_of(step)
+    def __call__(self, statement: str, call: Callable[[], Any]) -> Any:
+        name = _NAMES.get(" ".join(statement.split()[:3]))
         if name is None:
             return call()
         self.calls.append(name)
@@ -84,22 +79,6 @@ class Seam:
             if after is not None:
                 after()
         return answer
-
-    def _name_of(self, step: Any) -> str | None:
-        if step is BEGIN_WRITE:
-            self._transaction.writes = True
-            return "begin"
-        if step is COMMIT or step is ROLLBACK:
-            wrote = getattr(self._transaction, "writes", False)
-            self._transaction.writes = False
-            return ("commit" if step is COMMIT else "rollback") if wrote else None
-        if step is BEGIN_READ:
-            return "read"
-        if type(step) is DoAlone:
-            return "alone"
-        if type(step) is DoCounted:
-            return "insert"
-        return _NAMES.get(tuple(step.text.split()[:3]))
 
 
 def failing(code: int) -> Act:
@@ -158,20 +137,17 @@ def engine_of(store: Any) -> Engine:
     return engine
 
 
-class Line(list[Job]):
-    """The line of jobs that wait for a writer; says when one joins."""
+class Line(deque[Any]):
+    """The queue of writes of a store; says when one joins."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__()
         self._joined = threading.Semaphore(0)
-        engine_of(store).writer._waiting = self  # type: ignore[assignment]
+        store._backend._batcher._waiting = self  # type: ignore[attr-defined]
 
-    def append(self, job: Job) -> None:
-        super().append(job)
+    def append(self, pending: Any) -> None:
+        super().append(pending)
         self._joined.release()
-
-    def popleft(self) -> Job:
-        return self.pop(0)
 
     def forget(self) -> None:
         """Do not count who has joined by now."""
@@ -229,7 +205,7 @@ def forging(path: Path) -> Iterator[apsw.Connection]:
         checksums.register(file)
         yield file
         for table in ("session", "snapshot", "journal", "kept_key"):
-            file.execute(checksums.update(table, {}, where="1"))
+            file.execute(checksums.build_update(table, {}, where="1"))
         file.execute(
             "UPDATE entry SET checksum = (SELECT entry_checksum(namespace, name, entry.payload,"
             " entry.id & 4294967295, entry.written_at, entry.deadline, entry.generation,"

@@ -82,8 +82,8 @@ def test_an_empty_file_becomes_a_store(path):
 def test_a_file_that_another_creates_while_we_look_at_it_is_not_taken_for_a_foreign_one(path, look):
     others = []
 
-    def seam(step, call):
-        if step.text == look and not others:
+    def seam(statement, call):
+        if statement == look and not others:
             try:
                 others.append(blocking(path, busy_timeout_s=0.1))
                 others[0].add_message("session", "user", "theirs")

@@ -6,11 +6,11 @@ import asyncio
 
 import apsw
 import pytest
-from seams import Hold, awaited, beside, blocking, failing, group
+from seams import Hold, awaited, beside, blocking, engine_of, failing, group
 
 from indelible import BusyError, ConflictError, FormatError, MemoryStoreError, UnavailableError
-from indelible.backends.sqlite.engine import WRITES
-from indelible.backends.sqlite.writer import GROUP_MAX, Job
+from indelible.backends.sqlite.writer import GROUP_MAX, NEVER
+from indelible.core.batcher import Pending
 from indelible.core.codec import encode_text
 from indelible.core.operations import Append
 
@@ -21,20 +21,6 @@ def adding(store, session, content, **more):
 
 def contents(store, session):
     return [message.content for message in store.get_history(session)]
-
-
-def test_an_append_of_a_group_looks_where_its_session_stands_only_if_nobody_knows(path, seam):
-    with blocking(path, seam=seam) as store, blocking(path) as stranger:
-        store.add_message("shared", "user", "first")
-        assert contents(store, "shared") == ["first"]
-        stranger.add_message("shared", "user", "of another")
-        told = [f"message {n}" for n in range(9)]
-        futures = group(store, seam, [adding(store, "shared", text) for text in told])
-        assert seam.calls.count("commit") == 1
-        # One guessed wrong, looked, and said to the others where the session stands.
-        assert seam.calls.count("insert") == 9 + 1
-        assert [future.result().positions.start for future in futures] == list(range(2, 11))
-        assert contents(store, "shared") == ["first", "of another", *told]
 
 
 def test_fifty_threads_share_one_commit(path, seam):
@@ -223,24 +209,27 @@ def test_a_programming_error_in_one_plan_does_not_end_the_writing_thread(path):
         loop.close()
 
 
-def test_ctrl_c_in_anothers_plan_is_not_the_others_error(path):
-    with blocking(path) as store:
+def test_ctrl_c_in_anothers_handler_is_not_the_others_error(path, seam):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with blocking(path, seam=seam) as store:
         store.add_message("s", "user", "first")
-        engine = store._backend._engine
-        append = WRITES[Append]
-
-        def interrupted(context, step):
-            raise KeyboardInterrupt
-            yield
-
-        step = Append(
-            "s", (encode_text("user", "new"),), "~k", fresh=False, expected=None, ttl_s=None
-        )
-        leaders = Job(engine.context, step, append)
-        others = Job(engine.context, step, interrupted)
-        with engine.writer._lock, pytest.raises(KeyboardInterrupt):
-            engine.writer._lead([leaders, others])
-        assert isinstance(others.error, UnavailableError)
-        assert others.error.landed == "no"
+        seam.at("insert", before=interrupt, skip=1)
+        batch = [
+            Pending(
+                Append(
+                    "s", (encode_text("user", "new"),), key, fresh=True, expected=None, ttl_s=None
+                ),
+                NEVER,
+            )
+            for key in ("~one", "~two")
+        ]
+        with pytest.raises(KeyboardInterrupt):
+            engine_of(store).writer.write(batch)
+        for pending in batch:
+            with pytest.raises(UnavailableError) as caught:
+                pending.outcome()
+            assert caught.value.landed == "no"
         store.add_message("s", "user", "next")
         assert contents(store, "s") == ["first", "next"]

@@ -32,7 +32,7 @@ def test_a_lower_level_says_what_it_costs(tmp_path):
 )
 def test_a_library_that_can_damage_the_log_is_a_danger(monkeypatch, tmp_path, version, dangerous):
     monkeypatch.setattr("apsw.sqlite_lib_version", lambda: version)
-    found = risks.risks(tmp_path / "agent.db", indelible.Durability.POWER)
+    found = risks.find_risks(tmp_path / "agent.db", indelible.Durability.POWER)
     assert [risk.subject for risk in found] == ([f"SQLite {version}"] if dangerous else [])
 
 

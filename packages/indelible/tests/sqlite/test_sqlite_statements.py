@@ -16,8 +16,8 @@ class Heard:
     def __init__(self):
         self.words = []
 
-    def __call__(self, step, call):
-        self.words.append(step.text.split()[0])
+    def __call__(self, statement, call):
+        self.words.append(statement.split()[0])
         return call()
 
 
@@ -39,10 +39,15 @@ def asked(heard, verb):
     return heard.words
 
 
-def test_an_append_is_one_statement_and_a_snapshot_looks_once(store: MemoryStore, heard):
-    assert asked(heard, lambda: store.add_message("s", "user", "two")) == ["INSERT"]
-    snapshot = ["BEGIN", "SELECT", "INSERT", "COMMIT"]
-    assert asked(heard, lambda: store.save_snapshot("s")) == snapshot
+def test_an_append_and_a_snapshot_look_once(store: MemoryStore, heard):
+    once = ["BEGIN", "SELECT", "INSERT", "COMMIT"]
+    assert asked(heard, lambda: store.add_message("s", "user", "two")) == once
+    assert asked(heard, lambda: store.save_snapshot("s")) == once
+
+
+def test_an_append_looks_for_an_earlier_attempt_only_with_a_callers_key(store: MemoryStore, heard):
+    keyed = asked(heard, lambda: store.add_message("s", "user", "two", key="mine"))
+    assert keyed == ["BEGIN", "SELECT", "SELECT", "SELECT", "INSERT", "COMMIT"]
 
 
 def test_a_rollback_looks_for_an_earlier_attempt_only_with_a_callers_key(store: MemoryStore, heard):
@@ -56,7 +61,7 @@ def test_a_rollback_looks_for_an_earlier_attempt_only_with_a_callers_key(store: 
 
 def test_the_last_messages_are_two_looks_in_one_state(store: MemoryStore, heard):
     store.get_history("s", last=20)
-    read = ["BEGIN", "SELECT", "SELECT", "COMMIT"]
+    read = ["BEGIN", "SELECT", "SELECT", "END"]
     assert asked(heard, lambda: store.get_history("s", last=20)) == read
 
 

@@ -203,7 +203,8 @@ class Batcher(_Queue[Q, R]):
 
     def _lead(self, pending: Pending[Q, R]) -> bool:
         """Send the next batch, if there may be one more sender and nobody has taken `pending`."""
-        lease, batch = Lease(), list[Pending[Q, R]]()
+        lease = Lease()
+        batch: list[Pending[Q, R]] = []
         try:
             with self._lock:
                 leads = pending.lease is None and self._acquire(lease)

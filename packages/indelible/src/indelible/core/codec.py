@@ -10,12 +10,11 @@ are no class names, so that any later version can read it.
 from __future__ import annotations
 
 import base64
-import gc
 import json
 import math
 import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -53,8 +52,6 @@ _MESSAGE_PREFIX = _PREFIX[Kind.MESSAGE].decode()
 _MESSAGE_OPEN, _MESSAGE_NEXT = _OPEN.decode(), '",' + _MESSAGE_PREFIX
 _MESSAGE_BODY = _BODY[Kind.MESSAGE]
 _read_message = _VALIDATE[Kind.MESSAGE]
-# Rows whose values keep the garbage collector busy.
-_MANY = 500
 
 _INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
 
@@ -145,20 +142,8 @@ def decode(
         ) from exc
 
 
-def decode_all(rows: Sequence[StoredEntry], *, session: str) -> list[Value]:
+def decode_all(rows: Iterable[StoredEntry], *, session: str) -> list[Value]:
     """Decode rows in order; a damaged one is an error."""
-    if len(rows) < _MANY or not gc.isenabled():
-        return _decoded(rows, session)
-    # All of these live on, so Python's collector would find nothing, and look through them, and
-    # through the rest of the program, again and again: for as long as decoding takes.
-    try:
-        gc.disable()
-        return _decoded(rows, session)
-    finally:
-        gc.enable()
-
-
-def _decoded(rows: Iterable[StoredEntry], session: str) -> list[Value]:
     values: list[Value] = []
     for position, kind, _, envelope, content in rows:
         if kind is Kind.MESSAGE:

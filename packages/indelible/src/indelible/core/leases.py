@@ -59,8 +59,11 @@ class Latch:
 
     def open(self) -> None:
         """Let the waiting thread go on."""
-        with suppress(RuntimeError):
+        try:
             self._lock.release()
+        except RuntimeError:
+            # It is open already.
+            return
 
 
 class Leased(Generic[T]):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import SESSION_ID_BYTES_MAX, TTL_S_MAX, VERSION_BYTES_MAX
-from indelible.core.sources import Ids, random_ids
 from indelible.errors import LimitError, UsageError
 from indelible.model import NEVER, Embedder, Never
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 from indelible import view
 from indelible.backends.memory.session import Life, Session, at, keys_in, ordered, walk
 from indelible.core import rules
+from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.codec import parse_checksum
 from indelible.core.cursors import create_secret
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, STAGE_ABANDONED_S
@@ -69,7 +70,6 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Operation
 from indelible.core.rules import SessionState
-from indelible.core.sources import Clock, read_clock_ms
 from indelible.errors import ClosedError, FormatError
 from indelible.model import Claims, Durability, Gravity, Risk, Status
 from indelible.view import View

@@ -26,10 +26,10 @@ from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import Context, Handler
 from indelible.backends.postgres.statements import in_transaction, lock_wait_s
 from indelible.core import operations
+from indelible.core.clock import Clock
 from indelible.core.cursors import derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.plan import Operation, Plan, perform
-from indelible.core.sources import Clock
 from indelible.errors import (
     MemoryStoreBackendError,
     OutcomeUnknownError,

@@ -12,10 +12,10 @@ from indelible.backends.postgres.named import Statement, bigint
 from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
 from indelible.core import rules
 from indelible.core.checksums import compute_session_salt
+from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
 from indelible.core.plan import Plan, perform
 from indelible.core.rules import SessionState
-from indelible.core.sources import Clock, read_clock_ms
 from indelible.errors import BusyError, FormatError
 from indelible.model import Status
 from indelible.view import View

@@ -17,9 +17,9 @@ from indelible.backends.redis.scripts import (
     Script,
     script,
 )
+from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.deadline import Deadline
 from indelible.core.plan import Operation
-from indelible.core.sources import Clock, read_clock_ms
 from indelible.model import Durability
 
 # The engine frees the keys of a session this long after its deadline. The scripts decide by the

@@ -22,6 +22,7 @@ from indelible.backends.redis.sessions import SCAN_KEYS, answered, head_of
 from indelible.backends.redis.settings import persistence_of, read_settings
 from indelible.backends.redis.views import lines_of, records_of
 from indelible.core import rules
+from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     BATCH_ENTRIES_MAX,
     KEYS_KEPT,
@@ -43,7 +44,6 @@ from indelible.core.operations import (
     Scrub,
 )
 from indelible.core.plan import Plan, perform
-from indelible.core.sources import MADE_PREFIX
 from indelible.errors import ConflictError
 from indelible.model import Status
 

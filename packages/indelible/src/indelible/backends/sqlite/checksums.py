@@ -34,7 +34,7 @@ def is_intact(table: str) -> str:
     return f"{table}.checksum = row_checksum({', '.join(_FIELDS[table].split())})"
 
 
-def insert(table: str, *, verb: str = "INSERT") -> str:
+def build_insert(table: str, *, verb: str = "INSERT") -> str:
     """The statement that writes a row with its checksum; its parameters are the row's fields."""
     fields = _FIELDS[table].split()
     params = ", ".join(f"?{number}" for number in range(1, len(fields) + 1))
@@ -44,7 +44,7 @@ def insert(table: str, *, verb: str = "INSERT") -> str:
     )
 
 
-def update(table: str, changes: Mapping[str, str], *, where: str) -> str:
+def build_update(table: str, changes: Mapping[str, str], *, where: str) -> str:
     """The statement that changes fields of a row, and its checksum with them."""
     named = {f"{table}.{field}": value for field, value in changes.items()}
     values = [changes.get(field, named.get(field, field)) for field in _FIELDS[table].split()]
@@ -55,7 +55,7 @@ def update(table: str, changes: Mapping[str, str], *, where: str) -> str:
     )
 
 
-def damaged_row(what: str, session: str) -> FormatError:
+def build_damage_error(what: str, session: str) -> FormatError:
     """The error for a row whose checksum does not match."""
     return FormatError(
         f"{what} of session {session!r} is damaged: its checksum does not match; nothing was"

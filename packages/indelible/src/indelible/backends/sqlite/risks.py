@@ -21,8 +21,8 @@ NETWORK: Final = frozenset(
 MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
-def risks(path: Path, durability: Durability) -> tuple[Risk, ...]:
-    """What may happen to a file that is opened like this."""
+def find_risks(path: Path, durability: Durability) -> tuple[Risk, ...]:
+    """Say what may happen to a file that is opened like this."""
     version = tuple(map(int, apsw.sqlite_lib_version().split(".")[:3]))
     return (*_of_version(version), *_of_place(path, MOUNTS), *_of_level(durability))
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import JsonValue, ValidationError
 
 from indelible.core.codec import encode, encode_text, format_value
+from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     APPEND_ATTEMPTS_MAX,
     BATCH_BYTES_MAX,
@@ -20,7 +21,6 @@ from indelible.core.operations import Append, AppendResult, Draft, ReadHead, tup
 from indelible.core.plan import Plan, perform
 from indelible.core.rules import refuse_if_hidden, refuse_if_moved
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
-from indelible.core.sources import MADE_PREFIX
 from indelible.errors import (
     ClosedError,
     FormatError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from indelible import view
+from indelible.core.clock import to_datetime
 from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, TTL_S_MAX
 from indelible.core.operations import (
     Erase,
@@ -23,7 +24,6 @@ from indelible.core.plans.snapshots import build_snapshot
 from indelible.core.plans.verification import Progress, check_row, list_all_sessions
 from indelible.core.plans.view_changes import find_undoable
 from indelible.core.settings import check_session_id
-from indelible.core.sources import to_datetime
 from indelible.errors import FormatError, UsageError
 from indelible.model import (
     Change,

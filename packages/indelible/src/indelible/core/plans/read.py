@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+from indelible.core.clock import to_datetime
 from indelible.core.codec import decode, decode_all
 from indelible.core.content import get_content_text, has_text
 from indelible.core.cursors import build_cursor, parse_cursor
@@ -19,7 +20,6 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.settings import check_session_id
-from indelible.core.sources import to_datetime
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import (
     ChatMessage,

@@ -8,13 +8,13 @@ from typing import Any
 import pydantic_core
 
 from indelible import view
+from indelible.core.clock import to_datetime
 from indelible.core.codec import encode_json
 from indelible.core.limits import METADATA_BYTES_MAX, SESSION_ID_BYTES_MAX
 from indelible.core.operations import Head, ListSessions, ReadHead, SetMetadata
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import check_limit
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
-from indelible.core.sources import to_datetime
 from indelible.errors import FormatError, LimitError, UsageError
 from indelible.model import SessionIds, SessionInfo
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from indelible import view
+from indelible.core.clock import to_datetime
 from indelible.core.codec import decode, encode
 from indelible.core.limits import (
     BATCH_BYTES_MAX,
@@ -38,7 +39,6 @@ from indelible.core.plans.view_changes import (
 )
 from indelible.core.rules import build_exists_error, compute_deadline_ms
 from indelible.core.settings import Settings, check_session_id, check_text
-from indelible.core.sources import to_datetime
 from indelible.errors import ClosedError, FormatError, MemoryStoreBackendError, OutcomeUnknownError
 from indelible.model import (
     Entry,

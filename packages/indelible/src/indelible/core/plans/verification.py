@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from indelible import view
+from indelible.core.clock import to_datetime
 from indelible.core.codec import build_outline, compute_digest, decode
 from indelible.core.limits import (
     JOURNAL_LINES_MAX,
@@ -36,7 +37,6 @@ from indelible.core.plans.tool_calls import join_results
 from indelible.core.plans.view_changes import UNDO, hide
 from indelible.core.rules import find_reachable, find_views_outside, refuse_many_missing
 from indelible.core.settings import Settings, check_session_id
-from indelible.core.sources import to_datetime
 from indelible.errors import CorruptEntryError, FormatError
 from indelible.model import (
     CallStatus,

@@ -1,7 +1,4 @@
-"""A lone append is one statement that guesses where its session stands; a wrong guess is no write.
-
-Each test has two stores on one file: what one does makes the other's guess wrong.
-"""
+"""Two stores on one file: each write begins with what the other has done."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from seams import Seam, StillClock, beside, blocking, engine_of, failing, group
+from seams import Seam, StillClock, beside, blocking, failing, group
 
 from indelible import Durability, MemoryStoreBackendError, UnavailableError
 
@@ -48,43 +45,21 @@ def positions(store):
     return [entry.position for entry in store.get_entries(SESSION)]
 
 
-def test_an_append_after_our_own_is_one_statement(store, seam):
-    seam.calls.clear()
-    for n in range(3):
-        assert say(store, f"more {n}").positions.start == 1 + n
-    assert seam.calls == ["alone"] * 3
-    assert positions(store) == [0, 1, 2, 3]
-
-
 def test_an_append_that_landed_and_then_failed_strangely_is_there_once(store, seam):
     def strange():
         raise MemoryError
 
-    seam.at("alone", after=strange)
+    seam.at("commit", after=strange)
     receipt = say(store, "two")
     assert (receipt.positions.start, receipt.replayed) == (1, True)
     assert contents(store) == ["one", "two"]
 
 
-@pytest.mark.parametrize(
-    ("more", "calls"),
-    [
-        ({"key": "mine"}, ["begin", "insert", "commit"]),
-        ({"expected": "1.1.1.0"}, ["begin", "insert", "commit"]),
-        ({"ttl": 10}, ["alone"]),
-    ],
-)
-def test_what_must_be_looked_up_is_looked_up(store, seam, more, calls):
-    seam.calls.clear()
-    assert say(store, "two", **more).positions.start == 1
-    assert seam.calls == calls
-
-
-def test_after_an_append_by_another_the_guess_writes_nothing(store, other, seam):
+def test_appends_of_both_follow_one_another(store, other, seam):
     assert say(other, "two").positions.start == 1
     seam.calls.clear()
     assert say(store, "three").positions.start == 2
-    assert seam.calls == ["alone", "begin", "insert", "commit"]
+    assert seam.calls == ["begin", "insert", "commit"]
     assert say(other, "four").positions.start == 3
     assert contents(store) == ["one", "two", "three", "four"]
     assert positions(store) == [0, 1, 2, 3]
@@ -99,13 +74,11 @@ def test_after_a_view_change_by_another_the_version_is_the_new_one(store, other)
     assert contents(store) == ["two"]
 
 
-def test_after_our_own_view_change_the_version_is_the_new_one(store, seam):
+def test_after_our_own_view_change_the_version_is_the_new_one(store):
     store.clear(SESSION)
     receipt = say(store, "two")
     assert receipt.version == store.session(SESSION).version
-    seam.calls.clear()
     receipt = say(store, "three")
-    assert seam.calls == ["alone"]
     assert receipt.version == store.session(SESSION).version
     assert contents(store) == ["two", "three"]
 
@@ -161,7 +134,7 @@ def test_a_deadline_that_another_lifted_is_lifted(store, other, clock):
     assert contents(store) == ["one", "two", "three", "four"]
 
 
-def test_a_life_that_another_began_is_not_written_into_by_a_guess(store, other, clock):
+def test_a_life_that_another_began_is_written_into(store, other, clock):
     say(store, "two", ttl=10)
     clock.now_s += 11
     other.set_metadata(SESSION, {"life": "second"})
@@ -181,8 +154,7 @@ def test_a_life_that_another_let_expire_and_vacuumed_is_not_written_into(store, 
 
 
 @pytest.mark.parametrize("fault", ["insert", "commit"])
-def test_a_rollback_of_a_group_forgets_where_sessions_stood(store, seam, fault):
-    tips = engine_of(store).context.tips
+def test_after_the_rollback_of_a_group_its_positions_are_free(store, seam, fault):
     futures = group(
         store,
         seam,
@@ -194,14 +166,13 @@ def test_a_rollback_of_a_group_forgets_where_sessions_stood(store, seam, fault):
     for future in futures:
         with pytest.raises(UnavailableError):
             future.result()
-    assert tips == {}
     seam.calls.clear()
     assert say(store, "two").positions.start == 1
     assert seam.calls == ["begin", "insert", "commit"]
     assert contents(store) == ["one", "two"]
 
 
-def test_a_fork_takes_over_no_guess(store, other):
+def test_a_fork_that_another_made_again_is_the_new_one(store, other):
     other.fork(SESSION, "copy")
     store.add_message("copy", "user", "two")
     other.forget("copy")
@@ -311,9 +282,7 @@ class Example:
 WHO = st.sampled_from([0, 1])
 FAULTS = st.sampled_from(
     [
-        ("alone", "before", apsw.SQLITE_IOERR),
-        ("alone", "after", apsw.SQLITE_IOERR),
-        ("alone", "before", apsw.SQLITE_BUSY),
+        ("insert", "before", apsw.SQLITE_IOERR),
         ("commit", "before", apsw.SQLITE_IOERR),
         ("commit", "after", apsw.SQLITE_IOERR),
         ("insert", "after", apsw.SQLITE_FULL),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from indelible.core.sources import random_ids
+from indelible.core.ids import random_ids
 
 
 def test_a_forked_child_draws_none_of_its_parents_ids() -> None:
