@@ -61,7 +61,8 @@ def copy_sessions(
     with _open_temporary_file() as ledger:
         work = _Copier(source, target, ledger, dry_run=dry_run, progress=progress)
         try:
-            if source is target or _is_same_store(source, target):
+            place = source.identity()
+            if source is target or (place is not None and place == target.identity()):
                 raise UsageError("the source and the target of a copy are the same store")
             for name in names:
                 work.copy_or_compare(name)
@@ -69,12 +70,6 @@ def copy_sessions(
         except MemoryStoreError as error:
             raise error.copy(copied=0 if dry_run else work.sessions) from error.__cause__
         return work.report()
-
-
-def _is_same_store(source: MemoryStore, target: MemoryStore) -> bool:
-    """Return whether two open stores hold the same sessions."""
-    place = source.identity()
-    return place is not None and place == target.identity()
 
 
 def _iter_ids(store: MemoryStore, prefix: str) -> Iterator[str]:

@@ -23,7 +23,6 @@ from indelible.adapters.conversations import (
 )
 from indelible.adapters.forms import (
     MessageParts,
-    StoredCall,
     get_extra,
     get_form,
     keep_form,
@@ -306,15 +305,16 @@ def _build_body(parts: MessageParts) -> dict[str, Any]:
     ]
     blocks += parts.said
     blocks += [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": _get_input(call)}
+        {
+            "type": "tool_use",
+            "id": call.id,
+            "name": call.name,
+            "input": call.arguments if call.as_object is None else call.as_object,
+        }
         for call in parts.calls
     ]
     plain = role == "user" and not parts.results and not parts.calls
     return {"type": role, "message": {"role": role, "content": parts.content if plain else blocks}}
-
-
-def _get_input(call: StoredCall) -> Any:
-    return call.arguments if call.as_object is None else call.as_object
 
 
 def _get_summary(message: ChatMessage) -> dict[str, Any] | None:

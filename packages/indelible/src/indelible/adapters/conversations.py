@@ -51,7 +51,8 @@ async def append(
     if not messages:
         return None
     if identified:
-        base = _compute_key(messages)
+        sums = b"".join(parse_checksum(encode(message).envelope) for message in messages)
+        base = "ids:" + blake2b(sums, digest_size=16).hexdigest()
         for comeback in range(COMEBACKS_MAX):
             key = f"{base}#{comeback}" if comeback else base
             receipt = await store.add_messages(
@@ -60,11 +61,6 @@ async def append(
             if receipt.visible:
                 return receipt
     return await store.add_messages(session_id, messages, expected=expected)
-
-
-def _compute_key(messages: Sequence[ChatMessage]) -> str:
-    sums = b"".join(parse_checksum(encode(message).envelope) for message in messages)
-    return "ids:" + blake2b(sums, digest_size=16).hexdigest()
 
 
 async def read_visible(store: AsyncMemoryStore, session_id: str) -> VisibleMessages:

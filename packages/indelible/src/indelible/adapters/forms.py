@@ -135,7 +135,9 @@ class StoredCall(NamedTuple):
     @property
     def as_object(self) -> dict[str, Any] | None:
         """The arguments as an object; None if they are something else."""
-        return {} if self.arguments is None else _to_dict_or_none(self.arguments)
+        if self.arguments is None:
+            return {}
+        return self.arguments if isinstance(self.arguments, dict) else None
 
     @property
     def as_text(self) -> str:
@@ -275,10 +277,6 @@ def _parse_time(text: Any) -> datetime | None:
         return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-
-
-def _to_dict_or_none(value: Any) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) else None
 
 
 def build_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:

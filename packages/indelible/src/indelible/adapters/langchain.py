@@ -39,7 +39,7 @@ class IndelibleChatMessageHistory(Branches, BaseChatMessageHistory):
         return messages_from_dict(to_dicts(found))
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """The visible messages, in order."""
+        """Return the visible messages, in order."""
         found = await to_async(self._store).get_history(self.session_id)
         return messages_from_dict(to_dicts(found))
 

@@ -60,7 +60,7 @@ class IndelibleChatStore(BaseChatStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name that LlamaIndex knows it by."""
+        """Return the name that LlamaIndex uses."""
         return "IndelibleChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
@@ -72,11 +72,11 @@ class IndelibleChatStore(BaseChatStore):
         await _set(to_async(self._store), key, messages)
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """The messages of a key, in order."""
+        """Return the messages of a key, in order."""
         return run_blocking(_get(to_blocking(self._store), key))
 
     async def aget_messages(self, key: str) -> list[ChatMessage]:
-        """The messages of a key, in order."""
+        """Return the messages of a key, in order."""
         return await _get(to_async(self._store), key)
 
     def add_message(self, key: str, message: ChatMessage) -> None:
@@ -112,11 +112,11 @@ class IndelibleChatStore(BaseChatStore):
         return await _delete_last(to_async(self._store), key)
 
     def get_keys(self) -> list[str]:
-        """The keys that have messages."""
+        """Return the keys that have messages."""
         return run_blocking(_list_keys(to_blocking(self._store)))
 
     async def aget_keys(self) -> list[str]:
-        """The keys that have messages."""
+        """Return the keys that have messages."""
         return await _list_keys(to_async(self._store))
 
     def snapshot(self, key: str, label: str | None = None) -> Snapshot:
@@ -151,7 +151,7 @@ class IndelibleMemoryStore(AsyncDBChatStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name that LlamaIndex knows it by."""
+        """Return the name that LlamaIndex uses."""
         return "IndelibleMemoryStore"
 
     async def get_messages(
@@ -161,14 +161,14 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        """The messages of a key with a status, or of any, in order."""
+        """Return the messages of a key with a status, or of any, in order."""
         found = to_llama_all((await self._read_with_status(key, status)).messages)[offset or 0 :]
         return [message for _, message in found[:limit]]
 
     async def count_messages(
         self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
     ) -> int:
-        """How many messages of a status there are."""
+        """Count the messages of a status."""
         return len(to_llama_all((await self._read_with_status(key, status)).messages))
 
     async def add_message(
@@ -221,7 +221,7 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         return [to_llama(message) for message in oldest.messages]
 
     async def get_keys(self) -> list[str]:
-        """The keys that have messages."""
+        """Return the keys that have messages."""
         return await _list_keys(self._store)
 
     async def snapshot(self, key: str, label: str | None = None) -> Snapshot:

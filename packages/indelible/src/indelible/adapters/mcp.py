@@ -103,7 +103,7 @@ class Tools:
         self._any_session = any_session
 
     def list_tools(self) -> list[Any]:
-        """Every tool."""
+        """List the tools."""
         return [
             self.remember,
             self.history,

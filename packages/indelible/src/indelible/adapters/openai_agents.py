@@ -60,8 +60,9 @@ class IndelibleSession:
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items as one batch."""
-        stored = [_to_message(cast("dict[str, Any]", item)) for item in items]
-        identified = any(_is_identified(cast("dict[str, Any]", item)) for item in items)
+        forms = [cast("dict[str, Any]", item) for item in items]
+        stored = [keep_form(FRAMEWORK, form, _parse_item(form)) for form in forms]
+        identified = any(map(_is_identified, forms))
         store = to_async(self._store)
         await conversations.append(store, self.session_id, stored, identified=identified)
 
@@ -101,19 +102,16 @@ def _is_identified(item: dict[str, Any]) -> bool:
     return isinstance(item.get("id"), str) and item["id"] != FAKE_RESPONSES_ID
 
 
-def _to_message(item: dict[str, Any]) -> ChatMessage:
-    return keep_form(FRAMEWORK, item, _parse_item(item))
-
-
 def _parse_item(item: dict[str, Any]) -> dict[str, Any]:
     kind, call_id = item.get("type"), to_text_or_none(item.get("call_id"))
     if "role" in item:
         calls = item.get("tool_calls")
+        valid = isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
         return {
             "role": to_role(item["role"], "user"),
             "content": to_content(item.get("content")),
             "name": to_text_or_none(item.get("name")),
-            "tool_calls": calls if _are_dicts(calls) else None,
+            "tool_calls": calls if valid else None,
             "tool_call_id": to_text_or_none(item.get("tool_call_id")),
         }
     if call_id is not None and str(kind).endswith("_output"):
@@ -124,10 +122,6 @@ def _parse_item(item: dict[str, Any]) -> dict[str, Any]:
         call = build_call(call_id, item.get("name", kind), arguments)
         return {"role": "assistant", "tool_calls": [call]}
     return {"role": "assistant", "content": to_content(item.get("content"))}
-
-
-def _are_dicts(calls: Any) -> bool:
-    return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
 
 
 def _to_items(messages: Sequence[ChatMessage]) -> list[TResponseInputItem]:

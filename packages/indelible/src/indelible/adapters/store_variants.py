@@ -40,7 +40,7 @@ def to_async(store: Store) -> AsyncMemoryStore:
 
 
 def to_blocking(store: Store) -> AsyncMemoryStore:
-    """The store for `run_blocking`: its awaits never suspend."""
+    """Return the store for `run_blocking`: its awaits never suspend."""
     if isinstance(store, AsyncMemoryStore):
         raise UsageError(
             "this was given an AsyncMemoryStore, which must be awaited: use the async methods, or"

@@ -57,15 +57,11 @@ def _format_verdict(report: VerifyReport) -> str:
 
 
 def _format_finding(finding: Finding) -> str:
-    where = _format_place(finding.session_id, finding.position)
+    where = ""
+    if finding.session_id is not None:
+        position = "" if finding.position is None else f", position {finding.position}"
+        where = f"{phrases.escape_name(finding.session_id)}{position}: "
     return f"{finding.severity}: {where}{phrases.format_line(finding.what)}"
-
-
-def _format_place(session: str | None, position: int | None) -> str:
-    if session is None:
-        return ""
-    place = "" if position is None else f", position {position}"
-    return f"{phrases.escape_name(session)}{place}: "
 
 
 @on_store()
@@ -121,12 +117,8 @@ def vacuum(
     with show_progress("Vacuuming") as tell:
         report = call.store.vacuum(undo_window=window_s, dry_run=dry_run, progress=tell)
     if not call.out.print_json(report):
-        call.out.say(_format_vacuum(report))
-
-
-def _format_vacuum(report: VacuumReport) -> str:
-    verb = "Would remove" if report.dry_run else "Removed"
-    return f"{verb} {_format_counts(report)}."
+        verb = "Would remove" if report.dry_run else "Removed"
+        call.out.say(f"{verb} {_format_counts(report)}.")
 
 
 def _format_counts(report: VacuumReport) -> str:

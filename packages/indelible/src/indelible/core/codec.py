@@ -128,9 +128,7 @@ def decode(
             raise _build_corrupt_error(session, position, "its checksum does not match", envelope)
         raise _build_foreign_error(session, position, envelope)
     if content is not None and content != int(summed[:CONTENT_DIGITS], 16):
-        raise _build_corrupt_error(
-            session, position, "it was written at another position", envelope
-        )
+        raise _build_corrupt_error(session, position, "it was written for another place", envelope)
     try:
         if kind is Kind.SUMMARY:
             return _decode_summary(envelope[_BODY[kind] : -1])

@@ -170,27 +170,27 @@ class StoreHandle:
         return self._store.add_messages(session, batch, key=key, expected=expected, ttl=ttl_s)
 
     def read(self, session: str, *, limit: int | None = None) -> Any:
-        """The messages of the history."""
+        """Return the messages."""
         return then(self._store.get_history(session, last=limit), _to_kit_messages)
 
     def trim(self, session: str, keep: int) -> Any:
-        """Keep the last ones."""
+        """Keep the last messages."""
         return self._store.trim(session, keep_last=keep)
 
     def clear(self, session: str) -> Any:
-        """Show nothing."""
+        """Hide all messages."""
         return self._store.clear(session)
 
     def undo(self, session: str) -> Any:
-        """Take the last change back."""
+        """Undo the last change."""
         return self._store.undo(session)
 
     def snapshot(self, session: str) -> Any:
-        """The id of a new snapshot."""
+        """Save a snapshot; return its id."""
         return then(self._store.save_snapshot(session), lambda snapshot: snapshot.id)
 
     def rollback(self, session: str, snapshot: str) -> Any:
-        """Show what the snapshot froze."""
+        """Restore the view of a snapshot."""
         return self._store.rollback_to_snapshot(session, snapshot)
 
     def fork(self, session: str, target: str) -> Any:
@@ -198,25 +198,25 @@ class StoreHandle:
         return self._store.fork(session, target)
 
     def version(self, session: str) -> Any:
-        """The version that `expected` takes."""
+        """Return the version, for `expected`."""
         return then(self._store.session(session), lambda info: info.version)
 
     def page(self, session: str, limit: int, cursor: str | None = None) -> Any:
-        """A page of messages, and the cursor of the next."""
+        """Return a page of messages, and the cursor of the next."""
         page = self._store.get_entries(session, kinds=["message"], limit=limit, cursor=cursor)
         return then(page, lambda found: (_to_kit_messages([e.value for e in found]), found.cursor))
 
     def export(self, session: str) -> Any:
-        """A session as text."""
+        """Export a session as text."""
         lines = io.StringIO()
         return then(self._store.export(lines, session), lambda _: lines.getvalue())
 
     def import_session(self, text: str) -> Any:
-        """Bring such a text in."""
+        """Import such a text."""
         return self._store.import_(io.StringIO(text))
 
     def sessions(self) -> Any:
-        """The ids of all sessions."""
+        """List the ids of all sessions."""
         page = self._store.list_sessions()
         return (
             _list_sessions_async(self._store, page)

@@ -44,7 +44,7 @@ def open_fresh(url: str, folders: Folders) -> Iterator[MemoryStore]:
 
 @contextmanager
 def open_fresh_async(url: str, folders: Folders) -> Iterator[AsyncMemoryStore]:
-    """The same, async. The store is opened on first use, in the event loop of the test."""
+    """Open a store as `open_fresh` does, async, on first use, in the event loop of the test."""
     place, namespace = _choose_url(url, folders), _create_namespace()
     with _erase_afterwards(url, namespace):
         backend = _LazyBackend(place, namespace)

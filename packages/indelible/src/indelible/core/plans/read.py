@@ -181,7 +181,8 @@ def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
     )
     turns: list[dict[str, Any]] = []
     for message in messages:
-        text = _get_spoken_text(message.content)
+        # None if the message has only tool calls, tool results or thinking.
+        text = get_content_text(message.content) or ("" if has_text(message.content) else None)
         if message.role in _HUMAN:
             # A tool result may come in a user's message, which is no turn then.
             if text is not None or message.content is None:
@@ -192,11 +193,6 @@ def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
             else:
                 turns.append({"human": None, "ai": text})
     return turns
-
-
-def _get_spoken_text(content: Any) -> str | None:
-    """Return the text of a message; None if it has only tool calls, results or thinking."""
-    return get_content_text(content) or ("" if has_text(content) else None)
 
 
 def read_entries(

@@ -23,7 +23,7 @@ def search_summaries(
     k: int,
     embedder: str | None,
 ) -> Plan[list[SummaryMatch]]:
-    """The `k` summaries that are nearest to a vector or a text."""
+    """Find the `k` summaries that are nearest to a vector or a text."""
     session = check_session_id(session_id)
     if not isinstance(k, int) or k < 1:
         raise UsageError(f"k is a number from 1 up, not {k!r}", value=k)

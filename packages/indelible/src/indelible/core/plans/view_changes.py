@@ -356,7 +356,9 @@ def _try_change(  # noqa: C901 (one loop, and every way out of it)
             proposed = yield from propose(key)
             if isinstance(proposed, Head):
                 if not keyed or proposed.status is not Status.ACTIVE:
-                    return _build_unchanged(session, change, key, proposed)
+                    return ViewChange(
+                        session_id=session, change=change, key=key, version=proposed.version
+                    )
                 # Record it although it changes nothing: a retry must not hide what was appended
                 # since the first attempt.
                 proposed = _build_change(change, session, proposed, key, proposed.view, expected)
@@ -379,10 +381,6 @@ def _try_change(  # noqa: C901 (one loop, and every way out of it)
         session=session,
         reason="view",
     )
-
-
-def _build_unchanged(session: str, change: str, key: str, head: Head) -> ViewChange:
-    return ViewChange(session_id=session, change=change, key=key, version=head.version)
 
 
 def _build_result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
