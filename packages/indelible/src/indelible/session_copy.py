@@ -1,9 +1,9 @@
 """Copy sessions from one store into another, whatever engines they are on.
 
-It works on two open stores through their public verbs, a session at a time: exported into a
-temporary file, imported from there, and at the end read back and compared with what was exported.
-No more than a batch of entries is in memory, and what is in the target is never overwritten.
-Both stores are blocking ones: code that is async calls it in a thread.
+It uses the public verbs of two open stores. Each session is exported into a temporary file and
+imported from there; at the end it is read back and compared with the export. At most one batch of
+entries is in memory, and nothing in the target is overwritten. Both stores are sync; async code
+calls it in a thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from indelible.errors import (
 from indelible.model import CopyReport, Finding, Severity, Status, TransferReport
 from indelible.store import MemoryStore
 
-# What is wrong with one session, and no reason to leave the others behind.
+# Errors that concern one session; the others are copied.
 _SESSION_ERRORS = (ConflictError, CorruptEntryError, FormatError, LimitError, UnsupportedError)
 
 
@@ -45,13 +45,13 @@ def copy_sessions(
 ) -> CopyReport:
     """Copy the active sessions of a store into another: log, view, snapshots, journal, metadata.
 
-    Expired ones are counted; what else stays behind is in the report, under its session.
+    Each session is copied as a whole or not at all. One that exists in the target is compared and
+    not changed, so an interrupted copy is completed by running it again. At the end every copied
+    session is read back and compared with its export. Expired sessions are counted, not copied.
 
-    Each arrives whole or not at all. One that is in the target already is compared and stays as it
-    is, so a copy that was broken off is finished by doing it again. At the end every session that
-    was copied is read back and compared with what was exported. An error that concerns one session
-    is in the report; one of an engine is raised, with the number of sessions that it let through
-    as `copied`. `progress` hears of a session when it is settled, and again when it is read back.
+    An error that concerns one session is in the report. An error of an engine is raised, with the
+    number of copied sessions as `copied`. `progress` is called when a session was copied or
+    compared, and again when it was read back.
     """
     if isinstance(session_ids, str):
         raise UsageError(f"session_ids is a list of ids, not {session_ids!r}", value=session_ids)
@@ -72,13 +72,13 @@ def copy_sessions(
 
 
 def _is_same_store(source: MemoryStore, target: MemoryStore) -> bool:
-    """Whether two stores are one place under two names."""
+    """Return whether two open stores hold the same sessions."""
     place = source.identity()
     return place is not None and place == target.identity()
 
 
 def _iter_ids(store: MemoryStore, prefix: str) -> Iterator[str]:
-    """The ids of a store, a page at a time, with those that expired."""
+    """Iterate over the ids of a store, page by page, with expired ones."""
     page = store.list_sessions(prefix=prefix, expired=True)
     yield from page
     while page.cursor is not None:
@@ -87,7 +87,7 @@ def _iter_ids(store: MemoryStore, prefix: str) -> Iterator[str]:
 
 
 def _check_active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
-    """The sessions that were named. Without all of them nothing is begun."""
+    """Return the ids, or raise if one of them is not active."""
     names = list(dict.fromkeys(session_ids))
     for name in names:
         status = store.session(name).status
@@ -101,11 +101,11 @@ def _check_active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
 
 @dataclass(slots=True)
 class _Copier:
-    """A copy under way."""
+    """The state of a copy, and its counters."""
 
     source: MemoryStore
     target: MemoryStore
-    # A line for each session that was copied. It is a file, since there may be millions of them.
+    # A line for each copied session; a file, since there may be millions.
     ledger: TextIO
     dry_run: bool = field(kw_only=True)
     progress: Progress | None = field(kw_only=True)
@@ -120,11 +120,11 @@ class _Copier:
     findings: list[Finding] = field(default_factory=list)
 
     def copy_or_compare(self, name: str) -> None:
-        """Copy a session, or compare it if it is there."""
+        """Copy a session, or compare it if the target has it."""
         try:
             status = self.source.session(name).status
             if status is not Status.ACTIVE:
-                # What is neither is a copy that was never finished, or was forgotten just now.
+                # A new one is an unfinished copy, or was forgotten just now.
                 self.expired += status is Status.EXPIRED
                 return
             if self.target.session(name).status is Status.ACTIVE:
@@ -147,7 +147,7 @@ class _Copier:
                     status = self.target.session(name).status
                     if error.reason != "exists" or status is not Status.ACTIVE:
                         raise
-                    # Somebody was faster. It may well be another copy, and bring the same.
+                    # Created meanwhile, perhaps by another copy of the same session.
                     self._compare(name)
                     return
                 line = {"id": name, "digest": out.digest, "state": state}
@@ -182,7 +182,7 @@ class _Copier:
                 self.differ.append(name)
 
     def read_back(self) -> None:
-        """Compare what was copied with what was exported, and with what the source holds by now."""
+        """Compare the copied sessions with their exports, and with the source as it is now."""
         self.ledger.seek(0)
         for line in self.ledger:
             copied = json.loads(line)
@@ -210,11 +210,11 @@ class _Copier:
                 if now.digest != digest:
                     self.changed.append(name)
         elif status is Status.NEW:
-            # Forgotten: whoever asked for that must know that there is a copy.
+            # It was forgotten in the source, and the copy still exists: report it.
             self.changed.append(name)
 
     def report(self) -> CopyReport:
-        """What was done."""
+        """Build the report."""
         return CopyReport(
             sessions=self.sessions,
             entries=self.entries,
@@ -228,7 +228,7 @@ class _Copier:
         )
 
     def _add_gone(self, name: str) -> None:
-        """Tell of a session that was not there any more when it was to be read."""
+        """Report a session that disappeared during the copy."""
         if self.source.session(name).status is Status.ACTIVE:
             what = "it was in the target, and is not there any more"
             self._add_finding(name, Severity.ERROR, what)
@@ -245,26 +245,26 @@ class _Copier:
 
 @dataclass(frozen=True, slots=True)
 class _ExportedSession:
-    """A session as lines, and what they come to."""
+    """An exported session, with its digest."""
 
     lines: TextIO
     report: TransferReport
     digest: str
-    # How many entries could not be read, and how many were gone before.
+    # How many entries are damaged, and how many a vacuum deleted.
     damaged: int
     vacuumed: int
 
 
 @contextmanager
 def _open_temporary_file() -> Iterator[TextIO]:
-    """A file without a name, which only this process can read."""
+    """Open a temporary file without a name."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as file:
         yield file
 
 
 @contextmanager
 def _export_session(store: MemoryStore, name: str) -> Iterator[_ExportedSession]:
-    """A session, exported."""
+    """Export a session into a temporary file."""
     with _open_temporary_file() as lines:
         report = store.export(lines, name)
         lines.seek(0)
@@ -274,9 +274,9 @@ def _export_session(store: MemoryStore, name: str) -> Iterator[_ExportedSession]
 
 
 def _compute_digest(lines: Iterable[str]) -> tuple[str, int, int]:
-    """What makes two exports of a session equal; how many entries cannot be read, or ever were."""
+    """Return the digest of an export, its damaged entries, and how many were ever appended."""
     total, damaged, logged = hashlib.sha256(), 0, 0
-    # The first line says who made the export.
+    # The first line names the version that wrote the export; it is not compared.
     for number, line in enumerate(lines):
         if line.startswith('{"session":'):
             fields = json.loads(line)["session"]
@@ -290,17 +290,16 @@ def _compute_digest(lines: Iterable[str]) -> tuple[str, int, int]:
 
 
 def _format_comparable(fields: dict[str, Any]) -> str:
-    """A session's line without what a copy may not share.
+    """Format the line of a session without fields that differ in a copy.
 
-    Entries carry their deadlines. A session that has none is given the time that is left, which an
-    import measures anew, so its deadline moves by a moment.
+    An import sets the deadline of a session from the time left, so it differs a little.
     """
     fields["deadline_ms"] = fields["deadline_ms"] is not None
     return json.dumps(fields, sort_keys=True)
 
 
 def _compute_state(store: MemoryStore, name: str) -> str:
-    """Changes when a session does, and is cheaper to have than the session."""
+    """Compute a digest that changes with the session, without reading its entries."""
     info = store.session(name)
     snapshots = [snapshot.id for snapshot in store.list_snapshots(name)]
     state = [info.status, info.version, info.metadata, snapshots]

@@ -50,7 +50,7 @@ except ImportError as error:
     ) from error
 
 FRAMEWORK: Final = "claude_agent"
-# Transcripts whose state is remembered between appends; one that is not is read once more.
+# Transcripts whose state is cached between appends; others are read again.
 _REMEMBERED_MAX: Final = 64
 
 
@@ -66,9 +66,9 @@ class _TranscriptState:
 class IndelibleSessionStore(SessionStore):
     """Transcripts, each a session named `project/session` or `project/session/subpath`.
 
-    An entry whose uuid is there already is not added again, whoever wrote it; what is left of a
-    batch is one append. The SDK's summary of a transcript is stored in the same append, so that
-    neither can be there without the other. `delete` erases for good.
+    An entry whose uuid is stored already is skipped; the rest of a batch is one append. The SDK's
+    summary of a transcript is stored in the same append, so that they always match. `delete` erases
+    a transcript permanently.
     """
 
     def __init__(self, store: Store) -> None:
@@ -76,7 +76,7 @@ class IndelibleSessionStore(SessionStore):
         self._states: OrderedDict[str, _TranscriptState] = OrderedDict()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Add the entries of a batch that are not there yet, as one append."""
+        """Append the entries of a batch that are not stored yet."""
         if not entries:
             return
         session = build_session_id(key)
@@ -101,11 +101,10 @@ class IndelibleSessionStore(SessionStore):
         raise build_race_error(session)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """All entries of a transcript, in order; None if it has none.
+        """Return all entries of a transcript, in order; None if there are none.
 
-        Messages that stood in the session before the SDK's first entry become entries of it, so
-        that it goes on with what another framework wrote. Those that something else put into the
-        session later are left out.
+        Messages before the SDK's first entry become entries of the transcript, so that it continues
+        a conversation of another framework. Later messages of others are left out.
         """
         return (
             _to_entries(key, (await read_visible(self._store, build_session_id(key))).entries)
@@ -113,14 +112,14 @@ class IndelibleSessionStore(SessionStore):
         )
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """The transcripts of a project, without those of subagents."""
+        """List the transcripts of a project, without those of subagents."""
         return [
             {"session_id": session_id, "mtime": _get_mtime(newest)}
             async for session_id, newest in self._iter_transcripts(project_key)
         ]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """The SDK's summaries of the transcripts of a project."""
+        """List the SDK's summaries of the transcripts of a project."""
         return [
             {"session_id": session_id, "mtime": _get_mtime(newest), "data": summary}
             async for session_id, newest in self._iter_transcripts(project_key)
@@ -128,16 +127,16 @@ class IndelibleSessionStore(SessionStore):
         ]
 
     async def delete(self, key: SessionKey) -> None:
-        """Erase a transcript for good; without a subpath, with those of its subagents."""
+        """Erase a transcript permanently; without a subpath, with those of its subagents."""
         session = build_session_id(key)
         if key.get("subpath") is None:
-            # Its own last: a deletion that is broken off can be asked for again.
+            # The session itself last, so that an interrupted deletion can be repeated.
             async for name in self._iter_sessions(session + "/"):
                 await self._forget(name)
         await self._forget(session)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """The subpaths under a session."""
+        """List the subpaths of a session."""
         prefix = build_session_id(
             {"project_key": key["project_key"], "session_id": key["session_id"]}
         )
@@ -148,11 +147,11 @@ class IndelibleSessionStore(SessionStore):
         ]
 
     async def snapshot(self, key: SessionKey, label: str | None = None) -> Snapshot:
-        """Write down what a transcript holds now."""
+        """Save the current state of a transcript."""
         return await self._store.save_snapshot(build_session_id(key), label=label)
 
     async def rollback(self, key: SessionKey, snapshot_id: str) -> ViewChange:
-        """Give a transcript exactly what a snapshot froze; the next resume begins there."""
+        """Restore the state of a snapshot; the next resume begins there."""
         return await self._store.rollback_to_snapshot(build_session_id(key), snapshot_id)
 
     async def _read(self, key: SessionKey) -> _TranscriptState:
@@ -192,14 +191,14 @@ class IndelibleSessionStore(SessionStore):
 
 
 def build_session_id(key: SessionKey) -> str:
-    """The id of the session that holds a transcript."""
+    """Build the id of the session that holds a transcript."""
     name = f"{_encode_part(key['project_key'])}/{_encode_part(key['session_id'])}"
     subpath = key.get("subpath")
     return name if subpath is None else f"{name}/{_encode_part(subpath)}"
 
 
 def _encode_part(part: str) -> str:
-    """A part in which no slash is left, so that the slashes of a session's id part it."""
+    """Encode slashes, which separate the parts of a session id."""
     return part.replace("%", "%25").replace("/", "%2F")
 
 
@@ -208,7 +207,7 @@ def _decode_part(part: str) -> str:
 
 
 def _find_new(entries: list[SessionStoreEntry], known: set[str]) -> list[SessionStoreEntry]:
-    """Entries that are not there yet; those without a uuid are always new."""
+    """Return the entries that are not stored yet; those without a uuid are always new."""
     seen = set(known)
     fresh = []
     for entry in entries:
@@ -226,7 +225,7 @@ def _list_uuids(entries: list[SessionStoreEntry]) -> list[str]:
 def _fold_summary(
     key: SessionKey, before: dict[str, Any] | None, fresh: list[SessionStoreEntry]
 ) -> dict[str, Any] | None:
-    """The SDK's summary with these entries; transcripts of subagents have none."""
+    """Update the SDK's summary with new entries; transcripts of subagents have none."""
     if key.get("subpath") is not None:
         return None
     previous: SessionSummaryEntry | None = None
@@ -236,7 +235,7 @@ def _fold_summary(
 
 
 def _to_message(entry: SessionStoreEntry, summary: dict[str, Any] | None) -> ChatMessage:
-    """An entry: its `message`, if it has one, is what we understand of it."""
+    """Build the stored form of an entry; its `message`, if any, gives role and content."""
     rest: dict[str, Any] = dict(entry)
     message = rest.pop("message", None)
     if not isinstance(message, dict):
@@ -259,7 +258,7 @@ def _to_entry(message: ChatMessage) -> SessionStoreEntry | None:
 
 
 def _to_entries(key: SessionKey, shown: list[Entry]) -> list[SessionStoreEntry]:
-    """The SDK's entries, and before them what others had written into the session."""
+    """Return the SDK's entries, after entries for the messages that others wrote before them."""
     messages = [get_message(entry) for entry in shown]
     own = [_to_entry(message) for message in messages]
     start = next((n for n, entry in enumerate(own) if entry is not None), len(own))
@@ -270,12 +269,12 @@ def _to_entries(key: SessionKey, shown: list[Entry]) -> list[SessionStoreEntry]:
 def _build_foreign_entries(
     key: SessionKey, shown: list[Entry], said: list[MessageParts]
 ) -> list[SessionStoreEntry]:
-    """Entries of a transcript for messages of others, each the child of the one before it."""
+    """Build entries for messages of others, each the child of the one before it."""
     found: list[dict[str, Any]] = []
     for entry, parts in zip(shown, said, strict=True):
         if parts.is_empty:
             continue
-        # The same in each load, so that later entries find their parents.
+        # Stable between loads, so that later entries find their parents.
         uuid = str(uuid5(NAMESPACE_URL, f"{build_session_id(key)}/{entry.position}"))
         at = (parts.at or entry.written_at).astimezone(UTC)
         found.append(
@@ -292,7 +291,7 @@ def _build_foreign_entries(
 
 
 def _build_body(parts: MessageParts) -> dict[str, Any]:
-    """What stands in an entry beside its ids; a transcript has no messages of the system."""
+    """Build an entry without its ids; a transcript has no system messages."""
     if parts.role in ("system", "developer"):
         return {"type": "system", "subtype": "informational", "content": parts.text}
     role = "assistant" if parts.role == "assistant" else "user"

@@ -1,4 +1,4 @@
-"""What frameworks do to a conversation and indelible has no single verb for."""
+"""Operations of frameworks that need several verbs of a store."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from indelible import AsyncMemoryStore, ChatMessage, ConflictError, Entry, Recei
 from indelible.core.codec import encode, parse_checksum
 from indelible.core.limits import PAGE_ENTRIES_MAX
 
-# Whoever loses a race this often gives up; each loss means that somebody else got on.
+# Lost races before giving up; each one means that another writer succeeded.
 ATTEMPTS_MAX: Final = 200
-# How often an identified batch can be taken away and added again before it is no longer known.
+# How often a batch with ids can be hidden and added again and still be recognised.
 COMEBACKS_MAX: Final = 100
 _MESSAGES: Final = ["message"]
 
 
 class VisibleMessages(NamedTuple):
-    """The messages of one state, with their positions, and the version of that state."""
+    """The visible messages of one state, with positions, and its version."""
 
     entries: list[Entry]
     version: str
 
     @property
     def messages(self) -> list[ChatMessage]:
-        """The messages alone."""
+        """The messages without positions."""
         return [get_message(entry) for entry in self.entries]
 
 
 def get_message(entry: Entry) -> ChatMessage:
-    """The message that an entry holds."""
+    """Return the message of an entry."""
     assert isinstance(entry.value, ChatMessage)
     return entry.value
 
@@ -43,10 +43,10 @@ async def append(
     identified: bool,
     expected: str | None = None,
 ) -> Receipt | None:
-    """Add messages as one batch; none at all is nothing to do.
+    """Append messages as one batch; an empty batch does nothing.
 
-    `identified` says that the framework named at least one of them by an id of its own: then the
-    same batch again is the same append. If it was taken away meanwhile it is added anew.
+    `identified` says that at least one message has an id of the framework. Then repeating the batch
+    writes nothing, unless its entries were hidden since.
     """
     if not messages:
         return None
@@ -68,7 +68,7 @@ def _compute_key(messages: Sequence[ChatMessage]) -> str:
 
 
 async def read_visible(store: AsyncMemoryStore, session_id: str) -> VisibleMessages:
-    """Every message that a session shows, with positions."""
+    """Read all visible messages, with positions."""
     page = await store.get_entries(session_id, kinds=_MESSAGES, limit=PAGE_ENTRIES_MAX)
     entries, version = list(page), page.version
     while page.cursor is not None:
@@ -80,9 +80,9 @@ async def read_visible(store: AsyncMemoryStore, session_id: str) -> VisibleMessa
 
 
 async def pop(store: AsyncMemoryStore, session_id: str) -> ChatMessage | None:
-    """Take the newest message away and return it; None if there is none.
+    """Hide the newest message and return it; None if there is none.
 
-    It is hidden, not deleted, and only if it is still the newest at that moment.
+    It is hidden only if it is still the newest at that moment.
     """
     for _ in range(ATTEMPTS_MAX):
         newest = await store.get_entries(session_id, kinds=_MESSAGES, last=1)
@@ -100,9 +100,9 @@ async def pop_at(
     *,
     listed: Callable[[Sequence[ChatMessage]], list[int]],
 ) -> ChatMessage | None:
-    """Take one message away by its place in the list and return it; None if there is no such.
+    """Hide a message by its index in the framework's list and return it; None if out of range.
 
-    `listed` gives, for each place in the framework's list, the index of the stored message.
+    `listed` returns, for each item of the framework's list, the index of its stored message.
     """
     for _ in range(ATTEMPTS_MAX):
         shown = await read_visible(store, session_id)
@@ -118,10 +118,10 @@ async def pop_at(
 async def replace(
     store: AsyncMemoryStore, session_id: str, messages: Sequence[ChatMessage]
 ) -> None:
-    """Show these messages and no others.
+    """Make exactly these messages visible.
 
-    What is there already stays, in its order; the rest is added behind it as one batch, and what is
-    no longer wanted is hidden after that. So whoever stops in between has lost nothing.
+    Messages that are there already stay. The rest is appended as one batch, and then the unwanted
+    ones are hidden: an interruption in between loses nothing.
     """
     for _ in range(ATTEMPTS_MAX):
         entries, version = await read_visible(store, session_id)
@@ -142,7 +142,7 @@ async def replace(
 def compute_difference(
     entries: Sequence[Entry], wanted: Sequence[ChatMessage]
 ) -> tuple[list[int], list[ChatMessage]]:
-    """The positions that a list has no use for, and what of it is to be added behind the others."""
+    """Return the positions to hide, and the messages to append."""
     unwanted: list[int] = []
     matched = 0
     for entry in entries:
@@ -156,7 +156,7 @@ def compute_difference(
 async def _try_hide(
     store: AsyncMemoryStore, session_id: str, positions: list[int], version: str | None
 ) -> bool:
-    """Whether they were hidden; not if somebody wrote since that version."""
+    """Hide positions; return False if the session changed since that version."""
     try:
         await store.hide(session_id, positions, expected=version)
     except ConflictError as conflict:
@@ -167,13 +167,13 @@ async def _try_hide(
 
 
 def is_race(conflict: ConflictError) -> bool:
-    """Whether somebody else was faster, so that looking again may help."""
+    """Return whether another writer was faster, so that a retry may succeed."""
     reason: Any = conflict.details.get("reason")
     return reason in ("version", "view")
 
 
 def build_race_error(session_id: str) -> ConflictError:
-    """Others were faster every time."""
+    """Build the error after too many lost races."""
     return ConflictError(
         f"others kept writing to session {session_id!r}; nothing was changed. Try again.",
         session=session_id,

@@ -25,21 +25,21 @@ except ImportError as error:
 
 
 class IndelibleChatMessageHistory(Branches, BaseChatMessageHistory):
-    """The messages of one session. `clear` lets go of them; `undo` of the store brings them back.
+    """The messages of one session. `clear` hides them; `undo` of the store brings them back.
 
-    With a store of `indelible.open` it serves blocking and async code; with one of
-    `indelible.open_async`, async code alone. Messages that are added together are one batch. A
-    batch with an id in it that is added again, unchanged, is there once.
+    With a store of `indelible.open` it works in sync and async code; with one of
+    `indelible.open_async`, in async code only. Messages that are added together are one batch. A
+    batch that contains an id and is added again, unchanged, is stored once.
     """
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """The messages that the session shows, in order."""
+        """The visible messages, in order."""
         found = run_blocking(to_blocking(self._store).get_history(self.session_id))
         return messages_from_dict(to_dicts(found))
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """The messages that the session shows, in order."""
+        """The visible messages, in order."""
         found = await to_async(self._store).get_history(self.session_id)
         return messages_from_dict(to_dicts(found))
 
@@ -53,11 +53,11 @@ class IndelibleChatMessageHistory(Branches, BaseChatMessageHistory):
         await _append(to_async(self._store), self.session_id, messages)
 
     def clear(self) -> None:
-        """Let go of all messages; nothing is deleted."""
+        """Hide all messages; nothing is deleted."""
         run_blocking(to_blocking(self._store).clear(self.session_id))
 
     async def aclear(self) -> None:
-        """Let go of all messages; nothing is deleted."""
+        """Hide all messages; nothing is deleted."""
         await to_async(self._store).clear(self.session_id)
 
 

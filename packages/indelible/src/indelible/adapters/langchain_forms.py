@@ -38,7 +38,7 @@ _TYPES: Final = {
 
 
 def from_dict(message: Mapping[str, Any]) -> ChatMessage:
-    """What is stored for the dict that `message_to_dict` makes of a message."""
+    """Convert the result of `message_to_dict` to a message."""
     kind, data = message.get("type"), message.get("data")
     if not isinstance(kind, str) or not isinstance(data, dict):
         raise FormatError(f"not a message of LangChain: {list(message)} instead of type and data")
@@ -55,7 +55,7 @@ def from_dict(message: Mapping[str, Any]) -> ChatMessage:
 
 
 def to_dicts(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """What `messages_from_dict` takes, also for messages that LangChain did not write."""
+    """Convert messages to the input of `messages_from_dict`, also those of other frameworks."""
     found = []
     for form, parts in read_forms(FRAMEWORK, messages):
         found += (
@@ -65,12 +65,12 @@ def to_dicts(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 
 
 def _build_foreign_dicts(parts: MessageParts) -> list[dict[str, Any]]:
-    """The messages of somebody else's message: one for each result, and one for the rest."""
+    """Convert a message of another framework: one for each result, and one for the rest."""
     found: list[dict[str, Any]] = [_build_result(result) for result in parts.results]
     if parts.said or parts.calls:
         kind = _TYPES.get(parts.role, "chat")
         if kind == "tool":
-            # Said beside results, or a result of nobody knows what: then a user says it.
+            # Text beside results, or a result without a call, becomes a user's message.
             kind = "human"
         data: dict[str, Any] = {"content": parts.content, "name": parts.name}
         if kind == "chat":
@@ -92,7 +92,7 @@ def _build_result(result: StoredResult) -> dict[str, Any]:
 
 
 def _build_calls(calls: list[StoredCall]) -> dict[str, list[dict[str, Any]]]:
-    """Calls whose arguments are no object are invalid to LangChain."""
+    """Build the calls; LangChain lists those whose arguments are no object as invalid."""
     valid = [
         {"id": call.id, "name": call.name, "args": call.as_object}
         for call in calls

@@ -1,4 +1,4 @@
-"""Brings the data of LangChain's own chat histories into a store. Needs no LangChain.
+"""Imports LangChain's own chat histories. LangChain itself is not needed.
 
 Reads what `FileChatMessageHistory`, `SQLChatMessageHistory` and `RedisChatMessageHistory` wrote,
 and changes nothing there.
@@ -32,7 +32,7 @@ Progress = Callable[[str, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportReport:
-    """What came in, or would, and what was there already: `equal`, or with other messages."""
+    """The result of an import: `equal` counts and `differ` lists sessions that existed already."""
 
     sessions: int
     messages: int
@@ -42,7 +42,7 @@ class ImportReport:
 
     @property
     def ok(self) -> bool:
-        """Whether all that was read is in the store."""
+        """Whether all sessions that were read are in the store."""
         return not self.differ
 
 
@@ -55,7 +55,7 @@ def import_histories(
 ) -> ImportReport:
     """Bring histories in, each under its session id: `import_histories(store, histories("chats"))`.
 
-    None is overwritten. One that was broken off in the middle is gone on with by importing again.
+    No session is overwritten. An interrupted import is completed by importing again.
     """
     sessions = messages = equal = 0
     differ: list[str] = []
@@ -103,7 +103,7 @@ def _parse_messages(session_id: str, dicts: list[Any]) -> list[ChatMessage]:
 def histories(
     source: str, *, table: str = TABLE, key_prefix: str = KEY_PREFIX
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Session ids and messages of a source, as LangChain wrote them down.
+    """Iterate over the session ids and messages of a source.
 
     The source is a JSON file or a folder of them (the session is the file's name without `.json`),
     a SQLite file, or the URL of a SQLite, PostgreSQL or Redis database.

@@ -64,11 +64,11 @@ class IndelibleChatStore(BaseChatStore):
         return "IndelibleChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Show these messages and no others; what is there already is not written again."""
+        """Make exactly these messages visible; those that exist are not written again."""
         run_blocking(_set(to_blocking(self._store), key, messages))
 
     async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Show these messages and no others; what is there already is not written again."""
+        """Make exactly these messages visible; those that exist are not written again."""
         await _set(to_async(self._store), key, messages)
 
     def get_messages(self, key: str) -> list[ChatMessage]:
@@ -88,27 +88,27 @@ class IndelibleChatStore(BaseChatStore):
         await _add(to_async(self._store), key, [message])
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Let go of all messages of a key, and return them; None if there are none."""
+        """Hide all messages of a key and return them; None if there are none."""
         return run_blocking(_delete_all(to_blocking(self._store), key))
 
     async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Let go of all messages of a key, and return them; None if there are none."""
+        """Hide all messages of a key and return them; None if there are none."""
         return await _delete_all(to_async(self._store), key)
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Let go of one message, by its place in the list, and return it."""
+        """Hide one message by its index and return it."""
         return run_blocking(_delete(to_blocking(self._store), key, idx))
 
     async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Let go of one message, by its place in the list, and return it."""
+        """Hide one message by its index and return it."""
         return await _delete(to_async(self._store), key, idx)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Let go of the newest message, and return it."""
+        """Hide the newest message and return it."""
         return run_blocking(_delete_last(to_blocking(self._store), key))
 
     async def adelete_last_message(self, key: str) -> ChatMessage | None:
-        """Let go of the newest message, and return it."""
+        """Hide the newest message and return it."""
         return await _delete_last(to_async(self._store), key)
 
     def get_keys(self) -> list[str]:
@@ -120,19 +120,19 @@ class IndelibleChatStore(BaseChatStore):
         return await _list_keys(to_async(self._store))
 
     def snapshot(self, key: str, label: str | None = None) -> Snapshot:
-        """Write down what a key shows now."""
+        """Save the current view of a key."""
         return run_blocking(to_blocking(self._store).save_snapshot(key, label=label))
 
     async def asnapshot(self, key: str, label: str | None = None) -> Snapshot:
-        """Write down what a key shows now."""
+        """Save the current view of a key."""
         return await to_async(self._store).save_snapshot(key, label=label)
 
     def rollback(self, key: str, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
+        """Restore the view of a snapshot."""
         return run_blocking(to_blocking(self._store).rollback_to_snapshot(key, snapshot_id))
 
     async def arollback(self, key: str, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
+        """Restore the view of a snapshot."""
         return await to_async(self._store).rollback_to_snapshot(key, snapshot_id)
 
 
@@ -188,7 +188,7 @@ class IndelibleMemoryStore(AsyncDBChatStore):
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
-        """Show these messages and no others; what is there already is not written again."""
+        """Make exactly these messages visible; those that exist are not written again."""
         await _set(self._store, key, messages)
         shown = await conversations.read_visible(self._store, key)
         archived = len(shown.entries) if status is MessageStatus.ARCHIVED else 0
@@ -197,20 +197,20 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         )
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Let go of one message, by its place in the list of all, and return it."""
+        """Hide one message by its index in the list of all, and return it."""
         return await _delete(self._store, key, idx)
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
-        """Let go of the messages of a status, or of all."""
+        """Hide the messages of a status, or all."""
         entries, _ = await self._read_with_status(key, status)
         await self._store.hide(key, [entry.position for entry in entries])
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Let go of the oldest active messages, and return them."""
+        """Hide the oldest active messages and return them."""
         entries, _ = await self._read_with_status(key, MessageStatus.ACTIVE)
         oldest = entries[: max(n, 0)]
         change = await self._store.hide(key, [entry.position for entry in oldest])
-        # Somebody else may have been faster with some of them.
+        # Another writer may have hidden some of them first.
         return [to_llama(get_message(each)) for each in oldest if each.position in change.dropped]
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
@@ -225,11 +225,11 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         return await _list_keys(self._store)
 
     async def snapshot(self, key: str, label: str | None = None) -> Snapshot:
-        """Write down what a key shows now."""
+        """Save the current view of a key."""
         return await self._store.save_snapshot(key, label=label)
 
     async def rollback(self, key: str, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze; what was archived stays so."""
+        """Restore the view of a snapshot; archived messages stay archived."""
         return await self._store.rollback_to_snapshot(key, snapshot_id)
 
     async def _read_with_status(self, key: str, status: MessageStatus | None) -> VisibleMessages:
@@ -242,7 +242,7 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         return VisibleMessages(entries, shown.version)
 
     async def _archive(self, key: str, shown: VisibleMessages, *, anew: bool = False) -> None:
-        """Archive these and all before them; `anew` takes earlier archiving back."""
+        """Archive these messages and all before them; `anew` discards the earlier mark."""
         mark = shown.entries[-1].position + 1 if shown.entries else 0
         metadata: dict[str, Any] = (await self._store.session(key)).metadata
         before = _get_archive_mark(metadata)

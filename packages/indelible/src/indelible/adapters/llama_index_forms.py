@@ -1,4 +1,4 @@
-"""LlamaIndex's messages as ours."""
+"""Converts LlamaIndex's messages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ except ImportError as error:
     ) from error
 
 FRAMEWORK: Final = "llama_index"
-# Roles that a version of LlamaIndex may not have, and what is said beside a result.
+# Replacements of roles that LlamaIndex may not have, and of the role of text beside a result.
 _OTHERWISE: Final = {"developer": "system", "tool": "user"}
 
 
 def from_llama(message: LlamaMessage) -> ChatMessage:
-    """What is stored for a message."""
+    """Convert a message of LlamaIndex."""
     form = message.model_dump(mode="json")
     more = form.get("additional_kwargs") or {}
     understood = {
@@ -40,22 +40,22 @@ def from_llama(message: LlamaMessage) -> ChatMessage:
         "tool_call_id": to_text_or_none(more.get("tool_call_id")),
     }
     if (text := _get_plain_text(form["blocks"])) is not None:
-        # Of a message that is nothing but text, LlamaIndex makes the same block again.
+        # LlamaIndex rebuilds the same block from plain text.
         del form["blocks"]
         form["content"] = understood["content"] = text
     return keep_form(FRAMEWORK, form, understood)
 
 
 def to_llama(message: ChatMessage) -> LlamaMessage:
-    """LlamaIndex's message, also for one that it did not write: the first, if it is several."""
+    """Convert a message to LlamaIndex's; the first one, if it becomes several."""
     found = to_llama_all([message])
     return found[0][1] if found else LlamaMessage(role=MessageRole.ASSISTANT)
 
 
 def to_llama_all(messages: Sequence[ChatMessage]) -> list[tuple[int, LlamaMessage]]:
-    """LlamaIndex's messages, each with the index of the message that it was made of.
+    """Convert messages to LlamaIndex's, each with the index of its source.
 
-    One that somebody else wrote may be several: one for each result, and one for the rest.
+    A message of another framework may become several: one for each result, and one for the rest.
     """
     found: list[tuple[int, LlamaMessage]] = []
     for index, (form, parts) in enumerate(read_forms(FRAMEWORK, messages)):
@@ -65,7 +65,7 @@ def to_llama_all(messages: Sequence[ChatMessage]) -> list[tuple[int, LlamaMessag
 
 
 def map_indexes(messages: Sequence[ChatMessage]) -> list[int]:
-    """For each place in LlamaIndex's list, the index of the message that it was made of."""
+    """Return the index of the stored message for each message of LlamaIndex's list."""
     return [index for index, _ in to_llama_all(messages)]
 
 
@@ -103,7 +103,7 @@ def _get_plain_text(blocks: list[dict[str, Any]]) -> str | None:
 
 
 def _find_calls(blocks: list[dict[str, Any]], listed: Any) -> list[dict[str, Any]]:
-    """The tool calls of a message, which stand in blocks or beside them."""
+    """Find the tool calls of a message, in its blocks and beside them."""
     found = [
         build_call(block.get("tool_call_id"), block["tool_name"], block["tool_kwargs"])
         for block in blocks
@@ -115,7 +115,7 @@ def _find_calls(blocks: list[dict[str, Any]], listed: Any) -> list[dict[str, Any
 
 
 def _parse_call(call: dict[str, Any]) -> dict[str, Any]:
-    """A call in OpenAI's form, as LlamaIndex keeps it beside a message."""
+    """Parse a call in OpenAI's form, which LlamaIndex keeps beside a message."""
     function = call.get("function")
     named = function if isinstance(function, dict) else call
     return build_call(call.get("id"), named.get("name"), named.get("arguments"))

@@ -2,8 +2,8 @@
 
 indelible mcp agent.db --session user-42
 
-A model is not trusted. It works on one session, stores no instructions, takes back only what was
-done through these tools, and gets answers of a limited size.
+The model is not trusted: it works on one session, cannot store system messages, undoes only changes
+that were made through these tools, and gets answers of limited size.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ try:
 except ImportError as error:
     raise build_missing_framework_error(error, package="mcp", extra="mcp") from error
 
-# Keys of what was done here begin with it. So a model can neither use up a key of the application
-# nor take back what others did, and this holds after a restart.
+# The prefix of all keys that are used here. So a model can neither use a key of the application
+# nor undo changes of others, also after a restart.
 KEY_PREFIX: Final = "mcp:"
 INSTRUCTIONS: Final = """\
 Memory that is not lost. Remember what matters of a conversation, and read it back with history or \
@@ -59,7 +59,7 @@ more, they say how to get it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Not system: what a model writes down must not become an instruction to the next one.
+# Without "system": text of a model must not become an instruction for the next one.
 Role = Literal["user", "assistant", "tool"]
 Item = dict[str, Any]
 _READABLE: Final = (Kind.MESSAGE, Kind.SUMMARY)
@@ -68,12 +68,12 @@ _READABLE: Final = (Kind.MESSAGE, Kind.SUMMARY)
 def build_server(
     store: AsyncMemoryStore, *, session: str, any_session: bool = False
 ) -> MCPServer[Any]:
-    """A server whose tools work on one session of a store, or on all with `any_session`."""
+    """Build a server whose tools work on one session of a store, or on all with `any_session`."""
     options: dict[str, Any] = {"instructions": INSTRUCTIONS, "log_level": "ERROR"}
     if "version" in inspect.signature(MCPServer).parameters:
         server = MCPServer("indelible", version=__version__, **options)
     else:
-        # Until 2.0 only the server behind it knows a version.
+        # Before 2.0, only the inner server has a version.
         server = MCPServer("indelible", **options)
         server._mcp_server.version = __version__  # type: ignore[attr-defined]  # noqa: SLF001
     for tool in Tools(store, session, any_session=any_session).list_tools():
@@ -82,16 +82,16 @@ def build_server(
 
 
 def _report_errors(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """The tool, with errors of the store told to the model: they say what became of the data."""
+    """Wrap a tool so that errors of the store are reported to the model."""
 
     @functools.wraps(tool)
-    async def told(*given: P.args, **named: P.kwargs) -> T:
+    async def wrapped(*given: P.args, **named: P.kwargs) -> T:
         try:
             return await tool(*given, **named)
         except MemoryStoreError as error:
             raise ToolError(redact(str(error))[:MCP_TEXT_CHARS_MAX]) from error
 
-    return told
+    return wrapped
 
 
 class Tools:
@@ -116,7 +116,7 @@ class Tools:
         ]
 
     def _check_session(self, session: str) -> str:
-        """The session that a call is about, if it may be."""
+        """Return the session of a call, or raise if the model may not use it."""
         name = session or self._session
         if name != self._session and not self._any_session:
             raise UsageError(
@@ -224,7 +224,7 @@ class Tools:
         return answer
 
     async def snapshot(self, label: str = "", session: str = "") -> dict[str, Any]:
-        """Write down what a session shows now, so that rollback can show it again."""
+        """Save the current state of a session, so that rollback can restore it."""
         name = self._check_session(session)
         taken = await self._store.save_snapshot(name, label=label or None)
         return {"session": name, "snapshot_id": taken.id, "entries": taken.entries}
@@ -286,7 +286,7 @@ class Tools:
     async def _change_view(
         self, session: str, change: Callable[[Timeline, str], Awaitable[ViewChange]]
     ) -> dict[str, Any]:
-        """Change what shows on the ground of what was seen, and of nothing newer."""
+        """Change the view, based on the state that was read; read again if it changed."""
         for _ in range(ATTEMPTS_MAX):
             timeline = await self._store.timeline(session)
             try:
@@ -308,7 +308,7 @@ def _is_ours(change: Change) -> bool:
 
 
 def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
-    """Refuse to bring back what an operator or the application has hidden."""
+    """Raise if a rollback would bring back what an operator or the application hid."""
     name = timeline.info.session_id
     snapshot = next((each for each in timeline.snapshots if each.id == snapshot_id), None)
     if snapshot is None:
@@ -319,7 +319,7 @@ def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
         )
     hidden = {each.entry.position for each in timeline.entries if not each.visible}
     back = hidden.intersection(iter_positions(snapshot.extents))
-    # Newest first: whoever hid a message last decides.
+    # Newest first: the last change that hid a message decides.
     for change in timeline.changes:
         if _is_ours(change):
             back.difference_update(change.dropped)
@@ -333,7 +333,7 @@ def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
 
 
 def _get_role_and_text(entry: Entry) -> tuple[str, str]:
-    """The role and the text of an entry."""
+    """Return the role and the text of an entry."""
     if isinstance(entry.value, Summary):
         return "summary", entry.value.text
     message = get_message(entry)
@@ -341,7 +341,7 @@ def _get_role_and_text(entry: Entry) -> tuple[str, str]:
 
 
 def _build_item(entry: Entry) -> Item:
-    """A message as answers show it: with its beginning, if it is long."""
+    """Build the item of a message in an answer; long text is cut."""
     role, text = _get_role_and_text(entry)
     item = {"position": entry.position, "role": role, "content": text[:MCP_TEXT_CHARS_MAX]}
     if len(text) > MCP_TEXT_CHARS_MAX:
@@ -350,7 +350,7 @@ def _build_item(entry: Entry) -> Item:
 
 
 def _take_fitting(items: Iterable[Item], text: str = "content") -> tuple[list[Item], int]:
-    """The first items whose texts fit into an answer, and how many those are."""
+    """Take the first items whose texts fit into an answer; return them and their number."""
     fitting: list[Item] = []
     chars = 0
     for item in items:

@@ -39,20 +39,20 @@ _ROLES: Final = ("user", "assistant", "system", "developer")
 class IndelibleSession:
     """The items of one session, for `Runner.run(…, session=…)`.
 
-    Items that are added together are one batch. A batch with an id in it that is added again,
-    unchanged, is there once. What is popped or cleared is hidden, not deleted.
+    Items that are added together are one batch. A batch that contains an id and is added again,
+    unchanged, is stored once. Popped and cleared items are hidden, not deleted.
     """
 
     def __init__(self, session_id: str, store: Store, *, session_settings: Any = None) -> None:
         self.session_id = session_id
-        #: The SDK's own settings, of which `limit` bounds what `get_items` gives by default.
+        #: The SDK's settings; `limit` is the default of `get_items`.
         self.session_settings = session_settings
         self._store = check_store(store)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The items that the session shows, in order; with `limit`, the newest of them."""
+        """Return the visible items, in order; with `limit`, the newest of them."""
         limit = _get_limit(self.session_settings) if limit is None else limit
-        # Below zero the SDK's own sessions know no limit.
+        # As in the SDK's own sessions, a negative limit means none.
         last = limit if limit is not None and limit >= 0 else None
         found = await to_async(self._store).get_history(self.session_id, last=last)
         items = _to_items(found)
@@ -66,17 +66,17 @@ class IndelibleSession:
         await conversations.append(store, self.session_id, stored, identified=identified)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the newest item away and return it; None if there is none."""
+        """Hide the newest item and return it; None if there is none."""
         message = await conversations.pop(to_async(self._store), self.session_id)
         items = [] if message is None else _to_items([message])
         return items[-1] if items else None
 
     async def clear_session(self) -> None:
-        """Let go of all items; nothing is deleted."""
+        """Hide all items; nothing is deleted."""
         await to_async(self._store).clear(self.session_id)
 
     async def snapshot(self, label: str | None = None) -> Snapshot:
-        """Write down what the session shows now."""
+        """Save the current view of the session."""
         return await to_async(self._store).save_snapshot(self.session_id, label=label)
 
     async def rollback(self, snapshot_id: str) -> ViewChange:
@@ -84,7 +84,7 @@ class IndelibleSession:
         return await to_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
 
     async def branch(self, session_id: str, *, at: str | None = None) -> IndelibleSession:
-        """A new session that begins with what this one shows, or with what a snapshot froze."""
+        """Fork the session, or a snapshot of it, into a new one."""
         await to_async(self._store).fork(self.session_id, session_id, at=at)
         return type(self)(session_id, self._store, session_settings=self.session_settings)
 
@@ -97,7 +97,7 @@ def _get_limit(settings: Any) -> int | None:
 
 
 def _is_identified(item: dict[str, Any]) -> bool:
-    # Models that give no ids all get the same one.
+    # The SDK gives this id to all items of models without ids.
     return isinstance(item.get("id"), str) and item["id"] != FAKE_RESPONSES_ID
 
 
@@ -131,7 +131,7 @@ def _are_dicts(calls: Any) -> bool:
 
 
 def _to_items(messages: Sequence[ChatMessage]) -> list[TResponseInputItem]:
-    """The items of messages: one each, unless somebody else wrote them."""
+    """Convert messages to items: one each, unless another framework wrote them."""
     items: list[Any] = []
     for form, parts in read_forms(FRAMEWORK, messages):
         items += _build_foreign_items(parts) if form is None else [form]
@@ -139,7 +139,7 @@ def _to_items(messages: Sequence[ChatMessage]) -> list[TResponseInputItem]:
 
 
 def _build_foreign_items(parts: MessageParts) -> list[dict[str, Any]]:
-    """Results, then what is said, then calls."""
+    """Convert a message of another framework: results, then text, then calls."""
     items: list[dict[str, Any]] = [
         {"type": "function_call_output", "call_id": result.call_id, "output": result.text}
         for result in parts.results

@@ -29,29 +29,29 @@ except ImportError as error:
 
 
 class Messages(list[ModelMessage]):
-    """Messages for `message_history=`, and the version of the session that they are."""
+    """Messages for `message_history=`, and the version of the session."""
 
     def __init__(self, messages: Sequence[ModelMessage], *, version: str) -> None:
         super().__init__(messages)
-        #: Hand it to `expected=` to save only if nobody moved the session since.
+        #: Pass it as `expected=` to save only if the session has not changed since.
         self.version = version
 
 
 class IndelibleMessageHistory(Branches):
     """The model messages of one session: load them, run the agent, save the new ones.
 
-    What is saved together is one batch, and what a run left is there once, however often it is
-    saved. `expected=` refuses to add an answer to a conversation that went on meanwhile.
+    Messages that are saved together are one batch. The messages of a run are stored once, even if
+    they are saved again. `expected=` refuses to add to a conversation that changed meanwhile.
     """
 
     def load(self) -> Messages:
-        """The messages that the session shows, in order."""
+        """Load the visible messages, in order."""
         return _to_model_messages(
             run_blocking(read_visible(to_blocking(self._store), self.session_id))
         )
 
     async def aload(self) -> Messages:
-        """The messages that the session shows, in order."""
+        """Load the visible messages, in order."""
         return _to_model_messages(await read_visible(to_async(self._store), self.session_id))
 
     def save(
@@ -59,7 +59,7 @@ class IndelibleMessageHistory(Branches):
     ) -> Receipt | None:
         """Append messages, such as `result.new_messages()`, as one batch; None if there are none.
 
-        With `expected`, a session that moved since that version is a `ConflictError`, and nothing
+        With `expected`, a session that changed since that version is a `ConflictError`, and nothing
         is written.
         """
         return run_blocking(_append(to_blocking(self._store), self.session_id, messages, expected))
@@ -69,14 +69,14 @@ class IndelibleMessageHistory(Branches):
     ) -> Receipt | None:
         """Append messages, such as `result.new_messages()`, as one batch; None if there are none.
 
-        With `expected`, a session that moved since that version is a `ConflictError`, and nothing
+        With `expected`, a session that changed since that version is a `ConflictError`, and nothing
         is written.
         """
         return await _append(to_async(self._store), self.session_id, messages, expected)
 
 
 def _to_model_messages(shown: VisibleMessages) -> Messages:
-    # As JSON, since in it bytes are base64, which they are stored as.
+    # Through JSON, since bytes are stored in base64.
     text = pydantic_core.to_json(to_dicts(shown.entries))
     return Messages(ModelMessagesTypeAdapter.validate_json(text), version=shown.version)
 

@@ -1,4 +1,4 @@
-"""pydantic-ai's messages as ours, in the dicts that its own type adapter makes of them."""
+"""Converts pydantic-ai's messages, in the form of dicts of its type adapter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FRAMEWORK: Final = "pydantic_ai"
 
 
 def from_dict(form: dict[str, Any]) -> ChatMessage:
-    """What is stored for a message."""
+    """Convert a message of pydantic-ai."""
     parts = [part for part in form.get("parts", ()) if isinstance(part, dict)]
     understood = _parse_response(parts) if form.get("kind") == "response" else _parse_request(parts)
     return keep_form(FRAMEWORK, form, understood)
@@ -35,7 +35,7 @@ def _parse_response(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _parse_request(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """A request may hold a system prompt, what the user said, and the answers of several tools."""
+    """Parse a request: a system prompt, the user's text, and results of several tools."""
     kinds = {part.get("part_kind") for part in parts}
     answers = [
         {
@@ -57,7 +57,7 @@ def _parse_request(parts: list[dict[str, Any]]) -> dict[str, Any]:
         return {"role": "tool", "content": [*answers, *texts]}
     if kinds == {"system-prompt"}:
         return {"role": "system", "content": _join_text(parts, "system-prompt")}
-    # A trim would take the system prompt with it.
+    # Pinned, so that a trim does not hide the system prompt.
     return {"role": "user", "content": said, "pinned": "system-prompt" in kinds or None}
 
 
@@ -75,14 +75,14 @@ def _join_text(parts: list[dict[str, Any]], kind: str) -> str | None:
 
 
 def to_dicts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """What the type adapter takes, also for messages that pydantic-ai did not write."""
+    """Convert messages to the input of the type adapter, also those of other frameworks."""
     read = read_forms(FRAMEWORK, [get_message(entry) for entry in entries])
     found = []
     for entry, (form, parts) in zip(entries, read, strict=True):
         if form is not None:
             found.append(form)
         elif not parts.is_empty:
-            # Where nobody says when it was made, the time of the append; never the time of reading.
+            # Without a time of its own, a message has the time of its append.
             found.append(_build_foreign_message(parts, (parts.at or entry.written_at).isoformat()))
     return found
 

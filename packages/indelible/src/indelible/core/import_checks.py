@@ -1,8 +1,7 @@
-"""Checks of an imported session: every field by itself, and all of them against one another.
+"""Validation of imported sessions: every field by itself, and the fields against one another.
 
-A file that is imported comes from somebody else. What passes here is something that a store could
-have exported; everything else is an `InvalidLineError` that says what is wrong. Nothing here reads
-or writes.
+An import is untrusted input. Only what a store could have exported passes; everything else raises
+an `InvalidLineError` that says what is wrong. Nothing here reads or writes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from indelible.errors import CorruptEntryError, FormatError, MemoryStoreError
 from indelible.model import Kind
 from indelible.view import EXTENTS_MAX, VIEW_BYTES_MAX, Extents, View
 
-# The kinds of change that a journal may name. Redis keeps them between spaces.
+# The names of changes in a journal. Redis separates them by spaces.
 _CHANGE = re.compile(r"[a-z_]{1,32}")
 
 
@@ -62,7 +61,7 @@ class SessionHeader:
 
 
 def parse_session(fields: dict[str, Any]) -> SessionHeader:
-    """The first line of a session, checked."""
+    """Parse and check the first line of a session."""
     born = _parse_int(fields, "born", 0, LOG_ENTRIES_MAX)
     end = _parse_int(fields, "end", born, LOG_ENTRIES_MAX)
     metadata = _get_field(fields, "metadata")
@@ -90,7 +89,7 @@ def parse_session(fields: dict[str, Any]) -> SessionHeader:
 
 @dataclass(slots=True)
 class SessionCheck:
-    """What has been read of a session so far, and what must hold for the lines that follow."""
+    """The lines of a session so far, and what later lines must satisfy."""
 
     header: SessionHeader
     entries: int = 0
@@ -98,12 +97,12 @@ class SessionCheck:
     journal: list[JournalLine] = field(default_factory=list)
     # The first position that the next entry may have.
     _next: int = 0
-    # The stretches of the log that are there.
+    # The extents of the log that were read.
     _there: list[view.Extent] = field(default_factory=list)
-    # Where the newest batch ends. After a gap, or a damaged entry, nobody knows.
+    # Where the newest batch ends; unknown after a gap or a damaged entry.
     _batch_end: int = 0
     _batch_unknown: bool = False
-    # Hashes of the keys that were used: a session may have millions.
+    # Hashes of the keys, which saves memory: a session may have millions.
     _keys: set[int] = field(default_factory=set)
     _newest: LogRow | None = None
 
@@ -111,10 +110,10 @@ class SessionCheck:
         self._next = self._batch_end = self.header.born
 
     def parse_entry(self, fields: dict[str, Any]) -> LogRow:
-        """The next entry, checked against those before it."""
+        """Parse the next entry and check it against those before it."""
         row = _parse_row(self.header, fields)
         if row.position < self._next:
-            raise InvalidLineError(f"position {row.position} is not behind the entry before it")
+            raise InvalidLineError(f"position {row.position} does not follow the entry before it")
         self._check_batch(row)
         if row.key is not None:
             if hash(row.key) in self._keys:
@@ -130,13 +129,13 @@ class SessionCheck:
         return row
 
     def _check_batch(self, row: LogRow) -> None:
-        """A batch of n is one entry that says so, and n - 1 behind it; a vacuum leaves gaps."""
+        """Check the batch: the first of n entries says n, the others 0. A vacuum leaves gaps."""
         if row.position > self._next and row.position >= self._batch_end:
             self._batch_unknown = True
         if row.position + row.batch > self.header.end:
             raise InvalidLineError(f"its batch of {row.batch} reaches past the end of the log")
         if row.kind is None:
-            # Damaged where it came from: its size may be, too.
+            # It was damaged in the source, and its batch size may be, too.
             self._batch_unknown = True
             return
         if row.batch == 0:
@@ -151,7 +150,7 @@ class SessionCheck:
         self._batch_unknown = False
 
     def parse_snapshot(self, fields: dict[str, Any]) -> None:
-        """The next snapshot, checked."""
+        """Parse and check the next snapshot."""
         if len(self.snapshots) == IMPORT_SNAPSHOTS_MAX:
             raise InvalidLineError(f"it has more than {IMPORT_SNAPSHOTS_MAX} snapshots")
         end = _parse_int(fields, "end", self.header.born, self.header.end)
@@ -166,13 +165,13 @@ class SessionCheck:
         frozen = view.freeze(record.view, end)
         if len(frozen) > EXTENTS_MAX or len(view.encode(frozen)) > VIEW_BYTES_MAX:
             raise InvalidLineError(
-                f"it lies in {len(frozen)} pieces; the limit is {EXTENTS_MAX}, and"
+                f"it has {len(frozen)} extents; the limit is {EXTENTS_MAX}, and"
                 f" {VIEW_BYTES_MAX} bytes"
             )
         self.snapshots.append(record)
 
     def parse_journal(self, fields: dict[str, Any]) -> None:
-        """The next change of the view, checked."""
+        """Parse and check the next change of the view."""
         if len(self.journal) == JOURNAL_LINES_MAX:
             raise InvalidLineError(f"it has more than {JOURNAL_LINES_MAX} changes")
         end = _parse_int(fields, "end", self.header.born, self.header.end)
@@ -186,7 +185,7 @@ class SessionCheck:
             key=_parse_text(fields, "operation", KEY_BYTES_MAX),
             change=change,
             changed_at_ms=_parse_time(fields, "changed_at_ms"),
-            # The version is of the session that it came from; the backend gives the new one.
+            # The backend sets the version, which depends on the new life.
             version="",
             end=end,
             before=_parse_view(fields, "before", self.header.born, end),
@@ -200,18 +199,18 @@ class SessionCheck:
         self.journal.append(line)
 
     def parse_end(self, fields: dict[str, Any]) -> None:
-        """The last line of a session: what came must be whole, and fit together."""
+        """Parse the last line; check that the session is complete and consistent."""
         found = (self.entries, len(self.snapshots), len(self.journal))
         said = tuple(_get_field(fields, name) for name in ("entries", "snapshots", "journal"))
         if said != found or any(type(count) is not int for count in said):
-            raise InvalidLineError(f"it counts {said} where {found} came")
+            raise InvalidLineError(f"it counts {said}, but {found} were read")
         if _get_field(fields, "session") != self.header.id:
             raise InvalidLineError(f"it does not end session {self.header.id!r}")
         for problem in self._find_problems():
             raise InvalidLineError(problem)
 
     def _find_problems(self) -> Iterator[str]:
-        """What does not fit together, now that all is known."""
+        """Describe inconsistencies between the parts of the session."""
         header, journal, newest = self.header, self.journal, self._newest
         if header.end > header.born and self._next != header.end:
             yield "the session lacks its newest entry"
@@ -239,7 +238,7 @@ class SessionCheck:
             yield f"its views show {missing} entries that are not in its log"
 
     def _find_needed(self) -> Extents:
-        """Everything that a view of the session shows."""
+        """Return all positions that a view of the session shows."""
         found = list(view.freeze(self.header.view, self.header.end))
         for record in self.snapshots:
             found += view.freeze(record.view, record.end)
@@ -295,11 +294,11 @@ def _parse_envelope(fields: dict[str, Any]) -> bytes:
 
 
 def _check_value(session: str, row: LogRow, *, raw: bool) -> LogRow:
-    """An entry that can be read is as the verbs would have stored it.
+    """Check that a readable entry is stored as the public verbs would store it.
 
-    One that travels raw was damaged where it came from, in itself or in what stands beside it. If
-    nothing of that shows, it stood at a wrong place: it must not become readable here, so it is
-    stored without a kind.
+    An entry with raw bytes was damaged in the source, in its body or its columns. If neither is
+    damaged, it was at a wrong position: it must not become readable by the import, so it is stored
+    without a kind.
     """
     with _convert_errors():
         try:
@@ -359,7 +358,7 @@ def _parse_session_id(value: object) -> str:
 
 @contextmanager
 def _convert_errors() -> Iterator[None]:
-    """What the verbs would refuse, a line that holds it is refused for, too."""
+    """Report an error of a check of the public verbs as an `InvalidLineError`."""
     try:
         yield
     except MemoryStoreError as error:
@@ -374,7 +373,7 @@ def _parse_texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _parse_view(fields: dict[str, Any], name: str, born: int, end: int) -> View:
-    """A view in normal form, inside of the log as it was."""
+    """Parse a view in normal form, inside of the log at its time."""
     given = _get_field(fields, name)
     if type(given) is not dict:
         raise InvalidLineError(f"{name} is not an object")
@@ -384,7 +383,7 @@ def _parse_view(fields: dict[str, Any], name: str, born: int, end: int) -> View:
         raise InvalidLineError(f"the extents of {name} are not a list")
     if len(pieces) > EXTENTS_MAX:
         raise InvalidLineError(
-            f"{name} lies in {len(pieces)} pieces; the limit is {EXTENTS_MAX}. Trim or fork the"
+            f"{name} has {len(pieces)} extents; the limit is {EXTENTS_MAX}. Trim or fork the"
             " session before it is exported"
         )
     for piece in pieces:
@@ -392,7 +391,7 @@ def _parse_view(fields: dict[str, Any], name: str, born: int, end: int) -> View:
             raise InvalidLineError(f"the extents of {name} are not pairs of whole numbers")
     shown = View(tuple((start, stop) for start, stop in pieces), tail)
     if view.build_view(shown.extents, tail) != shown:
-        raise InvalidLineError(f"the extents of {name} are not in order, and apart")
+        raise InvalidLineError(f"the extents of {name} are not sorted and disjoint")
     if not is_inside(shown, born, end):
         raise InvalidLineError(f"{name} reaches outside of the log ({born} to {end})")
     return shown

@@ -1,7 +1,7 @@
 """The contract kit's target for indelible: every backend that `indelible.open` knows, by URL.
 
-A file that is named is never touched: the kit works on fresh ones in the same folder, so on the
-same file system. On a server it works in namespaces that it makes and forgets.
+A named file is never touched: the kit creates new ones in the same folder, so on the same file
+system. On a server it works in namespaces of its own, which it erases afterwards.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from memory_contract.handles import then
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
 
-# Files that are taken for databases by their names.
+# Suffixes of database files.
 FILES: Final = {".db", ".sqlite", ".sqlite3"}
-# The one that it does not offer: what was said is not taken back by popping it.
+# indelible has no `pop`.
 _OFFERED: Final = frozenset(CAPABILITIES) - {"pop"}
-# On a bad day calls wait until their deadline: the shorter that is, the sooner the day is over.
+# Under faults, calls wait until their deadline; a short one makes the cases faster.
 BAD_DAY_TIMEOUT_S: Final = 2.0
-# On a busy machine, making the tables takes longer than such a call may: then again.
+# On a busy machine, creating the tables may exceed that deadline: retry.
 OPENINGS_MAX: Final = 5
 
 
 def find_adapter(target: str) -> Adapter | None:
-    """The adapter of a target that names a store of indelible; None if it names something else."""
+    """Return the adapter of a target that names a store of indelible; None for any other."""
     if ":" in target:
         ours = target == "memory:" or "://" in target
     else:
-        # A database file, and not a module whose class was forgotten.
+        # A database file, not a module without a class.
         ours = Path(target).suffix in FILES or Path(target).is_file()
     if not ours:
         return None
@@ -50,7 +50,7 @@ def find_adapter(target: str) -> Adapter | None:
 
 
 def build_adapter(url: str) -> Adapter:
-    """The adapter of indelible on an engine."""
+    """Build the adapter of indelible on an engine."""
     opener = OpenUrl(url)
     common: dict[str, Any] = {
         "open": opener,
@@ -58,7 +58,7 @@ def build_adapter(url: str) -> Adapter:
         "capabilities": _OFFERED,
         "name": redact_url(url),
         "thread_safe": True,
-        # A life ends by the clock, when it is looked at: nothing has to come by and sweep.
+        # Expiry is decided when a session is read, so it is not late.
         "ttl_s_late": 0.25,
         "patience_s": 3 * BUSY_TIMEOUT_S,
     }
@@ -102,7 +102,7 @@ class OpenUrl:
         return (__name__, find_engine(self.url).module)
 
     def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
-        """A handle, or something to await for it; `server` stands in for the URL."""
+        """Open a handle, or return an awaitable of it; `server` replaces the URL."""
         target, options = self._place(workspace)
         if server is not None:
             target, options = server, {**options, "timeout_s": BAD_DAY_TIMEOUT_S}
@@ -151,7 +151,7 @@ class SessionEraser:
 
 
 class StoreHandle:
-    """indelible's verbs in the kit's words, for either store: what one awaits is passed on."""
+    """The kit's verbs on a store; awaitables of an async store are passed on."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -225,12 +225,12 @@ class StoreHandle:
         )
 
     def close(self) -> Any:
-        """Let go of the engine."""
+        """Close the store."""
         return self._store.close()
 
 
 def _to_kit_messages(history: list[indelible.ChatMessage]) -> list[Message]:
-    # No content is said by leaving it out.
+    # The kit expects the field, also if there is no content.
     return [{"content": None} | message.model_dump(exclude_unset=True) for message in history]
 
 

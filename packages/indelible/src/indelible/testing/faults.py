@@ -1,7 +1,7 @@
-"""A store of an application's own that fails on fault, on any engine.
+"""Fault injection for the stores of an application under test, on any engine.
 
-It sits at the waist: a backend around the backend. What core does about a failing engine, such as
-asking again with the key, it does here too.
+A backend is wrapped in another one that fails. So retries with the same key, and all else that core
+does about a failing engine, happen here too.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _READS: Final = frozenset(name for name, verb in verbs.VERBS.items() if not verb
 
 @dataclass(slots=True)
 class _Fault:
-    """What is to happen to the next calls of a verb."""
+    """A fault for the next calls of a verb."""
 
     verb: str
     what: FaultKind
     error: MemoryStoreError | None
     seconds: float
-    # None is until `heal`.
+    # How many calls are left; None until `heal`.
     left: int | None
     struck: int = 0
 
@@ -64,20 +64,20 @@ class Struck(NamedTuple):
 
 @dataclass(slots=True)
 class _FaultyCall:
-    """A call that is under way, and what is to become of it."""
+    """A call in progress, and its fault."""
 
     verb: str
     fault: _Fault | None
     slept: bool = False
 
     def take_delay(self) -> float:
-        """How long to wait now: a call is slow once, however many steps it has."""
+        """Return how long to wait: a call is slow once, however many operations it has."""
         slow = self.fault is not None and self.fault.what == "be slow" and not self.slept
         self.slept = True
         return self.fault.seconds if self.fault is not None and slow else 0.0
 
     def raise_before(self, op: Operation[Any]) -> None:
-        """Raise in the engine's place, before it hears of anything."""
+        """Raise before the operation reaches the engine."""
         if self.fault is None:
             return
         if self.fault.what == "fail":
@@ -89,7 +89,7 @@ class _FaultyCall:
                 raise UnavailableError("the store did not answer in time")
 
     def raise_after(self, op: Operation[Any]) -> None:
-        """Raise in the place of an answer."""
+        """Raise after the engine has performed the operation."""
         lost = self.fault is not None and self.fault.what == "lose the reply"
         if lost and isinstance(op, verbs.COMMITTING_OPERATIONS):
             raise _build_unknown_error()
@@ -103,12 +103,12 @@ def _build_unknown_error() -> OutcomeUnknownError:
     )
 
 
-# The call that this thread or task is in. Verbs that call verbs are one call.
+# The call of this thread or task. A verb that calls another verb is one call.
 _current_call: ContextVar[_FaultyCall | None] = ContextVar("indelible_memory_faults", default=None)
 
 
 class MemoryFaults:
-    """Makes calls of an application's stores fail, each when it is told to.
+    """Makes calls of an application's stores fail.
 
     `verb` is the name of a method, such as `"add_messages"`, or `"*"` for any; `times` says how
     many calls in a row, None until `heal`.
@@ -120,7 +120,7 @@ class MemoryFaults:
         self._spent: list[_Fault] = []
         self._struck: list[Struck] = []
 
-    # What may happen
+    # Faults
 
     def fail_next(
         self,
@@ -135,53 +135,53 @@ class MemoryFaults:
         if not isinstance(error, MemoryStoreError):
             raise UsageError(f"a store raises errors of indelible, not {error!r}", value=error)
         if isinstance(error, OutcomeUnknownError):
-            # Core would ask again, and succeed: as if it had been tried until the deadline.
+            # Otherwise core would retry and succeed; this says that the deadline was reached.
             error = error.copy(exhausted=True)
         self._arm(verb, "fail", times, error=error)
 
     def time_out_next(self, verb: str, *, times: int | None = 1) -> None:
-        """Give no answer in time, and do nothing: a write says that its outcome is unknown."""
+        """Time out without doing anything; the outcome of a write is then unknown."""
         self._arm(verb, "time out", times)
 
     def lose_next_reply(self, verb: str, *, times: int | None = 1) -> None:
-        """Do it, and give no answer: the outcome is unknown, and it landed."""
+        """Perform the write and lose the reply; its outcome is then unknown."""
         if verb in _READS:
             raise UsageError(f"{verb} writes nothing, so no reply to a write can be lost")
         self._arm(verb, "lose the reply", times)
 
     def run_out_of_memory_next(self, verb: str, *, times: int | None = 1) -> None:
-        """Refuse for want of memory, as a full Redis does; nothing is written."""
+        """Fail as a Redis without memory does; nothing is written."""
         full = UnavailableError("the memory of the server is full; nothing was written", code="OOM")
         self._arm(verb, "fail", times, error=full)
 
     def slow_next(self, verb: str, seconds: float, *, times: int | None = 1) -> None:
-        """Take so long, and then do it."""
+        """Wait, then perform the call."""
         self._arm(verb, "be slow", times, seconds=seconds)
 
     def heal(self) -> None:
-        """Let everything succeed again."""
+        """Disarm all faults."""
         with self._lock:
             self._spent += self._faults
             self._faults = []
 
-    # What happened
+    # Results
 
     @property
     def struck(self) -> list[Struck]:
-        """The calls that were made to fail, in their order."""
+        """The calls that were made to fail, in order."""
         with self._lock:
             return list(self._struck)
 
     @property
     def unstruck(self) -> list[str]:
-        """What was asked for and never happened: a test that rests on it proved nothing."""
+        """Faults that never happened: a test that relies on one proved nothing."""
         with self._lock:
             return [str(fault) for fault in (*self._spent, *self._faults) if not fault.struck]
 
-    # Where it happens
+    # Stores
 
     def watch(self, store: S) -> S:
-        """Let a store that is open already fail, too."""
+        """Inject faults into a store that is open already."""
         if not isinstance(store._backend, (_FaultyBackend, _AsyncFaultyBackend)):  # noqa: SLF001 -- our own store
             awaited = isinstance(store, AsyncMemoryStore)
             around: Any = _AsyncFaultyBackend if awaited else _FaultyBackend
@@ -210,7 +210,7 @@ class MemoryFaults:
             self._faults.append(_Fault(verb, what, error, seconds, times))
 
     def _take_fault(self, verb: str) -> _Fault | None:
-        """The fault of a call that begins now, if there is one for it."""
+        """Take the fault of a call that begins now, if there is one."""
         with self._lock:
             for fault in self._faults:
                 if fault.verb not in (verb, ANY):
@@ -257,7 +257,7 @@ class MemoryFaults:
 
 
 class _FaultyBackend:
-    """A backend around a blocking backend."""
+    """A backend that injects faults into another one."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
@@ -266,7 +266,7 @@ class _FaultyBackend:
         return getattr(self._inner, name)
 
     def perform(self, op: Operation[Any]) -> Any:
-        """Do one op, as the call that it belongs to is to go."""
+        """Perform an operation, with the fault of its call."""
         call = _current_call.get() or _FaultyCall("", None)
         time.sleep(call.take_delay())
         call.raise_before(op)
@@ -276,7 +276,7 @@ class _FaultyBackend:
 
 
 class _AsyncFaultyBackend:
-    """A backend around an async backend."""
+    """A backend that injects faults into another one, async."""
 
     def __init__(self, inner: AsyncBackend) -> None:
         self._inner = inner
@@ -285,7 +285,7 @@ class _AsyncFaultyBackend:
         return getattr(self._inner, name)
 
     async def perform(self, op: Operation[Any]) -> Any:
-        """Do one op, as the call that it belongs to is to go."""
+        """Perform an operation, with the fault of its call."""
         call = _current_call.get() or _FaultyCall("", None)
         if seconds := call.take_delay():
             await asyncio.sleep(seconds)
@@ -297,7 +297,7 @@ class _AsyncFaultyBackend:
 
 @contextmanager
 def watching() -> Iterator[MemoryFaults]:
-    """Faults for every store that is opened meanwhile, and for those that are told to `watch`."""
+    """Inject faults into every store that is opened meanwhile, and those passed to `watch`."""
     faults = MemoryFaults()
     classes: tuple[Any, ...] = (MemoryStore, AsyncMemoryStore)
     before = [kind.__init__ for kind in classes]

@@ -1,4 +1,4 @@
-"""Verbs that read: each sees one state of the session."""
+"""Plans that read. Each returns one state of the session."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _MESSAGES = frozenset({Kind.MESSAGE})
 _SUMMARIES = frozenset({Kind.SUMMARY})
 _HUMAN = frozenset({"user", "human"})
 _AI = frozenset({"assistant", "ai"})
-# Enough newest messages to fill most prompts in one step.
+# Enough messages to fill most prompts with one operation.
 _TOKEN_PAGE = 64
 
 
 class EntryDecoder:
-    """Turns rows into values and keeps what cannot be read, if the caller asked for that."""
+    """Decodes rows. Damaged ones raise an error, or are collected in `corrupt`."""
 
     def __init__(self, session: str, on_corrupt: OnCorrupt = "raise") -> None:
         if on_corrupt not in ("raise", "quarantine"):
@@ -57,7 +57,7 @@ class EntryDecoder:
         self.corrupt: list[CorruptEntry] = []
 
     def decode(self, row: StoredEntry) -> Value | None:
-        """The value of a row; None if it went to quarantine."""
+        """Decode a row; None if it is damaged and was collected."""
         try:
             return decode(
                 row.kind,
@@ -74,17 +74,17 @@ class EntryDecoder:
             return None
 
     def decode_all(self, rows: Sequence[StoredEntry]) -> list[Any]:
-        """The values of the rows that can be read."""
+        """Decode rows; damaged ones that were collected are left out."""
         if self._quarantine:
             return [value for value in map(self.decode, rows) if value is not None]
         return decode_all(rows, session=self._session)
 
     def to_entries(self, rows: Iterable[StoredEntry]) -> list[Entry]:
-        """The rows that can be read, as entries."""
+        """Decode rows to entries; damaged ones that were collected are left out."""
         return [entry for entry in map(self.to_entry, rows) if entry is not None]
 
     def to_entry(self, row: StoredEntry) -> Entry | None:
-        """A row as an entry; None if it went to quarantine."""
+        """Decode a row to an entry; None if it is damaged and was collected."""
         value = self.decode(row)
         if value is None:
             return None
@@ -113,7 +113,7 @@ def read_history(
     count_tokens: CountTokens | None,
     on_corrupt: OnCorrupt,
 ) -> Plan[History]:
-    """The messages that a session shows, or the newest of them."""
+    """Read the visible messages, or the newest of them."""
     session = check_session_id(session_id)
     decoder = EntryDecoder(session, on_corrupt)
     last = check_count(last, "last")
@@ -134,7 +134,7 @@ def _read_within_tokens(
     count_tokens: CountTokens | None,
     decoder: EntryDecoder,
 ) -> Plan[History]:
-    """The newest messages that fit; reads back from the end, a page at a time, in one state."""
+    """Read the newest messages that fit: backwards from the end, page by page, in one state."""
     kept: list[ChatMessage] = []
     left = max_tokens
     op = Read(session, kinds=_MESSAGES, limit=_TOKEN_PAGE, newest=True)
@@ -161,7 +161,7 @@ def _read_within_tokens(
 
 
 def estimate_tokens(size_bytes: int) -> int:
-    """Tokens guessed from stored bytes, rounded up."""
+    """Estimate tokens from stored bytes, rounded up."""
     return -(-size_bytes // BYTES_PER_TOKEN)
 
 
@@ -175,7 +175,7 @@ def _build_history(messages: list[Any], found: EntrySlice, decoder: EntryDecoder
 
 
 def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
-    """The conversation as turns."""
+    """Read the conversation as turns."""
     messages = yield from read_history(
         session_id, last=None, max_tokens=None, count_tokens=None, on_corrupt="raise"
     )
@@ -183,7 +183,7 @@ def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
     for message in messages:
         text = _get_spoken_text(message.content)
         if message.role in _HUMAN:
-            # The result of a tool may come as a user's message; nobody said anything then.
+            # A tool result may come in a user's message, which is no turn then.
             if text is not None or message.content is None:
                 turns.append({"human": text, "ai": None})
         elif message.role in _AI:
@@ -195,7 +195,7 @@ def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
 
 
 def _get_spoken_text(content: Any) -> str | None:
-    """The text of a message; None if it only calls tools, gives their results or thinks."""
+    """Return the text of a message; None if it has only tool calls, results or thinking."""
     return get_content_text(content) or ("" if has_text(content) else None)
 
 
@@ -208,11 +208,11 @@ def read_entries(
     cursor: str | None,
     on_corrupt: OnCorrupt,
 ) -> Plan[Entries]:
-    """A page of everything that a session shows, or the newest of it."""
+    """Read a page of the visible entries, or the newest of them."""
     session = check_session_id(session_id)
     decoder = EntryDecoder(session, on_corrupt)
     if last is not None and (limit is not None or cursor is not None):
-        raise UsageError("last= is one page by itself: it goes with neither limit= nor cursor=")
+        raise UsageError("last= cannot be combined with limit= or cursor=")
     key: bytes | None = None
     frozen: FrozenView | None = None
     start: int | None = None
@@ -243,12 +243,12 @@ def read_entries(
 
 
 def _parse_cursor(session: str, cursor: str) -> Plan[tuple[bytes, FrozenView, int]]:
-    """The key of the store's cursors, and the state and position of this one."""
+    """Return the store's cursor key, and the state and position that a cursor names."""
     key = yield from perform(ReadCursorKey())
     try:
         return key, *parse_cursor(key, session, cursor)
     except UsageError:
-        # A server may have lost its secret, and another process may have made a new one since.
+        # The server may have lost the key, and another process may have created a new one.
         newest = yield from perform(ReadCursorKey(again=True))
         if newest == key:
             raise
@@ -256,14 +256,14 @@ def _parse_cursor(session: str, cursor: str) -> Plan[tuple[bytes, FrozenView, in
 
 
 def read_summaries(session_id: str) -> Plan[list[StoredSummary]]:
-    """The summaries that a session shows."""
+    """Read the visible summaries."""
     session = check_session_id(session_id)
     found = yield from perform(Read(session, kinds=_SUMMARIES))
     return decode_summaries(session, found.rows)
 
 
 def decode_summaries(session: str, rows: Iterable[StoredEntry]) -> list[StoredSummary]:
-    """Rows as summaries; one that cannot be read is an error."""
+    """Decode rows to summaries; a damaged one is an error."""
     decoder = EntryDecoder(session)
     return [
         StoredSummary(position=row.position, summary=summary)
@@ -273,14 +273,14 @@ def decode_summaries(session: str, rows: Iterable[StoredEntry]) -> list[StoredSu
 
 
 def check_count(count: int | None, what: str) -> int | None:
-    """A count that may be zero, or None."""
+    """Check a count, which may be zero or None."""
     if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
         raise UsageError(f"{what} is a number from 0 up, not {count!r}", value=count)
     return count
 
 
 def check_limit(limit: int | None) -> int:
-    """How many items a page has."""
+    """Check the size of a page."""
     if limit is None:
         return PAGE_ENTRIES_DEFAULT
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
@@ -295,7 +295,7 @@ def check_limit(limit: int | None) -> int:
 
 
 def check_kinds(kinds: Iterable[Kind | str] | None) -> frozenset[Kind] | None:
-    """The kinds of entry to read."""
+    """Check the kinds of entry to read."""
     if kinds is None:
         return None
     if isinstance(kinds, str):

@@ -1,4 +1,4 @@
-"""What may go wrong with a store on the engine as it runs: dangers, and space that nobody needs."""
+"""Risks of a store on its engine: data that can be lost, and space that is wasted."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from indelible.core.rules import find_reachable, keep_undoable
 from indelible.errors import FormatError
 from indelible.model import Gravity, Risk, Status
 
-# Sessions that are named one by one; of more, it says how many there are.
+# Wasteful sessions that are reported one by one; further ones are counted.
 SESSIONS_NAMED_MAX = 20
 
 
 def find_risks(*, sessions: bool, progress: Progress | None) -> Plan[tuple[Risk, ...]]:
-    """What the engine can lose, and, if asked, the sessions that are mostly out of reach."""
+    """Find what the engine can lose and, with `sessions`, sessions that are mostly unreachable."""
     found = list((yield from perform(FindRisks())))
     if sessions:
         found += yield from _find_wasted_space(progress)
@@ -38,7 +38,7 @@ def find_risks(*, sessions: bool, progress: Progress | None) -> Plan[tuple[Risk,
 
 
 def read_identity() -> Plan[str | None]:
-    """What tells the place of a store from every other."""
+    """Read the identity of the store's place."""
     return (yield from perform(Identify()))
 
 
@@ -50,7 +50,7 @@ def _find_wasted_space(progress: Progress | None) -> Plan[list[Risk]]:
         try:
             dead, alive = yield from _count_reachable(name)
         except FormatError:
-            # Damage is what `verify` is for.
+            # `verify` reports damage.
             continue
         wasted += dead
         if progress is not None:
@@ -79,7 +79,7 @@ def _find_wasted_space(progress: Progress | None) -> Plan[list[Risk]]:
 
 
 def _list_first_sessions() -> Plan[tuple[list[str], bool]]:
-    """As many sessions as are looked at, and whether there are more."""
+    """List the first `RISK_SESSIONS_MAX` sessions, and whether there are more."""
     names: list[str] = []
     resume: str | None = None
     while len(names) <= RISK_SESSIONS_MAX:
@@ -92,11 +92,11 @@ def _list_first_sessions() -> Plan[tuple[list[str], bool]]:
 
 
 def _count_reachable(session: str) -> Plan[tuple[int, int]]:
-    """How many entries nothing can bring back, and how many something can."""
+    """Count the entries that a vacuum would delete, and those that are reachable."""
     head = yield from perform(ReadHead(session))
     shown = view.count(view.freeze(head.view, head.end))
     if shown == head.end - head.born:
-        # As in most sessions, everything shows: nothing is out of reach.
+        # Everything is visible, as in most sessions.
         return 0, shown
     snapshots = yield from perform(ReadSnapshots(session))
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))

@@ -1,4 +1,4 @@
-"""Search over a session's summaries: exact cosine, within the view, one embedder at a time."""
+"""Search among the visible summaries of a session, by exact cosine similarity."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def search_summaries(
 
 
 def _rank(shown: list[StoredSummary], vector: Sequence[float], name: str) -> list[SummaryMatch]:
-    """Those that can be compared, the nearest first; equally near ones in the order of the log."""
+    """Rank the comparable summaries by similarity, then by position."""
     matches = [
         SummaryMatch(
             position=stored.position,
@@ -59,7 +59,7 @@ def _rank(shown: list[StoredSummary], vector: Sequence[float], name: str) -> lis
 def _embed_query(
     settings: Settings, query: Sequence[float] | str, embedder: str | None
 ) -> tuple[Sequence[float], str]:
-    """The query's vector and the name of the embedder that made it."""
+    """Return the vector of a query and the name of its embedder."""
     own = settings.embedder
     if isinstance(query, str):
         if own is None:

@@ -1,8 +1,8 @@
-"""Export and import: sessions as lines of JSON, streamed, with everything they are made of.
+"""Export and import of whole sessions, streamed as lines of JSON.
 
-The first line is a header. Each session is a `session` line, its `entry` lines, `snapshot` and
-`journal` lines, and an `end` line that counts them: a file that was cut off is recognised, and a
-session is shown only when all of it is there.
+The first line is a header. A session is a `session` line, its `entry`, `snapshot` and `journal`
+lines, and an `end` line that counts them, so that a truncated file is recognised. An imported
+session is staged, and becomes visible when all of it was read and checked (`import_checks`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ EXPORT_FORMAT = 1
 
 _KINDS = frozenset({"session", "entry", "snapshot", "journal", "end"})
 
-# An export has this name until it is complete, with random digits at the end.
+# The name of an incomplete export, before random digits.
 PARTIAL_PREFIX = ".indelible-export-"
 _DESCRIPTORS = "/proc/self/fd"
 
@@ -82,7 +82,7 @@ def export(
     prefix: str,
     progress: Progress | None,
 ) -> Plan[TransferReport]:
-    """Write sessions out, a line at a time."""
+    """Write sessions line by line."""
     names = yield from list_all_sessions(session_id, prefix=prefix)
     if session_id is not None:
         require_active(session_id, (yield from perform(ReadHead(session_id))))
@@ -93,14 +93,14 @@ def export(
         try:
             state = yield from _read_state(name)
         except FormatError as error:
-            # A session that no import would take does not keep the others from being exported.
+            # A session that could not be imported again does not stop the others.
             if session_id is not None:
                 raise
             what = f"it was not exported: {error.message}"
             skipped.append(Finding(severity=Severity.ERROR, what=what, session_id=name))
             continue
         if state.head.status is not Status.ACTIVE:
-            # It expired since it was listed.
+            # It expired after it was listed.
             continue
         counts = yield from _export_session(write, name, state)
         sessions += 1
@@ -114,7 +114,7 @@ def export(
 
 
 def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tuple[int, int]]:
-    """Write one session in one state."""
+    """Write one session; return how many entries and snapshots it has."""
     head, records, lines, metadata = state
     _write_line(
         write,
@@ -153,7 +153,7 @@ def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tup
 
 
 class _ExportState(NamedTuple):
-    """Head, snapshots and journal that belong together, and the metadata."""
+    """Head, snapshots, journal and metadata of one state."""
 
     head: Head
     records: list[SnapshotRecord]
@@ -162,7 +162,7 @@ class _ExportState(NamedTuple):
 
 
 def _read_state(session: str) -> Plan[_ExportState]:
-    """A state of a session; a `FormatError` if it is one that no import would take."""
+    """Read one state of a session; a `FormatError` if it could not be imported again."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         snapshots = yield from perform(ReadSnapshots(session))
         journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
@@ -175,7 +175,7 @@ def _read_state(session: str) -> Plan[_ExportState]:
                 head, records, journal.lines, dict(build_session_info(session, head).metadata)
             )
     raise ConflictError(
-        f"others kept changing what session {session!r} shows; it was not exported. Try again.",
+        f"others kept changing the view of session {session!r}; it was not exported. Try again.",
         session=session,
         reason="view",
         expected=None,
@@ -186,7 +186,7 @@ def _read_state(session: str) -> Plan[_ExportState]:
 def _check_state(
     session: str, head: Head, records: list[SnapshotRecord], lines: tuple[JournalLine, ...]
 ) -> None:
-    """Raise if a view reaches outside of the log, or a time is none that a date can say."""
+    """Raise if a view reaches outside of the log, or a time is out of range."""
     for what in find_views_outside(head, records, lines):
         raise build_outside_error(session, what)
     times = [record.taken_at_ms for record in records]
@@ -194,16 +194,16 @@ def _check_state(
     times += [at_ms for at_ms in (head.created_at_ms, head.deadline_ms) if at_ms is not None]
     for at_ms in times:
         if not 0 <= at_ms <= MILLISECONDS_MAX:
-            raise build_outside_error(session, f"it holds a time that is none, {at_ms} ms")
+            raise build_outside_error(session, f"a time is out of range, {at_ms} ms")
 
 
 @dataclass(slots=True)
 class _Incoming:
-    """A session that is being read in."""
+    """A session that is being imported."""
 
     check: SessionCheck
     ttl_s: float | None
-    # None until something must be written: most sessions are checked as a whole before that.
+    # None until something must be written: short sessions are checked as a whole before that.
     stage: Stage | None = None
     rows: list[LogRow] = field(default_factory=list)
     size_bytes: int = 0
@@ -215,7 +215,7 @@ class _Incoming:
 
 
 def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[TransferReport]:
-    """Read sessions in. Each appears when it is complete and all of it fits, or not at all."""
+    """Import sessions. Each appears as a whole when it is complete and valid, or not at all."""
     numbered = _number_lines(lines)
     _check_header(next(numbered, (1, ""))[1])
     sessions = entries = snapshots = 0
@@ -258,7 +258,7 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
 
 
 def _number_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers; one that is too long, or not text, is refused."""
+    """Number the lines; one that is too long or not text is refused."""
     number = 0
     try:
         for number, text in enumerate(lines, 1):
@@ -297,7 +297,7 @@ def _take_line(number: int, incoming: _Incoming, kind: str, fields: dict[str, An
 
 
 def _ensure_stage(incoming: _Incoming) -> Plan[Stage]:
-    """The stage of a session, begun now if nothing of it was written yet."""
+    """Return the stage of a session; begin it if nothing was written yet."""
     if incoming.stage is None:
         header = incoming.check.header
         incoming.stage = yield from perform(
@@ -315,19 +315,19 @@ def _flush_rows(incoming: _Incoming) -> Plan[None]:
 
 
 def _discard_stage(incoming: _Incoming | None) -> Plan[None]:
-    """Remove what was staged of a session that is refused. Nobody ever saw it."""
+    """Remove the stage of a session that is refused."""
     if incoming is not None and incoming.stage is not None:
-        # If the engine cannot be asked now, a later vacuum removes it.
+        # If the engine fails now, a later vacuum removes it.
         with suppress(MemoryStoreError):
             yield from perform(DropStage(incoming.name, incoming.stage.life))
 
 
 def _finish_session(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
-    """Show a session that came in whole."""
+    """Make a complete session visible."""
     check = incoming.check
     check.parse_end(fields)
     stage = yield from _ensure_stage(incoming)
-    # What is left of the entries comes with the rest: a short session is stored in two steps.
+    # The last entries are written with it, so a short session takes two operations.
     yield from perform(
         ShowStage(
             incoming.name,
@@ -382,7 +382,7 @@ def _write_line(write: Write, fields: dict[str, Any]) -> None:
 
 
 def _format_row(session: str, row: LogRow) -> dict[str, Any]:
-    """An entry's line. What is damaged travels as it is, in base64."""
+    """Format an entry; the bytes of a damaged one are exported in base64."""
     fields = row._asdict()
     del fields["envelope"], fields["content"]
     with suppress(MemoryStoreError, ValueError):
@@ -428,9 +428,9 @@ def _format_journal_line(line: JournalLine) -> dict[str, Any]:
 def open_output(
     target: str | os.PathLike[str] | TextIO, owns: Callable[[Path], bool]
 ) -> Iterator[Write]:
-    """Where an export goes. A file gets its name when it is complete, not before.
+    """Open the target of an export. A file appears under its name when it is complete.
 
-    A symbolic link is replaced by the export; the file that it leads to stays as it is.
+    A symbolic link is replaced by the export; the file that it points to is not changed.
     """
     if not isinstance(target, (str, os.PathLike)):
         if not callable(getattr(target, "write", None)):
@@ -442,9 +442,9 @@ def open_output(
         return
     path = Path(target)
     if owns(path):
-        raise UsageError(f"{path} is the store itself; nothing was written. Name another file.")
+        raise UsageError(f"{path} is the store itself; nothing was written. Use another file.")
     if not path.is_symlink() and path.exists() and not path.is_file():
-        raise UsageError(f"{path} is not a file to replace; nothing was written. Name another one.")
+        raise UsageError(f"{path} is not a regular file; nothing was written. Use another name.")
     partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
     descriptor = _open_unnamed(path.parent)
     unnamed = descriptor is not None
@@ -464,19 +464,19 @@ def open_output(
 
 
 def _refuse_own_stream(target: TextIO, owns: Callable[[Path], bool]) -> None:
-    """Raise if an open file is one of the store's own."""
+    """Raise if an open file is part of the store."""
     try:
         descriptor = target.fileno()
     except (AttributeError, OSError, ValueError):
         return
     if owns(Path(f"/dev/fd/{descriptor}")):
-        raise UsageError("the file is the store itself; nothing was written. Name another file.")
+        raise UsageError("the file is the store itself; nothing was written. Use another file.")
 
 
 def _open_unnamed(folder: Path) -> int | None:
-    """Open a file without a name: a killed process leaves nothing of it behind.
+    """Open a file without a name, which disappears if the process is killed.
 
-    None where that is not possible. There a killed export leaves its partial file.
+    None where that is not possible; there, a killed export leaves its partial file.
     """
     unnamed: int | None = getattr(os, "O_TMPFILE", None)
     if unnamed is None or not Path(_DESCRIPTORS).exists():
@@ -484,15 +484,14 @@ def _open_unnamed(folder: Path) -> int | None:
     try:
         return os.open(folder, unnamed | os.O_WRONLY, 0o600)
     except OSError:
-        # The file system has no such files, or the folder cannot be written to: naming a file
-        # in it says which.
+        # Not supported by the file system, or no permission: opening a named file reports which.
         return None
 
 
 def _link_file(descriptor: int, path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # With a folder named, Python asks for linkat, which can follow the link in /proc.
+        # With directory descriptors Python calls linkat, which can follow the link in /proc.
         os.link(f"{_DESCRIPTORS}/{descriptor}", path.name, src_dir_fd=folder, dst_dir_fd=folder)
     finally:
         os.close(folder)
@@ -500,7 +499,7 @@ def _link_file(descriptor: int, path: Path) -> None:
 
 @contextmanager
 def open_input(source: str | os.PathLike[str] | TextIO) -> Iterator[Iterable[str]]:
-    """Where an import comes from."""
+    """Open the source of an import."""
     if not isinstance(source, (str, os.PathLike)):
         yield read_lines(source)
         return
@@ -509,6 +508,6 @@ def open_input(source: str | os.PathLike[str] | TextIO) -> Iterator[Iterable[str
 
 
 def read_lines(file: TextIO) -> Iterator[str]:
-    """The lines of a file. Of one that is too long, no more comes than shows that it is."""
+    """Read the lines of a file. A line that is too long is cut one character after the limit."""
     while line := file.readline(EXPORT_LINE_CHARS_MAX + 1):
         yield line
