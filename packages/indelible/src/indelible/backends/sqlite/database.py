@@ -37,7 +37,7 @@ from indelible.model import Claims
 _MOVED = "was moved, deleted or replaced while it was open"
 
 
-class Engine:
+class Database:
     """A file, its writer and its readers."""
 
     def __init__(self, options: SqliteOptions) -> None:
