@@ -329,7 +329,8 @@ class AsyncBatcher(_Queue[Q, R]):
 
     def _wake(self, batch: list[Pending[Q, R]]) -> None:
         """Tell a batch that it is over; if that is interrupted, the rest stays in the list."""
-        while batch:
+        # A loop that was closed in the middle of a batch has nobody left to tell.
+        while batch and not self._loop.is_closed():
             future = batch[0].future
             if future is not None and not future.done():
                 future.set_result(None)
