@@ -116,7 +116,7 @@ class MemoryBackend:
         with self._lock:
             if self._closed:
                 raise ClosedError("the store is closed")
-            return HANDLERS.perform(self, op)
+            return HANDLERS.find(op)(self, op)
 
     def prepare(self) -> None:
         """Do nothing: there is no server."""

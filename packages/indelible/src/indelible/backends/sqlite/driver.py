@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from indelible.backends.sqlite.connection import SqliteOptions
 from indelible.backends.sqlite.database import Database
@@ -38,9 +38,9 @@ class SqliteBackend:
 
     def perform(self, op: Operation[R]) -> R:
         """Perform one operation, in one transaction."""
-        if type(op) in WRITES:
-            return cast(R, self._batcher.run(op, NEVER))
-        return cast(R, self._database.read(op))
+        write = type(op) in WRITES
+        result: R = self._batcher.run(op, NEVER) if write else self._database.read(op)
+        return result
 
     def prepare(self) -> None:
         """Do nothing: the file was opened and prepared when this was created."""

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from indelible.backends.sqlite.connection import SqliteOptions
 from indelible.backends.sqlite.database import Database
@@ -43,9 +43,12 @@ class AsyncSqliteBackend:
         if self._closed:
             raise ClosedError("the store is closed")
         loop = asyncio.get_running_loop()
+        result: R
         if type(op) in WRITES:
-            return cast(R, await self._get_batcher(loop).run(op, NEVER))
-        return cast(R, await loop.run_in_executor(self._reading, self._database.read, op))
+            result = await self._get_batcher(loop).run(op, NEVER)
+        else:
+            result = await loop.run_in_executor(self._reading, self._database.read, op)
+        return result
 
     async def prepare(self) -> None:
         """Do nothing: the file was opened and prepared when this was created."""
