@@ -75,7 +75,7 @@ def slots_held(store):
     """How many slots are taken, while no call is under way."""
     match backend := store._backend:
         case SqliteBackend():
-            leased = [backend._engine.readers._slots]
+            leased = [backend._database.readers._slots]
         case RedisBackend():
             servers = backend._servers.values()
             lanes = [(each._writers, each._readers) for each in servers]
