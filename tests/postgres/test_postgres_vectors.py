@@ -15,8 +15,8 @@ import indelible
 import postgres_here
 from indelible import CorruptEntryError, Summary, UsageError
 from indelible.backends.postgres import search as postgres_search
+from indelible.backends.postgres.entries import pack_vector
 from indelible.backends.postgres.search import DIMENSIONS_MAX
-from indelible.backends.postgres.vectors import packed
 from indelible.core.settings import Settings
 from indelible.core.similarity import cosine
 
@@ -138,7 +138,7 @@ def test_the_server_rounds_less_than_the_margin_allows(url, dimension, least):
             %s::real[]::"odd ""place".vector"""
     with psycopg.connect(url) as connection:
         for one, two in ((a, b), (a, a), (b, [-part for part in a])):
-            (distance,) = connection.execute(ask, (packed(one), packed(two))).fetchone()
+            (distance,) = connection.execute(ask, (pack_vector(one), pack_vector(two))).fetchone()
             assert 2 * abs(1 - distance - cosine(one, two)) < postgres_search.margin(dimension)
 
 
