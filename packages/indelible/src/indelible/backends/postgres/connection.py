@@ -46,6 +46,9 @@ T = TypeVar("T")
 # Called around every statement, by tests of faults alone.
 Seam = Callable[[Operation[Any], Callable[[], Any]], Any]
 
+# A statement that was sent so often over one connection is prepared.
+_PREPARE_THRESHOLD: Final = 3
+PID: Final = "SELECT pg_catalog.pg_backend_pid()"
 # How often a wait for the server looks at its deadline.
 _INTERVAL_S: Final = 0.1
 # Where in the server a commit says that it did not wait for its standby. The warning has no code of
@@ -130,6 +133,15 @@ class Connection:
         self._cursor = psycopg.RawCursor(driver, row_factory=tuple_row)
         driver.add_notice_handler(self._on_notice)
 
+    def allow_prepared_statements(self) -> None:
+        """Have functions and reads prepared, if all statements go to the same server process.
+
+        A pooler cannot tell its client the number of a process that changes, and makes one up.
+        """
+        ((pid,),) = self.execute(Fetch(PID, ()))
+        if pid == self.driver.info.backend_pid:
+            self.driver.prepare_threshold = _PREPARE_THRESHOLD
+
     def begin_call(self, deadline: Deadline) -> None:
         """Use this deadline from now on."""
         self.driver.deadline = deadline
@@ -156,9 +168,9 @@ class Connection:
         match op:
             case Call():
                 wait = format_lock_wait(self.driver.deadline.left_s(), op.wait_s_max)
-                return (self._send((op.text, (wait, *op.params))))[-1][0]
+                return (self._send_one(op.text, (wait, *op.params)))[0]
             case Fetch():
-                return (self._send((op.text, op.params)))[-1]
+                return self._send_one(op.text, op.params)
             case Sql():
                 return (self._send_all(All((op,))))[0]
             case All():
@@ -171,44 +183,53 @@ class Connection:
                 self._pending = [(BEGIN_WRITE, ()), (BOUNDS, bounds)]
                 self._in_transaction = True
             case Commit():
-                self._send(("COMMIT", ()))
+                self._send(then="COMMIT")
                 self._in_transaction = False
             case Script():
-                self._send_pending()
+                self._send()
                 # Several statements in one message need the simple protocol.
                 self.driver.execute(op.text.encode())
         return None
 
     def _send_all(self, op: All) -> list[Rows]:
         queries = [(query.text, query.params) for query in op.queries]
+        if self._in_transaction and not self._pending and len(queries) == 1:
+            return [self._send_one(*queries[0])]
         if self._in_transaction:
             return self._send(*queries)
-        rows = self._send((BEGIN_READ, ()), (FIX_SEARCH_PATH, ()), *queries, ("COMMIT", ()))
-        return rows[2:-1]
+        self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ())]
+        return self._send(*queries, then="COMMIT")
 
-    def _send(self, *statements: tuple[str, tuple[Any, ...]]) -> list[Rows]:
-        """Send what is pending and these statements in one round trip; return the rows of each."""
-        if not self._pending and len(statements) == 1:
-            cursors = [self._run(self._cursor, *statements[0])]
-        else:
-            pending, self._pending = self._pending, []
-            with self.driver.pipeline():
-                for text, params in pending:
-                    self._run(self._new_cursor(), text, params)
-                cursors = [
-                    self._run(self._new_cursor(), text, params) for text, params in statements
-                ]
-        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
-
-    def _send_pending(self) -> None:
+    def _send_one(self, text: str, params: tuple[Any, ...]) -> Rows:
+        """Send a statement that may be prepared; return its rows."""
         if self._pending:
-            self._send()
+            return (self._send((text, params)))[0]
+        self._run(self._cursor, text, params, prepare=None)
+        return self._cursor.fetchall()
+
+    def _send(
+        self, *statements: tuple[str, tuple[Any, ...]], then: str | None = None
+    ) -> list[Rows]:
+        """Send what is pending and these in one round trip; return the rows of these."""
+        pending, self._pending = self._pending, []
+        with self.driver.pipeline():
+            for text, params in pending:
+                self._run(self._new_cursor(), text, params)
+            cursors = [self._run(self._new_cursor(), *each) for each in statements]
+            if then is not None:
+                self._run(self._new_cursor(), then, ())
+        return [cursor.fetchall() for cursor in cursors]
 
     def _new_cursor(self) -> psycopg.RawCursor[Row]:
         return psycopg.RawCursor(self.driver, row_factory=tuple_row)
 
     def _run(
-        self, cursor: psycopg.RawCursor[Row], text: str, params: tuple[Any, ...]
+        self,
+        cursor: psycopg.RawCursor[Row],
+        text: str,
+        params: tuple[Any, ...],
+        *,
+        prepare: bool | None = False,
     ) -> psycopg.RawCursor[Row]:
         # An array of nothing but NULL has no type, and would be sent as text. NULL stands for it:
         # `unnest` fills up the shorter of several arrays.
@@ -216,8 +237,7 @@ class Connection:
             None if isinstance(value, list) and value and not any(_is_set(value)) else value
             for value in params
         ]
-        # Never a named statement: behind a pooler the next one may go to another server process.
-        return cursor.execute(text.encode(), bound, prepare=False, binary=True)
+        return cursor.execute(text.encode(), bound, prepare=prepare, binary=True)
 
     def roll_back(self) -> None:
         """Leave nothing behind of a transaction that was given up."""

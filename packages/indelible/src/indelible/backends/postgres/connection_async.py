@@ -45,6 +45,9 @@ T = TypeVar("T")
 # Called around every statement, by tests of faults alone.
 AsyncSeam = Callable[[Operation[Any], Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
+# A statement that was sent so often over one connection is prepared.
+_PREPARE_THRESHOLD: Final = 3
+PID: Final = "SELECT pg_catalog.pg_backend_pid()"
 # How often a wait for the server looks at its deadline.
 _INTERVAL_S: Final = 0.1
 # Where in the server a commit says that it did not wait for its standby. The warning has no code of
@@ -131,6 +134,15 @@ class AsyncConnection:
         self._cursor = psycopg.AsyncRawCursor(driver, row_factory=tuple_row)
         driver.add_notice_handler(self._on_notice)
 
+    async def allow_prepared_statements(self) -> None:
+        """Have functions and reads prepared, if all statements go to the same server process.
+
+        A pooler cannot tell its client the number of a process that changes, and makes one up.
+        """
+        ((pid,),) = await self.execute(Fetch(PID, ()))
+        if pid == self.driver.info.backend_pid:
+            self.driver.prepare_threshold = _PREPARE_THRESHOLD
+
     def begin_call(self, deadline: Deadline) -> None:
         """Use this deadline from now on."""
         self.driver.deadline = deadline
@@ -157,9 +169,9 @@ class AsyncConnection:
         match op:
             case Call():
                 wait = format_lock_wait(self.driver.deadline.left_s(), op.wait_s_max)
-                return (await self._send((op.text, (wait, *op.params))))[-1][0]
+                return (await self._send_one(op.text, (wait, *op.params)))[0]
             case Fetch():
-                return (await self._send((op.text, op.params)))[-1]
+                return await self._send_one(op.text, op.params)
             case Sql():
                 return (await self._send_all(All((op,))))[0]
             case All():
@@ -172,44 +184,53 @@ class AsyncConnection:
                 self._pending = [(BEGIN_WRITE, ()), (BOUNDS, bounds)]
                 self._in_transaction = True
             case Commit():
-                await self._send(("COMMIT", ()))
+                await self._send(then="COMMIT")
                 self._in_transaction = False
             case Script():
-                await self._send_pending()
+                await self._send()
                 # Several statements in one message need the simple protocol.
                 await self.driver.execute(op.text.encode())
         return None
 
     async def _send_all(self, op: All) -> list[Rows]:
         queries = [(query.text, query.params) for query in op.queries]
+        if self._in_transaction and not self._pending and len(queries) == 1:
+            return [await self._send_one(*queries[0])]
         if self._in_transaction:
             return await self._send(*queries)
-        rows = await self._send((BEGIN_READ, ()), (FIX_SEARCH_PATH, ()), *queries, ("COMMIT", ()))
-        return rows[2:-1]
+        self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ())]
+        return await self._send(*queries, then="COMMIT")
 
-    async def _send(self, *statements: tuple[str, tuple[Any, ...]]) -> list[Rows]:
-        """Send what is pending and these statements in one round trip; return the rows of each."""
-        if not self._pending and len(statements) == 1:
-            cursors = [await self._run(self._cursor, *statements[0])]
-        else:
-            pending, self._pending = self._pending, []
-            async with self.driver.pipeline():
-                for text, params in pending:
-                    await self._run(self._new_cursor(), text, params)
-                cursors = [
-                    await self._run(self._new_cursor(), text, params) for text, params in statements
-                ]
-        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
-
-    async def _send_pending(self) -> None:
+    async def _send_one(self, text: str, params: tuple[Any, ...]) -> Rows:
+        """Send a statement that may be prepared; return its rows."""
         if self._pending:
-            await self._send()
+            return (await self._send((text, params)))[0]
+        await self._run(self._cursor, text, params, prepare=None)
+        return await self._cursor.fetchall()
+
+    async def _send(
+        self, *statements: tuple[str, tuple[Any, ...]], then: str | None = None
+    ) -> list[Rows]:
+        """Send what is pending and these in one round trip; return the rows of these."""
+        pending, self._pending = self._pending, []
+        async with self.driver.pipeline():
+            for text, params in pending:
+                await self._run(self._new_cursor(), text, params)
+            cursors = [await self._run(self._new_cursor(), *each) for each in statements]
+            if then is not None:
+                await self._run(self._new_cursor(), then, ())
+        return [await cursor.fetchall() for cursor in cursors]
 
     def _new_cursor(self) -> psycopg.AsyncRawCursor[Row]:
         return psycopg.AsyncRawCursor(self.driver, row_factory=tuple_row)
 
     async def _run(
-        self, cursor: psycopg.AsyncRawCursor[Row], text: str, params: tuple[Any, ...]
+        self,
+        cursor: psycopg.AsyncRawCursor[Row],
+        text: str,
+        params: tuple[Any, ...],
+        *,
+        prepare: bool | None = False,
     ) -> psycopg.AsyncRawCursor[Row]:
         # An array of nothing but NULL has no type, and would be sent as text. NULL stands for it:
         # `unnest` fills up the shorter of several arrays.
@@ -217,8 +238,7 @@ class AsyncConnection:
             None if isinstance(value, list) and value and not any(_is_set(value)) else value
             for value in params
         ]
-        # Never a named statement: behind a pooler the next one may go to another server process.
-        return await cursor.execute(text.encode(), bound, prepare=False, binary=True)
+        return await cursor.execute(text.encode(), bound, prepare=prepare, binary=True)
 
     async def roll_back(self) -> None:
         """Leave nothing behind of a transaction that was given up."""

@@ -155,7 +155,14 @@ class OwnPool:
                 break
             else:
                 self._known = True
-                return Connection(driver, place=self._place, seam=self._seam)
+                connection = Connection(driver, place=self._place, seam=self._seam)
+                connection.begin_call(deadline)
+                try:
+                    connection.allow_prepared_statements()
+                except BaseException:
+                    connection.close()
+                    raise
+                return connection
         # Outside of the handler, so that the driver's error does not come along as its context.
         raise failure
 

@@ -154,7 +154,14 @@ class AsyncOwnPool:
                 break
             else:
                 self._known = True
-                return AsyncConnection(driver, place=self._place, seam=self._seam)
+                connection = AsyncConnection(driver, place=self._place, seam=self._seam)
+                connection.begin_call(deadline)
+                try:
+                    await connection.allow_prepared_statements()
+                except BaseException:
+                    connection.close()
+                    raise
+                return connection
         # Outside of the handler, so that the driver's error does not come along as its context.
         raise failure
 

@@ -28,6 +28,11 @@ _AWAY = {
     "58",  # system_error
     "25006",  # read_only_sql_transaction: this one is no primary, or not any more
     "25P03",  # idle_in_transaction_session_timeout
+    # The server has forgotten a prepared statement, has another one of that name, or its function
+    # was replaced: a new connection prepares it anew.
+    "26000",
+    "42P05",
+    "0A000",
 }
 # Said by a server that goes away; what it was doing may have been committed a moment before.
 _LAST_WORDS = {"57P01", "57P02", "57P04", "57P05"}
@@ -141,7 +146,7 @@ def is_usable_after(error: BaseException) -> bool:
     cause = error.__cause__ if isinstance(error, MemoryStoreError) else error
     if isinstance(cause, (psycopg.Error, TimeLimitError)):
         code = getattr(cause, "sqlstate", None)
-        return code is not None and (code in _STAYS or code[:2] in _STAYS)
+        return code is not None and code not in _AWAY and bool({code, code[:2]} & _STAYS)
     # Between two statements; anything but an exception may have come in the middle of one.
     return isinstance(error, Exception)
 

@@ -219,8 +219,9 @@ BEGIN
                 v_is_there := true;
                 v_expected := NULL;
             END IF;
-            IF NOT v_is_active OR v_end > 4294967296 - v_count OR v_expected
-                <> indelible.version(v_session.number, v_session.life, v_end, v_session.generation)
+            IF NOT v_is_active OR v_end > 4294967296 - v_count
+                OR (v_expected IS NOT NULL AND v_expected <> indelible.version(v_session.number,
+                    v_session.life, v_end, v_session.generation))
             THEN
                 v_versions := v_versions || NULL::text;
                 CONTINUE;
