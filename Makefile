@@ -89,6 +89,7 @@ lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/generate_sync.py --check
 
 format: $(READY) ## Put the code into its standard form
 	$(BIN)/ruff check --fix .

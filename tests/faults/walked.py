@@ -25,8 +25,8 @@ SEAMS = {
         "indelible.backends.redis.driver_async:Server.carry",
     ),
     "postgres": (
-        "indelible.backends.postgres.connection:Link.execute",
-        "indelible.backends.postgres.connection_async:AsyncLink.execute",
+        "indelible.backends.postgres.connection:Connection.execute",
+        "indelible.backends.postgres.connection_async:AsyncConnection.execute",
     ),
 }
 SEAMS["cluster"] = SEAMS["redis"]

@@ -15,7 +15,7 @@ import apsw
 from indelible import AsyncMemoryStore, Durability, MemoryStore
 from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions, checksums
 from indelible.backends.sqlite.connection import BEGIN_READ, BEGIN_WRITE, COMMIT, ROLLBACK
-from indelible.backends.sqlite.engine import Engine
+from indelible.backends.sqlite.database import Database
 from indelible.core.clock import system_clock
 from indelible.core.settings import Settings
 
@@ -131,10 +131,10 @@ def awaited(path: Path, **given: Any) -> AsyncMemoryStore:
     return AsyncMemoryStore(AsyncSqliteBackend(options(path, **given)), Settings())
 
 
-def engine_of(store: Any) -> Engine:
+def database_of(store: Any) -> Database:
     """What stands behind a store."""
-    engine: Engine = store._backend._engine
-    return engine
+    database: Database = store._backend._database
+    return database
 
 
 class Line(deque[Any]):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import apsw
 import pytest
-from seams import blocking, engine_of, failing
+from seams import blocking, database_of, failing
 
 from indelible import (
     BusyError,
@@ -266,7 +266,7 @@ def test_a_real_failure_to_write_the_log_is_an_unknown_outcome_that_a_retry_sett
 
 @pytest.mark.parametrize("lone", [True, False])
 def test_a_full_disk_is_unavailable_stores_nothing_and_works_when_there_is_room(store, seam, lone):
-    writer = engine_of(store).writer
+    writer = database_of(store).writer
     large = "x" * 100_000
 
     def no_room():

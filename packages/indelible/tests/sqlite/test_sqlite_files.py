@@ -10,7 +10,7 @@ import sys
 
 import apsw
 import pytest
-from seams import beside, blocking, engine_of
+from seams import beside, blocking, database_of
 
 import indelible
 from indelible import BusyError, FormatError, UnavailableError, UnsupportedError, UsageError
@@ -325,7 +325,7 @@ def test_a_name_is_a_name_whatever_stands_in_it(tmp_path, name):
 def test_the_file_is_synced_as_the_durability_demands(path, durability, level):
     with indelible.open(path, durability=durability) as store:
         store.add_message("session", "user", "one")
-        file = engine_of(store).writer._connection._db
+        file = database_of(store).writer._connection._db
         assert file.pragma("synchronous") == level
         assert file.pragma("journal_mode") == "wal"
         assert file.pragma("secure_delete") == 1

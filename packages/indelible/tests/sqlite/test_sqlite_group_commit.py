@@ -6,7 +6,7 @@ import asyncio
 
 import apsw
 import pytest
-from seams import Hold, awaited, beside, blocking, engine_of, failing, group
+from seams import Hold, awaited, beside, blocking, database_of, failing, group
 
 from indelible import BusyError, ConflictError, FormatError, MemoryStoreError, UnavailableError
 from indelible.backends.sqlite.writer import GROUP_MAX, NEVER
@@ -226,7 +226,7 @@ def test_ctrl_c_in_anothers_handler_is_not_the_others_error(path, seam):
             for key in ("~one", "~two")
         ]
         with pytest.raises(KeyboardInterrupt):
-            engine_of(store).writer.write(batch)
+            database_of(store).writer.write(batch)
         for pending in batch:
             with pytest.raises(UnavailableError) as caught:
                 pending.outcome()

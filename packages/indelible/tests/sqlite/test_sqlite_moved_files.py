@@ -6,11 +6,11 @@ import os
 import shutil
 
 import pytest
-from seams import blocking, engine_of
+from seams import blocking, database_of
 
 import indelible
 from indelible import UnavailableError
-from indelible.backends.sqlite import engine
+from indelible.backends.sqlite import database
 
 
 def contents(store):
@@ -57,7 +57,7 @@ WRITES = {
 @pytest.fixture(autouse=True)
 def _at_every_write(request, monkeypatch):
     if "soon" not in request.node.name:
-        monkeypatch.setattr(engine, "MOVED_CHECK_S", 0)
+        monkeypatch.setattr(database, "MOVED_CHECK_S", 0)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_file_that_was_put_back_is_written_to_again(store, path):
 def test_a_file_that_replaced_ours_is_not_read_in_its_place(path):
     with blocking(path) as store:
         store.add_message("s", "user", "one")
-        readers = engine_of(store).readers
+        readers = database_of(store).readers
         # No connection is left: the next one opens what is there now.
         readers.pause()
         readers.resume(in_child=False)

@@ -6,7 +6,7 @@ import hashlib
 
 import apsw
 import pytest
-from seams import beside, engine_of
+from seams import beside, database_of
 
 import indelible
 from indelible import FormatError, MemoryStoreError
@@ -172,7 +172,7 @@ def test_a_payload_that_is_longer_than_any_entry_may_be_is_a_format_error(file):
 def test_every_connection_is_on_its_guard(file):
     with indelible.open(file) as store:
         contents(store)
-        engine = engine_of(store)
+        engine = database_of(store)
         readers = [reader.connection for reader in engine.readers._slots.things]
         opened = [connection for connection in readers if connection is not None]
         assert opened

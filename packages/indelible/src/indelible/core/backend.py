@@ -120,7 +120,6 @@ class DirectHandlers(Generic[C]):
     def __contains__(self, kind: type[Operation[Any]]) -> bool:
         return kind in self._handlers
 
-    def perform(self, context: C, op: Operation[R]) -> R:
-        """Perform an operation."""
-        result: R = self._handlers[type(op)](context, op)
-        return result
+    def find(self, op: Operation[R]) -> Callable[[C, Operation[R]], R]:
+        """Return the function that performs an operation."""
+        return self._handlers[type(op)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from indelible.backends.sqlite.connection import SqliteOptions
-from indelible.backends.sqlite.engine import Engine
+from indelible.backends.sqlite.database import Database
 from indelible.backends.sqlite.handlers import WRITES
 from indelible.backends.sqlite.writer import GROUP_MAX, NEVER
 from indelible.core import fork
@@ -30,29 +30,29 @@ class SqliteBackend:
     """Performs operations on a SQLite file, blocking."""
 
     def __init__(self, options: SqliteOptions) -> None:
-        self._engine = Engine(options)
+        self._database = Database(options)
         self._batcher: Batcher[Operation[Any], Any] = Batcher(
-            self._engine.writer.write, **BATCH_LIMITS
+            self._database.writer.write, **BATCH_LIMITS
         )
         fork.register(after_in_child=self._batcher.reset)
 
     def perform(self, op: Operation[R]) -> R:
         """Perform one operation, in one transaction."""
-        if type(op) in WRITES:
-            return cast(R, self._batcher.run(op, NEVER))
-        return cast(R, self._engine.read(op))
+        write = type(op) in WRITES
+        result: R = self._batcher.run(op, NEVER) if write else self._database.read(op)
+        return result
 
     def prepare(self) -> None:
         """Do nothing: the file was opened and prepared when this was created."""
 
     def claims(self) -> Claims:
         """Return what is promised on this file."""
-        return self._engine.claims()
+        return self._database.claims()
 
     def owns(self, path: Path) -> bool:
         """Return whether a file is part of the store itself."""
-        return self._engine.owns(path)
+        return self._database.owns(path)
 
     def close(self) -> None:
         """Wait for what is running, then close."""
-        self._engine.close()
+        self._database.close()

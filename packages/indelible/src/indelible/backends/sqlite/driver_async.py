@@ -7,11 +7,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from indelible.backends.sqlite.connection import SqliteOptions
+from indelible.backends.sqlite.database import Database
 from indelible.backends.sqlite.driver import BATCH_LIMITS
-from indelible.backends.sqlite.engine import Engine
 from indelible.backends.sqlite.handlers import WRITES
 from indelible.backends.sqlite.readers import READERS_MAX
 from indelible.backends.sqlite.writer import NEVER, Write, Writer
@@ -29,7 +29,7 @@ class AsyncSqliteBackend:
     """Performs operations on a SQLite file, awaited. Any number of event loops may use it."""
 
     def __init__(self, options: SqliteOptions) -> None:
-        self._engine = Engine(options)
+        self._database = Database(options)
         self._closed = False
         self._lock: threading.Lock
         self._batchers: dict[asyncio.AbstractEventLoop, AsyncBatcher[Operation[Any], Any]]
@@ -43,20 +43,23 @@ class AsyncSqliteBackend:
         if self._closed:
             raise ClosedError("the store is closed")
         loop = asyncio.get_running_loop()
+        result: R
         if type(op) in WRITES:
-            return cast(R, await self._get_batcher(loop).run(op, NEVER))
-        return cast(R, await loop.run_in_executor(self._reading, self._engine.read, op))
+            result = await self._get_batcher(loop).run(op, NEVER)
+        else:
+            result = await loop.run_in_executor(self._reading, self._database.read, op)
+        return result
 
     async def prepare(self) -> None:
         """Do nothing: the file was opened and prepared when this was created."""
 
     async def claims(self) -> Claims:
         """Return what is promised on this file."""
-        return self._engine.claims()
+        return self._database.claims()
 
     def owns(self, path: Path) -> bool:
         """Return whether a file is part of the store itself."""
-        return self._engine.owns(path)
+        return self._database.owns(path)
 
     async def close(self) -> None:
         """Finish what was asked before, then close."""
@@ -67,7 +70,7 @@ class AsyncSqliteBackend:
             await batcher.close()
         await loop.run_in_executor(None, self._writing.shutdown)
         await loop.run_in_executor(None, self._reading.shutdown)
-        await loop.run_in_executor(None, self._engine.close)
+        await loop.run_in_executor(None, self._database.close)
 
     def _reset(self) -> None:
         """Begin without threads: they start when needed, after a fork once more."""
@@ -90,7 +93,8 @@ class AsyncSqliteBackend:
         loop = asyncio.get_running_loop()
         done: UncancellableFuture[None] = UncancellableFuture(loop=loop)
         try:
-            self._writing.submit(_write, self._engine.writer, batch, loop, done)
+            # A copy: if Ctrl-C interrupts this thread, the batcher goes on without the batch.
+            self._writing.submit(_write, self._database.writer, list(batch), loop, done)
         except RuntimeError:
             # Another event loop has closed the store meanwhile.
             for pending in batch:
@@ -111,9 +115,5 @@ def _write(
     finally:
         # A loop that was closed meanwhile has nobody left to tell.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, done)
-
-
-def _settle(done: UncancellableFuture[None]) -> None:
-    if not done.done():
-        done.set_result(None)
+            # Without Python code of ours in the event loop, where Ctrl-C could get in between.
+            loop.call_soon_threadsafe(done.set_result, None)

@@ -12,7 +12,8 @@ from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK,
 from indelible.core.leases import Lease, Slots
 from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError, MemoryStoreError
 
-T = TypeVar("T")
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 # Two per core of a small server; each holds a file handle and a page cache.
 READERS_MAX = 8
@@ -49,13 +50,13 @@ class Readers:
         self._inherited: list[Connection | None] = []
         self._closed = False
 
-    def run(self, work: Callable[[Connection], T]) -> T:
-        """Run something that only reads, in one state of the file."""
+    def run(self, handler: Callable[[Connection, Q], R], op: Q) -> R:
+        """Perform an operation that only reads, in one state of the file."""
         lease = Lease()
         try:
             reader = self._borrow(lease)
             try:
-                return self._read(reader, work)
+                return self._read(reader, handler, op)
             finally:
                 if reader.busy or self._closed:
                     reader.close(checkpoint=not reader.busy)
@@ -63,7 +64,7 @@ class Readers:
             lease.held = False
             self._slots.wake()
 
-    def _read(self, reader: Reader, work: Callable[[Connection], T]) -> T:
+    def _read(self, reader: Reader, handler: Callable[[Connection, Q], R], op: Q) -> R:
         connection = reader.connection
         if reader.busy or connection is None:
             reader.close(checkpoint=False)
@@ -71,7 +72,7 @@ class Readers:
         reader.busy = True
         try:
             connection.execute(BEGIN_READ)
-            result = work(connection)
+            result = handler(connection, op)
             connection.execute(END_READ)
         except MemoryStoreBackendError:
             # The connection may be unwell: it stays marked, and is closed.

@@ -202,7 +202,7 @@ def _migrate(db: Connection) -> None:
     db.execute(COMMIT)
 
 
-def read_secret(db: Connection) -> bytes | None:
+def read_secret(db: Connection, _op: object = None) -> bytes | None:
     """Return the file's secret, or None while it has none."""
     rows = db.execute("SELECT value FROM about WHERE name = 'secret'")
     if not rows:

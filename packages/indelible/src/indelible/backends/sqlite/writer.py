@@ -159,7 +159,7 @@ class Writer:
 def _perform(connection: Connection, op: Operation[Any]) -> Any:
     """Return the result of a handler, or its refusal; raise what concerns the whole batch."""
     try:
-        return WRITES.perform(connection, op)
+        return WRITES.find(op)(connection, op)
     except MemoryStoreError as error:
         if isinstance(error.__cause__, apsw.Error):
             raise

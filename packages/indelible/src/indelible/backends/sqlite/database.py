@@ -37,7 +37,7 @@ from indelible.model import Claims
 _MOVED = "was moved, deleted or replaced while it was open"
 
 
-class Engine:
+class Database:
     """A file, its writer and its readers."""
 
     def __init__(self, options: SqliteOptions) -> None:
@@ -74,7 +74,7 @@ class Engine:
     def read(self, op: Operation[Any]) -> Any:
         """Perform an operation that writes no rows."""
         if type(op) in READS:
-            found = self.readers.run(lambda db: READS.perform(db, op))
+            found = self.readers.run(READS.find(op), op)
             if isinstance(op, operations.CheckEngine) and self._is_moved():
                 found += (f"{self._options.path} {_MOVED}",)
             return found
@@ -95,7 +95,7 @@ class Engine:
     def _read_cursor_key(self, op: operations.ReadCursorKey) -> bytes:
         """Return the key for cursors; the first one who needs it writes the file's secret."""
         if self._cursor_key is None or op.again:
-            secret = self.readers.run(schema.read_secret)
+            secret = self.readers.run(schema.read_secret, None)
             if secret is None:
                 pending: Write = Pending(schema.EnsureSecret(), NEVER)
                 self.writer.write([pending])
