@@ -15,9 +15,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-POSTGRES = "packages/indelible/src/indelible/backends/postgres"
+INDELIBLE = "packages/indelible/src/indelible"
+POSTGRES = f"{INDELIBLE}/backends/postgres"
 # Async sources; the twin of each stands beside it.
 SOURCES = (
+    f"{INDELIBLE}/store_async.py",
     f"{POSTGRES}/connection_async.py",
     f"{POSTGRES}/connection_pool_async.py",
     f"{POSTGRES}/server_async.py",
@@ -29,6 +31,7 @@ REPLACEMENTS = (
     (r"\bAwaitable\[(\w+)\]", r"\1"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
     (r"\b(\w+)_async\b", r"\1"),
+    (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\bOne task\b", "One thread"),
     (r"# noqa: ASYNC109, ", "# noqa: "),
 )

@@ -1,3 +1,4 @@
+# Generated from store_async.py by scripts/generate_sync.py: edit that file instead.
 """The public store: each verb builds a plan and runs it on the backend."""
 
 from __future__ import annotations

@@ -73,10 +73,10 @@ def import_langchain(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Bring in what LangChain's File-, SQL- and RedisChatMessageHistory wrote.
+    """Import what LangChain's File-, SQL- and RedisChatMessageHistory wrote.
 
     Each history becomes the session of its id. None is overwritten, the source is only read, and
-    running it again goes on where it was broken off.
+    an interrupted import is completed by running it again.
     """
     from indelible.adapters import langchain_import  # noqa: PLC0415 (seldom used)
 

@@ -35,14 +35,14 @@ def append(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="Refuse if the session moved since this version was read.",
+            help="Refuse if the session changed since this version was read.",
         ),
     ] = None,
     ttl: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="When the session runs out, from now on. Without it: never.",
+            help="When the session expires, from now on. Without it: never.",
         ),
     ] = None,
 ) -> None:
@@ -89,7 +89,7 @@ def snapshot(
         str | None, typer.Option(metavar="TEXT", help="A name for people; ids stay unique.")
     ] = None,
 ) -> None:
-    """Write down what a session shows now, to come back to it."""
+    """Save the current view of a session, to come back to it."""
     call.require_session(session)
     taken = call.store.save_snapshot(session, label=label)
     if not call.out.print_json(taken):
@@ -141,16 +141,16 @@ def trim(
     ] = None,
     before: Annotated[
         int | None,
-        typer.Option(min=0, metavar="POSITION", help="Let go of what stands before this position."),
+        typer.Option(min=0, metavar="POSITION", help="Hide what is before this position."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     key: Key = None,
 ) -> None:
-    """Let go of the front of a session. Nothing is deleted, and undo takes it back.
+    """Hide the oldest entries of a session. Nothing is deleted, and undo brings them back.
 
-    Pinned and system messages, summaries and unanswered tool calls stay; a call and its results
-    stay or go together.
+    Pinned and system messages, summaries and unanswered tool calls stay visible; a call and its
+    results are kept or hidden together.
     """
     rules = {"--keep-last": keep_last, "--max-tokens": max_tokens, "--before": before}
     given = [(option, number) for option, number in rules.items() if number is not None]
@@ -190,7 +190,7 @@ def clear(
     yes: Yes = False,
     key: Key = None,
 ) -> None:
-    """Let go of everything that a session shows. Snapshots stay, and undo takes it back."""
+    """Hide all entries of a session. Snapshots stay, and undo brings the entries back."""
     call.require_session(session)
     if dry_run or not yes:
         change = previews.preview_clear(call.store, session)
@@ -209,11 +209,11 @@ def fork(
     *,
     at: Annotated[
         str | None,
-        typer.Option(metavar="SNAPSHOT", help="Copy what this snapshot holds, not what shows now."),
+        typer.Option(metavar="SNAPSHOT", help="Copy this snapshot, not the current view."),
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Copy what a session shows, or showed in a snapshot, into a new session."""
+    """Copy the visible entries of a session, or of a snapshot, into a new session."""
     state = f"snapshot {at} of session {session!r}" if at else f"what session {session!r} shows"
     confirm(f"This copies {state} into a new session {new!r}.", yes=yes)
     made = call.store.fork(session, new, at=at)

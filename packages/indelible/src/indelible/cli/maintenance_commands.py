@@ -99,12 +99,12 @@ def vacuum(
     *,
     undo_days: Annotated[
         float,
-        typer.Option(min=0.0, metavar="DAYS", help="Keep what changes of these days let go of."),
+        typer.Option(min=0.0, metavar="DAYS", help="Keep entries that were hidden in these days."),
     ] = UNDO_DAYS,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Give back the space of entries that nothing can reach: no view, no snapshot, no undo."""
+    """Delete entries that nothing can bring back: no view, no snapshot, no undo."""
     window_s = undo_days * DAY_S
     if not dry_run and not yes:
         with show_progress("Counting") as tell:

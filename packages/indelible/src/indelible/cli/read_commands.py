@@ -27,7 +27,7 @@ def sessions(
         int, typer.Option(min=1, metavar="N", help="List this many at most.")
     ] = SESSIONS_DEFAULT,
 ) -> None:
-    """List the sessions of a store, with what each shows."""
+    """List the sessions of a store, with their status and counts."""
     ids, more = _list_first_ids(call, prefix, limit)
     infos = [call.store.session(session_id) for session_id in sorted(ids)]
     if more:
@@ -70,7 +70,7 @@ def history(
         typer.Option(min=0, metavar="N", help="Only the newest messages that fit, estimated."),
     ] = None,
 ) -> None:
-    """Print the messages that a session shows, oldest first."""
+    """Print the visible messages of a session, oldest first."""
     call.require_session(session)
     messages = call.store.get_history(session, last=last, max_tokens=max_tokens)
     found = {
@@ -132,7 +132,7 @@ def diff(
         str | None,
         typer.Argument(
             metavar="SNAPSHOT",
-            help="Another snapshot. Without it: what shows now.",
+            help="Another snapshot. Without it: the current view.",
             autocompletion=completion.complete_snapshot_ids,
         ),
     ] = None,

@@ -55,7 +55,7 @@ def show(
 ) -> None:
     """Draw a session as a timeline: entries, tool calls, snapshots, and what is hidden.
 
-    Hidden entries are those that a rollback, trim or clear let go of. They are still there.
+    Entries that a rollback, trim or clear has hidden are still there.
     """
     call.require_session(session)
     timeline = call.store.timeline(session)
