@@ -17,9 +17,8 @@ from memory_contract.handles import Loop
 SEAMS = {
     "sqlite": ("indelible.backends.sqlite.connection:Connection.execute",),
     "redis": (
-        "indelible.backends.redis.driver:Server.carry",
-        "indelible.backends.redis.driver:Server.append",
-        "indelible.backends.redis.driver_async:Server.carry",
+        "indelible.backends.redis.driver:Server.send",
+        "indelible.backends.redis.driver_async:Server.send",
     ),
     "postgres": (
         "indelible.backends.postgres.connection:Link.execute",
