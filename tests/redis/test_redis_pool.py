@@ -11,7 +11,7 @@ import redis
 from indelible import BusyError
 from indelible.backends.redis import RedisBackend
 from indelible.backends.redis.options import RedisOptions
-from indelible.backends.redis.router import SendCommands
+from indelible.backends.redis.requests import SendCommands
 from indelible.core.deadline import Deadline
 
 TASKS = 300

@@ -270,7 +270,7 @@ def _server(demand: OpenOptions, engine: str) -> Makers:
 
 
 def _redis(demand: OpenOptions) -> Makers:
-    _require(demand, "redis", extra="redis")
+    _require(demand, "redis", "hiredis", extra="redis")
     from indelible.backends.redis import AsyncRedisBackend, RedisBackend, RedisOptions  # noqa: PLC0415
 
     options = RedisOptions(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.backends.redis.calls import HANDLERS, AppendCall, Context, encode_ttl_ms
+from indelible.backends.redis.calls import HANDLERS, AppendCall, Argument, Context, encode_ttl_ms
 from indelible.backends.redis.log_rows import format_meta
+from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import load_script
 from indelible.backends.redis.sessions import parse_head, parse_life
 from indelible.core import rules
@@ -31,7 +32,7 @@ def append(context: Context, op: Append) -> Plan[AppendResult]:
     for _ in range(VIEW_ATTEMPTS_MAX):
         call = _build_call(context, op, expected, over, fresh=op.fresh and lost is None)
         call.deadline, call.lost = deadline, lost
-        version: Any = yield call
+        version: Any = yield from call_script(context, call)
         lost = call.lost
         if version:
             text: str = version.decode()
@@ -41,7 +42,7 @@ def append(context: Context, op: Append) -> Plan[AppendResult]:
         fresh = b"1" if op.fresh and lost is None else b"0"
         looked = context.write("find_append", op.session, op.key, fresh, context.touch)
         looked.deadline, looked.lost = deadline, lost
-        described, used = yield looked
+        described, used = yield from call_script(context, looked)
         head = parse_head(op.session, described)
         if used:
             return _replay(op, head, used)._replace(resent=lost is not None)
@@ -64,21 +65,22 @@ def _build_call(
 ) -> AppendCall:
     keys = context.keys(op.session)
     batch = len(op.drafts)
-    arguments: list[bytes] = [
+    arguments: list[Argument] = [
         encode_ttl_ms(op.ttl_s),
-        expected.encode(),
-        op.key.encode(),
+        expected,
+        op.key,
         b"1" if fresh else b"0",
-        over.encode(),
-        b"%d" % batch,
+        over,
+        batch,
     ]
     for kind, envelope, keep, opens, answers in op.drafts:
-        arguments.append(format_meta(kind, keep, batch, opens, answers).encode())
-        arguments.append(envelope)
-        arguments.append(b"%d" % entry_checksum(keys.salt, envelope, batch=batch))
+        arguments += (
+            format_meta(kind, keep, batch, opens, answers),
+            envelope,
+            entry_checksum(keys.salt, envelope, batch=batch),
+        )
         batch = 0
-    script = load_script("append")
-    return AppendCall(script, (keys,), context.time(), tuple(arguments), write=True)
+    return AppendCall(load_script("append"), (keys,), context.time(), tuple(arguments), True)
 
 
 def _replay(op: Append, head: Head, used: bytes) -> AppendResult:

@@ -1,4 +1,4 @@
-"""What the handlers of this backend yield: calls of scripts, and commands to single servers."""
+"""Calls of scripts, and what all handlers share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
 from indelible.backends.redis.scripts import Script, load_script
 from indelible.core.backend import Handlers
 from indelible.core.deadline import Deadline
-from indelible.core.plan import Operation
 from indelible.core.sources import Clock, read_clock_ms
 from indelible.model import Durability
 
@@ -28,8 +27,8 @@ KEYS_REMEMBERED_MAX = 10_000
 
 
 @dataclass(slots=True)
-class ScriptCall(Operation[Any]):
-    """One call of a script on the keys of some sessions, answered with its reply."""
+class ScriptCall:
+    """One call of a script on the keys of some sessions."""
 
     script: Script
     sessions: tuple[SessionKeys, ...]
@@ -55,7 +54,8 @@ class ScriptCall(Operation[Any]):
     def build_command(self, *, by_text: bool) -> Command:
         """The call as it is sent: by the script's digest, or with all its text."""
         keys = [name for session in self.sessions for name in session.names]
-        return (*start_command(self.script, by_text), len(keys), *keys, *self.time, *self.arguments)
+        start = self.script.start(by_text=by_text)
+        return (*start, len(keys), *keys, *self.time, *self.arguments)
 
 
 # Where the arguments of an append say that its key is fresh.
@@ -74,55 +74,25 @@ class AppendCall(ScriptCall):
 
     def build_command(self, *, by_text: bool) -> Command:
         """The append as a command of its own."""
-        return build_append([self], by_text=by_text)[0]
+        return build_append([self], by_text=by_text)
 
 
-def start_command(script: Script, by_text: bool) -> Command:
-    """The words of a call before its keys."""
-    return ("EVAL", script.text) if by_text else ("EVALSHA", script.digest)
-
-
-def build_append(calls: Sequence[AppendCall], *, by_text: bool) -> tuple[Command, list[int]]:
-    """Many appends as one command, and in which order it answers for them."""
-    of_session: dict[str, list[int]] = {}
-    for number, call in enumerate(calls):
-        of_session.setdefault(call.sessions[0].head, []).append(number)
-    keys: list[bytes] = []
-    for numbers in of_session.values():
-        keys += calls[numbers[0]].sessions[0].names
+def build_append(calls: Sequence[AppendCall], *, by_text: bool) -> Command:
+    """Build the one command for all these appends. It answers them in this order."""
+    keys: list[Argument] = []
+    arguments: list[Argument] = []
+    # Where the keys of each session begin, counted from 1.
+    begins: dict[str, int] = {}
+    for call in calls:
+        session = call.sessions[0]
+        begin = begins.get(session.head)
+        if begin is None:
+            begin = begins[session.head] = len(keys) + 1
+            keys += session.names
+        arguments.append(begin)
+        arguments += call.arguments
     first = calls[0]
-    command: list[Argument] = [*start_command(first.script, by_text), len(keys), *keys, *first.time]
-    order: list[int] = []
-    for numbers in of_session.values():
-        command.append(len(numbers))
-        for number in numbers:
-            command += calls[number].arguments
-        order += numbers
-    return tuple(command), order
-
-
-@dataclass(slots=True)
-class CountServers(Operation[int]):
-    """How many servers share the keys: the primaries of a cluster, or one."""
-
-
-@dataclass(slots=True)
-class Ask(Operation[list[Any]]):
-    """Commands that only read, to one of the servers, answered with all their replies.
-
-    A reply that is an error is returned as a value: what a server refuses to say is no failure.
-    """
-
-    server: int
-    commands: tuple[Command, ...]
-
-
-@dataclass(slots=True)
-class Exchange(Operation[list[Any]]):
-    """Commands on one key that do no harm when they are sent twice, answered with all replies."""
-
-    key: str
-    commands: tuple[Command, ...]
+    return (*first.script.start(by_text=by_text), len(keys), *keys, *first.time, *arguments)
 
 
 class Context:

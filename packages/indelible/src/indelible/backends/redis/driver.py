@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
-from indelible.backends.redis.calls import Context
+from indelible.backends.redis.calls import HANDLERS, Context
 from indelible.backends.redis.connections import (
     READ_CONNECTIONS,
     TIMEOUT_S_MIN,
@@ -21,6 +21,7 @@ from indelible.backends.redis.connections import (
     keeps_connections,
 )
 from indelible.backends.redis.options import RedisOptions
+from indelible.backends.redis.plans import build_context, prepare, read_claims
 from indelible.backends.redis.request_batch import (
     BATCH_BYTES_MAX,
     BATCH_MAX,
@@ -29,15 +30,7 @@ from indelible.backends.redis.request_batch import (
     RequestBatch,
     compute_size,
 )
-from indelible.backends.redis.router import (
-    Replies,
-    Router,
-    SendCommands,
-    Wait,
-    build_context,
-    prepare,
-    read_claims,
-)
+from indelible.backends.redis.requests import Replies, SendCommands, Wait
 from indelible.backends.redis.topology import build_topology
 from indelible.core.batcher import Batcher
 from indelible.core.leases import Lease, Slots, call_into
@@ -54,7 +47,6 @@ class RedisBackend:
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
         self._context = build_context(options)
-        self._router = Router(self._context)
         self._topology = build_topology(options)
         self._servers: dict[str, Server] = {}
         self._lock = threading.Lock()
@@ -66,15 +58,15 @@ class RedisBackend:
 
     def prepare(self) -> None:
         """Reach the servers, and refuse those that give less than was demanded."""
-        self._run(self._router.run(prepare(self._context)))
+        self._run(prepare(self._context))
 
     def perform(self, op: Operation[R]) -> R:
         """Perform one operation: one call of a script, or several inside one state."""
-        return self._run(self._router.perform(op))
+        return self._run(HANDLERS.plan(self._context, op))
 
     def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""
-        return self._run(self._router.run(read_claims(self._context)))
+        return self._run(read_claims(self._context))
 
     def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
         """Whether a file is part of the store itself."""
@@ -209,9 +201,7 @@ class Channel:
         try:
             connection = self._connect(slot, max(batch.left_s, TIMEOUT_S_MIN))
             sent = slot.busy = True
-            connection.send_packed_command(
-                connection.pack_commands(batch.commands), check_health=False
-            )
+            connection.send_packed_command(batch.pack(), check_health=False)
             for _ in batch.commands:
                 try:
                     batch.replies.append(connection.read_response(disable_decoding=True))
@@ -245,8 +235,9 @@ class Channel:
             with connecting_within(left_s):
                 call_into(slot.box, self._pool.get_connection)
         connection = slot.connection
-        if not self._context.simulated:
+        if not slot.waits_about(left_s) and not self._context.simulated:
             connection.update_current_socket_timeout(left_s)
+            slot.timeout_s = left_s
         return connection
 
     def _drop(self, slot: ConnectionSlot) -> None:

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
-from indelible.backends.redis.calls import Context
+from indelible.backends.redis.calls import HANDLERS, Context
 from indelible.backends.redis.connections import (
     READ_CONNECTIONS,
     WRITE_CONNECTIONS,
     keeps_connections,
 )
 from indelible.backends.redis.options import RedisOptions
+from indelible.backends.redis.plans import build_context, prepare, read_claims
 from indelible.backends.redis.request_batch import (
     BATCH_BYTES_MAX,
     BATCH_MAX,
@@ -26,15 +27,7 @@ from indelible.backends.redis.request_batch import (
     RequestBatch,
     compute_size,
 )
-from indelible.backends.redis.router import (
-    Replies,
-    Router,
-    SendCommands,
-    Wait,
-    build_context,
-    prepare,
-    read_claims,
-)
+from indelible.backends.redis.requests import Replies, SendCommands, Wait
 from indelible.backends.redis.topology_async import AsyncCluster, AsyncSingleServer, build_topology
 from indelible.core.batcher import AsyncBatcher
 from indelible.core.leases import Lease, Slots
@@ -59,7 +52,6 @@ class AsyncRedisBackend:
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
         self._context = build_context(options)
-        self._router = Router(self._context)
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState] = (
             weakref.WeakKeyDictionary()
         )
@@ -70,15 +62,15 @@ class AsyncRedisBackend:
 
     async def prepare(self) -> None:
         """Reach the servers, and refuse those that give less than was demanded."""
-        await self._run(self._router.run(prepare(self._context)))
+        await self._run(prepare(self._context))
 
     async def perform(self, op: Operation[R]) -> R:
         """Perform one operation: one call of a script, or several inside one state."""
-        return await self._run(self._router.perform(op))
+        return await self._run(HANDLERS.plan(self._context, op))
 
     async def claims(self) -> Claims:
         """What is promised on the servers as they are configured right now."""
-        return await self._run(self._router.run(read_claims(self._context)))
+        return await self._run(read_claims(self._context))
 
     def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
         """Whether a file is part of the store itself."""
@@ -203,9 +195,7 @@ class Channel:
             async with asyncio.timeout(batch.left_s):
                 connection = await self._connect(slot)
                 sent = slot.busy = True
-                await connection.send_packed_command(
-                    connection.pack_commands(batch.commands), check_health=False
-                )
+                await connection.send_packed_command(batch.pack(), check_health=False)
                 for _ in batch.commands:
                     try:
                         batch.replies.append(

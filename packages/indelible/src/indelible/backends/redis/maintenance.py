@@ -9,9 +9,7 @@ from indelible import view
 from indelible.backends.redis.calls import (
     HANDLERS,
     Argument,
-    Ask,
     Context,
-    CountServers,
     to_pairs,
 )
 from indelible.backends.redis.keys import (
@@ -25,6 +23,7 @@ from indelible.backends.redis.keys import (
     parse_session,
     replace_part,
 )
+from indelible.backends.redis.requests import ask_server, call_script, count_servers
 from indelible.backends.redis.sessions import SCAN_KEYS, parse_head, require
 from indelible.backends.redis.settings import list_copies_on_disk, read_settings
 from indelible.backends.redis.views import parse_lines, parse_records
@@ -49,7 +48,7 @@ from indelible.core.operations import (
     ReclaimResult,
     Scrub,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.core.sources import MADE_PREFIX
 from indelible.errors import ConflictError
 from indelible.model import Status
@@ -62,8 +61,8 @@ KEYS_PER_CALL = 1000
 def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach: compute, then act if the view is still the same."""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        described, snapshots, flat, logged = yield from perform(
-            context.read("vacuum_inputs", op.session)
+        described, snapshots, flat, logged = yield from call_script(
+            context, context.read("vacuum_inputs", op.session)
         )
         head = parse_head(op.session, described)
         if head.status is Status.ACTIVE:
@@ -104,8 +103,8 @@ def _reclaim_active(
     for key, value in known:
         arguments += (key, value)
     arguments += [line.key for line in lines if line.key not in keeping]
-    (answer,) = yield from perform(
-        context.write("vacuum_begin", op.session, *arguments, repeatable=False)
+    (answer,) = yield from call_script(
+        context, context.write("vacuum_begin", op.session, *arguments, repeatable=False)
     )
     if answer == b"changed":
         return None
@@ -113,8 +112,8 @@ def _reclaim_active(
     for start, stop in dead if size.entries else ():
         at: int | None = start
         while at is not None:
-            count, length, left_off = yield from perform(
-                context.write("vacuum_entries", op.session, head.life, at, stop)
+            count, length, left_off = yield from call_script(
+                context, context.write("vacuum_entries", op.session, head.life, at, stop)
             )
             entries, size_bytes = entries + count, size_bytes + length
             at = None if left_off is None else int(left_off)
@@ -133,10 +132,11 @@ def _reclaim_dead(
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),) if logged else ())
     if op.dry_run:
         return size
-    (answer,) = yield from perform(
+    (answer,) = yield from call_script(
+        context,
         context.write(
             "delete_expired", op.session, life, STAGE_ABANDONED_S * 1000, repeatable=False
-        )
+        ),
     )
     return None if answer == b"changed" else size
 
@@ -146,8 +146,8 @@ def _measure(context: Context, session: str, extents: view.Extents) -> Plan[Recl
     for start, stop in extents:
         at: int | None = start
         while at is not None:
-            count, length, left_off = yield from perform(
-                context.read("measure_entries", session, at, stop)
+            count, length, left_off = yield from call_script(
+                context, context.read("measure_entries", session, at, stop)
             )
             entries, size = entries + count, size + length
             at = None if left_off is None else int(left_off)
@@ -166,7 +166,9 @@ def _keys_to_keep(
     heads = 0
     start: Any = ""
     while start is not None and heads < KEYS_KEPT:
-        flat, start = yield from perform(context.read("read_keys", session, start, KEYS_PER_CALL))
+        flat, start = yield from call_script(
+            context, context.read("read_keys", session, start, KEYS_PER_CALL)
+        )
         columns = (flat[at::5] for at in range(5))
         for position, batch, generation, key, checksum in zip(*columns, strict=True):
             first, count = int(position), int(batch)
@@ -187,7 +189,9 @@ def erase(context: Context, op: Erase) -> Plan[EraseResult]:
     """Remove every key of a session, and say which sessions were forked from it."""
     forks = yield from _find_forks(context, op.session)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
-    entries, snapshots = yield from perform(context.write("erase", op.session, repeatable=False))
+    entries, snapshots = yield from call_script(
+        context, context.write("erase", op.session, repeatable=False)
+    )
     kept = yield from _find_copies_on_disk(context)
     return EraseResult(entries, snapshots, size.size_bytes if entries else 0, forks, kept)
 
@@ -196,14 +200,14 @@ def _find_copies_on_disk(context: Context) -> Plan[tuple[str, ...]]:
     """The places outside of memory where servers keep what they were told."""
     if context.simulated:
         return ()
-    every = yield from read_settings()
+    every = yield from read_settings(context)
     return tuple(sorted({place for settings in every for place in list_copies_on_disk(settings)}))
 
 
 def _find_forks(context: Context, session: str) -> Plan[tuple[str, ...]]:
     """Forks lie anywhere: every session is asked where it comes from."""
     names: set[str] = set()
-    servers = yield from perform(CountServers())
+    servers = yield from count_servers(context)
     for server in range(servers):
         cursor = 0
         while True:
@@ -215,10 +219,10 @@ def _find_forks(context: Context, session: str) -> Plan[tuple[str, ...]]:
                 "COUNT",
                 SCAN_KEYS,
             )
-            (scanned,) = yield from perform(Ask(server, (scan,)))
+            (scanned,) = yield from ask_server(context, server, (scan,))
             after, heads = require(context, scanned)
             looks = tuple(("HGET", replace_part(key, VIEW), "forked") for key in heads)
-            origins = (yield from perform(Ask(server, looks))) if looks else []
+            origins = (yield from ask_server(context, server, looks)) if looks else []
             names |= {
                 name
                 for key, origin in zip(heads, origins, strict=True)
@@ -234,14 +238,14 @@ def _find_forks(context: Context, session: str) -> Plan[tuple[str, ...]]:
 @HANDLERS.handles(Scrub)
 def scrub(_context: Context, _op: Scrub) -> Plan[tuple[str, ...]]:
     """Nothing is left that a store could clear: a server's files are its operator's."""
-    yield from perform(CountServers())
+    yield from ()
     return ()
 
 
 @HANDLERS.handles(CheckEngine)
 def check_engine(_context: Context, _op: CheckEngine) -> Plan[tuple[str, ...]]:
     """A server checks its own files when it starts; while it runs there is nothing to ask."""
-    yield from perform(CountServers())
+    yield from ()
     return ()
 
 
@@ -262,8 +266,9 @@ def check_session(context: Context, op: CheckSession) -> Plan[tuple[str, ...]]:
     for part, letter, what in _CHECKED:
         cursor = b"0"
         while True:
-            cursor, names = yield from perform(
-                context.read("check_values", op.session, PARTS.index(part) + 1, letter, cursor)
+            cursor, names = yield from call_script(
+                context,
+                context.read("check_values", op.session, PARTS.index(part) + 1, letter, cursor),
             )
             wrong += [
                 f"{what} {name.decode('utf-8', 'replace')!r} does not match its checksum"
@@ -281,7 +286,7 @@ def quarantine(context: Context, op: Quarantine) -> Plan[None]:
     for position, reason, raw in op.entries:
         arguments += (position, reason, raw)
     if arguments:
-        yield from perform(context.write("quarantine", op.session, *arguments))
+        yield from call_script(context, context.write("quarantine", op.session, *arguments))
 
 
 @HANDLERS.handles(ReadQuarantine)
@@ -289,7 +294,7 @@ def read_quarantine(
     context: Context, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
     """What was put into quarantine."""
-    flat = yield from perform(context.read("read_quarantine", op.session))
+    flat = yield from call_script(context, context.read("read_quarantine", op.session))
     found = []
     for position, text in to_pairs(flat):
         size, _, rest = text.partition(b" ")

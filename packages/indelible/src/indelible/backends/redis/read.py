@@ -7,6 +7,7 @@ from typing import Any
 
 from indelible.backends.redis.calls import HANDLERS, Context
 from indelible.backends.redis.log_rows import parse_meta, parse_row
+from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import KIND_NUMBER, READ_ROWS
 from indelible.backends.redis.sessions import format_extents, parse_head
 from indelible.core import rules
@@ -25,7 +26,7 @@ from indelible.core.operations import (
     SessionOutline,
     StoredEntry,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.errors import ConflictError, CorruptEntryError, FormatError
 from indelible.model import Status
 
@@ -83,7 +84,8 @@ def _read_portion(
     if isinstance(op, Read) and op.kinds is not None:
         # A digit that is no kind's stands for "none of them", since nothing stands for "all".
         kinds = "".join(str(KIND_NUMBER[kind]) for kind in op.kinds) or "-"
-    described, left_off, flat = yield from perform(
+    described, left_off, flat = yield from call_script(
+        context,
         context.read(
             "read",
             op.session,
@@ -94,7 +96,7 @@ def _read_portion(
             wanted,
             kinds,
             b"1" if isinstance(op, ReadOutline) else b"0",
-        )
+        ),
     )
     head = parse_head(op.session, described)
     rows = list(zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True))
@@ -164,8 +166,8 @@ def _parse_outline(session: str, position: int, meta: bytes, size: int) -> Outli
 @HANDLERS.handles(ReadLog)
 def read_log(context: Context, op: ReadLog) -> Plan[LogPage]:
     """The log of the session's life itself, whether it shows or not."""
-    described, more, flat = yield from perform(
-        context.read("read_log", op.session, op.start, op.limit)
+    described, more, flat = yield from call_script(
+        context, context.read("read_log", op.session, op.start, op.limit)
     )
     head = parse_head(op.session, described)
     if head.status is not Status.ACTIVE:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
+import hiredis
 from redis.exceptions import ReadOnlyError, ResponseError
 
 from indelible.backends.redis.calls import AppendCall, Command, Context, build_append
 from indelible.backends.redis.errors import UnconfirmedError, parse_code
-from indelible.backends.redis.router import Replies, SendCommands
+from indelible.backends.redis.requests import Replies, SendCommands
 from indelible.core.batcher import Pending
 
 PendingRequest = Pending[SendCommands, Replies]
@@ -29,8 +30,8 @@ IDLE_S_MAX = 0.05
 
 def compute_size(request: SendCommands) -> int:
     """About how many bytes are sent for a request."""
-    words = request.call.arguments if request.call is not None else ()
-    return sum(len(word) for word in words if not isinstance(word, int))
+    words = () if request.call is None else request.call.arguments
+    return sum([len(word) for word in words if type(word) is bytes])
 
 
 class _Share(NamedTuple):
@@ -39,23 +40,25 @@ class _Share(NamedTuple):
     owners: list[PendingRequest]
     replies: int
     # Whether the last reply is that of appends: a list with an answer for each owner.
-    is_append: bool = False
+    is_append: bool
 
 
 class RequestBatch:
     """A batch on its way: the commands that are sent for it, and who gets which reply."""
 
     def __init__(self, batch: Sequence[PendingRequest], context: Context) -> None:
-        self.left_s = max(pending.request.deadline.left_s() for pending in batch)
+        self.left_s = 0.0
         self.commands: list[Command] = []
         # An error of the server is a reply, too.
         self.replies: list[Any] = []
         self._shares: list[_Share] = []
-        self._confirms = any(pending.request.confirmed for pending in batch)
-        # On a cluster the keys of a call lie in one slot.
+        self._confirms = False
+        # Appends that share a call; on a cluster the keys of a call must share a slot.
         groups: dict[int, list[PendingRequest]] = {}
         for pending in batch:
             request = pending.request
+            self.left_s = max(self.left_s, request.deadline.left_s())
+            self._confirms = self._confirms or request.confirmed
             call = request.call
             if isinstance(call, AppendCall) and not request.is_asking:
                 slot = call.sessions[0].slot if context.is_cluster else 0
@@ -63,44 +66,50 @@ class RequestBatch:
             else:
                 commands = request.build_commands()
                 self.commands += commands
-                is_append = isinstance(call, AppendCall)
-                self._shares.append(_Share([pending], len(commands), is_append))
+                self._shares.append(_Share([pending], len(commands), isinstance(call, AppendCall)))
         for group in groups.values():
-            calls = [each.request.call for each in group]
-            command, order = build_append(
-                [call for call in calls if isinstance(call, AppendCall)],
-                by_text=any(each.request.by_text for each in group),
-            )
-            self.commands.append(command)
-            self._shares.append(_Share([group[number] for number in order], 1, is_append=True))
+            self._add_group(group)
         if self._confirms:
             wait_ms = max(1, int(self.left_s * WAIT_SHARE * 1000))
             self.commands += _build_waits(wait_ms, context.waits_for_disks)
+
+    def _add_group(self, group: list[PendingRequest]) -> None:
+        """Add appends that share one command."""
+        requests = [pending.request for pending in group]
+        by_text = any(request.by_text for request in requests)
+        calls = [request.call for request in requests]
+        self.commands.append(build_append(cast(list[AppendCall], calls), by_text=by_text))
+        self._shares.append(_Share(group, 1, is_append=True))
+
+    def pack(self) -> list[bytes]:
+        """The commands as they are sent."""
+        return [b"".join([hiredis.pack_command(cast(Any, each)) for each in self.commands])]
 
     def settle(self) -> None:
         """Every reply came: give each request its own."""
         confirmed = not self._confirms or _is_confirmed(self.replies[-1])
         at = 0
-        for share in self._shares:
-            for pending, replies in _divide(share, self.replies[at : at + share.replies]):
+        for owners, count, is_append in self._shares:
+            replies = self.replies[at : at + count]
+            at += count
+            for pending, own in _divide(owners, replies) if is_append else ((owners[0], replies),):
                 # An append whose guard did not hold wrote nothing that could be confirmed.
-                wrote = replies[-1] != 0 and not isinstance(replies[-1], Exception)
-                if pending.request.confirmed and not confirmed and wrote:
-                    replies[-1] = UnconfirmedError("too few replicas answered in time")
-                pending.succeed(Replies(replies))
-            at += share.replies
+                wrote = own[-1] != 0 and not isinstance(own[-1], Exception)
+                if wrote and not confirmed and pending.request.confirmed:
+                    own[-1] = UnconfirmedError("too few replicas answered in time")
+                pending.succeed(Replies(own))
 
     def lose(self, error: BaseException, *, sent: bool) -> None:
         """The connection broke; requests whose replies came all the same have them."""
         at = 0
-        for share in self._shares:
-            replies = self.replies[at : at + share.replies]
-            at += share.replies
-            if len(replies) < share.replies:
-                for pending in share.owners:
+        for owners, count, is_append in self._shares:
+            replies = self.replies[at : at + count]
+            at += count
+            if len(replies) < count:
+                for pending in owners:
                     pending.succeed(Replies([], error, sent))
                 continue
-            for pending, own in _divide(share, replies):
+            for pending, own in _divide(owners, replies) if is_append else ((owners[0], replies),):
                 # A write that is to be confirmed is not done with its reply.
                 if pending.request.confirmed and not isinstance(own[-1], ResponseError):
                     pending.succeed(Replies([], error, sent))
@@ -109,24 +118,20 @@ class RequestBatch:
 
     def met_replica(self) -> bool:
         """Whether the server takes no writes: then another is the primary, and we must look."""
-        return any(_is_read_only(reply) for reply in self.replies)
+        return any(map(_is_read_only, self.replies))
 
 
-def _divide(share: _Share, replies: list[Any]) -> list[tuple[PendingRequest, list[Any]]]:
-    """Each owner of a share with its replies."""
-    if not share.is_append:
-        return [(share.owners[0], replies)]
+def _divide(
+    owners: list[PendingRequest], replies: list[Any]
+) -> Iterator[tuple[PendingRequest, list[Any]]]:
+    """Each append with its answer; what the server refused it with is behind a minus."""
     reply = replies[-1]
-    answers = reply if isinstance(reply, list) else [reply] * len(share.owners)
-    pairs = zip(share.owners, answers, strict=True)
-    return [(owner, [_parse_answer(answer)]) for owner, answer in pairs]
-
-
-def _parse_answer(answer: Any) -> Any:
-    """The answer to one append; what the server refused it with is behind a minus."""
-    if isinstance(answer, bytes) and answer.startswith(b"-"):
-        return ResponseError(answer[1:].decode("utf-8", "replace"))
-    return answer
+    answers = reply if isinstance(reply, list) else [reply] * len(owners)
+    for pending, answer in zip(owners, answers, strict=True):
+        if type(answer) is bytes and answer.startswith(b"-"):
+            yield pending, [ResponseError(answer[1:].decode("utf-8", "replace"))]
+        else:
+            yield pending, [answer]
 
 
 def _build_waits(wait_ms: int, disks: bool) -> list[Command]:
@@ -161,7 +166,7 @@ def _is_read_only(reply: Any) -> bool:
 class ConnectionSlot:
     """A connection that is kept for one batch after the other."""
 
-    __slots__ = ("box", "busy", "used_at")
+    __slots__ = ("box", "busy", "timeout_s", "used_at")
 
     def __init__(self) -> None:
         # The connection, if there is one.
@@ -170,6 +175,8 @@ class ConnectionSlot:
         # was interrupted: its replies are on the way, and the connection is not used again.
         self.busy = False
         self.used_at = 0.0
+        # How long its socket waits; None if nobody set that yet.
+        self.timeout_s: float | None = None
 
     @property
     def connection(self) -> Any:
@@ -181,7 +188,13 @@ class ConnectionSlot:
         connection = self.connection
         self.box = []
         self.busy = False
+        self.timeout_s = None
         return connection
+
+    def waits_about(self, left_s: float) -> bool:
+        """Whether its socket waits about this long already, so that it need not be told."""
+        timeout_s = self.timeout_s
+        return timeout_s is not None and 0.95 * timeout_s < left_s < 1.05 * timeout_s
 
     @property
     def is_stale(self) -> bool:

@@ -16,7 +16,7 @@ from indelible.model import Claims, Durability, Gravity, Risk
 @HANDLERS.handles(FindRisks)
 def find_risks(context: Context, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
     """Look at the running servers."""
-    every = yield from read_settings()
+    every = yield from read_settings(context)
     return list_risks(every, demanded=context.demanded, simulated=context.simulated)
 
 

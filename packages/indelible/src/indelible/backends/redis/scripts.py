@@ -7,7 +7,7 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from indelible.backends.redis.keys import STATE_FIELDS, VIEW_FIELDS
+from indelible.backends.redis.keys import VIEW_FIELDS
 from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, kind_mark
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.model import Kind
@@ -36,8 +36,12 @@ class Script(NamedTuple):
     """A script, and the digest by which a server knows it."""
 
     name: str
-    digest: str
+    digest: bytes
     text: str
+
+    def start(self, *, by_text: bool) -> tuple[str | bytes, str | bytes]:
+        """The words of a call before its keys."""
+        return ("EVAL", self.text) if by_text else (b"EVALSHA", self.digest)
 
 
 # What a script refuses to run on: a session whose head is damaged ("head"), one that lost what its
@@ -78,7 +82,8 @@ def load_script(name: str) -> Script:
         if constant in text
     ]
     text = "".join([*constants, text])
-    return Script(name, sha1(text.encode()).hexdigest(), text)  # noqa: S324 (how servers name them)
+    digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
+    return Script(name, digest.encode(), text)
 
 
 def _read(name: str) -> str:
@@ -107,5 +112,4 @@ def _constants() -> dict[str, object]:
         "SLACK_SHARE": SLACK_SHARE,
         "SLACK_MS": SLACK_MS,
         "VIEW_FIELDS": "{" + ", ".join(f"'{name}'" for name in VIEW_FIELDS) + "}",
-        "STATE": "'^" + " ".join(["(%d*)"] * len(STATE_FIELDS)) + "$'",
     }

@@ -10,7 +10,7 @@ from dataclasses import replace
 from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
 
-from indelible.backends.redis.calls import HANDLERS, Ask, Context, CountServers, encode_ttl_ms
+from indelible.backends.redis.calls import HANDLERS, Context, encode_ttl_ms
 from indelible.backends.redis.errors import (
     Next,
     build_damaged_error,
@@ -28,9 +28,10 @@ from indelible.backends.redis.keys import (
     parse_session,
     replace_part,
 )
+from indelible.backends.redis.requests import ask_server, call_script, count_servers
 from indelible.core import rules
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.core.rules import SessionState
 from indelible.core.sources import read_clock_ms
 from indelible.errors import FormatError, UsageError
@@ -108,14 +109,17 @@ def parse_life(reply: Sequence[Any]) -> str | None:
 def read_head(context: Context, op: ReadHead) -> Plan[Head]:
     """Read a session without its entries."""
     count = b"1" if op.count_snapshots else b"0"
-    described, snapshots = yield from perform(context.read("read_head", op.session, count))
+    described, snapshots = yield from call_script(
+        context, context.read("read_head", op.session, count)
+    )
     return parse_head(op.session, described, snapshots)
 
 
 @HANDLERS.handles(SetMetadata)
 def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    answer, *rest = yield from perform(
+    answer, *rest = yield from call_script(
+        context,
         context.write(
             "set_metadata",
             op.session,
@@ -123,7 +127,7 @@ def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
             op.expected or "",
             encode_ttl_ms(op.ttl_s),
             repeatable=False,
-        )
+        ),
     )
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
@@ -181,7 +185,7 @@ def list_sessions(context: Context, op: ListSessions) -> Plan[SessionPage]:
     """Name a page of sessions, by SCAN on one server after the other."""
     names: dict[str, None] = {}
     at = parse_bookmark(op.resume)
-    servers = yield from perform(CountServers())
+    servers = yield from count_servers(context)
     keys = SCAN_KEYS
     while at.server < servers:
         room = op.limit - len(names)
@@ -214,11 +218,11 @@ def _scan(
     matching = build_parts_pattern if op.damaged else build_heads_pattern
     pattern = matching(context.namespace, op.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
-    info, scanned = yield from perform(Ask(at.server, (("INFO", "server"), scan)))
+    info, scanned = yield from ask_server(context, at.server, (("INFO", "server"), scan))
     cursor, found = require(context, scanned)
     named = {key: session for key in found if (session := parse_session(key)) is not None}
     looks = tuple(("HMGET", replace_part(key, HEAD), *HEAD_FIELDS) for key in named)
-    time, *heads = yield from perform(Ask(at.server, (("TIME",), *looks)))
+    time, *heads = yield from ask_server(context, at.server, (("TIME",), *looks))
     seconds, micros = require(context, time)
     now_ms = int(seconds) * 1000 + int(micros) // 1000
     if context.clock is not None:

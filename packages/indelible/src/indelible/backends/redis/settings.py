@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.backends.redis.calls import HANDLERS, Ask, Context, CountServers
+from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.requests import ask_server, count_servers
 from indelible.core.operations import Identify
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.model import Durability
 
 _CONFIGURED = (
@@ -59,20 +60,20 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def read_settings() -> Plan[list[Settings]]:
+def read_settings(context: Context) -> Plan[list[Settings]]:
     """The settings of every server that holds keys."""
-    servers = yield from perform(CountServers())
+    servers = yield from count_servers(context)
     found: list[Settings] = []
     for server in range(servers):
-        settings = yield from _read_server(server)
+        settings = yield from _read_server(context, server)
         found.append(settings)
     return found
 
 
-def _read_server(server: int) -> Plan[Settings]:
+def _read_server(context: Context, server: int) -> Plan[Settings]:
     """Ask one server."""
     commands = (("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
-    info, *configured = yield from perform(Ask(server, commands))
+    info, *configured = yield from ask_server(context, server, commands)
     values = {
         name: _parse_configured(reply) for name, reply in zip(_CONFIGURED, configured, strict=True)
     }
@@ -82,11 +83,13 @@ def _read_server(server: int) -> Plan[Settings]:
 @HANDLERS.handles(Identify)
 def identify(context: Context, _op: Identify) -> Plan[str | None]:
     """The runs of the servers, and the number of the database; None where they do not say."""
-    servers = yield from perform(CountServers())
+    servers = yield from count_servers(context)
     runs: list[str] = []
     database = ""
     for server in range(servers):
-        info, client = yield from perform(Ask(server, (("INFO", "server"), ("CLIENT", "INFO"))))
+        info, client = yield from ask_server(
+            context, server, (("INFO", "server"), ("CLIENT", "INFO"))
+        )
         run = parse_info(info).get("run_id")
         words = client.decode("utf-8", "replace").split() if isinstance(client, bytes) else ()
         database = next((word for word in words if word.startswith("db=")), "")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from indelible.backends.redis.calls import HANDLERS, Argument, Context, encode_ttl_ms
 from indelible.backends.redis.log_rows import format_meta, format_stamp
+from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.sessions import format_extents, parse_head
 from indelible.backends.redis.views import format_line, format_record
 from indelible.core import rules
 from indelible.core.operations import BeginStage, DropStage, Head, ShowStage, Stage, StageRows
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 
 # Lua hands at most some thousand values to one call, and a script's arguments are one list.
 ROWS_PER_CALL = 500
@@ -18,10 +19,11 @@ ROWS_PER_CALL = 500
 def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
     """Begin a life that nobody sees yet."""
     first = "" if op.first is None else op.first
-    answer, *rest = yield from perform(
+    answer, *rest = yield from call_script(
+        context,
         context.write(
             "begin_stage", op.session, op.forked_from or "", encode_ttl_ms(op.ttl_s), first
-        )
+        ),
     )
     if answer == b"exists":
         raise rules.build_exists_error(op.session)
@@ -44,8 +46,8 @@ def stage_rows(context: Context, op: StageRows) -> Plan[None]:
                 row.envelope,
                 "" if row.deadline_ms is None else row.deadline_ms,
             )
-        (answer,) = yield from perform(
-            context.write("stage_rows", op.session, op.stage, *arguments)
+        (answer,) = yield from call_script(
+            context, context.write("stage_rows", op.session, op.stage, *arguments)
         )
         if answer == b"exists":
             raise rules.build_exists_error(op.session)
@@ -72,7 +74,9 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
     first = op.generation - len(op.journal)
     for number, line in enumerate(op.journal, 1):
         arguments += (line.key, format_line(number, line, first + number), line.undone_by or "")
-    answer, *rest = yield from perform(context.write("show_stage", op.session, *arguments))
+    answer, *rest = yield from call_script(
+        context, context.write("show_stage", op.session, *arguments)
+    )
     if answer == b"exists":
         raise rules.build_exists_error(op.session)
     return parse_head(op.session, rest[0])
@@ -81,4 +85,4 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
 @HANDLERS.handles(DropStage)
 def drop_stage(context: Context, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
-    yield from perform(context.write("drop_stage", op.session, op.stage))
+    yield from call_script(context, context.write("drop_stage", op.session, op.stage))

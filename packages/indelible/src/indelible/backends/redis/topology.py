@@ -15,7 +15,7 @@ from indelible.backends.redis.connections import (
 )
 from indelible.backends.redis.errors import build_no_cluster_error
 from indelible.backends.redis.options import RedisOptions
-from indelible.backends.redis.router import SendCommands
+from indelible.backends.redis.requests import SendCommands
 
 
 class SingleServer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from indelible.backends.redis.calls import HANDLERS, Context, encode_ttl_ms, to_pairs
+from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.sessions import format_extents, parse_extents, parse_head
 from indelible.core import rules
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
@@ -22,7 +23,7 @@ from indelible.core.operations import (
     SnapshotRecord,
     ViewChangeResult,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.errors import ConflictError, FormatError
 from indelible.view import View, build_view, freeze
 
@@ -54,7 +55,8 @@ def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
 
 
 def _change(context: Context, op: ChangeView, snapshot: str) -> Plan[ViewChangeResult]:
-    answer, *rest = yield from perform(
+    answer, *rest = yield from call_script(
+        context,
         context.write(
             "change_view",
             op.session,
@@ -69,7 +71,7 @@ def _change(context: Context, op: ChangeView, snapshot: str) -> Plan[ViewChangeR
             op.undoes or "",
             context.touch,
             *((snapshot,) if snapshot else ()),
-        )
+        ),
     )
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
@@ -130,7 +132,9 @@ def parse_lines(life: str, flat: list[Any]) -> list[JournalLine]:
 @HANDLERS.handles(ReadJournal)
 def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
-    described, flat = yield from perform(context.read("read_journal", op.session, op.limit))
+    described, flat = yield from call_script(
+        context, context.read("read_journal", op.session, op.limit)
+    )
     head = parse_head(op.session, described)
     return JournalPage(head, tuple(parse_lines(head.life, flat)))
 
@@ -140,7 +144,8 @@ def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     """Write the view and the log's end down under a new id."""
     whole = ""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        answer, *rest = yield from perform(
+        answer, *rest = yield from call_script(
+            context,
             context.write(
                 "save_snapshot",
                 op.session,
@@ -149,7 +154,7 @@ def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
                 encode_ttl_ms(op.ttl_s),
                 whole,
                 context.touch,
-            )
+            ),
         )
         if answer != b"large":
             return parse_record(op.id, rest[0])
@@ -197,8 +202,8 @@ def parse_records(flat: list[Any]) -> list[SnapshotRecord]:
 def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
     """All snapshots of the session's life, or the named ones."""
     every = b"1" if op.ids is None else b"0"
-    described, flat = yield from perform(
-        context.read("read_snapshots", op.session, every, *(op.ids or ()))
+    described, flat = yield from call_script(
+        context, context.read("read_snapshots", op.session, every, *(op.ids or ()))
     )
     head = parse_head(op.session, described)
     if op.ids is None:
@@ -210,7 +215,7 @@ def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
 @HANDLERS.handles(DeleteSnapshot)
 def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
-    removed = yield from perform(
-        context.write("delete_snapshot", op.session, op.id, repeatable=False)
+    removed = yield from call_script(
+        context, context.write("delete_snapshot", op.session, op.id, repeatable=False)
     )
     return bool(removed)

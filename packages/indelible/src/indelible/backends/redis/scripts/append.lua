@@ -1,10 +1,10 @@
 -- Append entries: one to n appends, of one to n sessions. Each has its own guard. Answers for each with
 -- the new version; with 0 if the guard does not hold, and then nothing was written for it; with the
 -- error, behind '-', if the server refused.
--- ARGV from 3 on: for each session the number of its appends, and of each append: ttl, expected, key,
--- fresh, over, the number of its entries; then meta, envelope and checksum of each entry, to which its
--- place is added here. `over` names the life that the caller found to be over ('-' for none): the
--- append then begins the next one.
+-- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, fresh, over, the
+-- number of its entries; then meta, envelope and checksum of each entry, to which its place is added
+-- here. `over` names the life that the caller found to be over ('-' for none): the append then begins
+-- the next one.
 
 -- Whether what an append touches is there and as it was written.
 local function is_whole(s)
@@ -23,8 +23,7 @@ local function may_append(s, expected, key, fresh, over, count)
   end
   if over ~= '' or (expected ~= '' and expected ~= version_of(s)) then return false end
   if fresh == '1' then return true end
-  local keys = redis.pcall('HLEN', s.used)
-  if keys ~= s.counts[1] then return false end
+  if redis.pcall('HLEN', s.used) ~= load_counts(s)[1] then return false end
   local used, wrong = find_key(s, key)
   return not used and not wrong
 end
@@ -39,8 +38,8 @@ local function write(s, ttl, key, at, count)
   end
   local deadline = ttl == '' and '' or whole(now + ttl)
   local place = now + (ttl == '' and 0 or deadline) + s.gen
-  local stamp = whole(now) .. ' ' .. deadline .. ' ' .. whole(s.gen) .. ' '
-  local sums = {}
+  local stamp = whole(now) .. ' ' .. deadline .. ' ' .. s.gen .. ' '
+  local named, sums = string.sub(key, 1, 1) ~= '~', {}
   for n = 0, count - 1 do
     local meta, envelope, checksum = ARGV[at + 3 * n], ARGV[at + 3 * n + 1], ARGV[at + 3 * n + 2]
     local added = redis.pcall('XADD', s.log, whole(s.stop + 1) .. '-0',
@@ -48,14 +47,15 @@ local function write(s, ttl, key, at, count)
       'e', envelope)
     if type(added) == 'table' then return added end
     s.stop = s.stop + 1
-    sums[n + 1] = string.sub(envelope, SUM_FROM, SUM_TO)
+    if named then sums[n + 1] = string.sub(envelope, SUM_FROM, SUM_TO) end
   end
   s.deadline = deadline
-  if string.sub(key, 1, 1) ~= '~' then
-    local value = whole(s.stop - count) .. ' ' .. count .. ' ' .. whole(s.gen) .. ' '
+  if named then
+    local value = whole(s.stop - count) .. ' ' .. count .. ' ' .. s.gen .. ' '
       .. table.concat(sums)
     call('HSET', s.used, key, seal(s, 'k' .. key, value))
-    s.counts[1] = s.counts[1] + 1
+    local counts = load_counts(s)
+    counts[1] = counts[1] + 1
     expire_one(s, s.used)
   end
   if ttl ~= '' then
@@ -67,31 +67,33 @@ local function write(s, ttl, key, at, count)
   end
 end
 
-local answers, at = {}, 3
-for first = 1, #KEYS, 7 do
-  local s = load_session(first)
-  local usable, written = not s.error and is_whole(s), false
-  local appends = tonumber(ARGV[at])
-  at = at + 1
-  for _ = 1, appends do
-    local ttl, expected, key, fresh, over, count = unpack(ARGV, at, at + 5)
-    count = tonumber(count)
-    local answer = 0
-    if s.error then
-      answer = '-' .. s.error.err
-    elseif usable and may_append(s, expected, key, fresh, over, count) then
-      local refused = write(s, ttl, key, at + 6, count)
-      if refused then
-        -- With 0 if the log is longer than the head says, so that the caller looks what is wrong.
-        local beyond = redis.pcall('XRANGE', s.log, whole(s.stop + 1), '+', 'COUNT', 1)
-        answer = (beyond.err or #beyond == 0) and '-' .. refused.err or 0
-      else
-        answer, written = version_of(s), true
-      end
-    end
-    answers[#answers + 1] = answer
-    at = at + 6 + 3 * count
+local answers, sessions, at, last = {}, {}, 3, #ARGV
+while at < last do
+  local first, ttl, expected, key, fresh, over, count = unpack(ARGV, at, at + 6)
+  first, count = tonumber(first), tonumber(count)
+  local s, answer = sessions[first], 0
+  if not s then
+    s = load_session(first)
+    s.usable = not s.error and is_whole(s)
+    sessions[first] = s
   end
-  if written then save_head(s) end
+  if s.error then
+    answer = '-' .. s.error.err
+  elseif s.usable and may_append(s, expected, key, fresh, over, count) then
+    -- Protected, so that what the server refuses to one does not stop the others.
+    local _, refused = pcall(write, s, ttl, key, at + 7, count)
+    if refused then
+      -- With 0 if the log is longer than the head says, so that the caller looks what is wrong.
+      local beyond = redis.pcall('XRANGE', s.log, whole(s.stop + 1), '+', 'COUNT', 1)
+      if beyond.err or #beyond == 0 then answer = '-' .. (refused.err or refused) end
+    else
+      answer, s.written = version_of(s), true
+    end
+  end
+  answers[#answers + 1] = answer
+  at = at + 7 + 3 * count
+end
+for _, s in pairs(sessions) do
+  if s.written then save_head(s) end
 end
 return answers

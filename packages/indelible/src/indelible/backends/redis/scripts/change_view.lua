@@ -24,7 +24,7 @@ elseif s.life ~= ARGV[3] then
   return {'changed'}
 end
 if ARGV[10] ~= '' and ARGV[10] ~= version_of(s) then return {'moved', version_of(s)} end
-if not snapshot and (whole(s.gen) ~= ARGV[4] or s.view[6] ~= ARGV[5]) then return {'changed'} end
+if not snapshot and (s.gen ~= ARGV[4] or s.view[6] ~= ARGV[5]) then return {'changed'} end
 
 local tail = ARGV[9] == '' and s.stop or tonumber(ARGV[9])
 -- A view lies inside of the log, in order; a damaged one is not followed.
@@ -41,11 +41,11 @@ if last and tonumber(last) >= tail then
   text = string.gsub(text, ';?%d+,%d+$', '')
 end
 local before, after = s.view[1] .. ' ' .. s.view[2], whole(tail) .. ' ' .. text
-s.lines, s.gen = s.lines + 1, s.gen + 1
+s.lines, s.gen = s.lines + 1, whole(s.gen + 1)
 s.view[1], s.view[2] = whole(tail), text
 save_view(s, {1, 2})
 -- What a caller named comes last, so that it may hold anything.
-local line = table.concat({whole(s.lines), whole(now), whole(s.gen), whole(s.stop)}, ' ')
+local line = table.concat({whole(s.lines), whole(now), s.gen, whole(s.stop)}, ' ')
   .. '|' .. before .. '|' .. after .. '|' .. change
 call('HSET', s.journal, 'o' .. key, seal(s, 'o' .. key, line), '#' .. whole(s.lines), key)
 if ARGV[11] ~= '' then

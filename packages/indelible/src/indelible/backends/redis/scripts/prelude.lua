@@ -12,10 +12,6 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
-local function damaged(what)
-  return redis.error_reply('DAMAGED ' .. what)
-end
-
 -- 48 bits of SHA-1, as sessions.py computes them too. A simulated server lacks the function; it
 -- keeps nothing, so that nothing of it is checked.
 local function digest(text)
@@ -30,35 +26,41 @@ end
 -- what is wrong with its head. Calls that the server may refuse are protected and come before any
 -- write, so that a refusal keeps its code, which older servers bury in text.
 local function load_session(first)
-  local s = {
-    head = KEYS[first], view_key = KEYS[first + 1], log = KEYS[first + 2], used = KEYS[first + 3],
-    snapshots = KEYS[first + 4], journal = KEYS[first + 5], aside = KEYS[first + 6],
-    first = first, born = 0, stop = 0, deadline = '', gen = 0,
-  }
-  local found = redis.pcall('HMGET', s.head, 'state', 'end', 'deadline', 'sum')
-  if found.err then
-    s.error = found
-    return s
-  end
+  local head = KEYS[first]
+  local found = redis.pcall('HMGET', head, 'state', 'end', 'deadline', 'sum')
   local state, stop, deadline, sum = found[1], tonumber(found[2] or ''), found[3], found[4]
+  local life, born, gen, staged, ends, wrong
   if not state then
+    stop, deadline = 0, ''
     -- The engine frees the other keys at the deadline or later, and the head long after them: no
     -- expiry leaves a part without its head.
-    if call('EXISTS', unpack(KEYS, first + 1, first + 6)) > 0 then s.wrong = 'its head is missing' end
-  elseif not (stop and sum and (deadline == '' or tonumber(deadline or '')))
-    or tonumber(sum) ~= sum_of_head(s.head, state, stop, deadline) then
-    s.wrong = 'its head does not match its checksum'
+    if call('EXISTS', unpack(KEYS, first + 1, first + 6)) > 0 then wrong = 'its head is missing' end
+  elseif stop and sum and (deadline == '' or tonumber(deadline or ''))
+    and tonumber(sum) == sum_of_head(head, state, stop, deadline) then
+    life, born, gen, staged, ends = string.match(state, '^(%d+) (%d+) (%d+) (%d) (%d*) ')
   else
-    local life, born, gen, staged, ends, lines, taken, keys, snapshots, journal, aside =
-      string.match(state, STATE)
-    s.life, s.born, s.gen, s.staged = life, tonumber(born), tonumber(gen), staged == '1'
-    -- When the engine frees the keys, and how many lines and snapshots were ever written.
-    s.ends, s.lines, s.taken = tonumber(ends), tonumber(lines), tonumber(taken)
-    -- How many fields the other hashes have.
-    s.counts = {tonumber(keys), tonumber(snapshots), tonumber(journal), tonumber(aside)}
-    s.stop, s.deadline = stop, deadline
+    wrong = 'its head does not match its checksum'
   end
-  return s
+  return {
+    error = found.err and found, wrong = wrong, first = first, head = head,
+    view_key = KEYS[first + 1], log = KEYS[first + 2], used = KEYS[first + 3],
+    state = state, life = life, born = tonumber(born or 0), gen = gen or '0',
+    staged = staged == '1', stop = stop, deadline = deadline,
+    -- When the engine frees the keys.
+    ends = tonumber(ends or ''),
+  }
+end
+
+-- How many lines and snapshots were ever written, and how many fields the other hashes have. Whoever
+-- changes anything of a state but its end and its deadline loads these before.
+local function load_counts(s)
+  if not s.counts then
+    local lines, taken, keys, snapshots, journal, aside =
+      string.match(s.state, ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    s.lines, s.taken = tonumber(lines), tonumber(taken)
+    s.counts = {tonumber(keys), tonumber(snapshots), tonumber(journal), tonumber(aside)}
+  end
+  return s.counts
 end
 
 local function is_active(s)
@@ -67,28 +69,24 @@ end
 
 local function version_of(s)
   if not s.life or s.staged then return 'new' end
-  local version = s.life .. '.' .. whole(s.stop) .. '.' .. whole(s.gen)
+  local version = s.life .. '.' .. whole(s.stop) .. '.' .. s.gen
   if is_active(s) then return version end
   return now < s.deadline + KNOWN_MS and version .. '!' or 'new'
 end
 
--- Write the head. `counts` says how many fields each other hash has, so that a lost one is missed.
+-- Write the head. It says how many fields each other hash has, so that a lost one is missed.
 local function save_head(s)
-  local counts = s.counts
-  local state = table.concat({s.life, whole(s.born), whole(s.gen), s.staged and '1' or '0',
-    s.ends and whole(s.ends) or '', s.lines, s.taken, counts[1], counts[2], counts[3], counts[4]}, ' ')
-  call('HSET', s.head, 'state', state, 'end', whole(s.stop), 'deadline', s.deadline,
-    'sum', whole(sum_of_head(s.head, state, s.stop, s.deadline)))
+  if s.counts then
+    s.state = table.concat({s.life, whole(s.born), s.gen, s.staged and '1' or '0',
+      s.ends and whole(s.ends) or '', s.lines, s.taken, unpack(s.counts)}, ' ')
+  end
+  call('HSET', s.head, 'state', s.state, 'end', whole(s.stop), 'deadline', s.deadline,
+    'sum', whole(sum_of_head(s.head, s.state, s.stop, s.deadline)))
 end
 
 -- The checksum of a view is bound to its session, its life and its generation.
 local function sum_of_view(s)
-  return digest(table.concat({s.view_key, s.life, whole(s.gen), unpack(s.view, 1, 6)}, '\n'))
-end
-
-local function load_view(s)
-  s.view = call('HMGET', s.view_key, unpack(VIEW_FIELDS))
-  return s.view
+  return digest(table.concat({s.view_key, s.life, s.gen, unpack(s.view, 1, 6)}, '\n'))
 end
 
 -- Write the fields of the view that changed.
@@ -103,6 +101,7 @@ end
 -- Have the engine free all keys of a session after its deadline, and what says that it expired later.
 -- `slack` lets the next appends move the deadline without telling every key. Save the head afterwards.
 local function expire_keys(s, slack)
+  load_counts(s)
   if s.deadline == '' then
     s.ends = nil
     for n = s.first, s.first + 6 do call('PERSIST', KEYS[n]) end
@@ -126,7 +125,7 @@ local function begin(s, ttl, first, forked, staged)
   local time = call('TIME')
   s.life = whole(time[1] * 1000000 + time[2])
   s.born = first or s.stop
-  s.stop, s.gen, s.lines, s.taken, s.counts = s.born, 0, 0, 0, {0, 0, 0, 0}
+  s.stop, s.gen, s.lines, s.taken, s.counts = s.born, '0', 0, 0, {0, 0, 0, 0}
   s.deadline = ttl == '' and '' or whole(now + ttl)
   s.ends, s.staged = nil, staged
   call('HDEL', s.head, 'keyed')

@@ -1,6 +1,17 @@
 -- What every script on one session goes on with: the session, and what is wrong with its parts.
 local s = load_session(1)
 if s.error then return s.error end
+if s.life then load_counts(s) end
+s.snapshots, s.journal, s.aside = KEYS[5], KEYS[6], KEYS[7]
+
+local function damaged(what)
+  return redis.error_reply('DAMAGED ' .. what)
+end
+
+local function load_view(s)
+  s.view = call('HMGET', s.view_key, unpack(VIEW_FIELDS))
+  return s.view
+end
 
 -- What is wrong with what its entries are found by, or nil.
 local function wrong_entries()
@@ -100,7 +111,7 @@ end
 local function describe()
   if s.life and not s.view then load_view(s) end
   local view = s.view or {}
-  return {whole(now), s.life or false, whole(s.born), whole(s.stop), whole(s.gen), s.deadline,
+  return {whole(now), s.life or false, whole(s.born), whole(s.stop), s.gen, s.deadline,
     s.staged and '1' or '0', view[1] or false, view[2] or false, view[3] or false,
     view[4] or false, view[5] or false, view[6] or false}
 end

@@ -5,7 +5,7 @@ if not s.life or s.life ~= ARGV[3] then return {'exists'} end
 if s.staged then
   local wrong = wrong_entries() or wrong_parts(1, 4)
   if wrong then return damaged(wrong) end
-  s.gen, s.staged = tonumber(ARGV[7]), false
+  s.gen, s.staged = ARGV[7], false
   s.view[1], s.view[2] = ARGV[5] == '' and whole(s.born) or ARGV[5], ARGV[6]
   if ARGV[8] ~= '' then s.view[3] = ARGV[8] end
   s.view[4] = ARGV[4]
