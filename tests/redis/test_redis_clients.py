@@ -147,7 +147,7 @@ def test_a_url_that_cannot_be_read_is_refused_without_quoting_it(wrong):
     ],
 )
 def test_a_parameter_that_no_url_has_is_refused_and_named(url):
-    with pytest.raises(UsageError, match="no parameter 'foo'.*client_name.*socket_timeout"):
+    with pytest.raises(UsageError, match=r"no parameter 'foo'.*client_name.*socket_timeout"):
         indelible.open(url)
 
 

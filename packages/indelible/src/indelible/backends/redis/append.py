@@ -30,7 +30,7 @@ def append(context: Context, op: Append) -> Plan[AppendResult]:
     lost: BaseException | None = None
     expected, over = op.expected or "", ""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        call = _build_call(context, op, expected, over, fresh=op.fresh and lost is None)
+        call = build_append_call(context, op, expected, over, fresh=op.fresh and lost is None)
         call.deadline, call.lost = deadline, lost
         version: Any = yield from call_script(context, call)
         lost = call.lost
@@ -60,9 +60,10 @@ def append(context: Context, op: Append) -> Plan[AppendResult]:
     )
 
 
-def _build_call(
+def build_append_call(
     context: Context, op: Append, expected: str, over: str, *, fresh: bool
 ) -> AppendCall:
+    """Build the guarded write. `over` names the life that it follows, if it may begin one."""
     keys = context.keys(op.session)
     batch = len(op.drafts)
     arguments: list[Argument] = [
