@@ -4,9 +4,9 @@ local scanned = call('HSCAN', KEYS[tonumber(ARGV[3])], ARGV[5], 'COUNT', READ_PA
 local wrong = {}
 for n = 1, #scanned[2], 2 do
   local name, value = scanned[2][n], scanned[2][n + 1]
-  -- Numbers of journal lines lead to names, and are checked where a line is looked for.
+  -- Numbers of journal lines lead to keys, and are checked where a line is looked for.
   local is_number = ARGV[4] == '' and string.sub(name, 1, 1) == '#'
-  if not is_number and not unseal(HEAD, life, ARGV[4] .. name, value) then
+  if not is_number and not (s.life and unseal(s, ARGV[4] .. name, value)) then
     wrong[#wrong + 1] = name
   end
 end
