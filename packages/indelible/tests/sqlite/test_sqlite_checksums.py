@@ -10,7 +10,7 @@ from seams import StillClock, beside
 
 import indelible
 from indelible import CorruptEntryError, FormatError
-from indelible.backends.sqlite.schema import FORMAT, expected_schema
+from indelible.backends.sqlite.schema import FORMAT, build_schema
 
 TEXTS = [f"message {number}" for number in range(6)]
 OTHERS = [f"other {number}" for number in range(6)]
@@ -152,7 +152,7 @@ DAMAGED_ROW = r"row of session 's' is damaged.*nothing was changed"
 
 
 def columns_of(table):
-    tables = {thing.name: thing for thing in expected_schema(FORMAT) if thing.type == "table"}
+    tables = {thing.name: thing for thing in build_schema(FORMAT) if thing.type == "table"}
     with beside(":memory:") as empty:
         empty.execute(tables[table].sql.replace("AUTOINCREMENT", ""))
         return {row[1] for row in empty.execute(f"PRAGMA table_info({table})")}

@@ -65,4 +65,4 @@ async def test_the_async_store_minds_the_same(on_a_share):
 
 
 def test_a_system_that_says_nothing_of_its_mounts_is_no_risk(tmp_path):
-    assert risks.file_system_of(tmp_path, tmp_path / "missing") is None
+    assert risks.find_file_system(tmp_path, tmp_path / "missing") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from indelible import view
 from indelible.backends.sqlite.checksums import build_damage_error, is_intact
@@ -23,7 +24,7 @@ from indelible.core.checksums import compute_entry_checksum, compute_session_sal
 from indelible.core.codec import CHECKSUM_BYTES, parse_checksum
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import KEYS_KEPT
-from indelible.core.operations import Append, AppendResult, LogRow, tuple_new
+from indelible.core.operations import Append, AppendResult, LogRow
 from indelible.model import Kind, Status
 
 KIND_NUMBER = {
@@ -72,75 +73,72 @@ def append(db: Connection, op: Append) -> AppendResult:
         assert state is not None
     first, generation = state.end, state.generation
     deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
+    salt = compute_session_salt(db.namespace, op.session)
     rows = [
-        tuple_new(
-            LogRow,
-            (
-                first + offset,
-                kind,
-                now_ms,
-                deadline_ms,
-                0 if offset else count,
-                generation,
-                keep,
-                None if offset else op.key,
-                opens,
-                answers,
-                envelope,
-                None,
-            ),
+        _build_row(
+            row.number,
+            salt,
+            first + offset,
+            kind,
+            now_ms,
+            deadline_ms,
+            0 if offset else count,
+            generation,
+            keep,
+            None if offset else op.key,
+            opens,
+            answers,
+            envelope,
         )
         for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
     ]
-    insert_entries(db, row, rows)
+    db.execute_many(_INSERT, rows)
     return AppendResult(first, count, rules.build_version(state.life, first + count, generation))
 
 
-def insert_entries(
-    db: Connection, row: SessionRow, entries: Sequence[LogRow], *, replace: bool = False
-) -> None:
-    """Write rows of the log at their positions."""
+def replace_entries(db: Connection, row: SessionRow, entries: Sequence[LogRow]) -> None:
+    """Write rows of a copied log at their positions, over those that are there."""
     salt = compute_session_salt(db.namespace, row.name)
-    db.execute_many(
-        _REPLACE if replace else _INSERT,
-        [
-            (
-                entry_ids(row.number, position, position + 1)[0],
-                0 if kind is None else KIND_NUMBER[kind],
-                written_at_ms,
-                deadline_ms,
-                batch,
-                generation,
-                keep,
-                key,
-                json.dumps(opens) if opens else None,
-                json.dumps(answers) if answers else None,
-                envelope,
-                compute_entry_checksum(
-                    salt,
-                    envelope,
-                    position=position,
-                    written_at_ms=written_at_ms,
-                    deadline_ms=deadline_ms,
-                    generation=generation,
-                    batch=batch,
-                ),
-            )
-            for (
-                position,
-                kind,
-                written_at_ms,
-                deadline_ms,
-                batch,
-                generation,
-                keep,
-                key,
-                opens,
-                answers,
-                envelope,
-                _,
-            ) in entries
-        ],
+    db.execute_many(_REPLACE, [_build_row(row.number, salt, *entry[:-1]) for entry in entries])
+
+
+def _build_row(
+    number: int,
+    salt: int,
+    position: int,
+    kind: Kind | None,
+    written_at_ms: int,
+    deadline_ms: int | None,
+    batch: int,
+    generation: int,
+    keep: bool,
+    key: str | None,
+    opens: tuple[str, ...],
+    answers: tuple[str, ...],
+    envelope: bytes,
+) -> tuple[Any, ...]:
+    """Build the row of an entry; its place is part of its id and of its checksum."""
+    return (
+        entry_ids(number, position, position + 1)[0],
+        KIND_NUMBER[kind] if kind is not None else 0,
+        written_at_ms,
+        deadline_ms,
+        batch,
+        generation,
+        keep,
+        key,
+        json.dumps(opens) if opens else None,
+        json.dumps(answers) if answers else None,
+        envelope,
+        compute_entry_checksum(
+            salt,
+            envelope,
+            position=position,
+            written_at_ms=written_at_ms,
+            deadline_ms=deadline_ms,
+            generation=generation,
+            batch=batch,
+        ),
     )
 
 

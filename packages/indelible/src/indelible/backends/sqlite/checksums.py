@@ -11,8 +11,8 @@ from indelible.core import checksums
 from indelible.core.checksums import CHECKSUM_MASK
 from indelible.errors import FormatError
 
-# What each row's checksum is made of: all that decides what a session shows. A session's `touched`
-# only counts, and an entry's row is bound to its place by `CONTENT`.
+# The fields that each row's checksum covers: all that decides what a session shows. A session's
+# `touched` only counts, and an entry's row is bound to its place by `CONTENT`.
 _FIELDS: Final = {
     "session": "number namespace name life born staged generation tail session.deadline created_at"
     " vacuums forked_from metadata extents",
@@ -22,7 +22,7 @@ _FIELDS: Final = {
     "kept_key": "session life key position entries generation checksums",
 }
 
-# The content checksum that an entry's row stands for; compared with the one that it has.
+# The content checksum that follows from an entry's row, to compare with the envelope's.
 CONTENT: Final = (
     "(checksum - (id & 4294967295) - written_at - ifnull(deadline, 0) - generation - batch_size"
     f" - :salt) & {CHECKSUM_MASK}"
@@ -30,12 +30,12 @@ CONTENT: Final = (
 
 
 def is_intact(table: str) -> str:
-    """The SQL expression that is 1 for a row with the checksum that it should have."""
+    """Build the SQL expression that is 1 for a row with the right checksum."""
     return f"{table}.checksum = row_checksum({', '.join(_FIELDS[table].split())})"
 
 
 def build_insert(table: str, *, verb: str = "INSERT") -> str:
-    """The statement that writes a row with its checksum; its parameters are the row's fields."""
+    """Build the statement that writes a row with its checksum from the row's fields."""
     fields = _FIELDS[table].split()
     params = ", ".join(f"?{number}" for number in range(1, len(fields) + 1))
     return (
@@ -45,7 +45,7 @@ def build_insert(table: str, *, verb: str = "INSERT") -> str:
 
 
 def build_update(table: str, changes: Mapping[str, str], *, where: str) -> str:
-    """The statement that changes fields of a row, and its checksum with them."""
+    """Build the statement that changes fields of a row, and its checksum with them."""
     named = {f"{table}.{field}": value for field, value in changes.items()}
     values = [changes.get(field, named.get(field, field)) for field in _FIELDS[table].split()]
     assignments = "".join(f"{field} = {value}, " for field, value in changes.items())
@@ -56,7 +56,7 @@ def build_update(table: str, changes: Mapping[str, str], *, where: str) -> str:
 
 
 def build_damage_error(what: str, session: str) -> FormatError:
-    """The error for a row whose checksum does not match."""
+    """Build the error for a row whose checksum does not match."""
     return FormatError(
         f"{what} of session {session!r} is damaged: its checksum does not match; nothing was"
         " changed. Restore the file from a backup, or forget the session and import it from an"

@@ -1,4 +1,4 @@
-"""The file: created, recognised, migrated, or refused untouched."""
+"""The file: create it, check its format, migrate it, or refuse it untouched."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def compare_schema(db: Connection) -> list[str]:
     """Say how the file's schema differs from the one that its format has."""
     ((version,),) = db.execute("PRAGMA user_version")
     found = _build_objects(db.execute(_SCHEMA))
-    expected = expected_schema(min(version, FORMAT))
+    expected = build_schema(min(version, FORMAT))
     tables = {thing.table for thing in expected}
     added = [
         thing
@@ -158,14 +158,14 @@ def compare_schema(db: Connection) -> list[str]:
 
 
 def _is_apart(thing: SchemaObject, tables: set[str]) -> bool:
-    """Whether an object of a newer format can have no effect on our tables."""
+    """Return whether an object of a newer format cannot affect our tables."""
     virtual = (thing.sql or "").upper().startswith("CREATE VIRTUAL")
     return thing.type in ("table", "index") and thing.table not in tables and not virtual
 
 
 @cache
-def expected_schema(version: int) -> frozenset[SchemaObject]:
-    """The schema that the migrations up to a format make."""
+def build_schema(version: int) -> frozenset[SchemaObject]:
+    """Build the schema that the migrations up to a format create."""
     db = apsw.Connection(":memory:")
     try:
         checksums.register(db)
@@ -228,7 +228,7 @@ def ensure_secret(db: Connection, _op: EnsureSecret) -> bytes:
 
 
 def _switch_to_wal(connection: Connection, busy_timeout_s: float) -> None:
-    """Readers beside a writer. SQLite does not wait for this switch by itself, so we do."""
+    """Switch the file to WAL mode. SQLite does not wait for other openers here, so we do."""
     deadline = time.monotonic() + busy_timeout_s
     while True:
         try:

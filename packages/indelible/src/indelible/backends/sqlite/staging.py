@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indelible import view
-from indelible.backends.sqlite.append import insert_entries
+from indelible.backends.sqlite.append import replace_entries
 from indelible.backends.sqlite.checksums import build_update
 from indelible.backends.sqlite.connection import Connection
 from indelible.backends.sqlite.handlers import WRITES
@@ -69,7 +69,7 @@ def begin_stage(db: Connection, op: BeginStage) -> Stage:
 @WRITES.handles(StageRows)
 def stage_rows(db: Connection, op: StageRows) -> None:
     """Write entries at their positions."""
-    insert_entries(db, _find_stage(db, op.session, op.stage), op.rows, replace=True)
+    replace_entries(db, _find_stage(db, op.session, op.stage), op.rows)
 
 
 @WRITES.handles(ShowStage)
@@ -77,7 +77,7 @@ def show_stage(db: Connection, op: ShowStage) -> Head:
     """Make the stage the session's life."""
     row = _find_stage(db, op.session, op.stage)
     assert row.state is not None
-    insert_entries(db, row, op.rows, replace=True)
+    replace_entries(db, row, op.rows)
     shown = View((), row.state.born) if op.view is None else op.view
     for record in op.snapshots:
         insert_snapshot(db, row, record)
