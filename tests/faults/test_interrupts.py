@@ -78,10 +78,10 @@ def slots_held(store):
             leased = [backend._database.readers._slots]
         case RedisBackend():
             servers = backend._servers.values()
-            lanes = [(each._writers, each._readers) for each in servers]
-            leased = [each._leaders for each in itertools.chain(*lanes)]
+            channels = itertools.chain(*((each.writers, each.readers) for each in servers))
+            leased = [each.slots for each in channels]
         case PostgresBackend():
-            leased = [backend._groups._leaders, backend._pool._slots]
+            return backend._server.batcher.sending + backend._server.pool.held
         case _:
             leased = []
     return sum(each.held for each in leased)
@@ -129,7 +129,7 @@ def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
 
 
 # Where a thread begins to lead, or a task to send, what waited for it.
-LEADS = {"sqlite": "write", "redis": "_carry", "postgres": "_append"}
+LEADS = {"sqlite": "write", "redis": "_exchange", "postgres": "_send_group"}
 FOLLOWERS = 3
 
 
@@ -152,17 +152,15 @@ def holding(engine, store, monkeypatch):
             waiting = lambda: batcher._waiting  # noqa: E731
             monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case "redis":
-            lanes = backend._server(None)._writers
-            leaders = lanes._leaders
-            monkeypatch.setattr(lanes, "_exchange", held(lanes._exchange))
-            waiting = lambda: leaders.waiting  # noqa: E731
-            monkeypatch.setattr(leaders, "_perform", held(leaders._perform))
+            batcher = backend._servers[""].writers.batcher
+            waiting = lambda: batcher._waiting  # noqa: E731
+            monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case _:
-            leaders = backend._groups._leaders
-            waiting = lambda: leaders.waiting  # noqa: E731
-            monkeypatch.setattr(leaders, "_perform", held(leaders._perform))
-            # One slot, so that whoever comes next has to wait.
-            leaders.things, leaders._leases = leaders.things[:1], leaders._leases[:1]
+            batcher = backend._server.batcher
+            waiting = lambda: batcher._waiting  # noqa: E731
+            monkeypatch.setattr(batcher, "_send", held(batcher._send))
+            # One sender, so that whoever comes next has to wait.
+            batcher._senders_max = 1
     return gate, there, waiting
 
 

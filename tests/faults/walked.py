@@ -20,13 +20,12 @@ SEAMS = {
         "indelible.backends.sqlite.connection:Connection.execute_many",
     ),
     "redis": (
-        "indelible.backends.redis.driver:Server.carry",
-        "indelible.backends.redis.driver:Server.append",
-        "indelible.backends.redis.driver_async:Server.carry",
+        "indelible.backends.redis.driver:Server.send",
+        "indelible.backends.redis.driver_async:Server.send",
     ),
     "postgres": (
-        "indelible.backends.postgres.connection:Link.execute",
-        "indelible.backends.postgres.connection_async:AsyncLink.execute",
+        "indelible.backends.postgres.connection:Connection.execute",
+        "indelible.backends.postgres.connection_async:AsyncConnection.execute",
     ),
 }
 SEAMS["cluster"] = SEAMS["redis"]

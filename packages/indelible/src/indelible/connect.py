@@ -408,7 +408,7 @@ _REDIS: Final = Engine(
     schemes=("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"),
     examples=("redis://host:6379",),
     build=_build_redis,
-    requires=("redis",),
+    requires=("redis", "hiredis"),
     extra="redis",
     clients=(
         ClientPair("redis.Redis", "redis.asyncio.Redis"),

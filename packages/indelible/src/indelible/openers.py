@@ -31,13 +31,13 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
 ) -> MemoryStore:
     """Open a store: `memory:`, a file name such as `agent.db`, `redis://host:6379`, or a client.
 
-    Sessions of different namespaces never meet. `durability` is what an acknowledged append must
-    survive: on SQLite `"power"` (the default) or `"process"`; on a server it is a demand, and what
-    the server gives is the default. `ttl` is in seconds and is what an
-    append gives its session when it names none. `timeout_s` is the deadline of every call to a
-    server, with all its retries; on SQLite, `busy_timeout_s` is how long a write waits for others.
-    An engine that may drop what it acknowledged is warned of, or refused with `strict=True`; see
-    `risks`. `clock` and `ids` are for tests that must repeat.
+    Namespaces are separate: no session is visible in two of them. `durability` is what an
+    acknowledged append must survive: on SQLite `"power"` (the default) or `"process"`; on a server
+    it is a requirement, and the default is what the server provides. `ttl` is the default time to
+    live of a session, in seconds. `timeout_s` is the deadline of every call to a server, with all
+    its retries; on SQLite, `busy_timeout_s` is how long a write waits for other writers. An engine
+    that may lose acknowledged data causes a warning, or is refused with `strict=True`; see `risks`.
+    `clock` and `ids` are for deterministic tests.
     """
     check_ttl_s(ttl)
     backend = connect(
@@ -72,7 +72,7 @@ def open_async(
     Either `store = await open_async(…)` or `async with open_async(…) as store:`.
     """
     check_ttl_s(ttl)
-    demand = OpenOptions(
+    options = OpenOptions(
         target=target,
         namespace=namespace,
         durability=durability,
@@ -81,19 +81,19 @@ def open_async(
         strict=strict,
         clock=clock,
     )
-    return Opening(demand, Settings(ttl=ttl, ids=ids, embedder=embedder))
+    return Opening(options, Settings(ttl=ttl, ids=ids, embedder=embedder))
 
 
 class Opening:
-    """A store that is about to be opened: await it, or enter it."""
+    """The result of `open_async`: await it, or use it with `async with`."""
 
-    def __init__(self, demand: OpenOptions, settings: Settings) -> None:
-        self._demand = demand
+    def __init__(self, options: OpenOptions, settings: Settings) -> None:
+        self._options = options
         self._settings = settings
         self._store: AsyncMemoryStore | None = None
 
     async def _open(self) -> AsyncMemoryStore:
-        return AsyncMemoryStore(await connect_async(self._demand), self._settings)
+        return AsyncMemoryStore(await connect_async(self._options), self._settings)
 
     def __await__(self) -> Generator[Any, None, AsyncMemoryStore]:
         return self._open().__await__()

@@ -22,7 +22,7 @@ from pydantic_ai.messages import (
 )
 
 import indelible
-from indelible.adapters.claude_agent import IndelibleSessionStore, session_of
+from indelible.adapters.claude_agent import IndelibleSessionStore, build_session_id
 from indelible.adapters.langchain import IndelibleChatMessageHistory
 from indelible.adapters.llama_index import IndelibleChatStore
 from indelible.adapters.openai_agents import IndelibleSession
@@ -30,7 +30,7 @@ from indelible.adapters.pydantic_ai import IndelibleMessageHistory
 
 KEY = {"project_key": "app", "session_id": "8e6ad9b8"}
 # All frameworks use the session that the Claude Agent SDK's key names.
-SESSION = session_of(KEY)
+SESSION = build_session_id(KEY)
 APPENDED = datetime(2026, 3, 1, 12, 30, 15, 250_000, tzinfo=UTC)
 MADE = datetime(2025, 2, 3, 4, 5, 6, 789_000, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from claude_agent_sdk import fork_session_via_store, get_session_messages_from_s
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import indelible
-from indelible.adapters.claude_agent import IndelibleSessionStore, session_of
+from indelible.adapters.claude_agent import IndelibleSessionStore, build_session_id
 
 SESSION = "8e6ad9b8-8a6c-4a6e-9c1f-0e7a4a3f1d11"
 KEY = {"project_key": "-srv-app", "session_id": SESSION}
@@ -123,7 +123,7 @@ async def test_names_with_slashes_and_percents_stay_apart(any_store):
 
 async def test_indelible_understands_the_transcript(store):
     await IndelibleSessionStore(store).append(KEY, TRANSCRIPT)
-    name = session_of(KEY)
+    name = build_session_id(KEY)
     assert [message.role for message in store.get_history(name)][:3] == [
         "user",
         "assistant",
@@ -136,7 +136,7 @@ async def test_indelible_understands_the_transcript(store):
 async def test_what_others_wrote_into_the_session_is_no_part_of_the_transcript(store):
     transcripts = IndelibleSessionStore(store)
     await transcripts.append(KEY, TRANSCRIPT[:1])
-    store.add_message(session_of(KEY), "user", "from elsewhere")
+    store.add_message(build_session_id(KEY), "user", "from elsewhere")
     await transcripts.append(KEY, TRANSCRIPT[1:2])
     assert await transcripts.load(KEY) == TRANSCRIPT[:2]
 
@@ -145,7 +145,7 @@ async def test_delete_erases(store):
     transcripts = IndelibleSessionStore(store)
     await transcripts.append(KEY, TRANSCRIPT)
     await transcripts.delete(KEY)
-    assert store.session(session_of(KEY)).status == "new"
+    assert store.session(build_session_id(KEY)).status == "new"
     await transcripts.append(KEY, TRANSCRIPT[:1])
     assert await transcripts.load(KEY) == TRANSCRIPT[:1]
 

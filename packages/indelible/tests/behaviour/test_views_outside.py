@@ -91,9 +91,7 @@ def test_a_view_outside_of_its_log_is_not_followed(store, stores, view):
 
 
 @pytest.mark.parametrize("view", OUTSIDE.values(), ids=OUTSIDE)
-def test_a_snapshot_outside_of_its_log_is_not_followed(store, stores, view):
-    if stores.engine == "postgres" and view.tail < BORN:
-        pytest.skip("the function roll_back does not look at where the life began")
+def test_a_snapshot_outside_of_its_log_is_not_followed(store, view):
     put(store, snapshots=(SnapshotRecord("s1", None, 1_700_000_000_000, view, END),))
     with pytest.raises(FormatError):
         store.rollback_to_snapshot("mine", "s1")

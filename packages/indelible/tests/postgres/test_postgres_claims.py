@@ -129,7 +129,7 @@ STRANGERS = {
     "a role that may add triggers": ("GRANT TRIGGER ON indelible.entry TO stranger", "stranger"),
     "a role that owns a table": ("ALTER TABLE indelible.entry OWNER TO stranger", "stranger"),
     "a role that owns a function": (
-        "ALTER FUNCTION indelible.varint OWNER TO stranger",
+        "ALTER FUNCTION indelible.field OWNER TO stranger",
         "stranger",
     ),
 }

@@ -128,7 +128,7 @@ OF_SESSION = {
     "vacuums": "vacuums + 1",
     "staged": "true",
     "forked_from": "'t'",
-    "extents": "'a'",
+    "extents": "'{0,1}'",
     "metadata": """'{"a": 1}'""",
     "checksum": "checksum + 1",
 }
@@ -179,8 +179,7 @@ def test_a_name_that_is_no_text_is_a_format_error(store, damage):
 
 
 OF_SNAPSHOT = {
-    "tail": "tail + 1",
-    "extents": "'a'",
+    "extents": "'{0,1}'",
     "log_end": "log_end - 1",
     "taken_at": "taken_at + 1",
     "label": "'other'",
@@ -214,8 +213,8 @@ OF_JOURNAL = {
     "tail_after": "tail_after - 1",
     "change": "'trim'",
     "undone_by": "'me'",
-    "extents_before": "'a'",
-    "extents_after": "'a'",
+    "extents_before": "'{0,1}'",
+    "extents_after": "'{0,1}'",
 }
 
 

@@ -80,7 +80,7 @@ def test_sixteen_processes_bring_older_tables_up_to_date_at_once(crew, url):
         store.add_summary("s", "third", [0.0, 1.0], embedder="e")
         assert found(store) == ["first", "second"]
         about = dict(connection.execute("SELECT name, value FROM indelible.about").fetchall())
-    assert about == {"format": FORMAT, "oldest_format": 4}
+    assert about == {"format": FORMAT, "oldest_format": 5}
 
 
 @pytest.mark.parametrize("formats", [1, 2, 3])

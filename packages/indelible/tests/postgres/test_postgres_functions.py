@@ -1,4 +1,4 @@
-"""What functions of the schema do in one step is what the plans would have done, to the byte."""
+"""What the schema's functions write is what each append, or the plans, would have written."""
 
 import itertools
 import random
@@ -9,12 +9,10 @@ import psycopg
 import pytest
 
 import indelible
-from indelible import ConflictError, FormatError, UsageError, view
-from indelible.backends.postgres import engine
-from indelible.backends.postgres.named import APPEND_MANY
-from indelible.backends.postgres.sending import _many, _one_by_one, statement_of, versions_of
-from indelible.backends.postgres.sessions import Context
-from indelible.backends.postgres.statements import Call, DoAlone
+from indelible import ConflictError, FormatError, UsageError
+from indelible.backends.postgres import views
+from indelible.backends.postgres.append import build_call, sort_appends
+from indelible.backends.postgres.context import Context
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 
@@ -27,7 +25,7 @@ ENTRY = """part.position, part.written_at, part.deadline, part.generation, part.
     part.kind, part.keep, part.key, part.opens, part.answers, part.payload"""
 LINE = """part.generation, part.log_end, part.tail_before, part.tail_after, part.life, part.change,
     part.extents_before, part.extents_after, part.changed_at"""
-SNAPSHOT = "part.log_end, part.tail, part.life, part.label, part.extents, part.taken_at"
+SNAPSHOT = "part.log_end, part.life, part.label, part.extents, part.taken_at"
 OF_TABLE = {
     "entry": (ENTRY, "part.position"),
     "journal": (LINE, "part.life, part.generation"),
@@ -61,18 +59,12 @@ class Clock:
         return self.now
 
 
-def sent(connection, statement):
-    if isinstance(statement, DoAlone):
-        cursor = psycopg.RawCursor(connection)
-        return cursor.execute(statement.text.encode(), statement.params).fetchall()
-    assert isinstance(statement, Call)
-    function = statement.statement
-    result = connection.pgconn.exec_params(
-        function.text, statement.values, function.types, function.formats, 1
-    )
-    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
-        raise psycopg.errors.error_from_result(result)
-    return result.get_value(0, 0).decode()
+def send(connection, context, appends):
+    """The versions that the guarded write of appends comes to."""
+    call = build_call(context, appends)
+    cursor = psycopg.RawCursor(connection)
+    ((versions,),) = cursor.execute(call.text.encode(), ("1000", *call.params)).fetchall()
+    return versions
 
 
 def drafts(draw):
@@ -88,6 +80,10 @@ def drafts(draw):
     )
 
 
+def message(session, key, *, fresh=True, expected=None, text=b"x"):
+    return Append(session, (Draft(Kind.MESSAGE, text),), key, fresh, expected, None)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ttl_s", [None, 60])
 def test_many_appends_are_what_each_would_have_been_alone(url, other, seed, ttl_s):
@@ -100,68 +96,99 @@ def test_many_appends_are_what_each_would_have_been_alone(url, other, seed, ttl_
                 store.add_message(name, "user", "first", key="k", ttl=ttl_s)
             store.clear("a")
             store.add_message("ended", "user", "first", key="k", ttl=1)
-    # By then one of them has ended: somebody must look.
+    # By then one of them has expired: the guard does not hold.
     clock.now = NOW_S + 10
-    steps = [
-        Append(name, drafts(draw), f"k{number}", True, None, ttl_s)
+    appends = [
+        Append(name, drafts(draw), f"k{number}", draw.random() < 0.5, None, ttl_s)
         for name in ("a", "b", "b-new", "c", "ended", "ä")
         for number in range(draw.randrange(1, 5))
     ]
-    many = _many(Context(b"many", clock), steps, "1000")
-    assert many.statement is APPEND_MANY
-    single = _one_by_one(Context(b"single", clock), steps, "1000")
-    answers = [versions_of(steps, sent(other, statement)) for statement in (many, single)]
-    shown = [[version and version.split(".")[1:] for version in versions] for versions in answers]
-    assert shown[0] == shown[1]
-    assert [step.session for step, said in zip(steps, shown[0], strict=True) if not said] == [
-        step.session for step in steps if step.session == "ended"
-    ]
+    many = send(other, Context(b"many", clock), appends)
+    single = [send(other, Context(b"single", clock), [one])[0] for one in appends]
+    seen = [[version and version.split(".")[1:] for version in each] for each in (many, single)]
+    assert seen[0] == seen[1]
+    refused = [one.session for one, version in zip(appends, many, strict=True) if not version]
+    assert refused == [one.session for one in appends if one.session == "ended"]
     assert stored(other, "many") == stored(other, "single")
 
 
+def test_rows_are_locked_in_one_order_and_appends_of_one_session_keep_theirs():
+    group = [message(name, str(nth)) for nth, name in enumerate(("b", "a", "b", "ä", "Z"))]
+    assert sort_appends(group) == [4, 1, 0, 2, 3]
+
+
 @pytest.mark.parametrize("vacuumed", [False, True])
-def test_a_used_key_among_many_leaves_all_as_it_was(url, other, vacuumed):
+def test_a_used_key_does_not_affect_the_others_of_its_group(url, other, vacuumed):
     with indelible.open(url) as store:
         store.add_message("s", "user", "first", key="used")
         if vacuumed:
             store.clear("s")
+            store.add_message("s", "user", "second", key="second")
             assert store.vacuum(session_id="s", undo_window=0)
-    before = stored(other, "")
-    steps = [
-        Append(name, (Draft(Kind.MESSAGE, b"x"),), key, True, None, None)
-        for name, key in (("a", "new"), ("s", "other"), ("s", "used"))
+        end = store.session("s").logged
+    appends = [
+        message("a", "new"),
+        message("s", "other", fresh=False),
+        message("s", "used", fresh=False),
+        message("s", "other", fresh=False),
+        message("s", "last"),
     ]
-    statement = statement_of(Context(b"", None), steps, wait_s=1)
+    first, written, used, again, last = send(other, Context(b"", None), appends)
+    assert (used, again) == (None, None)
+    assert first.split(".")[2] == "1"
+    assert [int(version.split(".")[2]) for version in (written, last)] == [end + 1, end + 2]
+
+
+def test_a_used_key_that_was_not_looked_up_leaves_all_as_it_was(url, other):
+    with indelible.open(url) as store:
+        store.add_message("s", "user", "first", key="used")
+    before = stored(other, "")
     with pytest.raises(psycopg.errors.UniqueViolation):
-        sent(other, statement)
+        send(other, Context(b"", None), [message("a", "new"), message("s", "used")])
     assert stored(other, "") == before
 
 
+def test_a_later_append_of_a_group_sees_the_version_of_an_earlier_one(url, other):
+    context = Context(b"", None)
+    (first,) = send(other, context, [message("s", "1")])
+    number, life, _, generation = first.split(".")
+    versions = [f"{number}.{life}.{end}.{generation}" for end in (2, 3)]
+    appends = [
+        message("s", "2", expected=first),
+        message("s", "lost", expected=first),
+        message("s", "3", expected=versions[0]),
+    ]
+    assert send(other, context, appends) == [versions[0], None, versions[1]]
+    with indelible.open(url) as store:
+        assert store.session("s").version == versions[1]
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_snapshots_and_rollbacks_at_once_are_those_of_the_plans(url, other, seed, monkeypatch):
-    """The same story twice, in two namespaces: once with the shortcuts, once without."""
+def test_guarded_snapshots_and_rollbacks_are_those_of_the_plans(url, other, seed, monkeypatch):
+    """The same story twice, in two namespaces: once with the guarded writes, once without."""
     done = Counter()
-    counting = {step: counted(done, shortcut) for step, shortcut in engine._AT_ONCE.items()}
-    for namespace, shortcuts in (("quick", counting), ("slow", {})):
-        monkeypatch.setattr(engine, "_AT_ONCE", shortcuts)
+    guarded = views._call_guarded
+
+    def counted(function, *params):
+        row = yield from guarded(function, *params)
+        done[function] += row is not None
+        return row
+
+    def refused(*_):
+        yield from ()
+
+    for namespace, call in (("guarded", counted), ("decided", refused)):
+        monkeypatch.setattr(views, "_call_guarded", call)
         draw, clock = random.Random(seed), Clock()
         with indelible.open(url, namespace=namespace, clock=clock) as store:
             tell(store, draw, clock)
             assert store.verify().ok
-    quick, slow = stored(other, "quick"), stored(other, "slow")
+    quick, slow = stored(other, "guarded"), stored(other, "decided")
     assert quick == slow
     assert len(quick["journal"]) > 20
     assert any(row[-3] for row in quick["journal"]), "some views are in pieces"
-    assert min(done["save_snapshot"], done["roll_back"]) > 2, "some needed no look"
-
-
-def counted(done, shortcut):
-    def plan(*asked):
-        answer = yield from shortcut(*asked)
-        done[shortcut.__name__] += answer is not None
-        return answer
-
-    return plan
+    assert len(done) == 2
+    assert min(done.values()) > 2
 
 
 def tell(store, draw, clock):
@@ -202,7 +229,7 @@ def test_a_damaged_view_is_not_copied_into_a_snapshot(url, other):
     with indelible.open(url) as store:
         store.add_message("s", "user", "a")
         snapshot = store.save_snapshot("s").id
-        other.execute("UPDATE indelible.session SET extents = '\\x0100'")
+        other.execute("UPDATE indelible.session SET extents = '{1,0}'")
         before = stored(other, "")
         with pytest.raises(FormatError):
             store.save_snapshot("s")
@@ -211,28 +238,13 @@ def test_a_damaged_view_is_not_copied_into_a_snapshot(url, other):
         assert stored(other, "") == before
 
 
-def test_the_server_reads_and_writes_views_as_we_do(other):
-    draw = random.Random(7)
-
-    def last_stop(data):
-        return other.execute("SELECT indelible.last_stop(%b)", (data,)).fetchone()[0]
-
-    for _ in range(200):
-        sizes = [draw.choice([1, 2, 127, 128, 300, 70_000]) for _ in range(2 * draw.randrange(6))]
-        at, extents = draw.choice([0, 5]), []
-        for gap, length in zip(sizes[::2], sizes[1::2], strict=True):
-            extents.append((at + gap, at + gap + length))
-            at += gap + length
-        data = view.encode(tuple(extents))
-        assert last_stop(data) == (extents[-1][1] if extents else 0)
-    for _ in range(300):
-        data = bytes(draw.choice([0, 1, 2, 127, 128, 255]) for _ in range(draw.randrange(1, 7)))
-        try:
-            extents = view.decode(data)
-        except FormatError:
-            assert last_stop(data) is None
-        else:
-            assert last_stop(data) == extents[-1][1]
-    for number in (0, 1, 127, 128, 16_383, 16_384, 2**32):
-        (said,) = other.execute("SELECT indelible.varint(%s)", (number,)).fetchone()
-        assert view.encode(((number, number + 1),)) == said + b"\1"
+def test_the_newest_entries_come_with_the_session_whatever_its_view(url):
+    """Hidden entries between those that are asked for are neither returned nor sent."""
+    with indelible.open(url) as store:
+        store.add_messages("s", [{"role": "user", "content": str(n)} for n in range(40)])
+        store.hide("s", [*range(5, 30), 33, 39])
+        shown = [message.content for message in store.get_history("s")]
+        for last in range(1, 20):
+            assert [message.content for message in store.get_history("s", last=last)] == shown[
+                -last:
+            ]

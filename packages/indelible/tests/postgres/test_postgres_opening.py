@@ -164,8 +164,9 @@ def test_what_is_no_url_is_refused_without_its_password(url):
 def test_a_password_is_in_no_repr(url):
     with indelible.open(url.replace("postgres@", f"postgres:{PASSWORD}@")) as store:
         backend = store._backend
-        seen = [backend, backend._options, backend._pool, *backend._pool.idle]
-        assert PASSWORD not in repr([*seen, *(link.connection for link in backend._pool.idle)])
+        pool = backend._server.pool
+        seen = [backend, backend._options, pool, *pool.idle]
+        assert PASSWORD not in repr([*seen, *(connection.driver for connection in pool.idle)])
 
 
 def test_a_level_that_the_server_does_not_keep_is_refused(url):

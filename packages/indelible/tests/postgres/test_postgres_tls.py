@@ -21,8 +21,8 @@ def place():
 def test_a_certificate_that_is_known_is_trusted(place):
     with indelible.open(f"{place}?sslmode=verify-full&sslrootcert={CERTIFICATE}") as store:
         store.add_message("s", "user", "hi")
-        (link,) = store._backend._pool.idle
-        assert link.connection.pgconn.ssl_in_use
+        (connection,) = store._backend._server.pool.idle
+        assert connection.driver.pgconn.ssl_in_use
 
 
 async def test_tls_for_async_code(place):

@@ -13,8 +13,8 @@ from vector_stores import Watch, new_session, opened
 import indelible
 from indelible import CorruptEntryError, Summary, UsageError
 from indelible.backends.postgres import search as postgres_search
+from indelible.backends.postgres.entries import pack_vector
 from indelible.backends.postgres.search import DIMENSIONS_MAX
-from indelible.backends.postgres.vectors import packed
 from indelible.core.settings import Settings
 from indelible.core.similarity import compute_cosine
 from tests.support import postgres_server
@@ -138,7 +138,7 @@ def test_the_server_rounds_less_than_the_margin_allows(url, dimension, least):
             %s::real[]::"odd ""place".vector"""
     with psycopg.connect(url) as connection:
         for one, two in ((a, b), (a, a), (b, [-part for part in a])):
-            (distance,) = connection.execute(ask, (packed(one), packed(two))).fetchone()
+            (distance,) = connection.execute(ask, (pack_vector(one), pack_vector(two))).fetchone()
             assert 2 * abs(1 - distance - compute_cosine(one, two)) < postgres_search.margin(
                 dimension
             )

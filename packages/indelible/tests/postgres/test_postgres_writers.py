@@ -10,10 +10,10 @@ from pg_workers import append_in_a_forked_child, one_key, write_batches
 
 import indelible
 from indelible import BusyError, ConflictError, UnavailableError
-from indelible.core.checksums import (
-    compute_entry_checksum,
-    compute_session_salt,
-)
+from indelible.backends.postgres.append import build_call
+from indelible.backends.postgres.context import Context
+from indelible.core.operations import Append, Draft
+from indelible.model import Kind
 from tests.support.ledger import check
 from tests.support.wait import wait_until
 from tests.support.worker_processes import in_another_process
@@ -76,16 +76,15 @@ def test_one_key_of_two_writers_that_wait_for_the_row_is_one_entry(url, other):
 
 def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other):
     """The first attempt still waits in the server when the retry comes; the index lets one in."""
-    call = """
-        SELECT indelible.append('', 's', 'k', NULL, NULL, NULL, '60000', 1::smallint, false, NULL,
-            NULL, %s, %s, 1)"""
     with indelible.open(url) as store, ThreadPoolExecutor(2) as threads:
         store.add_message("s", "user", "first")
         payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'
-        checksum = compute_entry_checksum(compute_session_salt("", "s"), payload)
+        given_up = Append("s", (Draft(Kind.MESSAGE, payload),), "k", True, None, None)
+        call = build_call(Context(b"", None), [given_up])
         with psycopg.connect(url, autocommit=True) as ghost:
             with Held(other), psycopg.connect(url, autocommit=True) as looker:
-                landed = threads.submit(ghost.execute, call, (payload, checksum))
+                cursor = psycopg.RawCursor(ghost)
+                landed = threads.submit(cursor.execute, call.text.encode(), ("60000", *call.params))
                 wait_until(lambda: waiting(looker) == 1)
                 retry = threads.submit(store.add_message, "s", "user", "hi", key="k")
                 wait_until(lambda: waiting(looker) == 2)
@@ -132,10 +131,10 @@ async def test_tasks_share_statements_and_get_their_own_receipts(url):
         return await run()
 
     async with indelible.open_async(url) as store:
-        room = store._backend._room()
-        room.pool._seam = seam
-        room.pool.close()
-        room.pool._closed = False
+        pool = store._backend._server().pool
+        pool._seam = seam
+        pool.close()
+        pool._closed = False
         receipts = await asyncio.gather(
             *(store.add_message(f"s{n % 7}", "user", str(n)) for n in range(100))
         )

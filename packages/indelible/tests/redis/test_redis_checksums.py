@@ -350,7 +350,13 @@ def test_keys_that_only_look_like_ours_are_passed_over(store, client):
 
 
 @pytest.mark.parametrize(
-    ("found", "said"), [("1", "older.*[Ee]xport"), ("3", "newer"), ("x", "not indelible's")]
+    ("found", "said"),
+    [
+        ("1", "older.*[Ee]xport"),
+        ("2", "older.*[Ee]xport"),
+        ("4", "newer"),
+        ("x", "not indelible's"),
+    ],
 )
 def test_a_server_of_another_format_is_left_alone(url, client, found, said):
     client.set("indelible:format", found)

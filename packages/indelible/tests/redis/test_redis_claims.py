@@ -8,8 +8,8 @@ import pytest
 
 import indelible
 from indelible import Gravity, UnsupportedError
-from indelible.backends.redis.risks import given, refuse_less, risks_of
-from indelible.backends.redis.settings import settings_from
+from indelible.backends.redis.risks import compute_durability, list_risks, refuse_weaker
+from indelible.backends.redis.settings import build_settings
 from memory_contract.faults.servers.process import free_port
 
 
@@ -106,27 +106,30 @@ CONFIG = {
 
 def settings(info=None, **config):
     words = {name.replace("_", "-"): value for name, value in config.items()}
-    return settings_from({**INFO, **(info or {})}, {**CONFIG, **words})
+    return build_settings({**INFO, **(info or {})}, {**CONFIG, **words})
 
 
 def test_replicas_without_a_minimum_are_a_warning():
-    (risk,) = risks_of([settings({"connected_slaves": "1"})], demanded=None, simulated=False)
+    (risk,) = list_risks([settings({"connected_slaves": "1"})], demanded=None, simulated=False)
     assert risk.subject == "replicas without min-replicas-to-write"
     found = settings({"connected_slaves": "1"}, min_replicas_to_write="1")
-    (risk,) = risks_of([found], demanded=None, simulated=False)
+    (risk,) = list_risks([found], demanded=None, simulated=False)
     assert risk.severity is Gravity.NOTE
 
 
 def test_the_weakest_server_of_a_cluster_decides():
     every = [settings(), settings(appendfsync="everysec"), settings()]
-    assert given(every, demanded=None, simulated=False) == "process"
-    assert given([*every, settings({"aof_enabled": "0"})], demanded=None, simulated=False) == "none"
+    assert compute_durability(every, demanded=None, simulated=False) == "process"
+    assert (
+        compute_durability([*every, settings({"aof_enabled": "0"})], demanded=None, simulated=False)
+        == "none"
+    )
 
 
 def test_a_server_that_hides_its_settings_is_not_trusted_with_more():
     hidden = settings(appendfsync=None, save=None, min_replicas_to_write=None)
-    assert given([hidden], demanded=None, simulated=False) == "process"
-    subjects = [risk.subject for risk in risks_of([hidden], demanded=None, simulated=False)]
+    assert compute_durability([hidden], demanded=None, simulated=False) == "process"
+    subjects = [risk.subject for risk in list_risks([hidden], demanded=None, simulated=False)]
     assert "CONFIG GET is refused" in subjects
 
 
@@ -148,10 +151,10 @@ def test_a_server_that_says_nothing_of_itself_is_not_accused_of_anything(start):
 def test_replicated_without_waitaof_needs_a_server_that_always_syncs():
     demanded = indelible.Durability.REPLICATED
     old = settings({"connected_slaves": "1"})
-    assert given([old], demanded=demanded, simulated=False) == "replicated"
+    assert compute_durability([old], demanded=demanded, simulated=False) == "replicated"
     lazy = settings({"connected_slaves": "1"}, appendfsync="everysec")
     with pytest.raises(UnsupportedError):
-        refuse_less([lazy], demanded=demanded, simulated=False, shown="x")
+        refuse_weaker([lazy], demanded=demanded, simulated=False, shown="x")
 
 
 def doctor(url, timeout="30"):

@@ -7,6 +7,8 @@ import redis.asyncio
 
 import indelible
 from indelible import MemoryStoreBackendError, UsageError
+from indelible.backends.redis.connections import build_client, build_cluster_client
+from indelible.backends.redis.options import RedisOptions
 from tests.support.tls_front import CERTIFICATE, TlsFront
 
 PASSWORD = "s3cret and/more"
@@ -135,6 +137,25 @@ def test_a_url_that_cannot_be_read_is_refused_without_quoting_it(wrong):
     assert "Traceback" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost/0?foo=1",
+        "redis+cluster://localhost:7000?foo=1",
+        "unix:///tmp/socket?foo=1",
+        "redis://localhost/0?db=1&foo=",
+    ],
+)
+def test_a_parameter_that_no_url_has_is_refused_and_named(url):
+    with pytest.raises(UsageError, match=r"no parameter 'foo'.*client_name.*socket_timeout"):
+        indelible.open(url)
+
+
+def test_parameters_of_tls_belong_to_a_tls_url():
+    with pytest.raises(UsageError, match="ssl_ca_certs"):
+        indelible.open(f"redis://localhost/0?ssl_ca_certs={CERTIFICATE}")
+
+
 @pytest.fixture
 def tls_place(server):
     front = TlsFront(server.port)
@@ -162,21 +183,21 @@ def test_a_certificate_that_nobody_knows_is_refused(tls_place):
 
 
 def test_tls_is_asked_for_by_the_url():
-    from indelible.backends.redis.connections import origin_of
-    from indelible.backends.redis.options import RedisOptions
+    def options(target):
+        return RedisOptions(target=target, shown="x", namespace="", durability=None, timeout_s=1)
 
-    def pool(target):
-        options = RedisOptions(target=target, shown="x", namespace="", durability=None, timeout_s=1)
-        origin = origin_of(options, awaited=False)
-        return origin.pool(origin.seeds[0] if origin.seeds else None)
-
-    given = pool("rediss://ann:pw@host:7000/0?ssl_cert_reqs=required")
-    assert issubclass(given.connection_class, redis.SSLConnection)
-    assert given.connection_kwargs["ssl_cert_reqs"] == "required"
-    of_cluster = pool("rediss+cluster://ann:pw@host:7000").connection_class
-    assert issubclass(of_cluster, redis.SSLConnection)
-    plain = pool("redis+cluster://host:7000").connection_class
-    assert not issubclass(plain, redis.SSLConnection)
+    url = "rediss://ann:pw@host:7000/0?ssl_cert_reqs=required"
+    pool = build_client(options(url), awaited=False).connection_pool
+    assert issubclass(pool.connection_class, redis.SSLConnection)
+    assert pool.connection_kwargs["ssl_cert_reqs"] == "required"
+    # The async client of a cluster connects when it is awaited.
+    for scheme, kind in (
+        ("rediss", redis.asyncio.SSLConnection),
+        ("redis", redis.asyncio.Connection),
+    ):
+        client = build_cluster_client(options(f"{scheme}+cluster://ann:pw@host:7000"), awaited=True)
+        (node,) = client.nodes_manager.startup_nodes.values()
+        assert node.connection_class is kind
 
 
 def test_another_thread_may_close_a_store_in_use(url):

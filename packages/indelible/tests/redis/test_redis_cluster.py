@@ -9,8 +9,7 @@ import redis.asyncio
 from redis_writers import ProcessWriter, texts
 
 import indelible
-from indelible.backends.redis.cluster import Address, Range, SlotMap, map_of
-from indelible.backends.redis.keys import keys_of
+from indelible.backends.redis.keys import build_keys
 from memory_contract.faults.servers.cluster import ValkeyCluster
 from tests.support.wait import wait_until
 
@@ -92,7 +91,7 @@ def test_a_primary_killed_under_load_of_processes_loses_and_doubles_nothing(tmp_
     cluster = ValkeyCluster(tmp_path / "cluster")
     try:
         cluster.start()
-        key = keys_of("", "s").head
+        key = build_keys("", "s").head
         options = {"durability": "replicated", "timeout_s": 20}
         writers = [
             ProcessWriter(cluster.url, "s", f"w{number}", tmp_path, **options)
@@ -138,7 +137,7 @@ def test_a_store_lives_through_a_failover_without_being_reopened(tmp_path):
             names = [f"s{number}" for number in range(12)]
             for name in names:
                 store.add_message(name, "user", "before")
-            victim = cluster.primary_of(keys_of("", "s0").head)
+            victim = cluster.primary_of(build_keys("", "s0").head)
             victim.kill()
             for name in names:
                 store.add_message(name, "user", "after", key=f"after-{name}")
@@ -151,29 +150,6 @@ def test_a_store_lives_through_a_failover_without_being_reopened(tmp_path):
                 store.add_message(name, "user", "later")
     finally:
         cluster.stop()
-
-
-A, B = Address("a", 1), Address("b", 2)
-
-
-def test_a_map_names_who_serves_a_key():
-    found = map_of([[0, 8191, [b"a", 1, b"id"], [b"x", 9]], [8192, 16383, [b"", 2]]], B)
-    assert found.primaries == (A, B)
-    assert {found.primary_of(f"k{number}") for number in range(50)} == {A, B}
-
-
-def test_a_slot_that_moved_is_asked_for_where_it_is():
-    from redis.crc import key_slot
-
-    found = SlotMap([Range(0, 16383, A)]).moved(key_slot(b"k"), B)
-    assert found.primary_of("k") == B
-    assert found.primary_of("other") == A
-    again = found.moved(key_slot(b"k"), A)
-    assert again.primary_of("k") == A
-
-
-def test_a_slot_that_nobody_serves_has_no_server():
-    assert SlotMap([Range(0, 0, A)]).primary_of("k") is None
 
 
 def test_a_server_of_a_cluster_that_is_opened_alone_says_what_to_do(cluster):
@@ -189,7 +165,7 @@ def test_a_server_of_a_cluster_that_is_opened_alone_says_what_to_do(cluster):
 def test_a_slot_that_is_moved_while_a_store_is_open_is_found_again(cluster):
     with indelible.open(cluster.url, timeout_s=30) as store:
         store.add_message("moving", "user", "one", key="one")
-        key = keys_of("", "moving").head
+        key = build_keys("", "moving").head
         source = cluster.primary_of(key)
         target = next(node for node in cluster.nodes[:3] if node.port != source.port)
         with source.client() as old, target.client() as new:

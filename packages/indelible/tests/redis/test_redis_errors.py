@@ -14,12 +14,11 @@ from indelible import (
 from indelible.backends.redis.errors import (
     Next,
     UnconfirmedError,
-    WaitedError,
-    code_of,
-    next_of,
-    refused,
-    unknown,
-    unreachable,
+    build_refused_error,
+    build_unknown_error,
+    build_unreachable_error,
+    choose_next,
+    parse_code,
 )
 
 
@@ -34,7 +33,7 @@ from indelible.backends.redis.errors import (
     ],
 )
 def test_the_code_stands_before_the_words(text, code):
-    assert code_of(theirs.ResponseError(text)) == code
+    assert parse_code(theirs.ResponseError(text)) == code
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_the_code_stands_before_the_words(text, code):
     ],
 )
 def test_what_passes_by_itself_is_waited_for(error, then):
-    assert next_of(error) is then
+    assert choose_next(error) is then
 
 
 @pytest.mark.parametrize(
@@ -70,24 +69,24 @@ def test_what_passes_by_itself_is_waited_for(error, then):
     ],
 )
 def test_a_refusal_wrote_nothing(error, ours):
-    translated = refused(error, shown="redis://host")
+    translated = build_refused_error(error, shown="redis://host")
     assert type(translated) is ours
     assert translated.landed is Landed.NO
     assert translated.__cause__ is error
 
 
 def test_what_never_reached_the_server_wrote_nothing():
-    assert type(unreachable(theirs.ConnectionError("x"), shown="s")) is UnavailableError
-    assert type(unreachable(OSError("x"), shown="s")) is UnavailableError
-    for error in (theirs.MaxConnectionsError("x"), WaitedError("x")):
-        busy = unreachable(error, shown="s")
+    assert type(build_unreachable_error(theirs.ConnectionError("x"), shown="s")) is UnavailableError
+    assert type(build_unreachable_error(OSError("x"), shown="s")) is UnavailableError
+    for error in (theirs.MaxConnectionsError("x"), BusyError("x")):
+        busy = build_unreachable_error(error, shown="s")
         assert type(busy) is BusyError
         assert "exhausted" in str(busy)
 
 
 def test_what_was_sent_may_have_landed():
     for error in (theirs.TimeoutError("x"), UnconfirmedError("x")):
-        translated = unknown(error, shown="s")
+        translated = build_unknown_error(error, shown="s")
         assert type(translated) is OutcomeUnknownError
         assert translated.landed is Landed.MAYBE
         assert translated.retryable

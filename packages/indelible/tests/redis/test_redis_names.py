@@ -16,8 +16,8 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_reads_back_and_shares_one_slot(name):
-    made = keys.keys_of("ns}{", name)
-    assert keys.session_of(made.head.encode()) == name
+    made = keys.build_keys("ns}{", name)
+    assert keys.parse_session(made.head.encode()) == name
     parts = [made.head[:-1] + part for part in keys.PARTS]
     assert len({key_slot(part.encode()) for part in parts}) == 1
     assert made.head.count("{") == made.head.count("}") == 1

@@ -11,8 +11,7 @@ import indelible
 from indelible import BusyError
 from indelible.backends.redis import RedisBackend
 from indelible.backends.redis.options import RedisOptions
-from indelible.backends.redis.protocol import packed
-from indelible.backends.redis.router import SendCommands
+from indelible.backends.redis.requests import SendCommands
 from indelible.core.deadline import Deadline
 
 TASKS = 300
@@ -183,7 +182,7 @@ def test_a_connection_is_made_in_the_time_that_its_call_has_left(scheme):
             timeout_s=3600,
         )
         backend = RedisBackend(options)
-        carried = backend._execute(SendCommands(None, (packed("PING"),), Deadline(0.1)))
+        carried = backend._execute(SendCommands(0, Deadline(0.1), (("PING",),)))
         backend.close()
     assert isinstance(carried.lost, redis.exceptions.TimeoutError)
     assert not carried.sent

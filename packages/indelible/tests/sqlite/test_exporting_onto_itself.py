@@ -165,7 +165,7 @@ def test_what_is_no_file_is_not_replaced(folder, target):
     os.mkfifo("pipe")
     with indelible.open("real/agent.db") as store:
         store.add_message("s", "user", "hello")
-        with pytest.raises(UsageError, match="not a file to replace"):
+        with pytest.raises(UsageError, match="not a regular file"):
             store.export(target)
     assert Path("pipe").is_fifo()
 

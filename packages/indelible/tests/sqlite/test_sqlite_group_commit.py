@@ -72,7 +72,7 @@ def test_a_refused_neighbour_does_not_undo_the_others(path, seam):
         assert seam.calls.count("commit") == 1
         assert before.result().positions == range(1, 2)
         assert after.result().positions == range(2, 4)
-        with pytest.raises(ConflictError, match="moved since"):
+        with pytest.raises(ConflictError, match="changed since"):
             late.result()
         with pytest.raises(ConflictError, match="other content"):
             other.result()

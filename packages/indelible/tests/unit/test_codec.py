@@ -279,10 +279,10 @@ def innermost(value):
 @pytest.mark.parametrize("wrap", [lambda v: v, lambda v: [v], lambda v: {"a": [{"b": v}]}])
 def test_what_json_would_change_is_refused_and_shown(value, wrap):
     for build in (
-        lambda: append.tool_call("c", "f", wrap(value), None),
-        lambda: append.tool_result("c", wrap(value), False, None),
-        lambda: append.message("user", "x", metadata={"m": wrap(value)}),
-        lambda: append.messages([{"role": "user", "content": "x", "future": wrap(value)}]),
+        lambda: append.build_tool_call("c", "f", wrap(value), None),
+        lambda: append.build_tool_result("c", wrap(value), False, None),
+        lambda: append.build_message("user", "x", metadata={"m": wrap(value)}),
+        lambda: append.build_messages([{"role": "user", "content": "x", "future": wrap(value)}]),
         lambda: encode_json({"m": wrap(value)}, what="metadata"),
     ):
         with pytest.raises(UsageError) as caught:
@@ -346,7 +346,7 @@ def test_metadata_that_contains_itself_is_refused():
 @pytest.mark.parametrize("levels", [JSON_DEPTH_MAX + 1, 200, 300])
 def test_what_is_nested_too_deep_is_refused(levels):
     with pytest.raises(UsageError):
-        append.tool_call("c", "f", nested(levels), None)
+        append.build_tool_call("c", "f", nested(levels), None)
     with pytest.raises(LimitError) as caught:
         encode_json(nested(levels), what="metadata")
     assert caught.value.limit == JSON_DEPTH_MAX
@@ -359,7 +359,7 @@ def test_what_is_nested_deeper_than_python_can_print_is_refused():
     with pytest.raises(LimitError):
         encode(message)
     with pytest.raises(UsageError):
-        append.tool_call("c", "f", nested(20_000), None)
+        append.build_tool_call("c", "f", nested(20_000), None)
 
 
 @pytest.mark.parametrize(
@@ -367,9 +367,9 @@ def test_what_is_nested_deeper_than_python_can_print_is_refused():
     [
         pytest.param(lambda bad: encode_text("user", bad), id="text"),
         pytest.param(lambda bad: encode_text(bad, "x"), id="role"),
-        pytest.param(lambda bad: append.message("user", bad), id="content"),
-        pytest.param(lambda bad: append.tool_call(bad, "f", None, None), id="call id"),
-        pytest.param(lambda bad: append.tool_call("c", bad, None, None), id="tool name"),
+        pytest.param(lambda bad: append.build_message("user", bad), id="content"),
+        pytest.param(lambda bad: append.build_tool_call(bad, "f", None, None), id="call id"),
+        pytest.param(lambda bad: append.build_tool_call("c", bad, None, None), id="tool name"),
     ],
 )
 def test_a_lone_surrogate_is_refused_wherever_it_stands(build):
@@ -381,7 +381,7 @@ def test_a_lone_surrogate_is_refused_wherever_it_stands(build):
 @pytest.mark.parametrize("content", [b"bytes", bytearray(b"bytes"), 5, 1.5, object(), {"a": 1}])
 def test_content_that_is_neither_text_nor_blocks_is_refused(content):
     with pytest.raises(UsageError):
-        append.message("user", content, metadata={})
+        append.build_message("user", content, metadata={})
 
 
 @pytest.mark.parametrize("value", [None, "text", 5, {"role": "user"}, object()])

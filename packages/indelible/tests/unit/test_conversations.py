@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indelible import ChatMessage, Entry, Kind
-from indelible.adapters.conversations import difference
-from indelible.adapters.forms import get_form, keep_form, understood_content
+from indelible.adapters.conversations import compute_difference
+from indelible.adapters.forms import get_form, keep_form, to_content
 
 # A busy machine is no reason to fail.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -28,7 +28,7 @@ def entries(words):
 @patient
 @given(old=st.text("abc", max_size=8), new=st.text("abc", max_size=8))
 def test_what_stays_and_what_is_added_is_what_was_wanted(old, new):
-    unwanted, rest = difference(entries(old), messages(new))
+    unwanted, rest = compute_difference(entries(old), messages(new))
     stays = [word for position, word in enumerate(old) if position not in unwanted]
     assert stays + [message.content for message in rest] == list(new)
 
@@ -44,7 +44,7 @@ def test_what_stays_and_what_is_added_is_what_was_wanted(old, new):
     ],
 )
 def test_nothing_is_written_that_is_there_already(old, new, unwanted, added):
-    assert difference(entries(old), messages(new)) == (unwanted, messages(added))
+    assert compute_difference(entries(old), messages(new)) == (unwanted, messages(added))
 
 
 JSON = st.recursive(
@@ -59,7 +59,7 @@ JSON = st.recursive(
 @patient
 @given(form=st.dictionaries(st.sampled_from(["content", "blocks", "name", "role", "x"]), JSON))
 def test_a_form_comes_back_equal_whatever_is_understood_of_it(form):
-    content = understood_content(form.get("content", form.get("blocks")))
+    content = to_content(form.get("content", form.get("blocks")))
     message = keep_form("somewhere", form, {"role": "user", "content": content})
     assert get_form("somewhere", message) == form
     assert get_form("elsewhere", message) is None

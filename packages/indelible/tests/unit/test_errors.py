@@ -29,7 +29,7 @@ MAY_HAVE_LANDED = {OutcomeUnknownError}
 RETRYABLE = {UnavailableError, BusyError, OutcomeUnknownError}
 
 # What an error may say of the data: it was not written, was left alone, or nobody knows.
-FATES = re.compile(r"nothing was written|left as (it is|they are)|may have landed", re.IGNORECASE)
+FATES = re.compile(r"nothing was written|was not changed|may have been written", re.IGNORECASE)
 
 
 def drawn_tree():

@@ -1,4 +1,4 @@
-"""How the contract kit records a store of indelible: what each verb means in the kit's terms."""
+"""How the contract kit records a store of indelible: each verb in the kit's terms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from memory_contract.traces import CALL
 
 
 def find_verbs(store: Any) -> Callable[[Hand], Verbs] | None:
-    """The table of verbs of a store; None if the object is not one."""
+    """Return the table of verbs of a store; None for another object."""
     if not isinstance(store, MemoryStore | AsyncMemoryStore):
         return None
     return partial(build_verbs, ttl_s=store._settings.ttl_s)  # noqa: SLF001 (our own)
@@ -43,7 +43,7 @@ def _get_history(
     on_corrupt: str = "raise",
     **_: Any,
 ) -> Note:
-    # What is left out on purpose is no loss: such a read is not judged.
+    # Such a read leaves out messages on purpose, so it is not checked for losses.
     if max_tokens is not None or on_corrupt != "raise":
         return Note(CALL, session_id)
     return Note("read", session_id, limit=last)
@@ -52,12 +52,12 @@ def _get_history(
 def _trim_last(
     session_id: str, *, keep_last: int | None = None, key: str | None = None, **_: Any
 ) -> Note:
-    # A trim by tokens or by position drops what it drops: any of it may go.
+    # After a trim by tokens or by position, any message may be missing.
     return Note("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
 
 
 def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
-    """The verbs of `MemoryStore` and its twin. Their default time to live is known."""
+    """Build the table of verbs of `MemoryStore` and `AsyncMemoryStore`."""
 
     def add_message(
         session_id: str,
@@ -128,7 +128,7 @@ def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
 
 
 def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> Note:
-    # Which entries stand at its positions is not in the trace: any may go.
+    # The trace has no positions, so any message may be missing.
     return Note("trim", session_id, keep=0, key=key).doubtful()
 
 

@@ -401,6 +401,7 @@ class MemoryBackend:
         if status is not Status.ACTIVE:
             life.snapshots.clear()
             life.keys.clear()
+            life.generation += 1
             life.view = view.build_empty_view(session.end)
         if status is Status.NEW:
             del self._sessions[op.session]

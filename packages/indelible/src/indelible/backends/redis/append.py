@@ -1,182 +1,99 @@
-"""An append in one call: the script checks the key, draws the positions, and writes."""
+"""Appends: one guarded write, which takes one to n of them."""
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from indelible.backends.redis.calls import Call, Context, ttl_ms
-from indelible.backends.redis.protocol import Argument
-from indelible.backends.redis.scripts import KIND_NUMBER
-from indelible.backends.redis.sessions import extents_of
+from indelible.backends.redis.calls import HANDLERS, AppendCall, Argument, Context, encode_ttl_ms
+from indelible.backends.redis.log_rows import format_meta
+from indelible.backends.redis.requests import call_script
+from indelible.backends.redis.scripts import load_script
+from indelible.backends.redis.sessions import parse_head, parse_life
 from indelible.core import rules
-from indelible.core.checksums import compute_entry_checksum, recover_content_checksum
+from indelible.core.checksums import compute_entry_checksum
 from indelible.core.codec import CHECKSUM_BYTES
-from indelible.core.operations import Append, AppendResult, LogRow
-from indelible.errors import FormatError
-from indelible.model import Kind
-from indelible.view import build_view
+from indelible.core.deadline import Deadline
+from indelible.core.limits import VIEW_ATTEMPTS_MAX
+from indelible.core.operations import Append, AppendResult, Head
+from indelible.core.plan import Plan
+from indelible.errors import ConflictError
+from indelible.model import Status
 
-_KIND = {str(number): kind for kind, number in KIND_NUMBER.items()}
-# Where an append's arguments say that its key is fresh: behind the time and the margin.
-_FRESH_AT = 5
+# What an append says of the life that it follows if there was none.
+_NO_LIFE = "-"
 
 
-def call_of(context: Context, op: Append) -> Call:
-    """The one call that is an append."""
-    arguments: list[Argument] = [
-        ttl_ms(op.ttl_s),
-        op.expected or b"",
-        op.key,
-        b"1" if op.fresh else b"0",
-        context.touch,
-    ]
+@HANDLERS.handles(Append)
+def append(context: Context, op: Append) -> Plan[AppendResult]:
+    """Send the guarded write; if its guard does not hold, load the state and let rules decide."""
+    deadline = Deadline(context.timeout_s)
+    lost: BaseException | None = None
+    expected, over = op.expected or "", ""
+    for _ in range(VIEW_ATTEMPTS_MAX):
+        call = build_append_call(context, op, expected, over, fresh=op.fresh and lost is None)
+        call.deadline, call.lost = deadline, lost
+        version: Any = yield from call_script(context, call)
+        lost = call.lost
+        if version:
+            text: str = version.decode()
+            count = len(op.drafts)
+            first = int(text.split(".")[1]) - count
+            return AppendResult(first, count, text, resent=lost is not None)
+        fresh = b"1" if op.fresh and lost is None else b"0"
+        looked = context.write("find_append", op.session, op.key, fresh, context.touch)
+        looked.deadline, looked.lost = deadline, lost
+        described, used = yield from call_script(context, looked)
+        head = parse_head(op.session, described)
+        if used:
+            return _replay(op, head, used)._replace(resent=lost is not None)
+        rules.refuse_if_moved(op.session, op.expected, head.version)
+        rules.refuse_if_full(op.session, head.end, len(op.drafts))
+        # The version was compared: what is left is that nobody else begins the next life.
+        if head.status is Status.ACTIVE:
+            expected, over = op.expected or "", ""
+        else:
+            expected, over = "", parse_life(described) or _NO_LIFE
+    raise ConflictError(
+        f"others kept changing session {op.session!r}; nothing was written. Try again.",
+        session=op.session,
+        reason="version",
+    )
+
+
+def build_append_call(
+    context: Context, op: Append, expected: str, over: str, *, fresh: bool
+) -> AppendCall:
+    """Build the guarded write. `over` names the life that it follows, if it may begin one."""
+    keys = context.keys(op.session)
     batch = len(op.drafts)
-    salt = context.keys(op.session).salt
+    arguments: list[Argument] = [
+        encode_ttl_ms(op.ttl_s),
+        expected,
+        op.key,
+        b"1" if fresh else b"0",
+        over,
+        batch,
+    ]
     for kind, envelope, keep, opens, answers in op.drafts:
-        arguments.append(meta_text(kind, keep, batch, opens, answers))
-        arguments.append(envelope)
-        arguments.append(compute_entry_checksum(salt, envelope, batch=batch))
+        arguments += (
+            format_meta(kind, keep, batch, opens, answers),
+            envelope,
+            compute_entry_checksum(keys.salt, envelope, batch=batch),
+        )
         batch = 0
-    return context.write("append", op.session, *arguments, fresh_at=_FRESH_AT)
+    return AppendCall(load_script("append"), (keys,), context.time(), tuple(arguments), True)
 
 
-def appended_of(op: Append, reply: list[Any]) -> AppendResult:
-    """What became of an append, from the script's answer."""
-    answer = reply[0]
-    count = len(op.drafts)
-    if answer == b"appended":
-        first = int(reply[1])
-        version = rules.build_version(reply[2].decode(), first + count, int(reply[3]))
-        return AppendResult(first, count, version)
-    if answer == b"replayed":
-        return _replayed(op, *reply[1:])
-    if answer == b"moved":
-        rules.refuse_if_moved(op.session, op.expected, reply[1].decode())
-    rules.refuse_if_full(op.session, int(reply[1]), count)
-    raise FormatError(f"a script answered {answer!r}")
-
-
-def _replayed(
-    op: Append, done: bytes, life: bytes, end: bytes, tail: bytes | None, extents: bytes | None
-) -> AppendResult:
-    first_text, count_text, generation, sums = done.split(b" ")
+def _replay(op: Append, head: Head, used: bytes) -> AppendResult:
+    """The result of the first append with this key."""
+    first_text, count_text, generation, sums = used.split(b" ")
     first, count = int(first_text), int(count_text)
     stored = [sums[at : at + CHECKSUM_BYTES] for at in range(0, len(sums), CHECKSUM_BYTES)]
     rules.refuse_different_content(op, first, stored)
-    shown = build_view(extents_of(extents or b""), int(tail or 0))
     return AppendResult(
         first,
         count,
-        rules.build_version(life.decode(), first + count, int(generation)),
+        rules.build_version(head.life, first + count, int(generation)),
         replayed=True,
-        visible=rules.is_visible(shown, int(end), first, count),
-    )
-
-
-def meta_text(
-    kind: Kind | None,
-    keep: bool,
-    batch: int,
-    opens: tuple[str, ...],
-    answers: tuple[str, ...],
-) -> str:
-    """What stands beside an envelope: kind, keep, size of the batch, and links to tool calls."""
-    number = KIND_NUMBER[kind] if kind is not None else 0
-    start = f"{number}{int(keep)}{batch}"
-    return f"{start} {json.dumps([opens, answers])}" if opens or answers else start
-
-
-class Meta:
-    """What stands beside an envelope, read; a damaged one has no kind and no links."""
-
-    __slots__ = ("answers", "batch", "keep", "kind", "opens")
-
-    def __init__(self, text: bytes) -> None:
-        self.kind: Kind | None = None
-        self.keep = False
-        self.batch = 0
-        self.opens: tuple[str, ...] = ()
-        self.answers: tuple[str, ...] = ()
-        try:
-            start, _, links = text.decode().partition(" ")
-            kind, self.keep, self.batch = _KIND.get(start[:1]), start[1] == "1", int(start[2:])
-            if links:
-                opens, answers = json.loads(links)
-                self.opens, self.answers = tuple(map(str, opens)), tuple(map(str, answers))
-            self.kind = kind
-        except (ValueError, IndexError, TypeError):
-            # Whoever reads the entry says that it is damaged.
-            pass
-
-
-@lru_cache(maxsize=1024)
-def read_meta(meta: bytes) -> Meta:
-    """What stands beside an envelope; most of what does is the same few bytes."""
-    return Meta(meta)
-
-
-class Stamp(NamedTuple):
-    """When an entry was written, until when it lives, in which generation of the view."""
-
-    written_at_ms: int = 0
-    deadline_ms: int | None = None
-    generation: int = 0
-    # The checksum that binds the entry to its place (see `core.checksums`).
-    checksum: int = 0
-
-
-def stamp_text(row: LogRow, salt: int) -> str:
-    """What is known of an entry's time, with its checksum, as a script would write it."""
-    deadline = "" if row.deadline_ms is None else str(row.deadline_ms)
-    checksum = compute_entry_checksum(
-        salt,
-        row.envelope,
-        position=row.position,
-        written_at_ms=row.written_at_ms,
-        deadline_ms=row.deadline_ms,
-        generation=row.generation,
-        batch=row.batch,
-    )
-    return f"{row.written_at_ms} {deadline} {row.generation} {checksum}"
-
-
-def parse_stamp(text: bytes) -> Stamp:
-    """Raises `ValueError` if it is none."""
-    written, deadline, generation, checksum = text.split(b" ")
-    return Stamp(int(written), int(deadline) if deadline else None, int(generation), int(checksum))
-
-
-def log_row_of(
-    position: bytes, stamp: bytes, meta: bytes, key: bytes, envelope: bytes, *, salt: int
-) -> LogRow:
-    """An entry with all that stands beside it."""
-    beside = Meta(meta)
-    kind, at = beside.kind, Stamp()
-    try:
-        at = parse_stamp(stamp)
-    except ValueError:
-        kind = None
-    return LogRow(
-        int(position),
-        kind,
-        at.written_at_ms,
-        at.deadline_ms,
-        beside.batch,
-        at.generation,
-        beside.keep,
-        key.decode("utf-8", "replace") if key else None,
-        beside.opens,
-        beside.answers,
-        envelope,
-        recover_content_checksum(
-            at.checksum,
-            salt,
-            position=int(position),
-            written_at_ms=at.written_at_ms,
-            deadline_ms=at.deadline_ms,
-            generation=at.generation,
-            batch=beside.batch,
-        ),
+        visible=rules.is_visible(head.view, head.end, first, count),
     )

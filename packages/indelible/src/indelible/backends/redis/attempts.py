@@ -4,77 +4,61 @@ from __future__ import annotations
 
 from redis import exceptions as theirs
 
-from indelible.backends.redis.calls import Call
-from indelible.backends.redis.cluster import Address
+from indelible.backends.redis.calls import ScriptCall
 from indelible.backends.redis.errors import (
     Next,
     UnconfirmedError,
-    next_of,
-    refused,
-    unknown,
-    unreachable,
+    build_refused_error,
+    build_unknown_error,
+    build_unreachable_error,
+    choose_next,
 )
-from indelible.backends.redis.protocol import packed
 from indelible.errors import MemoryStoreError
 
 
 class Attempts:
     """Remembers whether an attempt may have landed: then no later refusal says that none did."""
 
-    __slots__ = ("_by_text", "_call", "_lost", "_shown", "asking")
+    __slots__ = ("_call", "_shown", "by_text")
 
-    def __init__(self, call: Call, *, shown: str, lost: BaseException | None = None) -> None:
+    def __init__(self, call: ScriptCall, *, shown: str) -> None:
         self._call = call
         self._shown = shown
-        self._lost = lost
-        self._by_text = False
-        # Where a slot that is on the move is to be asked for, once.
-        self.asking: Address | None = None
+        # Whether the next attempt sends the script's text.
+        self.by_text = False
 
-    def commands(self) -> tuple[bytes, ...]:
-        """What the next attempt sends."""
-        command = self._call.command(by_text=self._by_text)
-        asking, self.asking = self.asking, None
-        return (command,) if asking is None else (packed("ASKING"), command)
-
-    def outcome(self, error: MemoryStoreError) -> MemoryStoreError:
+    def choose_error(self, error: MemoryStoreError) -> MemoryStoreError:
         """The error to end with: what was sent before may have landed, whatever is said now."""
-        if self._lost is None:
+        if self._call.lost is None:
             return error
-        return unknown(self._lost, shown=self._shown)
+        return build_unknown_error(self._call.lost, shown=self._shown)
 
-    def lost(self, error: BaseException, *, sent: bool) -> MemoryStoreError:
-        """The connection failed; gives the error to end with if there is no time left."""
-        if sent and self._call.write and next_of_lost(error) is None:
-            self._maybe_landed(error)
-        return self.outcome(unreachable(error, shown=self._shown))
+    def note_lost(self, error: BaseException, *, sent: bool) -> MemoryStoreError:
+        """The connection failed. Returns the error to end with if there is no time left."""
+        # redis-py takes it for a broken connection when a server says that it is loading its file.
+        if sent and self._call.write and not isinstance(error, theirs.BusyLoadingError):
+            self._note_maybe_landed(error)
+        return self.choose_error(build_unreachable_error(error, shown=self._shown))
 
-    def refused(self, reply: Exception) -> MemoryStoreError | None:
-        """The server said no; None if the next attempt can go at once."""
+    def note_refused(self, reply: Exception) -> MemoryStoreError | None:
+        """The server said no. Returns None if the next attempt can go at once."""
         if isinstance(reply, UnconfirmedError):
-            self._maybe_landed(reply)
-            return self.outcome(unknown(reply, shown=self._shown))
-        then = next_of(reply)
-        if then is Next.SEND_TEXT and not self._by_text:
-            self._by_text = True
+            self._note_maybe_landed(reply)
+            return self.choose_error(build_unknown_error(reply, shown=self._shown))
+        then = choose_next(reply)
+        if then is Next.SEND_TEXT and not self.by_text:
+            self.by_text = True
             return None
-        self._by_text = False
-        problem = self.outcome(refused(reply, shown=self._shown, session=self._call.session))
-        if then is Next.ASK:
-            assert isinstance(reply, theirs.AskError)
-            self.asking = Address(reply.host, reply.port)
-        elif then is Next.RAISE:
+        self.by_text = False
+        problem = self.choose_error(
+            build_refused_error(reply, shown=self._shown, session=self._call.session)
+        )
+        if then is Next.RAISE:
             raise problem
         return problem
 
-    def _maybe_landed(self, error: BaseException) -> None:
-        if not isinstance(self._lost, UnconfirmedError):
-            self._lost = error
-        self._call.sent_before()
-        if not self._call.again:
-            raise unknown(error, shown=self._shown)
-
-
-def next_of_lost(error: BaseException) -> Next | None:
-    """What a server said that redis-py takes for a broken connection; None if it is one."""
-    return Next.WAIT if isinstance(error, theirs.BusyLoadingError) else None
+    def _note_maybe_landed(self, error: BaseException) -> None:
+        lost = self._call.lost if isinstance(self._call.lost, UnconfirmedError) else error
+        self._call.mark_lost(lost)
+        if not self._call.repeatable:
+            raise build_unknown_error(error, shown=self._shown)

@@ -1,49 +1,58 @@
-"""Where connections come from: a URL, or a client that the application has already."""
+"""Clients of redis-py: made from a URL, or handed in by the application.
+
+redis-py knows where the keys of a cluster are, keeps the connections and parses replies. Its
+retries are switched off: after a lost reply they send a command again, which appends twice.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import redis
 import redis.asyncio
+import redis.asyncio.cluster
+import redis.asyncio.retry
+import redis.cluster
+import redis.retry
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
 
-from indelible.backends.redis.cluster import Address
 from indelible.backends.redis.options import RedisOptions
 from indelible.errors import UsageError
 
-# One lane writes, since those who write at once share its round trips; the others read.
-WRITE_LANES = 1
-READ_LANES = 8
-# To connect is one round trip; whoever does not answer it will not answer the call either.
+# One connection writes, since those who write at once share its round trips; the others read.
+WRITE_CONNECTIONS = 1
+READ_CONNECTIONS = 8
+# Connecting is one round trip; a server that does not answer it will not answer the call either.
 CONNECT_S_MAX = 5.0
+# The servers of a cluster are asked one after the other where the keys are.
+CLUSTER_SHARE = 4
+# A socket without time left does not wait at all; that is another error than a timeout.
+TIMEOUT_S_MIN = 0.001
 DEFAULT_PORT = 6379
+CLUSTER_SLOTS = 16384
 
-# What a cluster's client keeps beside what a connection takes.
-_NOT_OF_A_CONNECTION = frozenset(
-    {"host", "port", "path", "db", "connection_class", "connection_pool", "retry", "startup_nodes"}
-    | {"max_connections", "timeout", "response_callbacks", "ssl", "cache", "cache_config"}
-    | {"maint_notifications_config", "oss_cluster_maint_notifications_handler"}
-    | {"event_dispatcher", "himport_cleanup", "redis_connect_func"}
+_PARAMETERS = frozenset(
+    {"db", "username", "password", "protocol", "client_name", "socket_timeout"}
+    | {"socket_connect_timeout", "socket_keepalive", "health_check_interval"}
 )
-
+_TLS_PARAMETERS = frozenset(
+    {"ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile"}
+    | {"ssl_password", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers"}
+)
 
 # When the call that opens a connection has to be done with it.
 _ends_at: ContextVar[float | None] = ContextVar("_ends_at", default=None)
-# A socket without time left does not wait at all; that is another error than a timeout.
-TIMEOUT_S_MIN = 0.001
 
 
 @contextmanager
 def connecting_within(seconds: float) -> Iterator[None]:
-    """Connections of our own that are made in here take no longer than this."""
+    """Connections of our own that are opened in here take no longer than this."""
     token = _ends_at.set(time.monotonic() + seconds)
     try:
         yield
@@ -51,163 +60,161 @@ def connecting_within(seconds: float) -> Iterator[None]:
         _ends_at.reset(token)
 
 
-class _InTime:
-    """A connection that is made in the time that its caller has left. Pools take no such thing."""
+class _ConnectInTime:
+    """A blocking connection that is opened in the time that its caller has left.
+
+    Pools take no such time. Whoever sends something sets the time for that anew.
+    """
 
     socket_connect_timeout: float | None
     socket_timeout: float | None
 
-    def _connect(self) -> Any:
+    def connect(self) -> None:
+        """Connect, and wait for the replies to AUTH and SELECT no longer than for the server."""
         given = self.socket_connect_timeout, self.socket_timeout
         ends_at = _ends_at.get()
-        if ends_at is None:
-            return super()._connect()  # type: ignore[misc]
-        left_s = max(ends_at - time.monotonic(), TIMEOUT_S_MIN)
-        self.socket_connect_timeout = min(given[0] or left_s, left_s)
-        self.socket_timeout = min(given[1] or left_s, left_s)
+        if ends_at is not None:
+            left_s = max(ends_at - time.monotonic(), TIMEOUT_S_MIN)
+            self.socket_connect_timeout = min(given[0] or left_s, left_s)
+            self.socket_timeout = min(given[1] or left_s, left_s)
         try:
-            connected = super()._connect()  # type: ignore[misc]
+            super().connect()  # type: ignore[misc]
         finally:
             self.socket_connect_timeout, self.socket_timeout = given
-        # What else is asked on a new connection is waited for as long, and not as long again.
-        connected.settimeout(max(ends_at - time.monotonic(), TIMEOUT_S_MIN))
-        return connected
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionSource:
-    """Makes the pool of each server."""
-
-    # A pool for a server, or for the only one there is.
-    pool: Callable[[Address | None], Any]
-    # Whether the pool is ours to close.
-    owned: bool
-    simulated: bool = False
-    # The servers of a cluster that are asked first; none for a single server.
-    seeds: tuple[Address, ...] = ()
-
-    def keeps(self, pool: Any) -> bool:
-        """Whether a lane may keep its connection: it is ours, or the application has many."""
-        return self.owned or pool.max_connections >= 2 * (WRITE_LANES + READ_LANES)
+class _Connection(_ConnectInTime, redis.Connection):
+    pass
 
 
-def origin_of(options: RedisOptions, *, awaited: bool) -> ConnectionSource:
-    """Where the connections of a store come from."""
-    target = options.target
+class _SSLConnection(_ConnectInTime, redis.SSLConnection):
+    pass
+
+
+class _UnixDomainSocketConnection(_ConnectInTime, redis.UnixDomainSocketConnection):
+    pass
+
+
+_BLOCKING = {
+    "redis": _Connection,
+    "rediss": _SSLConnection,
+    "unix": _UnixDomainSocketConnection,
+}
+_AWAITED = {
+    "redis": redis.asyncio.Connection,
+    "rediss": redis.asyncio.SSLConnection,
+    "unix": redis.asyncio.UnixDomainSocketConnection,
+}
+
+
+def is_cluster(target: Any) -> bool:
+    """Whether a URL or a client names a cluster."""
     if isinstance(target, str):
-        scheme = target.partition("://")[0]
-        if scheme.endswith("+cluster"):
-            return _of_cluster_url(target, options, awaited=awaited)
-        return _of_url(target, options, awaited=awaited)
-    if isinstance(target, (redis.RedisCluster, redis.asyncio.RedisCluster)):
-        return _of_cluster(target, options, awaited=awaited)
-    pool = target.connection_pool
-    simulated = any(
-        kind.__module__.partition(".")[0] == "fakeredis"
-        for kind in (*type(target).__mro__, *pool.connection_class.__mro__)
+        return target.partition("://")[0].endswith("+cluster")
+    return isinstance(target, (redis.RedisCluster, redis.asyncio.RedisCluster))
+
+
+def is_simulated(target: Any) -> bool:
+    """Whether a client has no server behind it."""
+    if isinstance(target, str) or is_cluster(target):
+        return False
+    kinds = (*type(target).__mro__, *target.connection_pool.connection_class.__mro__)
+    return any(kind.__module__.partition(".")[0] == "fakeredis" for kind in kinds)
+
+
+def keeps_connections(pool: Any, *, owned: bool) -> bool:
+    """Whether connections are kept between requests: they are ours, or there are many."""
+    least: int = 2 * (WRITE_CONNECTIONS + READ_CONNECTIONS)
+    return owned or pool.max_connections >= least
+
+
+def build_client(options: RedisOptions, *, awaited: bool) -> Any:
+    """Make the client of a single server. It connects when it is first used."""
+    scheme, _, settings = _parse_url(options.target)
+    module: Any = redis.asyncio if awaited else redis
+    pool = module.ConnectionPool(
+        connection_class=(_AWAITED if awaited else _BLOCKING)[scheme],
+        # The slots are the bound. The pool's is wider: a connection that was interrupted while it
+        # was taken or released may stay on its books.
+        max_connections=2 * (WRITE_CONNECTIONS + READ_CONNECTIONS),
+        **_complete(settings, options.timeout_s, awaited=awaited),
     )
-    return ConnectionSource(lambda _: pool, owned=False, simulated=simulated)
+    return module.Redis.from_pool(pool)
 
 
-def _parsed(url: str) -> dict[str, Any]:
+def build_cluster_client(options: RedisOptions, *, awaited: bool) -> Any:
+    """Make the client of a cluster. The blocking one connects at once, the other when awaited."""
+    scheme, hosts, settings = _parse_url(options.target)
+    module: Any = redis.asyncio.cluster if awaited else redis.cluster
+    settings.pop("db", None)
+    return module.RedisCluster(
+        startup_nodes=[module.ClusterNode(host, port) for host, port in hosts],
+        ssl=scheme == "rediss",
+        # A slot that nobody serves must not make the others unreachable.
+        require_full_coverage=False,
+        **_complete(settings, options.timeout_s / CLUSTER_SHARE, awaited=awaited),
+    )
+
+
+def _complete(settings: dict[str, Any], timeout_s: float, *, awaited: bool) -> dict[str, Any]:
+    """The settings of a URL, with ours behind and before them."""
+    module: Any = redis.asyncio.retry if awaited else redis.retry
+    return {
+        "socket_connect_timeout": min(timeout_s, CONNECT_S_MAX),
+        # Every call has a deadline of its own; this one is for what connecting asks.
+        "socket_timeout": timeout_s,
+        "protocol": 2,
+        **settings,
+        # Our own retries know whether a write may have landed; theirs do not.
+        "retry": module.Retry(NoBackoff(), 0),
+        "decode_responses": False,
+    }
+
+
+def _parse_url(url: str) -> tuple[str, list[tuple[str, int]], dict[str, Any]]:
+    """The scheme of a URL without `+cluster`, its servers, and the settings of a connection."""
+    hosts: list[tuple[str, int]] = []
+    parts = urlsplit(url)
+    if is_cluster(url):
+        names, at, places = parts.netloc.rpartition("@")
+        hosts = [_parse_host(host) for host in places.split(",") if host]
+        if not hosts:
+            raise UsageError("a cluster's URL names at least one server: redis+cluster://host:port")
+        parts = parts._replace(
+            scheme=parts.scheme.removesuffix("+cluster"),
+            netloc=f"{names}{at}{places.partition(',')[0]}",
+        )
+        url = urlunsplit(parts)
+    _refuse_unknown_parameters(parts.scheme, parts.query)
     try:
-        return dict(parse_url(url))  # type: ignore[no-untyped-call]
+        settings: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]
     except ValueError as error:
         # Its own words may quote the URL, and with it the password.
         raise UsageError(
             "a Redis URL is redis://[user:password@]host[:port][/db], rediss://… or"
             " unix://[user:password@]/path; a cluster's is redis+cluster://host:port,host:port"
         ) from error.__cause__
+    settings.pop("connection_class", None)
+    if hosts:
+        settings.pop("host", None)
+        settings.pop("port", None)
+    return parts.scheme, hosts, settings
 
 
-def _of_url(url: str, options: RedisOptions, *, awaited: bool) -> ConnectionSource:
-    given = _parsed(url)
-    module: Any = redis.asyncio if awaited else redis
-    kind = module.Connection
-    if url.startswith("rediss://"):
-        kind = module.SSLConnection
-    elif url.startswith("unix://"):
-        kind = module.UnixDomainSocketConnection
-    given.pop("connection_class", None)
-    return ConnectionSource(lambda _: _pool(given, kind, options, awaited=awaited), owned=True)
+def _refuse_unknown_parameters(scheme: str, query: str) -> None:
+    allowed = _PARAMETERS | _TLS_PARAMETERS if scheme == "rediss" else _PARAMETERS
+    for name, _ in parse_qsl(query, keep_blank_values=True):
+        if name not in allowed:
+            raise UsageError(
+                f"a {scheme}:// URL has no parameter {name!r}; there are"
+                f" {', '.join(sorted(allowed))}",
+                value=name,
+            )
 
 
-def _of_cluster_url(url: str, options: RedisOptions, *, awaited: bool) -> ConnectionSource:
-    parts = urlsplit(url.replace("+cluster", "", 1))
-    user, at, places = parts.netloc.rpartition("@")
-    first, *_ = hosts = places.split(",")
-    given = _parsed(urlunsplit(parts._replace(netloc=f"{user}{at}{first}")))
-    seeds = tuple(_address(host) for host in hosts if host)
-    if not seeds:
-        raise UsageError("a cluster's URL names at least one server: redis+cluster://host:port")
-    given.pop("connection_class", None)
-    return _cluster(given, seeds, options, tls=parts.scheme == "rediss", awaited=awaited)
-
-
-def _address(text: str) -> Address:
+def _parse_host(text: str) -> tuple[str, int]:
     try:
         parts = urlsplit(f"//{text}")
-        return Address(parts.hostname or "localhost", parts.port or DEFAULT_PORT)
+        return parts.hostname or "localhost", parts.port or DEFAULT_PORT
     except ValueError:
         raise UsageError(f"not a host and a port: {text!r}") from None
-
-
-def _of_cluster(client: Any, options: RedisOptions, *, awaited: bool) -> ConnectionSource:
-    manager = client.nodes_manager
-    given = dict(client.connection_kwargs if awaited else manager.connection_kwargs)
-    nodes = (*manager.startup_nodes.values(), *manager.nodes_cache.values())
-    seeds = tuple(dict.fromkeys(Address(node.host, int(node.port)) for node in nodes))
-    kind = given.get("connection_class")
-    tls = bool(given.get("ssl")) or (
-        isinstance(kind, type)
-        and issubclass(kind, (redis.SSLConnection, redis.asyncio.SSLConnection))
-    )
-    return _cluster(given, seeds, options, tls=tls, awaited=awaited)
-
-
-def _cluster(
-    given: dict[str, Any],
-    seeds: tuple[Address, ...],
-    options: RedisOptions,
-    *,
-    tls: bool,
-    awaited: bool,
-) -> ConnectionSource:
-    """Pools of our own, one for each server.
-
-    A cluster's client has no bound on waiting for a connection, and its own retries resend after
-    a lost reply. So only its settings are used.
-    """
-    module: Any = redis.asyncio if awaited else redis
-    kind = module.SSLConnection if tls else module.Connection
-    kept = {name: value for name, value in given.items() if name not in _NOT_OF_A_CONNECTION}
-
-    def pool(address: Address | None) -> Any:
-        assert address is not None
-        at = {**kept, "host": address.host, "port": address.port}
-        return _pool(at, kind, options, awaited=awaited)
-
-    return ConnectionSource(pool, owned=True, seeds=seeds)
-
-
-def _pool(given: dict[str, Any], kind: Any, options: RedisOptions, *, awaited: bool) -> Any:
-    module: Any = redis.asyncio if awaited else redis
-    retry: Any = (redis.asyncio.retry.Retry if awaited else redis.retry.Retry)(NoBackoff(), 0)
-    settings = {
-        "socket_connect_timeout": min(options.timeout_s, CONNECT_S_MAX),
-        # Every call has a deadline of its own; this one is for what connecting asks.
-        "socket_timeout": None if awaited else options.timeout_s,
-        "protocol": 2,
-        **given,
-        # Our own retries know whether a write may have landed; theirs do not.
-        "retry": retry,
-        "retry_on_error": [],
-        "decode_responses": False,
-    }
-    # The lanes are the bound. The pool's is wider: a connection that was interrupted while it was
-    # given back may stay on its books.
-    if not awaited:
-        kind = type(kind.__name__, (_InTime, kind), {})
-    return module.ConnectionPool(
-        connection_class=kind, max_connections=2 * (WRITE_LANES + READ_LANES), **settings
-    )

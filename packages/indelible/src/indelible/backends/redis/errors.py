@@ -53,25 +53,25 @@ _BY_CODE = dict.fromkeys(("BUSY", "UNBLOCKED", "NOREPLICAS", "READONLY", "MASTER
 _CODE = re.compile(r"(?:@user_script: ?\d+: ?)?-?([A-Z]+)\b")
 
 
-def code_of(error: Exception) -> str:
+def parse_code(error: Exception) -> str:
     """The code that a server put before its words."""
     found = _CODE.match(str(error))
     return found[1] if found else ""
 
 
-def next_of(error: Exception) -> Next:
+def choose_next(error: Exception) -> Next:
     """What to do about a refusal; nothing was written by any of them."""
     for kind, then in _BY_CLASS.items():
         if isinstance(error, kind):
             return then
-    return _BY_CODE.get(code_of(error), Next.RAISE)
+    return _BY_CODE.get(parse_code(error), Next.RAISE)
 
 
 # The code that scripts refuse a damaged session with.
 DAMAGED = "DAMAGED"
 
 
-def damaged(session: str, what: str) -> FormatError:
+def build_damaged_error(session: str, what: str) -> FormatError:
     """Our error for a session that is not as it was written."""
     return FormatError(
         f"session {session!r} is damaged: {what}; nothing was changed. The server dropped keys"
@@ -81,17 +81,19 @@ def damaged(session: str, what: str) -> FormatError:
     )
 
 
-def refused(error: Exception, *, shown: str, session: str | None = None) -> MemoryStoreError:
+def build_refused_error(
+    error: Exception, *, shown: str, session: str | None = None
+) -> MemoryStoreError:
     """Our error for a refusal that will not pass by itself, or did not in time."""
-    if session is not None and code_of(error) == DAMAGED:
-        return damaged(session, str(error).partition(f"{DAMAGED} ")[2])
-    ours = _refused(error, shown)
+    if session is not None and parse_code(error) == DAMAGED:
+        return build_damaged_error(session, str(error).partition(f"{DAMAGED} ")[2])
+    ours = _build_refused(error, shown)
     ours.__cause__ = error
     return ours
 
 
-def _refused(error: Exception, shown: str) -> MemoryStoreError:
-    code = code_of(error)
+def _build_refused(error: Exception, shown: str) -> MemoryStoreError:
+    code = parse_code(error)
     if isinstance(error, theirs.OutOfMemoryError) or code == "OOM":
         return UnavailableError(
             f"the memory of {shown} is full (maxmemory); nothing was written. Give it more, or"
@@ -106,7 +108,7 @@ def _refused(error: Exception, shown: str) -> MemoryStoreError:
         )
     if code == "WRONGTYPE":
         return FormatError(f"a key of ours on {shown} holds something else; it was left as it is")
-    if next_of(error) in (Next.WAIT, Next.MOVE, Next.ASK) or code in ("MISCONF", "NOREPLICAS"):
+    if choose_next(error) in (Next.WAIT, Next.MOVE, Next.ASK) or code in ("MISCONF", "NOREPLICAS"):
         return UnavailableError(
             f"{shown} takes no writes now ({code or type(error).__name__}); nothing was written",
             code=code or type(error).__name__,
@@ -116,7 +118,7 @@ def _refused(error: Exception, shown: str) -> MemoryStoreError:
     )
 
 
-def of_a_cluster(error: Exception, *, shown: str) -> UnsupportedError:
+def build_cluster_error(error: Exception, *, shown: str) -> UnsupportedError:
     """Our error for a server that sends its clients to others, where but one was named."""
     ours = UnsupportedError(
         f"{shown} is a server of a cluster; nothing was written. Open it with"
@@ -126,12 +128,22 @@ def of_a_cluster(error: Exception, *, shown: str) -> UnsupportedError:
     return ours
 
 
-def unreachable(error: BaseException, *, shown: str) -> MemoryStoreError:
+def build_no_cluster_error(error: BaseException, *, shown: str) -> UnsupportedError:
+    """Our error for a single server that was opened as a cluster."""
+    ours = UnsupportedError(
+        f"{shown} is no cluster; nothing was written. Open it with redis://host:port, or hand in a"
+        " Redis client"
+    )
+    ours.__cause__ = error
+    return ours
+
+
+def build_unreachable_error(error: BaseException, *, shown: str) -> MemoryStoreError:
     """Our error for a call that never reached the server."""
     ours: MemoryStoreError
     if isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)):
-        ours = _refused(error, shown)
-    elif isinstance(error, (theirs.MaxConnectionsError, WaitedError)):
+        ours = _build_refused(error, shown)
+    elif isinstance(error, (theirs.MaxConnectionsError, BusyError)):
         ours = BusyError(
             f"every connection to {shown} was in use for as long as the call may take: the pool is"
             " exhausted. Nothing was written, so it is safe to try again"
@@ -145,11 +157,7 @@ def unreachable(error: BaseException, *, shown: str) -> MemoryStoreError:
     return ours
 
 
-class WaitedError(Exception):
-    """No connection became free in time."""
-
-
-def unknown(error: BaseException, *, shown: str) -> OutcomeUnknownError:
+def build_unknown_error(error: BaseException, *, shown: str) -> OutcomeUnknownError:
     """Our error for a write that was sent and not answered, or not confirmed.
 
     `exhausted` says that it was tried until the deadline: to ask again at once would be to wait
@@ -166,6 +174,6 @@ def unknown(error: BaseException, *, shown: str) -> OutcomeUnknownError:
     return ours
 
 
-def ends_at_once(error: BaseException) -> bool:
+def is_final(error: BaseException) -> bool:
     """Whether trying again cannot help."""
     return isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError))

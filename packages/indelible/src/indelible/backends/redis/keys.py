@@ -5,36 +5,30 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from indelible.backends.redis.protocol import packed, packed_arguments
+from redis.crc import key_slot
+
 from indelible.core.checksums import compute_session_salt
 
 # Every key of ours begins like this.
 PREFIX = "indelible:"
-# Says which format the keys of a server, or of a namespace, have.
+# Says which format the keys of a server have.
 FORMAT_KEY = PREFIX + "format"
 # Holds the secret that signs page cursors.
 SECRET_KEY = PREFIX + "secret"
 
-# The parts of a session: what stands after the hash tag.
+# The parts of a session: what stands after the hash tag, in the order in which scripts take them.
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE = "hvlksjq"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE)
 
-# What says all about a session but its entries, in the order that checksums take. Most appends
-# change only the end and the deadline of a head; the rest is one text, its state, so that it is
-# read and checked at once.
 HEAD_FIELDS = ("state", "end", "deadline", "sum")
-# The words of a state. `until` is when the engine frees the keys; `lines` and `snaps` count what
-# was ever written; the last four say how many fields the other hashes have.
+# The words of a state. `ends` is when the engine frees the keys; `lines` and `taken` count the
+# changes and snapshots that were ever written; the last four say how many fields the other hashes
+# have.
 STATE_FIELDS = (
-    *("life", "born", "gen", "staged", "until", "lines", "snaps"),
+    *("life", "born", "generation", "staged", "ends", "lines", "taken"),
     *("keys", "snapshots", "journal", "aside"),
 )
 VIEW_FIELDS = ("tail", "extents", "created", "metadata", "forked", "vacuums", "sum")
-
-
-def _look(key: str, fields: tuple[str, ...]) -> bytes:
-    return packed("HMGET", key, *fields)
-
 
 # Everything else is written as %xx: no brace can end a hash tag, no star can match, and what is
 # the beginning of an id is the beginning of its encoding.
@@ -43,50 +37,46 @@ _ESCAPED = re.compile(rb"%([0-9a-f]{2})")
 
 
 class SessionKeys(NamedTuple):
-    """The keys of one session: the head, and others as they are sent."""
+    """The keys of one session."""
 
     head: str
+    # All of them, in the order of `PARTS`.
+    names: tuple[bytes, ...]
+    # The slot of a cluster that they lie in.
+    slot: int
     # What the checksums of its entries begin with.
     salt: int
-    # All of them, as every script takes them.
-    packed: bytes
-    # What looks at the head and at the view, and the log.
-    looks: tuple[bytes, bytes]
-    log: bytes
 
 
-def encoded(text: str) -> str:
-    """Text as a part of a key."""
+def encode_part(text: str) -> str:
+    """Encode text as a part of a key."""
     if text.isascii() and text.isalnum():
         return text
     return _UNSAFE.sub(lambda found: b"%%%02x" % found[0][0], text.encode()).decode("ascii")
 
 
-def decoded(part: bytes) -> str:
-    """The text that `encoded` made a part of."""
+def decode_part(part: bytes) -> str:
+    """Return the text that `encode_part` encoded."""
     return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), part).decode()
 
 
-def keys_of(namespace: str, session: str) -> SessionKeys:
+def build_keys(namespace: str, session: str) -> SessionKeys:
     """All keys of a session."""
-    tag = f"{PREFIX}{{{encoded(namespace)}:{encoded(session)}}}"
+    tag = f"{PREFIX}{{{encode_part(namespace)}:{encode_part(session)}}}"
+    names = tuple((tag + part).encode() for part in PARTS)
     return SessionKeys(
-        tag + HEAD,
-        compute_session_salt(namespace, session),
-        packed_arguments(tag + part for part in PARTS),
-        (_look(tag + HEAD, HEAD_FIELDS), _look(tag + VIEW, VIEW_FIELDS)),
-        packed_arguments((tag + LOG,)),
+        tag + HEAD, names, key_slot(names[0]), compute_session_salt(namespace, session)
     )
 
 
-def heads_pattern(namespace: str, prefix: str) -> str:
+def build_heads_pattern(namespace: str, prefix: str) -> str:
     """What SCAN matches: the heads of the sessions of a namespace whose ids begin like this."""
-    return f"{PREFIX}{{{encoded(namespace)}:{encoded(prefix)}*}}{HEAD}"
+    return f"{PREFIX}{{{encode_part(namespace)}:{encode_part(prefix)}*}}{HEAD}"
 
 
-def parts_pattern(namespace: str, prefix: str) -> str:
+def build_parts_pattern(namespace: str, prefix: str) -> str:
     """What SCAN matches: every key of these sessions."""
-    return f"{PREFIX}{{{encoded(namespace)}:{encoded(prefix)}*}}?"
+    return f"{PREFIX}{{{encode_part(namespace)}:{encode_part(prefix)}*}}?"
 
 
 def is_head(key: bytes) -> bool:
@@ -94,22 +84,17 @@ def is_head(key: bytes) -> bool:
     return key.endswith(HEAD.encode())
 
 
-def head_key_of(part: bytes) -> bytes:
-    """The key of a session's head, from any other of its keys."""
-    return part[:-1] + HEAD.encode()
+def replace_part(key: bytes, part: str) -> bytes:
+    """The key of another part of the same session."""
+    return key[:-1] + part.encode()
 
 
-def session_of(key: bytes) -> str | None:
+def parse_session(key: bytes) -> str | None:
     """The session whose key this is; None if it only looks like a key of ours."""
     inside = key[key.index(b"{") + 1 : key.rindex(b"}")]
     name = inside.partition(b":")[2]
     try:
-        session = decoded(name)
+        session = decode_part(name)
     except UnicodeDecodeError:
         return None
-    return session if encoded(session).encode() == name else None
-
-
-def view_key_of(head: bytes) -> bytes:
-    """The key of a session's view, from that of its head."""
-    return head[:-1] + VIEW.encode()
+    return session if encode_part(session).encode() == name else None

@@ -1,4 +1,4 @@
-"""Upkeep in the words of scripts: what may go, what must go."""
+"""Maintenance: vacuum, erase, quarantine and checks."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from indelible import view
-from indelible.backends.redis.calls import Ask, Context, CountServers, pairs
+from indelible.backends.redis.calls import (
+    HANDLERS,
+    Argument,
+    Context,
+    to_pairs,
+)
 from indelible.backends.redis.keys import (
     ASIDE,
     JOURNAL,
     PARTS,
     SNAPSHOTS,
     USED,
-    heads_pattern,
-    session_of,
-    view_key_of,
+    VIEW,
+    build_heads_pattern,
+    parse_session,
+    replace_part,
 )
-from indelible.backends.redis.protocol import Argument
-from indelible.backends.redis.sessions import SCAN_KEYS, answered, head_of
-from indelible.backends.redis.settings import persistence_of, read_settings
-from indelible.backends.redis.views import lines_of, records_of
+from indelible.backends.redis.requests import ask_server, call_script, count_servers
+from indelible.backends.redis.sessions import SCAN_KEYS, parse_head, require
+from indelible.backends.redis.settings import list_copies_on_disk, read_settings
+from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
@@ -43,7 +49,7 @@ from indelible.core.operations import (
     ReclaimResult,
     Scrub,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.errors import ConflictError
 from indelible.model import Status
 
@@ -51,16 +57,17 @@ from indelible.model import Status
 KEYS_PER_CALL = 1000
 
 
+@HANDLERS.handles(Reclaim)
 def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach: compute, then act if the view is still the same."""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        described, snapshots, flat, logged = yield from perform(
-            context.read("standing", op.session)
+        described, snapshots, flat, logged = yield from call_script(
+            context, context.read("vacuum_inputs", op.session)
         )
-        head = head_of(op.session, described)
+        head = parse_head(op.session, described)
         if head.status is Status.ACTIVE:
-            lines = lines_of(head.life, flat)
-            done = yield from _reclaim_active(context, op, head, records_of(snapshots), lines)
+            lines = parse_lines(head.life, flat)
+            done = yield from _reclaim_active(context, op, head, parse_records(snapshots), lines)
         else:
             done = yield from _reclaim_dead(context, op, described, logged)
         if done is not None:
@@ -86,9 +93,9 @@ def _reclaim_active(
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
     gone_lines = rules.count_removed_changes(lines, kept)
     if op.dry_run:
-        size = yield from _measured(context, op.session, dead)
+        size = yield from _measure(context, op.session, dead)
         return ReclaimResult(size.entries, size.size_bytes, gone_lines)
-    size = yield from _measured(context, op.session, dead)
+    size = yield from _measure(context, op.session, dead)
     known = (yield from _keys_to_keep(context, op.session, dead)) if size.entries else []
     keeping = {line.key for line in kept}
     arguments: list[Argument] = [head.life, head.generation, head.vacuums]
@@ -96,15 +103,17 @@ def _reclaim_active(
     for key, value in known:
         arguments += (key, value)
     arguments += [line.key for line in lines if line.key not in keeping]
-    (answer,) = yield from perform(context.write("let_go", op.session, *arguments, again=False))
+    (answer,) = yield from call_script(
+        context, context.write("vacuum_begin", op.session, *arguments, repeatable=False)
+    )
     if answer == b"changed":
         return None
     entries = size_bytes = 0
     for start, stop in dead if size.entries else ():
         at: int | None = start
         while at is not None:
-            count, length, left_off = yield from perform(
-                context.write("remove", op.session, head.life, at, stop)
+            count, length, left_off = yield from call_script(
+                context, context.write("vacuum_entries", op.session, head.life, at, stop)
             )
             entries, size_bytes = entries + count, size_bytes + length
             at = None if left_off is None else int(left_off)
@@ -120,21 +129,26 @@ def _reclaim_dead(
         return ReclaimResult()
     if staged == b"1" and now_ms < int(created or 0) + STAGE_ABANDONED_S * 1000:
         return ReclaimResult()
-    size = yield from _measured(context, op.session, ((0, LOG_ENTRIES_MAX),) if logged else ())
+    size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),) if logged else ())
     if op.dry_run:
         return size
-    (answer,) = yield from perform(
-        context.write("bury", op.session, life, STAGE_ABANDONED_S * 1000, again=False)
+    (answer,) = yield from call_script(
+        context,
+        context.write(
+            "delete_expired", op.session, life, STAGE_ABANDONED_S * 1000, repeatable=False
+        ),
     )
     return None if answer == b"changed" else size
 
 
-def _measured(context: Context, session: str, extents: view.Extents) -> Plan[ReclaimResult]:
+def _measure(context: Context, session: str, extents: view.Extents) -> Plan[ReclaimResult]:
     entries = size = 0
     for start, stop in extents:
         at: int | None = start
         while at is not None:
-            count, length, left_off = yield from perform(context.read("measure", session, at, stop))
+            count, length, left_off = yield from call_script(
+                context, context.read("measure_entries", session, at, stop)
+            )
             entries, size = entries + count, size + length
             at = None if left_off is None else int(left_off)
     return ReclaimResult(entries, size)
@@ -152,7 +166,9 @@ def _keys_to_keep(
     heads = 0
     start: Any = ""
     while start is not None and heads < KEYS_KEPT:
-        flat, start = yield from perform(context.read("newest_keys", session, start, KEYS_PER_CALL))
+        flat, start = yield from call_script(
+            context, context.read("read_keys", session, start, KEYS_PER_CALL)
+        )
         columns = (flat[at::5] for at in range(5))
         for position, batch, generation, key, checksum in zip(*columns, strict=True):
             first, count = int(position), int(batch)
@@ -168,27 +184,30 @@ def _keys_to_keep(
     return known
 
 
+@HANDLERS.handles(Erase)
 def erase(context: Context, op: Erase) -> Plan[EraseResult]:
     """Remove every key of a session, and say which sessions were forked from it."""
-    forks = yield from _forks_of(context, op.session)
-    size = yield from _measured(context, op.session, ((0, LOG_ENTRIES_MAX),))
-    entries, snapshots, _ = yield from perform(context.write("erase", op.session, again=False))
-    kept = yield from _kept_on_disk(context)
+    forks = yield from _find_forks(context, op.session)
+    size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
+    entries, snapshots = yield from call_script(
+        context, context.write("erase", op.session, repeatable=False)
+    )
+    kept = yield from _find_copies_on_disk(context)
     return EraseResult(entries, snapshots, size.size_bytes if entries else 0, forks, kept)
 
 
-def _kept_on_disk(context: Context) -> Plan[tuple[str, ...]]:
+def _find_copies_on_disk(context: Context) -> Plan[tuple[str, ...]]:
     """The places outside of memory where servers keep what they were told."""
     if context.simulated:
         return ()
-    every = yield from read_settings()
-    return tuple(sorted({place for settings in every for place in persistence_of(settings)}))
+    every = yield from read_settings(context)
+    return tuple(sorted({place for settings in every for place in list_copies_on_disk(settings)}))
 
 
-def _forks_of(context: Context, session: str) -> Plan[tuple[str, ...]]:
+def _find_forks(context: Context, session: str) -> Plan[tuple[str, ...]]:
     """Forks lie anywhere: every session is asked where it comes from."""
     names: set[str] = set()
-    servers = yield from perform(CountServers())
+    servers = yield from count_servers(context)
     for server in range(servers):
         cursor = 0
         while True:
@@ -196,19 +215,19 @@ def _forks_of(context: Context, session: str) -> Plan[tuple[str, ...]]:
                 "SCAN",
                 cursor,
                 "MATCH",
-                heads_pattern(context.namespace, ""),
+                build_heads_pattern(context.namespace, ""),
                 "COUNT",
                 SCAN_KEYS,
             )
-            (scanned,) = yield from perform(Ask(server, (scan,)))
-            after, heads = answered(context, scanned)
-            looks = tuple(("HGET", view_key_of(key), "forked") for key in heads)
-            origins = (yield from perform(Ask(server, looks))) if looks else []
+            (scanned,) = yield from ask_server(context, server, (scan,))
+            after, heads = require(context, scanned)
+            looks = tuple(("HGET", replace_part(key, VIEW), "forked") for key in heads)
+            origins = (yield from ask_server(context, server, looks)) if looks else []
             names |= {
                 name
                 for key, origin in zip(heads, origins, strict=True)
                 # One that is on its way to another server is found there.
-                if origin == session.encode() and (name := session_of(key)) is not None
+                if origin == session.encode() and (name := parse_session(key)) is not None
             }
             cursor = int(after)
             if cursor == 0:
@@ -216,15 +235,17 @@ def _forks_of(context: Context, session: str) -> Plan[tuple[str, ...]]:
     return tuple(sorted(names))
 
 
-def scrub(_context: Context, _step: Scrub) -> Plan[tuple[str, ...]]:
+@HANDLERS.handles(Scrub)
+def scrub(_context: Context, _op: Scrub) -> Plan[tuple[str, ...]]:
     """Nothing is left that a store could clear: a server's files are its operator's."""
-    yield from perform(CountServers())
+    yield from ()
     return ()
 
 
-def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
+@HANDLERS.handles(CheckEngine)
+def check_engine(_context: Context, _op: CheckEngine) -> Plan[tuple[str, ...]]:
     """A server checks its own files when it starts; while it runs there is nothing to ask."""
-    yield from perform(CountServers())
+    yield from ()
     return ()
 
 
@@ -238,14 +259,16 @@ _CHECKED = (
 )
 
 
+@HANDLERS.handles(CheckSession)
 def check_session(context: Context, op: CheckSession) -> Plan[tuple[str, ...]]:
     """Recompute the checksum of every value that stands beside the log."""
     wrong: list[str] = []
     for part, letter, what in _CHECKED:
         cursor = b"0"
         while True:
-            cursor, names = yield from perform(
-                context.read("check_part", op.session, PARTS.index(part) + 1, letter, cursor)
+            cursor, names = yield from call_script(
+                context,
+                context.read("check_values", op.session, PARTS.index(part) + 1, letter, cursor),
             )
             wrong += [
                 f"{what} {name.decode('utf-8', 'replace')!r} does not match its checksum"
@@ -256,22 +279,24 @@ def check_session(context: Context, op: CheckSession) -> Plan[tuple[str, ...]]:
     return tuple(wrong)
 
 
+@HANDLERS.handles(Quarantine)
 def quarantine(context: Context, op: Quarantine) -> Plan[None]:
     """Keep the bytes of entries that cannot be read."""
     arguments: list[Argument] = []
     for position, reason, raw in op.entries:
         arguments += (position, reason, raw)
     if arguments:
-        yield from perform(context.write("quarantine", op.session, *arguments))
+        yield from call_script(context, context.write("quarantine", op.session, *arguments))
 
 
+@HANDLERS.handles(ReadQuarantine)
 def read_quarantine(
     context: Context, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
     """What was put into quarantine."""
-    flat = yield from perform(context.read("read_quarantine", op.session))
+    flat = yield from call_script(context, context.read("read_quarantine", op.session))
     found = []
-    for position, text in pairs(flat):
-        reason, _, raw = text.partition(b"\n")
-        found.append((int(position), reason.decode(), raw))
+    for position, text in to_pairs(flat):
+        size, _, rest = text.partition(b" ")
+        found.append((int(position), rest[: int(size)].decode(), rest[int(size) :]))
     return tuple(sorted(found))

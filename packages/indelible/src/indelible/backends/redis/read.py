@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from indelible.backends.redis.append import Meta, log_row_of
-from indelible.backends.redis.calls import Context
-from indelible.backends.redis.plain_read import Portion, look
+from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.log_rows import parse_meta, parse_row
+from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import KIND_NUMBER, READ_ROWS
-from indelible.backends.redis.sessions import extents_text, head_of
+from indelible.backends.redis.sessions import format_extents, parse_head
 from indelible.core import rules
-from indelible.core.deadline import Deadline
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
 from indelible.core.operations import (
     EntrySlice,
@@ -27,13 +26,14 @@ from indelible.core.operations import (
     SessionOutline,
     StoredEntry,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.errors import ConflictError, CorruptEntryError, FormatError
 from indelible.model import Status
 
 Rows = list[tuple[bytes, bytes, bytes, bytes]]
 
 
+@HANDLERS.handles(Read)
 def read(context: Context, op: Read) -> Plan[EntrySlice]:
     """Entries of one state, in order."""
     for _ in range(VIEW_ATTEMPTS_MAX):
@@ -51,20 +51,19 @@ def _read(context: Context, op: Read) -> Plan[EntrySlice]:
     frozen, start = op.frozen, op.start
     head: Head | None = None
     rows: list[StoredEntry] = []
+    salt = context.keys(op.session).salt
     while True:
-        wanted = READ_ROWS if op.limit is None else op.limit + 1 - len(rows)
-        looked, left_off, stored = yield from _looked_or_called(
-            context, op, frozen, start, min(wanted, READ_ROWS)
-        )
+        wanted = READ_ROWS if op.limit is None else min(op.limit + 1 - len(rows), READ_ROWS)
+        looked, start, found = yield from _read_portion(context, op, frozen, start, wanted)
         head = head or looked
-        # Of the first portion: what it saw, later ones go on with.
+        # Later portions continue in the state that the first one saw.
         frozen = rules.choose_frozen_view(op.session, frozen, looked)
+        stored = [_parse_entry(*row, salt=salt) for row in found]
         if frozen.vacuums != looked.vacuums and any(not row.envelope for row in stored):
             raise rules.build_gone_error(op.session)
         rows += stored
-        if left_off is None or (op.limit is not None and len(rows) > op.limit):
+        if start is None or (op.limit is not None and len(rows) > op.limit):
             break
-        start = left_off
     resume = None
     if op.limit is not None and len(rows) > op.limit:
         rows = rows[: op.limit]
@@ -72,98 +71,88 @@ def _read(context: Context, op: Read) -> Plan[EntrySlice]:
     return EntrySlice(head, frozen, tuple(reversed(rows) if op.newest else rows), resume)
 
 
-def _looked_or_called(
-    context: Context, op: Read, frozen: FrozenView | None, start: int | None, wanted: int
-) -> Plan[Portion]:
-    """A portion by plain commands, or by the script where it takes one."""
-    portion, patience = yield from look(context, op, frozen, start, wanted)
-    if portion is not None:
-        return portion
-    head, left_off, found = yield from _portion(context, op, frozen, start, wanted, patience)
-    salt = context.keys(op.session).salt
-    return Portion(head, left_off, [_stored(*row, salt=salt) for row in found])
-
-
-def _portion(
+def _read_portion(
     context: Context,
     op: Read | ReadOutline,
     frozen: FrozenView | None,
     start: int | None,
     wanted: int,
-    patience: Deadline | None = None,
 ) -> Plan[tuple[Head, int | None, Rows]]:
+    """One call: the session, where the next portion starts, and rows of four values each."""
     newest = isinstance(op, Read) and op.newest
     kinds = ""
     if isinstance(op, Read) and op.kinds is not None:
         # A digit that is no kind's stands for "none of them", since nothing stands for "all".
         kinds = "".join(str(KIND_NUMBER[kind]) for kind in op.kinds) or "-"
-    described, _, left_off, flat = yield from perform(
+    described, left_off, flat = yield from call_script(
+        context,
         context.read(
             "read",
             op.session,
             "" if frozen is None else frozen.life,
-            "" if frozen is None else extents_text(frozen.extents),
+            "" if frozen is None else format_extents(frozen.extents),
             "" if start is None else start,
             b"1" if newest else b"0",
             wanted,
             kinds,
             b"1" if isinstance(op, ReadOutline) else b"0",
-            patience=patience,
-        )
+        ),
     )
-    head = head_of(op.session, described)
+    head = parse_head(op.session, described)
     rows = list(zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True))
     return head, None if left_off is None else int(left_off), rows
 
 
-def _stored(
+def _parse_entry(
     position: bytes, meta: bytes, stamp: bytes, envelope: bytes, *, salt: int
 ) -> StoredEntry:
-    row = log_row_of(position, stamp, meta, b"", envelope, salt=salt)
+    row = parse_row(position, stamp, meta, b"", envelope, salt=salt)
     return StoredEntry(row.position, row.kind, row.written_at_ms, envelope, row.content)
 
 
-def nearest(_context: Context, _step: FindNearest) -> Plan[None]:
+@HANDLERS.handles(FindNearest)
+def find_nearest(_context: Context, _op: FindNearest) -> Plan[None]:
     """Nothing on these servers compares vectors that every one of them has."""
     yield from ()
 
 
-def outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
+@HANDLERS.handles(ReadOutline)
+def read_outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
     """Kinds, sizes and links of what the session shows."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         try:
-            return (yield from _outline(context, op))
+            return (yield from _read_outline(context, op))
         except ConflictError:
             continue
     raise rules.build_gone_error(op.session)
 
 
-def _outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
+def _read_outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
     head: Head | None = None
     frozen: FrozenView | None = None
     start: int | None = None
     entries: list[Outline] = []
     while True:
-        looked, start, rows = yield from _portion(context, op, frozen, start, READ_ROWS)
+        looked, start, rows = yield from _read_portion(context, op, frozen, start, READ_ROWS)
         head = head or looked
         frozen = rules.choose_frozen_view(op.session, frozen, looked)
         gone = looked.vacuums != frozen.vacuums
         for position, meta, size, _ in rows:
             if gone and not meta:
                 raise rules.build_gone_error(op.session)
-            entries.append(_outlined(op.session, int(position), meta, int(size)))
+            entries.append(_parse_outline(op.session, int(position), meta, int(size)))
         if start is None:
             return SessionOutline(head, tuple(entries))
 
 
-def _outlined(session: str, position: int, meta: bytes, size: int) -> Outline:
+def _parse_outline(session: str, position: int, meta: bytes, size: int) -> Outline:
     if not meta:
         raise FormatError(
             f"session {session!r} has no entry at position {position}, where it shows one; nothing"
             " was changed. verify says which are missing.",
             session=session,
         )
-    beside = Meta(meta)
+    beside = parse_meta(meta)
     if beside.kind is None:
         raise CorruptEntryError(
             f"entry {position} of session {session!r} is damaged; nothing was changed. repair takes"
@@ -174,20 +163,21 @@ def _outlined(session: str, position: int, meta: bytes, size: int) -> Outline:
     return Outline(position, beside.kind, size, beside.keep, beside.opens, beside.answers)
 
 
+@HANDLERS.handles(ReadLog)
 def read_log(context: Context, op: ReadLog) -> Plan[LogPage]:
     """The log of the session's life itself, whether it shows or not."""
-    described, more, flat = yield from perform(
-        context.read("read_log", op.session, op.start, op.limit)
+    described, more, flat = yield from call_script(
+        context, context.read("read_log", op.session, op.start, op.limit)
     )
-    head = head_of(op.session, described)
+    head = parse_head(op.session, described)
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
-    rows = tuple(log_rows(flat, salt=context.keys(op.session).salt))
+    rows = tuple(parse_rows(flat, salt=context.keys(op.session).salt))
     return LogPage(head, rows, rows[-1].position + 1 if more and rows else None)
 
 
-def log_rows(flat: list[Any], *, salt: int) -> Iterator[LogRow]:
+def parse_rows(flat: list[Any], *, salt: int) -> Iterator[LogRow]:
     """Rows as a script gives them, five values each."""
     columns = (flat[at::5] for at in range(5))
     for position, stamp, meta, key, envelope in zip(*columns, strict=True):
-        yield log_row_of(position, stamp, meta, key, envelope, salt=salt)
+        yield parse_row(position, stamp, meta, key, envelope, salt=salt)

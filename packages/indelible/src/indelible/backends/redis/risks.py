@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from indelible.backends.redis.calls import Context
+from indelible.backends.redis.calls import HANDLERS, Context
 from indelible.backends.redis.settings import Settings, read_settings
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks
@@ -13,13 +13,14 @@ from indelible.errors import UnsupportedError
 from indelible.model import Claims, Durability, Gravity, Risk
 
 
-def diagnose(context: Context, _step: FindRisks) -> Plan[tuple[Risk, ...]]:
+@HANDLERS.handles(FindRisks)
+def find_risks(context: Context, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
     """Look at the running servers."""
-    every = yield from read_settings()
-    return risks_of(every, demanded=context.demanded, simulated=context.simulated)
+    every = yield from read_settings(context)
+    return list_risks(every, demanded=context.demanded, simulated=context.simulated)
 
 
-def risks_of(
+def list_risks(
     every: Sequence[Settings], *, demanded: Durability | None, simulated: bool
 ) -> tuple[Risk, ...]:
     """What may happen, each once, however many servers it may happen to."""
@@ -33,12 +34,12 @@ def risks_of(
             ),
         )
     found = dict.fromkeys(
-        risk for settings in every for risk in _risks(settings, demanded=demanded)
+        risk for settings in every for risk in _list_server_risks(settings, demanded=demanded)
     )
     return tuple(found)
 
 
-def _risks(settings: Settings, *, demanded: Durability | None) -> Iterator[Risk]:
+def _list_server_risks(settings: Settings, *, demanded: Durability | None) -> Iterator[Risk]:
     if not settings.known:
         yield Risk(
             severity=Gravity.WARNING,
@@ -47,9 +48,9 @@ def _risks(settings: Settings, *, demanded: Durability | None) -> Iterator[Risk]
             remedy="let the user run INFO and CONFIG GET",
         )
         return
-    yield from _of_eviction(settings)
-    yield from _of_persistence(settings, demanded)
-    yield from _of_replicas(settings, demanded)
+    yield from _list_eviction_risks(settings)
+    yield from _list_persistence_risks(settings, demanded)
+    yield from _list_replica_risks(settings, demanded)
     if settings.appendfsync is None and settings.appendonly:
         yield Risk(
             severity=Gravity.NOTE,
@@ -59,7 +60,7 @@ def _risks(settings: Settings, *, demanded: Durability | None) -> Iterator[Risk]
         )
 
 
-def _of_eviction(settings: Settings) -> Iterator[Risk]:
+def _list_eviction_risks(settings: Settings) -> Iterator[Risk]:
     policy = settings.eviction
     if policy.startswith("allkeys"):
         yield Risk(
@@ -78,7 +79,7 @@ def _of_eviction(settings: Settings) -> Iterator[Risk]:
         )
 
 
-def _of_persistence(settings: Settings, demanded: Durability | None) -> Iterator[Risk]:
+def _list_persistence_risks(settings: Settings, demanded: Durability | None) -> Iterator[Risk]:
     if not settings.appendonly:
         # Whoever asked for `none` by name knows.
         accepted = demanded is Durability.NONE
@@ -106,7 +107,7 @@ def _of_persistence(settings: Settings, demanded: Durability | None) -> Iterator
         )
 
 
-def _of_replicas(settings: Settings, demanded: Durability | None) -> Iterator[Risk]:
+def _list_replica_risks(settings: Settings, demanded: Durability | None) -> Iterator[Risk]:
     if not settings.replicas or demanded is Durability.REPLICATED:
         return
     if not settings.min_replicas:
@@ -126,7 +127,9 @@ def _of_replicas(settings: Settings, demanded: Durability | None) -> Iterator[Ri
         )
 
 
-def given(every: Sequence[Settings], *, demanded: Durability | None, simulated: bool) -> Durability:
+def compute_durability(
+    every: Sequence[Settings], *, demanded: Durability | None, simulated: bool
+) -> Durability:
     """The level that every write has: the least of all servers, or replicated where demanded."""
     if simulated or not every:
         return Durability.NONE
@@ -141,11 +144,11 @@ def _replicates(settings: Settings) -> bool:
     return settings.appendonly and on_disk and settings.replicas > 0
 
 
-def refuse_less(
+def refuse_weaker(
     every: Sequence[Settings], *, demanded: Durability | None, simulated: bool, shown: str
 ) -> None:
     """Raise if the servers do not give what was demanded."""
-    level = given(every, demanded=demanded, simulated=simulated)
+    level = compute_durability(every, demanded=demanded, simulated=simulated)
     if demanded is not None and not level.covers(demanded):
         wanted = "a replica, appendonly yes, and appendfsync always (or everysec with WAITAOF)"
         if demanded is not Durability.REPLICATED:
@@ -156,7 +159,7 @@ def refuse_less(
         )
 
 
-def claims_of(
+def build_claims(
     every: Sequence[Settings],
     *,
     demanded: Durability | None,
@@ -166,11 +169,11 @@ def claims_of(
 ) -> Claims:
     """What is promised on these servers."""
     first = every[0]
-    risks = risks_of(every, demanded=demanded, simulated=simulated)
+    risks = list_risks(every, demanded=demanded, simulated=simulated)
     return Claims(
         engine=f"{first.name} cluster" if cluster else first.name,
         engine_version=first.version,
-        durability=given(every, demanded=demanded, simulated=simulated),
+        durability=compute_durability(every, demanded=demanded, simulated=simulated),
         multi_process=not simulated,
         ttl_clock=ttl_clock,
         simulated=simulated,

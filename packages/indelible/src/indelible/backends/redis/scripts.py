@@ -7,15 +7,13 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from indelible.backends.redis.keys import HEAD_FIELDS, PARTS, STATE_FIELDS, VIEW_FIELDS
-from indelible.backends.redis.protocol import packed_arguments
+from indelible.backends.redis.keys import VIEW_FIELDS
 from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, get_kind_prefix
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.model import Kind
 
 # Kinds as entries keep them.
 KIND_NUMBER: Final = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
-KIND_OF_NUMBER: Final = {b"%d" % number: kind for kind, number in KIND_NUMBER.items()}
 
 # A server runs one script at a time, and everybody waits. So no call looks at more than this; what
 # is longer goes on in the next call, inside the state that the first one saw.
@@ -24,8 +22,6 @@ READ_LOOKED: Final = 5000
 READ_BYTES: Final = 8 * 1024 * 1024
 MEASURE_BYTES: Final = 32 * 1024 * 1024
 REMOVE_ENTRIES: Final = 2000
-# Rows that are asked for without a script while nobody knows how long they are.
-READ_ROWS_FIRST: Final = 100
 # Entries that a script takes from the log at once.
 READ_PAGE: Final = 100
 # A view that is written in fewer characters fits every limit on snapshots.
@@ -36,24 +32,49 @@ SLACK_SHARE: Final = 8
 SLACK_MS: Final = 3600 * 1000
 
 
-# The words of a call before its keys.
-EVAL_WORDS: Final = 3
-
-
 class Script(NamedTuple):
-    """A script as a call of it begins: by its digest, or with its text."""
+    """A script, and the digest by which a server knows it."""
 
     name: str
-    by_digest: bytes
-    by_text: bytes
+    digest: bytes
+    text: str
+
+    def start(self, *, by_text: bool) -> tuple[str | bytes, str | bytes]:
+        """The words of a call before its keys."""
+        return ("EVAL", self.text) if by_text else (b"EVALSHA", self.digest)
+
+
+# What a script refuses to run on: a session whose head is damaged ("head"), one that lost what its
+# entries are found by ("entries"), or any part ("all", unless said otherwise here). None runs on
+# whatever is left of a session.
+_CHECKS: Final[dict[str, str | None]] = {
+    "erase": None,
+    "measure_entries": None,
+    "check_values": "head",
+    "delete_expired": "head",
+    "read_quarantine": "head",
+    "vacuum_entries": "head",
+    "find_append": "entries",
+    "read": "entries",
+    "read_log": "entries",
+}
+_WRONG: Final = {
+    "head": "s.wrong",
+    "entries": "s.wrong or (is_active(s) and wrong_entries())",
+    "all": "s.wrong or (is_active(s) and (wrong_entries() or wrong_parts(1, 4)))",
+}
 
 
 @cache
-def script(name: str, *, keys: int = len(PARTS)) -> Script:
-    """One script, with the constants that it names and, but for appends, the prelude."""
-    before = () if name.startswith("append") else ("prelude", "guard", *_guards(name))
-    seals = () if name in ("append_plain", "append_group") else ("seals",)
-    text = "".join(map(_file, ("sums", *seals, *before, name)))
+def load_script(name: str) -> Script:
+    """One script, with what it begins with and the constants that it names."""
+    text = _read("prelude")
+    if name != "append":
+        text += _read("session")
+        check = _CHECKS.get(name, "all")
+        if check is not None:
+            text += f"local found = {_WRONG[check]}\nif found then return damaged(found) end\n"
+    text += _read(name)
     # Each is made anew in every call, so that a script has only those that it uses.
     constants = [
         f"local {constant} = {value}\n"
@@ -62,34 +83,11 @@ def script(name: str, *, keys: int = len(PARTS)) -> Script:
     ]
     text = "".join([*constants, text])
     digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
-    return Script(
-        name,
-        packed_arguments(("EVALSHA", digest, keys)),
-        packed_arguments(("EVAL", text, keys)),
-    )
+    return Script(name, digest.encode(), text)
 
 
-# What works on whatever is left of a session; what needs its head alone; what needs its entries.
-_WITHOUT_GUARD: Final = {"erase", "measure"}
-_OF_HEAD: Final = {"bury", "check_part", "read_quarantine", "remove"}
-_OF_ENTRIES: Final = {"read", "read_log"}
-
-
-def _guards(name: str) -> tuple[str, ...]:
-    """What refuses to run a script on a session that is damaged."""
-    if name in _WITHOUT_GUARD:
-        return ()
-    if name in _OF_HEAD:
-        return ("guard_head",)
-    return ("guard_entries" if name in _OF_ENTRIES else "guard_all",)
-
-
-def _file(name: str) -> str:
+def _read(name: str) -> str:
     return files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8")
-
-
-def _table(names: tuple[str, ...]) -> str:
-    return "{" + ", ".join(f"'{name}'" for name in names) + "}"
 
 
 def _constants() -> dict[str, object]:
@@ -113,7 +111,5 @@ def _constants() -> dict[str, object]:
         "TEXT_SMALL": TEXT_SMALL,
         "SLACK_SHARE": SLACK_SHARE,
         "SLACK_MS": SLACK_MS,
-        "HEAD_FIELDS": _table(HEAD_FIELDS),
-        "VIEW_FIELDS": _table(VIEW_FIELDS),
-        "STATE": "'^" + " ".join(["(%d*)"] * len(STATE_FIELDS)) + "$'",
+        "VIEW_FIELDS": "{" + ", ".join(f"'{name}'" for name in VIEW_FIELDS) + "}",
     }

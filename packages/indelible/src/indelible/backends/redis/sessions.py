@@ -1,4 +1,4 @@
-"""Sessions in the words of scripts: what one is, metadata, and lists of them by SCAN."""
+"""Sessions as scripts describe them: heads, metadata, and lists of sessions by SCAN."""
 
 from __future__ import annotations
 
@@ -7,25 +7,32 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import blake2b
+from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
 
-from indelible.backends.redis.calls import Ask, Context, CountServers, ttl_ms
-from indelible.backends.redis.checksums import head_is_sound
-from indelible.backends.redis.errors import Next, code_of, damaged, next_of, refused
+from indelible.backends.redis.calls import HANDLERS, Context, encode_ttl_ms
+from indelible.backends.redis.errors import (
+    Next,
+    build_damaged_error,
+    build_refused_error,
+    choose_next,
+    parse_code,
+)
 from indelible.backends.redis.keys import (
+    HEAD,
     HEAD_FIELDS,
     STATE_FIELDS,
-    head_key_of,
-    heads_pattern,
+    build_heads_pattern,
+    build_parts_pattern,
     is_head,
-    parts_pattern,
-    session_of,
+    parse_session,
+    replace_part,
 )
+from indelible.backends.redis.requests import ask_server, call_script, count_servers
 from indelible.core import rules
 from indelible.core.clock import read_clock_ms
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.core.rules import SessionState
 from indelible.errors import FormatError, UsageError
 from indelible.model import Status
@@ -37,12 +44,12 @@ SCAN_KEYS = 1000
 _SERVERS_MAX = 16384
 
 
-def extents_text(extents: Extents) -> str:
+def format_extents(extents: Extents) -> str:
     """Extents as scripts read them."""
     return ";".join(f"{start},{stop}" for start, stop in extents)
 
 
-def extents_of(text: bytes) -> Extents:
+def parse_extents(text: bytes) -> Extents:
     """The extents that a script wrote."""
     if not text:
         return ()
@@ -53,28 +60,33 @@ def extents_of(text: bytes) -> Extents:
         raise FormatError(f"a stored view is damaged: {text[:40]!r}", data=text) from None
 
 
-def optional(number: bytes | None) -> int | None:
+def parse_optional(number: bytes | None) -> int | None:
     """A number that may be missing, written as nothing."""
     return int(number) if number else None
 
 
-def head_of(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
+def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
     """A session as a script described it."""
     now, life, born, end, generation, deadline, staged, *parts = reply
     tail, extents, created, metadata, forked, vacuums = parts
     standing = None
     if life is not None:
         standing = SessionState(
-            life.decode(), int(born), int(end), int(generation), optional(deadline), staged == b"1"
+            life.decode(),
+            int(born),
+            int(end),
+            int(generation),
+            parse_optional(deadline),
+            staged == b"1",
         )
     status = rules.compute_status(standing, int(now))
     if status is Status.ACTIVE and (tail is None or vacuums is None):
-        raise damaged(session, "its view is missing")
+        raise build_damaged_error(session, "its view is missing")
     return rules.build_head(
         standing,
         view=_view(extents, int(tail)) if tail is not None else View(),
         now_ms=int(now),
-        created_at_ms=optional(created),
+        created_at_ms=parse_optional(created),
         metadata=metadata if metadata is not None else b"{}",
         snapshots=snapshots,
         forked_from=forked.decode() if forked else None,
@@ -84,32 +96,43 @@ def head_of(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
 
 def _view(extents: bytes, tail: int) -> View:
     # Most sessions show all that they hold.
-    return build_view(extents_of(extents), tail) if extents else View((), tail)
+    return build_view(parse_extents(extents), tail) if extents else View((), tail)
 
 
-def head(context: Context, op: ReadHead) -> Plan[Head]:
-    """Look at a session without its entries."""
+def parse_life(reply: Sequence[Any]) -> str | None:
+    """The life of a session that a script described, be it active or over; None if it has none."""
+    life: bytes | None = reply[1]
+    return None if life is None else life.decode()
+
+
+@HANDLERS.handles(ReadHead)
+def read_head(context: Context, op: ReadHead) -> Plan[Head]:
+    """Read a session without its entries."""
     count = b"1" if op.count_snapshots else b"0"
-    described, snapshots = yield from perform(context.read("head", op.session, count))
-    return head_of(op.session, described, snapshots)
+    described, snapshots = yield from call_script(
+        context, context.read("read_head", op.session, count)
+    )
+    return parse_head(op.session, described, snapshots)
 
 
+@HANDLERS.handles(SetMetadata)
 def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    answer, *rest = yield from perform(
+    answer, *rest = yield from call_script(
+        context,
         context.write(
             "set_metadata",
             op.session,
             op.metadata,
             op.expected or "",
-            ttl_ms(op.ttl_s),
-            again=False,
-        )
+            encode_ttl_ms(op.ttl_s),
+            repeatable=False,
+        ),
     )
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
     described, snapshots = rest
-    return replace(head_of(op.session, described), snapshots=snapshots)
+    return replace(parse_head(op.session, described), snapshots=snapshots)
 
 
 class Bookmark(NamedTuple):
@@ -120,12 +143,12 @@ class Bookmark(NamedTuple):
     cursor: int = 0
     given: tuple[str, ...] = ()
 
-    def text(self) -> str:
+    def format(self) -> str:
         """The bookmark as a cursor that anybody may keep."""
         return base64.urlsafe_b64encode(json.dumps(self).encode()).decode("ascii")
 
 
-def bookmark_of(text: str | None) -> Bookmark:
+def parse_bookmark(text: str | None) -> Bookmark:
     """The bookmark that a cursor stands for."""
     if text is None:
         return Bookmark()
@@ -148,7 +171,7 @@ def bookmark_of(text: str | None) -> Bookmark:
     )
 
 
-def mark_of(name: str) -> str:
+def hash_name(name: str) -> str:
     """A name as a bookmark keeps it: short, since one call may find several."""
     return blake2b(name.encode(), digest_size=4).hexdigest()
 
@@ -157,51 +180,50 @@ def mark_of(name: str) -> str:
 SCAN_KEYS_FEW = 10
 
 
+@HANDLERS.handles(ListSessions)
 def list_sessions(context: Context, op: ListSessions) -> Plan[SessionPage]:
     """Name a page of sessions, by SCAN on one server after the other."""
     names: dict[str, None] = {}
-    at = bookmark_of(op.resume)
-    servers = yield from perform(CountServers())
+    at = parse_bookmark(op.resume)
+    servers = yield from count_servers(context)
     keys = SCAN_KEYS
     while at.server < servers:
         room = op.limit - len(names)
-        run, cursor, found = yield from _scanned(
-            context, op, at, SCAN_KEYS_FEW if at.given else keys
-        )
+        run, cursor, found = yield from _scan(context, op, at, SCAN_KEYS_FEW if at.given else keys)
         if at.run and run != at.run:
             # Another process serves these keys now, in an order of its own: from its beginning.
             at = Bookmark(at.server)
             continue
-        fresh = [name for name in found if mark_of(name) not in at.given]
+        fresh = [name for name in found if hash_name(name) not in at.given]
         new = [name for name in fresh if name not in names]
         if len(new) > room and keys > SCAN_KEYS_FEW and not at.given:
             keys = SCAN_KEYS_FEW
             continue
         if len(new) > room:
             left = set(new[room:])
-            given = (*at.given, *(mark_of(name) for name in fresh if name not in left))
+            given = (*at.given, *(hash_name(name) for name in fresh if name not in left))
             resume = Bookmark(at.server, run, at.cursor, given)
-            return SessionPage((*names, *new[:room]), resume.text())
+            return SessionPage((*names, *new[:room]), resume.format())
         names.update(dict.fromkeys(new))
         at = Bookmark(at.server, run, cursor) if cursor else Bookmark(at.server + 1)
         if len(names) == op.limit and at.server < servers:
-            return SessionPage(tuple(names), at.text())
+            return SessionPage(tuple(names), at.format())
     return SessionPage(tuple(names), None)
 
 
-def _scanned(
+def _scan(
     context: Context, op: ListSessions, at: Bookmark, keys: int
 ) -> Plan[tuple[str, int, list[str]]]:
     """One call of SCAN: the server's run, where it goes on, and the names that count."""
-    matching = parts_pattern if op.damaged else heads_pattern
+    matching = build_parts_pattern if op.damaged else build_heads_pattern
     pattern = matching(context.namespace, op.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
-    info, scanned = yield from perform(Ask(at.server, (("INFO", "server"), scan)))
-    cursor, found = answered(context, scanned)
-    named = {key: session for key in found if (session := session_of(key)) is not None}
-    looks = tuple(("HMGET", head_key_of(key), *HEAD_FIELDS) for key in named)
-    time, *heads = yield from perform(Ask(at.server, (("TIME",), *looks)))
-    seconds, micros = answered(context, time)
+    info, scanned = yield from ask_server(context, at.server, (("INFO", "server"), scan))
+    cursor, found = require(context, scanned)
+    named = {key: session for key in found if (session := parse_session(key)) is not None}
+    looks = tuple(("HMGET", replace_part(key, HEAD), *HEAD_FIELDS) for key in named)
+    time, *heads = yield from ask_server(context, at.server, (("TIME",), *looks))
+    seconds, micros = require(context, time)
     now_ms = int(seconds) * 1000 + int(micros) // 1000
     if context.clock is not None:
         now_ms = read_clock_ms(context.clock)
@@ -210,24 +232,24 @@ def _scanned(
         for (key, session), head in zip(named.items(), heads, strict=True)
         if _counts(context, op, key, head, now_ms)
     ]
-    return run_of(info), int(cursor), names
+    return parse_run(info), int(cursor), names
 
 
 def _counts(context: Context, op: ListSessions, key: bytes, reply: Any, now_ms: int) -> bool:
     """Whether a session is to be named, by one of its keys and what its head says."""
-    if isinstance(reply, Exception) and next_of(reply) in (Next.MOVE, Next.ASK):
+    if isinstance(reply, Exception) and choose_next(reply) in (Next.MOVE, Next.ASK):
         # It was here a moment ago, and is on its way to another server: it is there.
         return is_head(key)
-    if isinstance(reply, Exception) and code_of(reply) == "WRONGTYPE":
+    if isinstance(reply, Exception) and parse_code(reply) == "WRONGTYPE":
         # No head at all: whoever looks at the session is told.
         return is_head(key)
-    head = answered(context, reply)
+    head = require(context, reply)
     if not is_head(key):
         # What is left of a session that lost its head.
         return head[0] is None
     if head[0] is None:
         return False
-    if not context.simulated and not head_is_sound(key, head):
+    if not context.simulated and not is_head_sound(key, head):
         # Nobody knows whether it is over: whoever looks at it is told that it is damaged.
         return True
     state, _, deadline, _ = head
@@ -235,14 +257,27 @@ def _counts(context: Context, op: ListSessions, key: bytes, reply: Any, now_ms: 
     return op.dead or (not staged and (not deadline or now_ms < int(deadline)))
 
 
-def answered(context: Context, reply: Any) -> Any:
-    """A reply that must not be an error."""
+def is_head_sound(name: bytes, head: Sequence[bytes | None]) -> bool:
+    """Whether a head, its fields in the order of `HEAD_FIELDS`, matches its checksum."""
+    state, end, deadline, summed = head
+    if state is None or end is None or deadline is None or summed is None:
+        return False
+    # As prelude.lua computes it; it is no signature.
+    digest = sha1(name + b"\n" + state, usedforsecurity=False).hexdigest()[:12]
+    try:
+        return int(digest, 16) + int(end) + int(deadline or 0) == int(summed)
+    except ValueError:
+        return False
+
+
+def require(context: Context, reply: Any) -> Any:
+    """Return a reply, or raise if it is an error."""
     if isinstance(reply, Exception):
-        raise refused(reply, shown=context.shown)
+        raise build_refused_error(reply, shown=context.shown)
     return reply
 
 
-def run_of(info: Any) -> str:
+def parse_run(info: Any) -> str:
     """Which run of a server answered; empty where it does not say."""
     if not isinstance(info, bytes):
         return ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.backends.redis.calls import Ask, Context, CountServers
+from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.requests import ask_server, count_servers
 from indelible.core.operations import Identify
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.model import Durability
 
 _CONFIGURED = (
@@ -51,40 +52,45 @@ class Settings:
     @property
     def can_wait_for_disks(self) -> bool:
         """Whether the server has WAITAOF, and ever syncs, so that it can come to an end."""
-        has_it = self.name == "valkey" or _numbers(self.version) >= (7, 2)
+        has_it = self.name == "valkey" or _parse_version(self.version) >= (7, 2)
         return has_it and self.appendonly and self.appendfsync != "no"
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def read_settings() -> Plan[list[Settings]]:
+def read_settings(context: Context) -> Plan[list[Settings]]:
     """The settings of every server that holds keys."""
-    servers = yield from perform(CountServers())
+    servers = yield from count_servers(context)
     found: list[Settings] = []
     for server in range(servers):
-        settings = yield from settings_of(server)
+        settings = yield from _read_server(context, server)
         found.append(settings)
     return found
 
 
-def settings_of(server: int) -> Plan[Settings]:
+def _read_server(context: Context, server: int) -> Plan[Settings]:
     """Ask one server."""
     commands = (("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
-    info, *configured = yield from perform(Ask(server, commands))
-    values = {name: _configured(reply) for name, reply in zip(_CONFIGURED, configured, strict=True)}
-    return settings_from(fields_of(info), values)
+    info, *configured = yield from ask_server(context, server, commands)
+    values = {
+        name: _parse_configured(reply) for name, reply in zip(_CONFIGURED, configured, strict=True)
+    }
+    return build_settings(parse_info(info), values)
 
 
-def identify(context: Context, _step: Identify) -> Plan[str | None]:
+@HANDLERS.handles(Identify)
+def identify(context: Context, _op: Identify) -> Plan[str | None]:
     """The runs of the servers, and the number of the database; None where they do not say."""
-    servers = yield from perform(CountServers())
+    servers = yield from count_servers(context)
     runs: list[str] = []
     database = ""
     for server in range(servers):
-        info, client = yield from perform(Ask(server, (("INFO", "server"), ("CLIENT", "INFO"))))
-        run = fields_of(info).get("run_id")
+        info, client = yield from ask_server(
+            context, server, (("INFO", "server"), ("CLIENT", "INFO"))
+        )
+        run = parse_info(info).get("run_id")
         words = client.decode("utf-8", "replace").split() if isinstance(client, bytes) else ()
         database = next((word for word in words if word.startswith("db=")), "")
         if not run or not database:
@@ -93,7 +99,7 @@ def identify(context: Context, _step: Identify) -> Plan[str | None]:
     return f"redis {' '.join(sorted(runs))} {database} {context.namespace}"
 
 
-def settings_from(fields: dict[str, str], values: dict[str, str | None]) -> Settings:
+def build_settings(fields: dict[str, str], values: dict[str, str | None]) -> Settings:
     """Settings from what INFO and CONFIG GET answered."""
     is_valkey = "valkey_version" in fields or fields.get("server_name") == "valkey"
     version = fields.get("valkey_version") if is_valkey else fields.get("redis_version")
@@ -115,7 +121,7 @@ def settings_from(fields: dict[str, str], values: dict[str, str | None]) -> Sett
     )
 
 
-def fields_of(info: Any) -> dict[str, str]:
+def parse_info(info: Any) -> dict[str, str]:
     """The lines of INFO by name; none where the server refused."""
     if not isinstance(info, (bytes, str)):
         return {}
@@ -124,7 +130,7 @@ def fields_of(info: Any) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs if value}
 
 
-def _configured(reply: Any) -> str | None:
+def _parse_configured(reply: Any) -> str | None:
     """The value that CONFIG GET gave, in either protocol; None where it was refused."""
     values = list(reply.values()) if isinstance(reply, dict) else reply
     if isinstance(reply, list):
@@ -135,7 +141,7 @@ def _configured(reply: Any) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def persistence_of(settings: Settings) -> list[str]:
+def list_copies_on_disk(settings: Settings) -> list[str]:
     """Where a server keeps, on disk, what was erased from its memory."""
     left = []
     if settings.appendonly:

@@ -1,25 +1,29 @@
-"""Copies in the words of scripts: a life that is put together out of sight and shown at once."""
+"""Staging: a life that is written out of sight and shown at once."""
 
 from __future__ import annotations
 
-from indelible.backends.redis.append import meta_text, stamp_text
-from indelible.backends.redis.calls import Context, ttl_ms
-from indelible.backends.redis.protocol import Argument
-from indelible.backends.redis.sessions import extents_text, head_of
-from indelible.backends.redis.views import line_text, record_text
+from indelible.backends.redis.calls import HANDLERS, Argument, Context, encode_ttl_ms
+from indelible.backends.redis.log_rows import format_meta, format_stamp
+from indelible.backends.redis.requests import call_script
+from indelible.backends.redis.sessions import format_extents, parse_head
+from indelible.backends.redis.views import format_line, format_record
 from indelible.core import rules
 from indelible.core.operations import BeginStage, DropStage, Head, ShowStage, Stage, StageRows
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 
 # Lua hands at most some thousand values to one call, and a script's arguments are one list.
 ROWS_PER_CALL = 500
 
 
+@HANDLERS.handles(BeginStage)
 def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
     """Begin a life that nobody sees yet."""
     first = "" if op.first is None else op.first
-    answer, *rest = yield from perform(
-        context.write("begin_stage", op.session, op.forked_from or "", ttl_ms(op.ttl_s), first)
+    answer, *rest = yield from call_script(
+        context,
+        context.write(
+            "begin_stage", op.session, op.forked_from or "", encode_ttl_ms(op.ttl_s), first
+        ),
     )
     if answer == b"exists":
         raise rules.build_exists_error(op.session)
@@ -27,6 +31,7 @@ def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
     return Stage(life.decode(), int(born))
 
 
+@HANDLERS.handles(StageRows)
 def stage_rows(context: Context, op: StageRows) -> Plan[None]:
     """Put entries at their positions, in order."""
     salt = context.keys(op.session).salt
@@ -35,19 +40,20 @@ def stage_rows(context: Context, op: StageRows) -> Plan[None]:
         for row in op.rows[start : start + ROWS_PER_CALL]:
             arguments += (
                 row.position,
-                stamp_text(row, salt),
-                meta_text(row.kind, row.keep, row.batch, row.opens, row.answers),
+                format_stamp(row, salt),
+                format_meta(row.kind, row.keep, row.batch, row.opens, row.answers),
                 row.key or "",
                 row.envelope,
                 "" if row.deadline_ms is None else row.deadline_ms,
             )
-        (answer,) = yield from perform(
-            context.write("stage_rows", op.session, op.stage, *arguments)
+        (answer,) = yield from call_script(
+            context, context.write("stage_rows", op.session, op.stage, *arguments)
         )
         if answer == b"exists":
             raise rules.build_exists_error(op.session)
 
 
+@HANDLERS.handles(ShowStage)
 def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
     if op.rows:
@@ -57,23 +63,26 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
         op.stage,
         op.metadata,
         "" if shown is None else shown.tail,
-        "" if shown is None else extents_text(shown.extents),
+        "" if shown is None else format_extents(shown.extents),
         op.generation,
         "" if op.created_at_ms is None else op.created_at_ms,
         len(op.snapshots),
     ]
     for number, record in enumerate(op.snapshots, 1):
-        arguments += (record.id, record_text(number, record))
+        arguments += (record.id, format_record(number, record))
     arguments.append(len(op.journal))
     first = op.generation - len(op.journal)
     for number, line in enumerate(op.journal, 1):
-        arguments += (line.key, line_text(number, line, first + number), line.undone_by or "")
-    answer, *rest = yield from perform(context.write("show_stage", op.session, *arguments))
+        arguments += (line.key, format_line(number, line, first + number), line.undone_by or "")
+    answer, *rest = yield from call_script(
+        context, context.write("show_stage", op.session, *arguments)
+    )
     if answer == b"exists":
         raise rules.build_exists_error(op.session)
-    return head_of(op.session, rest[0])
+    return parse_head(op.session, rest[0])
 
 
+@HANDLERS.handles(DropStage)
 def drop_stage(context: Context, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
-    yield from perform(context.write("drop_stage", op.session, op.stage))
+    yield from call_script(context, context.write("drop_stage", op.session, op.stage))

@@ -1,11 +1,12 @@
-"""The view in the words of scripts: changing it, writing it down, and the journal."""
+"""Changes of the view, snapshots and the journal."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from indelible.backends.redis.calls import Context, pairs, ttl_ms
-from indelible.backends.redis.sessions import extents_of, extents_text, head_of
+from indelible.backends.redis.calls import HANDLERS, Context, encode_ttl_ms, to_pairs
+from indelible.backends.redis.requests import call_script
+from indelible.backends.redis.sessions import format_extents, parse_extents, parse_head
 from indelible.core import rules
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
 from indelible.core.operations import (
@@ -22,22 +23,25 @@ from indelible.core.operations import (
     SnapshotRecord,
     ViewChangeResult,
 )
-from indelible.core.plan import Plan, perform
+from indelible.core.plan import Plan
 from indelible.errors import ConflictError, FormatError
 from indelible.view import View, build_view, freeze
 
 
+@HANDLERS.handles(ChangeView)
 def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
     """Replace the view, if it is still the one that the change was computed from."""
     return (yield from _change(context, op, ""))
 
 
+@HANDLERS.handles(Rollback)
 def rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
     """Make visible what a snapshot froze."""
     change = ChangeView(op.session, "", 0, 0, rules.ROLLBACK, op.key, (), None, op.expected)
     return (yield from _change(context, change, op.snapshot))
 
 
+@HANDLERS.handles(FindChange)
 def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
     """Find a change by its key, and sync it."""
     # A change that fits no session: only one that was made before has an answer.
@@ -51,7 +55,8 @@ def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
 
 
 def _change(context: Context, op: ChangeView, snapshot: str) -> Plan[ViewChangeResult]:
-    answer, *rest = yield from perform(
+    answer, *rest = yield from call_script(
+        context,
         context.write(
             "change_view",
             op.session,
@@ -60,13 +65,13 @@ def _change(context: Context, op: ChangeView, snapshot: str) -> Plan[ViewChangeR
             op.vacuums,
             op.change,
             op.key,
-            extents_text(op.extents),
+            format_extents(op.extents),
             "" if op.tail is None else op.tail,
             op.expected or "",
             op.undoes or "",
             context.touch,
             *((snapshot,) if snapshot else ()),
-        )
+        ),
     )
     if answer == b"moved":
         rules.refuse_if_moved(op.session, op.expected, rest[0].decode())
@@ -75,80 +80,86 @@ def _change(context: Context, op: ChangeView, snapshot: str) -> Plan[ViewChangeR
     if answer == b"outside":
         raise rules.build_outside_error(op.session, "what it would show reaches outside of its log")
     life, text, undone_by = rest
-    line = line_of(life.decode(), op.key, text, undone_by)
+    line = parse_line(life.decode(), op.key, text, undone_by)
     if answer == b"done":
         rules.refuse_different_change(op.session, op.key, op.change, line)
     return ViewChangeResult(line, replayed=answer == b"done")
 
 
-def line_of(life: str, operation: str, text: bytes, undone_by: bytes | None) -> JournalLine:
+def parse_line(life: str, key: str, text: bytes, undone_by: bytes | None) -> JournalLine:
     """A journal line as a script wrote it."""
     try:
-        about, before, after = text.split(b"|")
-        _, change, at, generation, end = about.split(b" ")
+        # The name of the change comes last: it may hold anything.
+        about, before, after, change = text.split(b"|", 3)
+        _, at, generation, end = about.split(b" ")
         return JournalLine(
-            key=operation,
+            key=key,
             change=change.decode(),
             changed_at_ms=int(at),
             version=rules.build_version(life, int(end), int(generation)),
             end=int(end),
-            before=_view_of(before),
-            after=_view_of(after),
+            before=_parse_view(before),
+            after=_parse_view(after),
             undone_by=undone_by.decode() if undone_by is not None else None,
         )
     except ValueError:
         raise FormatError(f"a line of the journal is damaged: {text[:60]!r}") from None
 
 
-def line_text(number: int, line: JournalLine, generation: int) -> str:
+def format_line(number: int, line: JournalLine, generation: int) -> str:
     """A journal line as a script would write it."""
-    about = f"{number} {line.change} {line.changed_at_ms} {generation} {line.end}"
-    return f"{about}|{_view_text(line.before)}|{_view_text(line.after)}"
+    about = f"{number} {line.changed_at_ms} {generation} {line.end}"
+    return f"{about}|{_format_view(line.before)}|{_format_view(line.after)}|{line.change}"
 
 
-def _view_of(text: bytes) -> View:
+def _parse_view(text: bytes) -> View:
     tail, _, extents = text.partition(b" ")
-    return build_view(extents_of(extents), int(tail))
+    return build_view(parse_extents(extents), int(tail))
 
 
-def _view_text(view: View) -> str:
-    return f"{view.tail} {extents_text(view.extents)}"
+def _format_view(view: View) -> str:
+    return f"{view.tail} {format_extents(view.extents)}"
 
 
-def lines_of(life: str, flat: list[Any]) -> list[JournalLine]:
+def parse_lines(life: str, flat: list[Any]) -> list[JournalLine]:
     """Lines as scripts give them, three values each."""
     return [
-        line_of(life, operation.decode(), text, undone_by)
-        for operation, text, undone_by in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        parse_line(life, key.decode(), text, undone_by)
+        for key, text, undone_by in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
     ]
 
 
+@HANDLERS.handles(ReadJournal)
 def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
-    described, flat = yield from perform(context.read("read_journal", op.session, op.limit))
-    head = head_of(op.session, described)
-    return JournalPage(head, tuple(lines_of(head.life, flat)))
+    described, flat = yield from call_script(
+        context, context.read("read_journal", op.session, op.limit)
+    )
+    head = parse_head(op.session, described)
+    return JournalPage(head, tuple(parse_lines(head.life, flat)))
 
 
+@HANDLERS.handles(SaveSnapshot)
 def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     """Write the view and the log's end down under a new id."""
     whole = ""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        answer, *rest = yield from perform(
+        answer, *rest = yield from call_script(
+            context,
             context.write(
                 "save_snapshot",
                 op.session,
                 op.id,
                 "" if op.label is None else f"={op.label}",
-                ttl_ms(op.ttl_s),
+                encode_ttl_ms(op.ttl_s),
                 whole,
                 context.touch,
-            )
+            ),
         )
         if answer != b"large":
-            return record_of(op.id, rest[0])
+            return parse_record(op.id, rest[0])
         state, tail, extents, end = rest
-        shown = build_view(extents_of(extents), int(tail))
+        shown = build_view(parse_extents(extents), int(tail))
         rules.refuse_too_many_extents(op.session, freeze(shown, int(end)))
         whole = state.decode()
     raise ConflictError(
@@ -158,7 +169,7 @@ def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     )
 
 
-def record_of(snapshot_id: str, text: bytes) -> SnapshotRecord:
+def parse_record(snapshot_id: str, text: bytes) -> SnapshotRecord:
     """A snapshot as a script wrote it."""
     try:
         about, _, label = text.partition(b"|")
@@ -167,44 +178,44 @@ def record_of(snapshot_id: str, text: bytes) -> SnapshotRecord:
             snapshot_id,
             label[1:].decode() if label else None,
             int(taken),
-            build_view(extents_of(extents), int(tail)),
+            build_view(parse_extents(extents), int(tail)),
             int(end),
         )
     except ValueError:
-        raise _damaged(text) from None
+        raise FormatError(f"a snapshot is damaged: {text[:60]!r}") from None
 
 
-def _damaged(text: bytes) -> FormatError:
-    return FormatError(f"a snapshot is damaged: {text[:60]!r}")
-
-
-def record_text(number: int, record: SnapshotRecord) -> str:
+def format_record(number: int, record: SnapshotRecord) -> str:
     """A snapshot as a script would write it."""
     label = "" if record.label is None else f"={record.label}"
-    extents = extents_text(record.view.extents)
+    extents = format_extents(record.view.extents)
     return f"{number} {record.taken_at_ms} {record.end} {record.view.tail} {extents}|{label}"
 
 
-def records_of(flat: list[Any]) -> list[SnapshotRecord]:
+def parse_records(flat: list[Any]) -> list[SnapshotRecord]:
     """Snapshots as a hash holds them, oldest first."""
-    ordered = sorted(pairs(flat), key=lambda pair: int(pair[1].partition(b" ")[0]))
-    return [record_of(name.decode(), text) for name, text in ordered]
+    ordered = sorted(to_pairs(flat), key=lambda pair: int(pair[1].partition(b" ")[0]))
+    return [parse_record(name.decode(), text) for name, text in ordered]
 
 
+@HANDLERS.handles(ReadSnapshots)
 def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
     """All snapshots of the session's life, or the named ones."""
     every = b"1" if op.ids is None else b"0"
-    described, flat = yield from perform(
-        context.read("read_snapshots", op.session, every, *(op.ids or ()))
+    described, flat = yield from call_script(
+        context, context.read("read_snapshots", op.session, every, *(op.ids or ()))
     )
-    head = head_of(op.session, described)
+    head = parse_head(op.session, described)
     if op.ids is None:
-        return SnapshotList(head, tuple(records_of(flat)))
-    found = tuple(record_of(name.decode(), text) for name, text in pairs(flat))
+        return SnapshotList(head, tuple(parse_records(flat)))
+    found = tuple(parse_record(name.decode(), text) for name, text in to_pairs(flat))
     return SnapshotList(head, found)
 
 
+@HANDLERS.handles(DeleteSnapshot)
 def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
-    removed = yield from perform(context.write("delete_snapshot", op.session, op.id, again=False))
+    removed = yield from call_script(
+        context, context.write("delete_snapshot", op.session, op.id, repeatable=False)
+    )
     return bool(removed)

@@ -1,25 +1,18 @@
--- Show something else, if the view is still the one that was looked at.
--- ARGV: 3 life, 4 generation, 5 vacuums, 6 change, 7 operation, 8 extents, 9 tail ('' for the end),
+-- Replace the view, if it is still the one that the change was computed from.
+-- ARGV: 3 life, 4 generation, 5 vacuums, 6 change, 7 key, 8 extents, 9 tail ('' for the end),
 -- 10 expected, 11 undoes, 12 touch, 13 the snapshot to go back to, whatever the session shows now.
-local operation = ARGV[7]
-local is_active = active()
-if is_active then
-  local what = 'a line of its journal'
-  local done = opened('o' .. operation, call('HGET', LINES, 'o' .. operation), what)
-  local undone_by = opened('u' .. operation, call('HGET', LINES, 'u' .. operation), what)
-  if broken then return broken end
-  if done then
-    if ARGV[12] == '1' then touch() end
-    return {'done', life, done, undone_by}
-  end
+local change, key, text, snapshot = ARGV[6], ARGV[7], ARGV[8], ARGV[13]
+if not is_active(s) then return {'changed'} end
+local done, undone_by = read_change(key)
+if broken then return broken end
+if done then
+  touch(ARGV[12])
+  return {'done', s.life, done, undone_by}
 end
-local generation = whole(gen)
-local text, snapshot = ARGV[8], ARGV[13]
-if not is_active or not (snapshot or life == ARGV[3]) then return {'changed', generation} end
 if snapshot then
-  local record = opened('s' .. snapshot, call('HGET', SNAPS, snapshot), 'the snapshot')
+  local record = read_snapshot(snapshot)
   if broken then return broken end
-  if not record then return {'changed', generation} end
+  if not record then return {'changed'} end
   -- What it showed, with its tail up to where the log ended then.
   local last, from, extents = string.match(record, '^%d+ %d+ (%d+) (%d+) ([^|]*)|')
   text = extents
@@ -27,37 +20,38 @@ if snapshot then
   if tonumber(from) < tonumber(last) then
     text = text .. (text == '' and '' or ';') .. from .. ',' .. last
   end
+elseif s.life ~= ARGV[3] then
+  return {'changed'}
 end
-if ARGV[10] ~= '' and ARGV[10] ~= version() then return {'moved', version()} end
-if not snapshot and (generation ~= ARGV[4] or view[6] ~= ARGV[5]) then
-  return {'changed', generation}
-end
+if ARGV[10] ~= '' and ARGV[10] ~= version_of(s) then return {'moved', version_of(s)} end
+if not snapshot and (s.gen ~= ARGV[4] or s.view[6] ~= ARGV[5]) then return {'changed'} end
 
-local tail = ARGV[9] == '' and stop or tonumber(ARGV[9])
+local tail = ARGV[9] == '' and s.stop or tonumber(ARGV[9])
 -- A view lies inside of the log, in order; a damaged one is not followed.
-local at = born
+local at = s.born
 for first, last in string.gmatch(text, '(%d+),(%d+)') do
   if tonumber(first) < at or tonumber(last) <= tonumber(first) then return {'outside'} end
   at = tonumber(last)
 end
-if at > stop or tail < born or tail > stop then return {'outside'} end
+if at > s.stop or tail < s.born or tail > s.stop then return {'outside'} end
 -- In normal form a last extent that reaches the tail is part of it.
 local first, last = string.match(text, '(%d+),(%d+)$')
 if last and tonumber(last) >= tail then
   tail = math.min(tonumber(first), tail)
   text = string.gsub(text, ';?%d+,%d+$', '')
 end
-local after = tail .. ' ' .. text
-local before = view[1] .. ' ' .. view[2]
-lines, gen = lines + 1, gen + 1
-view[1], view[2] = whole(tail), text
-save_view({1, 2})
-local line = lines .. ' ' .. ARGV[6] .. ' ' .. whole(now) .. ' ' .. whole(gen) .. ' ' .. whole(stop) .. '|' .. before
-  .. '|' .. after
-call('HSET', LINES, 'o' .. operation, sealed('o' .. operation, line), '#' .. lines, operation)
+local before, after = s.view[1] .. ' ' .. s.view[2], whole(tail) .. ' ' .. text
+s.lines, s.gen = s.lines + 1, whole(s.gen + 1)
+s.view[1], s.view[2] = whole(tail), text
+save_view(s, {1, 2})
+-- What a caller named comes last, so that it may hold anything.
+local line = table.concat({whole(s.lines), whole(now), s.gen, whole(s.stop)}, ' ')
+  .. '|' .. before .. '|' .. after .. '|' .. change
+call('HSET', s.journal, 'o' .. key, seal(s, 'o' .. key, line), '#' .. whole(s.lines), key)
 if ARGV[11] ~= '' then
-  call('HSET', LINES, 'u' .. ARGV[11], sealed('u' .. ARGV[11], operation))
+  call('HSET', s.journal, 'u' .. ARGV[11], seal(s, 'u' .. ARGV[11], key))
 end
-expire_one(LINES)
-save_head()
-return {'new', life, line, false}
+expire_one(s, s.journal)
+s.counts[3] = count_part(3)
+save_head(s)
+return {'new', s.life, line, false}

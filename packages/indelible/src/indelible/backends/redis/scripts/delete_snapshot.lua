@@ -1,4 +1,5 @@
--- Forget one snapshot; entries stay. ARGV: 3 id.
-if not active() or call('HDEL', SNAPS, ARGV[3]) == 0 then return 0 end
-save_head()
+-- Delete one snapshot; entries stay. ARGV: 3 id.
+if not is_active(s) or call('HDEL', s.snapshots, ARGV[3]) == 0 then return 0 end
+s.counts[2] = count_part(2)
+save_head(s)
 return 1

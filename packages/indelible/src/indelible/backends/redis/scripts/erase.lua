@@ -1,4 +1,4 @@
--- Remove every key of a session.
-local entries, snapshots = call('XLEN', LOG), call('HLEN', SNAPS)
-call('UNLINK', HEAD, VIEW, LOG, USED, SNAPS, LINES, ASIDE)
-return {entries, snapshots, life and '1'}
+-- Remove every key of a session, whatever is left of it.
+local entries, snapshots = call('XLEN', s.log), call('HLEN', s.snapshots)
+call('UNLINK', unpack(KEYS))
+return {entries, snapshots}

@@ -1,126 +1,181 @@
--- What every script but the append begins with: where the session stands, and what time it is.
--- KEYS are those of one session, in the order of keys.py; ARGV begins with the time and the margin.
-local HEAD, VIEW, LOG, USED, SNAPS, LINES, ASIDE =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+-- What every script begins with: the time, checksums, and a session as a table. KEYS holds the seven
+-- keys of each session, in the order of keys.py. ARGV begins with the caller's time ('' for the
+-- server's own; only tests bring one) and how long after the deadline the engine frees keys.
 local call = redis.call
-
--- The caller's clock if it brought one, which only tests do; else the server's own.
-local now = tonumber(ARGV[1])
+local now, margin = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not now then
-  local t = call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local margin = tonumber(ARGV[2])
 
 local function whole(number)
   return string.format('%.0f', number)
 end
 
--- In a protected call, so that a refusal keeps its code, which older servers bury in text.
-local found = redis.pcall('HMGET', HEAD, unpack(HEAD_FIELDS))
-if found.err then return found end
--- The words of its state, in the order of STATE_FIELDS in keys.py.
-local words = {string.match(found[1] or '', STATE)}
--- False, not nil, if there is none: a reply ends at a nil.
-local life, born, gen = words[1] or false, tonumber(words[2] or 0), tonumber(words[3] or 0)
-local staged = words[4] == '1'
--- When the engine frees the keys: at the deadline, and some time after it.
-local ends = tonumber(words[5] or '')
--- How many lines the journal has had, and how many snapshots were taken.
-local lines, snaps = tonumber(words[6] or 0), tonumber(words[7] or 0)
-local stop, deadline = tonumber(found[2] or 0), found[3] or ''
--- The values of VIEW_FIELDS, once they were looked at.
-local view
-
--- Write the head. It counts the fields of the other hashes, so that one that is lost is missed.
-local function save_head()
-  local state = table.concat({life, whole(born), whole(gen), staged and '1' or '0',
-    ends and whole(ends) or '', whole(lines), whole(snaps), call('HLEN', USED), call('HLEN', SNAPS),
-    call('HLEN', LINES), call('HLEN', ASIDE)}, ' ')
-  call('HSET', HEAD, 'state', state, 'end', whole(stop), 'deadline', deadline,
-    'sum', whole(sum_of_head(HEAD, state, stop, deadline)))
+-- 48 bits of SHA-1, as sessions.py computes them too. A simulated server lacks the function; it
+-- keeps nothing, so that nothing of it is checked.
+local function digest(text)
+  return redis.sha1hex and string.sub(redis.sha1hex(text), 1, 12) or '000000000000'
 end
 
-local function load_view()
-  view = call('HMGET', VIEW, unpack(VIEW_FIELDS))
+local function sum_of_head(name, state, stop, deadline)
+  return tonumber(digest(name .. '\n' .. state), 16) + stop + (deadline == '' and 0 or deadline)
 end
 
--- Write the view's fields that changed, and its checksum; it is bound to the generation.
-local function save_view(changed)
-  local fields = {'sum', sum_of_view(VIEW, life, whole(gen), view)}
-  for _, n in ipairs(changed) do
-    fields[#fields + 1], fields[#fields + 2] = VIEW_FIELDS[n], view[n]
-  end
-  call('HSET', VIEW, unpack(fields))
-end
-
-local function damaged(what)
-  return redis.error_reply('DAMAGED ' .. what)
-end
-
-local function active()
-  return life and not staged and (deadline == '' or now < tonumber(deadline))
-end
-
-local function version()
-  if not life or staged then return 'new' end
-  local token = string.format('%s.%.0f.%.0f', life, stop, gen)
-  if active() then return token end
-  if now < tonumber(deadline) + KNOWN_MS then return token .. '!' end
-  return 'new'
-end
-
--- All keys of the session run out together; what says that it expired outlives them. Whoever calls
--- this saves the head afterwards.
-local function expire_all()
-  local parts = {VIEW, LOG, USED, SNAPS, LINES, ASIDE}
-  if deadline == '' then
-    ends = nil
-    for _, key in ipairs(parts) do call('PERSIST', key) end
-    call('PERSIST', HEAD)
+-- The session whose keys begin at KEYS[first]. `error` is what the server refused with; `wrong` is
+-- what is wrong with its head. Calls that the server may refuse are protected and come before any
+-- write, so that a refusal keeps its code, which older servers bury in text.
+local function load_session(first)
+  local head = KEYS[first]
+  local found = redis.pcall('HMGET', head, 'state', 'end', 'deadline', 'sum')
+  local state, stop, deadline, sum = found[1], tonumber(found[2] or ''), found[3], found[4]
+  local life, born, gen, staged, ends, wrong
+  if not state then
+    stop, deadline = 0, ''
+    -- The engine frees the other keys at the deadline or later, and the head long after them: no
+    -- expiry leaves a part without its head.
+    if call('EXISTS', unpack(KEYS, first + 1, first + 6)) > 0 then wrong = 'its head is missing' end
+  elseif stop and sum and (deadline == '' or tonumber(deadline or ''))
+    and tonumber(sum) == sum_of_head(head, state, stop, deadline) then
+    life, born, gen, staged, ends = string.match(state, '^(%d+) (%d+) (%d+) (%d) (%d*) ')
   else
-    -- The engine frees what the scripts have taken for expired already: it must not come first.
-    ends = tonumber(deadline) + margin
-    for _, key in ipairs(parts) do call('PEXPIRE', key, ends - now) end
-    call('PEXPIRE', HEAD, ends - now + KNOWN_MS)
+    wrong = 'its head does not match its checksum'
+  end
+  return {
+    error = found.err and found, wrong = wrong, first = first, head = head,
+    view_key = KEYS[first + 1], log = KEYS[first + 2], used = KEYS[first + 3],
+    state = state, life = life, born = tonumber(born or 0), gen = gen or '0',
+    staged = staged == '1', stop = stop, deadline = deadline,
+    -- When the engine frees the keys.
+    ends = tonumber(ends or ''),
+  }
+end
+
+-- How many lines and snapshots were ever written, and how many fields the other hashes have. Whoever
+-- changes anything of a state but its end and its deadline loads these before.
+local function load_counts(s)
+  if not s.counts then
+    local lines, taken, keys, snapshots, journal, aside =
+      string.match(s.state, ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    s.lines, s.taken = tonumber(lines), tonumber(taken)
+    s.counts = {tonumber(keys), tonumber(snapshots), tonumber(journal), tonumber(aside)}
+  end
+  return s.counts
+end
+
+local function is_active(s)
+  return s.life and not s.staged and (s.deadline == '' or now < tonumber(s.deadline))
+end
+
+local function version_of(s)
+  if not s.life or s.staged then return 'new' end
+  local version = s.life .. '.' .. whole(s.stop) .. '.' .. s.gen
+  if is_active(s) then return version end
+  return now < s.deadline + KNOWN_MS and version .. '!' or 'new'
+end
+
+-- Write the head. It says how many fields each other hash has, so that a lost one is missed.
+local function save_head(s)
+  if s.counts then
+    s.state = table.concat({s.life, whole(s.born), s.gen, s.staged and '1' or '0',
+      s.ends and whole(s.ends) or '', s.lines, s.taken, unpack(s.counts)}, ' ')
+  end
+  call('HSET', s.head, 'state', s.state, 'end', whole(s.stop), 'deadline', s.deadline,
+    'sum', whole(sum_of_head(s.head, s.state, s.stop, s.deadline)))
+end
+
+-- The checksum of a view is bound to its session, its life and its generation.
+local function sum_of_view(s)
+  return digest(table.concat({s.view_key, s.life, s.gen, unpack(s.view, 1, 6)}, '\n'))
+end
+
+-- Write the fields of the view that changed.
+local function save_view(s, changed)
+  local fields = {'sum', sum_of_view(s)}
+  for _, n in ipairs(changed) do
+    fields[#fields + 1], fields[#fields + 2] = VIEW_FIELDS[n], s.view[n]
+  end
+  call('HSET', s.view_key, unpack(fields))
+end
+
+-- Have the engine free all keys of a session after its deadline, and what says that it expired later.
+-- `slack` lets the next appends move the deadline without telling every key. Save the head afterwards.
+local function expire_keys(s, slack)
+  load_counts(s)
+  if s.deadline == '' then
+    s.ends = nil
+    for n = s.first, s.first + 6 do call('PERSIST', KEYS[n]) end
+  else
+    s.ends = s.deadline + margin + slack
+    for n = s.first + 1, s.first + 6 do call('PEXPIRE', KEYS[n], whole(s.ends - now)) end
+    call('PEXPIRE', s.head, whole(s.ends - now + KNOWN_MS))
   end
 end
 
--- A key that was just written runs out with the others.
-local function expire_one(key)
-  if ends then call('PEXPIRE', key, ends - now) end
+-- A key that was just written is freed with the others.
+local function expire_one(s, key)
+  if s.ends then call('PEXPIRE', key, whole(s.ends - now)) end
 end
 
-local function begin(ttl, first, forked, as_stage)
-  local t = call('TIME')
-  life = string.format('%.0f', t[1] * 1000000 + t[2])
-  born = first or stop
-  stop = born
-  gen, lines, snaps = 0, 0, 0
-  deadline = ttl == '' and '' or whole(now + tonumber(ttl))
-  ends = nil
-  staged = as_stage
-  -- First what a full server refuses: then nothing was changed.
-  call('HSET', HEAD, 'touched', 0)
-  call('HDEL', HEAD, 'keyed')
-  call('PERSIST', HEAD)
-  call('UNLINK', VIEW, LOG, USED, SNAPS, LINES, ASIDE)
-  view = {whole(born), '', whole(now), '{}', forked or '', '0'}
-  save_view({1, 2, 3, 4, 5, 6})
-  if deadline ~= '' and not as_stage then expire_all() end
-  save_head()
+-- Begin a life behind the end of the log. Returns what a full server refused it with, if it did; then
+-- nothing was changed. Save the head afterwards.
+local function begin(s, ttl, first, forked, staged)
+  local refused = redis.pcall('HSET', s.head, 'touched', 0)
+  if type(refused) == 'table' then return refused end
+  local time = call('TIME')
+  s.life = whole(time[1] * 1000000 + time[2])
+  s.born = first or s.stop
+  s.stop, s.gen, s.lines, s.taken, s.counts = s.born, '0', 0, 0, {0, 0, 0, 0}
+  s.deadline = ttl == '' and '' or whole(now + ttl)
+  s.ends, s.staged = nil, staged
+  call('HDEL', s.head, 'keyed')
+  call('PERSIST', s.head)
+  call('UNLINK', unpack(KEYS, s.first + 1, s.first + 6))
+  s.view = {whole(s.born), '', whole(now), '{}', forked or '', '0'}
+  save_view(s, {1, 2, 3, 4, 5, 6})
 end
 
-local function describe()
-  if life and not view then load_view() end
-  local shown = view or {}
-  return {whole(now), life, whole(born), whole(stop), whole(gen), deadline, staged and '1' or '0',
-    shown[1] or false, shown[2] or false, shown[3] or false, shown[4] or false, shown[5] or false,
-    shown[6] or false}
+-- A value that carries its checksum, bound to its session, its life and its name.
+local function seal(s, name, text)
+  return digest(s.head .. '\n' .. s.life .. '\n' .. name .. '\n' .. text) .. ' ' .. text
 end
 
--- For WAIT: it answers for what its connection wrote last, so a retry that finds its work done
--- must write something too.
-local function touch()
-  call('HINCRBY', HEAD, 'touched', 1)
+-- The value without its checksum; nil if it is damaged.
+local function unseal(s, name, value)
+  local text = string.sub(value, 14)
+  return seal(s, name, text) == value and text or nil
+end
+
+-- The append with this key: its first position, size, generation and checksums, as one text. A
+-- generated key is in no index until a vacuum removes its entries: it is looked for among the newest.
+-- The second result says what is damaged.
+local function find_key(s, key)
+  local value = call('HGET', s.used, key)
+  if value then
+    local text = unseal(s, 'k' .. key, value)
+    return text, not text and 'a key of its callers does not match its checksum' or nil
+  end
+  local last, left = '+', string.sub(key, 1, 1) == '~' and KEYS_KEPT or 0
+  while left > 0 do
+    local page = redis.pcall('XREVRANGE', s.log, last, '-', 'COUNT', math.min(left, 500))
+    if page.err then return nil, 'its log holds something else' end
+    for _, entry in ipairs(page) do
+      local fields = entry[2]
+      if fields[6] == key then
+        local first = string.match(entry[1], '^%d+') - 1
+        local size = string.match(fields[4] or '', '^..(%d+)')
+        local gen = string.match(fields[2] or '', '^%d+ %d* (%d+)')
+        if not size or not gen then return nil, 'entry ' .. first .. ' is damaged' end
+        local sums = {}
+        for _, each in ipairs(call('XRANGE', s.log, first + 1, first + size)) do
+          sums[#sums + 1] = string.sub(each[2][8] or '', SUM_FROM, SUM_TO)
+        end
+        return first .. ' ' .. size .. ' ' .. gen .. ' ' .. table.concat(sums)
+      end
+    end
+    if #page == 0 then return end
+    left = left - #page
+    last = string.match(page[#page][1], '^%d+') - 1
+    if last == 0 then return end
+  end
 end

@@ -1,8 +1,10 @@
--- Keep bytes of entries that cannot be read. ARGV: position, then reason and bytes, of each.
-if not active() then return {'kept'} end
+-- Keep bytes of entries that cannot be read. ARGV: position, reason and bytes of each.
+if not is_active(s) then return {'kept'} end
 for n = 3, #ARGV, 3 do
-  call('HSETNX', ASIDE, ARGV[n], sealed('q' .. ARGV[n], ARGV[n + 1] .. '\n' .. ARGV[n + 2]))
+  local reason = ARGV[n + 1]
+  call('HSETNX', s.aside, ARGV[n], seal(s, 'q' .. ARGV[n], #reason .. ' ' .. reason .. ARGV[n + 2]))
 end
-expire_one(ASIDE)
-save_head()
+expire_one(s, s.aside)
+s.counts[4] = count_part(4)
+save_head(s)
 return {'kept'}

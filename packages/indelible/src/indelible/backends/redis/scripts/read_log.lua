@@ -1,8 +1,8 @@
 -- The log itself, whether it shows or not. ARGV: 3 start, 4 rows wanted.
 local head = describe()
-if not active() then return {head, false, {}} end
-local at = math.max(tonumber(ARGV[3]), born)
-local page = call('XRANGE', LOG, string.format('%.0f', at + 1), '+', 'COUNT', ARGV[4])
+if not is_active(s) then return {head, false, {}} end
+local at = math.max(tonumber(ARGV[3]), s.born)
+local page = call('XRANGE', s.log, whole(at + 1), '+', 'COUNT', ARGV[4])
 local rows, bytes, more = {}, 0, #page == tonumber(ARGV[4])
 for _, entry in ipairs(page) do
   if bytes >= READ_BYTES then

@@ -1,23 +1,28 @@
--- Write the view and the log's end down. ARGV: 3 id, 4 label (behind =, '' for none), 5 ttl,
--- 6 the state that was found to be whole enough, 7 touch.
-if not active() then begin(ARGV[5]) end
-local there = opened('s' .. ARGV[3], call('HGET', SNAPS, ARGV[3]), 'a snapshot')
-if broken then return broken end
-if there then
-  if ARGV[7] == '1' then touch() end
-  return {'there', there}
+-- Store the view and the log's end. ARGV: 3 id, 4 label (behind =, '' for none), 5 ttl, 6 the version
+-- whose view was found to fit the limits, 7 touch.
+if is_active(s) then
+  local there = read_snapshot(ARGV[3])
+  if broken then return broken end
+  if there then
+    touch(ARGV[7])
+    return {'there', there}
+  end
+else
+  local refused = begin(s, ARGV[5])
+  if refused then return refused end
+  expire_keys(s, 0)
 end
-local tail, text = view[1], view[2]
-local state = version()
--- Few pieces always fit. With many, the caller computes whether they do, and comes again.
-if #text > TEXT_SMALL and ARGV[6] ~= state then
-  return {'large', state, tail, text, whole(stop)}
+local tail, text = s.view[1], s.view[2]
+-- Few extents always fit. With many, the caller computes whether they do, and comes again.
+if #text > TEXT_SMALL and ARGV[6] ~= version_of(s) then
+  return {'large', version_of(s), tail, text, whole(s.stop)}
 end
-snaps = snaps + 1
--- Joined, not formatted: Lua's %s ends at a zero byte, and a label may hold one.
-local record = string.format('%.0f %.0f %.0f ', snaps, now, stop) .. tail .. ' ' .. text .. '|'
+s.taken = s.taken + 1
+-- What a caller named comes last, so that it may hold anything.
+local record = table.concat({whole(s.taken), whole(now), whole(s.stop), tail, text}, ' ') .. '|'
   .. ARGV[4]
-call('HSET', SNAPS, ARGV[3], sealed('s' .. ARGV[3], record))
-expire_one(SNAPS)
-save_head()
+call('HSET', s.snapshots, ARGV[3], seal(s, 's' .. ARGV[3], record))
+expire_one(s, s.snapshots)
+s.counts[2] = count_part(2)
+save_head(s)
 return {'new', record}

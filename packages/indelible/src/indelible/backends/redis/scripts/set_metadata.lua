@@ -1,6 +1,11 @@
 -- Replace a session's metadata. ARGV: 3 metadata, 4 expected, 5 ttl.
-if ARGV[4] ~= '' and ARGV[4] ~= version() then return {'moved', version()} end
-if not active() then begin(ARGV[5]) end
-view[4] = ARGV[3]
-save_view({4})
-return {'set', describe(), call('HLEN', SNAPS)}
+if ARGV[4] ~= '' and ARGV[4] ~= version_of(s) then return {'moved', version_of(s)} end
+if not is_active(s) then
+  local refused = begin(s, ARGV[5])
+  if refused then return refused end
+  expire_keys(s, 0)
+  save_head(s)
+end
+s.view[4] = ARGV[3]
+save_view(s, {4})
+return {'set', describe(), count_part(2)}

@@ -1,33 +1,33 @@
 -- Show all that was staged, at once. ARGV: 3 stage, 4 metadata, 5 tail ('' for all), 6 extents,
--- 7 generation, 8 created, 9 how many snapshots, then id and record of each; then how many lines,
--- and operation, line and undone by of each.
-if not life or life ~= ARGV[3] then return {'exists'} end
-if staged then
-  local what = wrong_part()
-  if what then return damaged(what) end
-  gen, staged = tonumber(ARGV[7]), false
-  view[1], view[2] = ARGV[5] == '' and whole(born) or ARGV[5], ARGV[6]
-  if ARGV[8] ~= '' then view[3] = ARGV[8] end
-  view[4] = ARGV[4]
-  save_view({1, 2, 3, 4})
+-- 7 generation, 8 created, 9 how many snapshots, then id and record of each; then how many changes,
+-- and key, line and what undid it of each.
+if not s.life or s.life ~= ARGV[3] then return {'exists'} end
+if s.staged then
+  local wrong = wrong_entries() or wrong_parts(1, 4)
+  if wrong then return damaged(wrong) end
+  s.gen, s.staged = ARGV[7], false
+  s.view[1], s.view[2] = ARGV[5] == '' and whole(s.born) or ARGV[5], ARGV[6]
+  if ARGV[8] ~= '' then s.view[3] = ARGV[8] end
+  s.view[4] = ARGV[4]
+  save_view(s, {1, 2, 3, 4})
   local at = 10
-  snaps = tonumber(ARGV[9])
-  for _ = 1, snaps do
-    call('HSET', SNAPS, ARGV[at], sealed('s' .. ARGV[at], ARGV[at + 1]))
+  s.taken = tonumber(ARGV[9])
+  for _ = 1, s.taken do
+    call('HSET', s.snapshots, ARGV[at], seal(s, 's' .. ARGV[at], ARGV[at + 1]))
     at = at + 2
   end
-  lines = tonumber(ARGV[at])
+  s.lines = tonumber(ARGV[at])
   at = at + 1
-  for number = 1, lines do
-    local operation = ARGV[at]
-    call('HSET', LINES, 'o' .. operation, sealed('o' .. operation, ARGV[at + 1]),
-      '#' .. number, operation)
+  for number = 1, s.lines do
+    local key = ARGV[at]
+    call('HSET', s.journal, 'o' .. key, seal(s, 'o' .. key, ARGV[at + 1]), '#' .. number, key)
     if ARGV[at + 2] ~= '' then
-      call('HSET', LINES, 'u' .. operation, sealed('u' .. operation, ARGV[at + 2]))
+      call('HSET', s.journal, 'u' .. key, seal(s, 'u' .. key, ARGV[at + 2]))
     end
     at = at + 3
   end
-  expire_all()
-  save_head()
+  expire_keys(s, 0)
+  count_parts()
+  save_head(s)
 end
 return {'shown', describe()}

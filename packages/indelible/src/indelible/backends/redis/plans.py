@@ -1,0 +1,96 @@
+"""The plans of a store on Redis: all handlers together, opening, and what is claimed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indelible.backends.redis import (  # noqa: F401 (each registers its handlers)
+    append,
+    maintenance,
+    read,
+    risks,
+    sessions,
+    staging,
+    views,
+)
+from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.connections import is_cluster, is_simulated
+from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
+from indelible.backends.redis.options import RedisOptions
+from indelible.backends.redis.requests import exchange
+from indelible.backends.redis.settings import read_settings
+from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
+from indelible.core.operations import ReadCursorKey
+from indelible.core.plan import Plan
+from indelible.errors import FormatError
+from indelible.model import Claims
+
+# What the keys on a server look like; the layout is in DESIGN.md.
+FORMAT = 3
+
+
+def refuse_other_format(found: Any, *, shown: str) -> None:
+    """Raise if the keys on a server are not of the format that is read and written here."""
+    version = int(found) if isinstance(found, bytes) and found.isdigit() else None
+    if version == FORMAT:
+        return
+    if version is None:
+        raise FormatError(f"{FORMAT_KEY} on {shown} is not indelible's; it was left as it is")
+    if version > FORMAT:
+        raise FormatError(
+            f"{shown} was written by a newer indelible (format {version}); upgrade to use it"
+        )
+    raise FormatError(
+        f"{shown} was written by an older indelible (format {version}; this one has {FORMAT});"
+        " nothing was changed. Export its sessions with that version, and import them into an empty"
+        " database with this one"
+    )
+
+
+@HANDLERS.handles(ReadCursorKey)
+def read_cursor_key(context: Context, op: ReadCursorKey) -> Plan[bytes]:
+    """Return the key for cursors; the first store that needs it writes the secret."""
+    if context.cursor_key is None or op.again:
+        commands = (("SET", SECRET_KEY, create_secret(), "NX"), ("GET", SECRET_KEY))
+        _, secret = yield from exchange(context, SECRET_KEY, commands)
+        if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
+            raise FormatError(f"the secret that signs cursors on {context.shown} is damaged")
+        context.cursor_key = derive_key(secret, context.namespace)
+    return context.cursor_key
+
+
+def prepare(context: Context) -> Plan[None]:
+    """Reach every server, and refuse what is too new or gives less than was demanded."""
+    every = yield from read_settings(context)
+    risks.refuse_weaker(
+        every, demanded=context.demanded, simulated=context.simulated, shown=context.shown
+    )
+    context.waits_for_disks = all(each.can_wait_for_disks for each in every)
+    commands = (("SET", FORMAT_KEY, FORMAT, "NX"), ("GET", FORMAT_KEY))
+    _, found = yield from exchange(context, FORMAT_KEY, commands)
+    refuse_other_format(found, shown=context.shown)
+
+
+def read_claims(context: Context) -> Plan[Claims]:
+    """What is promised, by the settings as they are now."""
+    every = yield from read_settings(context)
+    return risks.build_claims(
+        every,
+        demanded=context.demanded,
+        simulated=context.simulated,
+        cluster=context.is_cluster,
+        ttl_clock="server" if context.clock is None else "caller",
+    )
+
+
+def build_context(options: RedisOptions) -> Context:
+    """What the handlers of a store share."""
+    return Context(
+        namespace=options.namespace,
+        clock=options.clock,
+        durability=options.durability,
+        shown=options.shown,
+        timeout_s=options.timeout_s,
+        simulated=is_simulated(options.target),
+        is_cluster=is_cluster(options.target),
+    )

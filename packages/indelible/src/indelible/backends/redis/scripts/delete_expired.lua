@@ -1,0 +1,9 @@
+-- Remove what is left of a life that ended. ARGV: 3 life, 4 how long a stage may take.
+if not s.life or s.life ~= ARGV[3] or is_active(s) then return {'changed'} end
+if s.staged then
+  local created = tonumber(call('HGET', s.view_key, 'created') or 0)
+  if now < created + ARGV[4] then return {'kept'} end
+end
+local known = not s.staged and now < s.deadline + KNOWN_MS
+call('UNLINK', unpack(KEYS, known and 2 or 1))
+return {'deleted'}

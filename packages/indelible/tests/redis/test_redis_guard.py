@@ -1,0 +1,171 @@
+"""The guard of an append, in Lua, applies exactly when the rules allow the append."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import indelible
+from indelible.backends.redis.append import build_append_call
+from indelible.backends.redis.requests import call_script
+from indelible.core import rules
+from indelible.core.codec import encode_text
+from indelible.core.limits import EXPIRED_KNOWN_S
+from indelible.core.operations import Append, BeginStage, ReadHead
+from indelible.model import Status
+
+SESSION = "s"
+START_S = 1_700_000_000.0
+TTL_S = 100
+KEYS = ("a", "b", "~made")
+
+
+class Clock:
+    now_s = START_S
+
+    def __call__(self):
+        return self.now_s
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture(scope="module")
+def store(running):
+    with indelible.open(running.url, clock=CLOCK) as opened:
+        yield opened
+
+
+def build(key, *, fresh=False, expected=None, ttl_s=None, text="hi"):
+    return Append(SESSION, (encode_text("user", text),), key, fresh, expected, ttl_s)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.sampled_from(KEYS), st.sampled_from([None, TTL_S])),
+    st.tuples(st.just("metadata")),
+    st.tuples(st.just("clear")),
+    st.tuples(st.just("vacuum")),
+    st.tuples(st.just("forget")),
+    st.tuples(st.just("stage")),
+    st.tuples(st.just("time"), st.sampled_from([TTL_S // 2, TTL_S, EXPIRED_KNOWN_S])),
+)
+
+
+def take(store, step):
+    """One step of a session's history. What is refused in its state leaves it as it is."""
+    backend = store._backend
+    try:
+        match step:
+            case ("append", key, ttl_s):
+                backend.perform(build(key, ttl_s=ttl_s))
+            case ("metadata",):
+                store.set_metadata(SESSION, {"a": 1})
+            case ("clear",):
+                store.clear(SESSION)
+            case ("vacuum",):
+                store.vacuum(session_id=SESSION, undo_window=0)
+            case ("forget",):
+                store.forget(SESSION)
+            case ("stage",):
+                backend.perform(BeginStage(SESSION, None, None))
+            case (_, seconds):
+                CLOCK.now_s += seconds
+    except (indelible.ConflictError, indelible.SessionNotFoundError):
+        pass
+
+
+def used_keys(store, head):
+    """Which keys were used in the session's life, by trying them on a copy of nothing else."""
+    if head.status is not Status.ACTIVE:
+        return set()
+    client = store.redis
+    indexed = {key.decode() for key in client.hkeys("indelible:{:s}k")}
+    in_log = {fields[b"k"].decode() for _, fields in client.xrange("indelible:{:s}l")}
+    return (indexed | in_log) & set(KEYS)
+
+
+def rules_allow(op, head, used, *, is_new):
+    """What `rules` say of an append to a session in this state, without anything but them."""
+    if op.key in used and not op.fresh:
+        return False
+    try:
+        rules.refuse_if_moved(op.session, op.expected, head.version)
+        rules.refuse_if_full(op.session, head.end, len(op.drafts))
+    except (indelible.ConflictError, indelible.LimitError):
+        return False
+    # The write begins a session by itself if it was never there and nothing is expected.
+    return head.status is Status.ACTIVE or (is_new and op.expected is None)
+
+
+def answer(store, op):
+    """What the script answers to one append; None if its guard did not hold."""
+    backend = store._backend
+    call = build_append_call(backend._context, op, op.expected or "", "", fresh=op.fresh)
+    found = backend._run(call_script(backend._context, call))
+    return found.decode() if found else None
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    steps=st.lists(STEPS, max_size=8),
+    key=st.sampled_from([*KEYS, "unused", "~unused"]),
+    expected=st.sampled_from([None, "current", "stale", "new"]),
+    fresh=st.booleans(),
+)
+def test_the_guard_applies_exactly_when_the_rules_allow(
+    store, running, steps, key, expected, fresh
+):
+    CLOCK.now_s = START_S
+    store.forget(SESSION)
+    for step in steps:
+        take(store, step)
+    head = store._backend.perform(ReadHead(SESSION))
+    with running.client() as client:
+        store.redis = client
+        is_new = not client.exists("indelible:{:s}h")
+        used = used_keys(store, head)
+        before = {name: client.dump(name) for name in client.keys("indelible:{:s}*")}
+        version = {"current": head.version, "stale": "1.2.3"}.get(expected, expected)
+        # Only a generated key that nobody used can be fresh.
+        op = build(key, fresh=fresh and key == "~unused", expected=version)
+        version_after = answer(store, op)
+        allowed = rules_allow(op, head, used, is_new=is_new)
+        assert (version_after is not None) == allowed
+        if version_after is None:
+            after = {name: client.dump(name) for name in client.keys("indelible:{:s}*")}
+            assert after == before, "the guard did not hold, and something was written"
+            return
+    after = store._backend.perform(ReadHead(SESSION))
+    assert after.version == version_after
+    assert after.end == head.end + 1
+    assert store.verify(SESSION).ok
+
+
+def test_appends_of_one_call_see_one_another(store, running):
+    """In one group: the second append of a session expects the first one's version."""
+    from indelible.backends.redis.calls import build_append
+
+    store.forget(SESSION)
+    context = store._backend._context
+    first = store.add_message(SESSION, "user", "first")
+    life, end, generation = first.version.split(".")
+    ops = [
+        build("one", expected=first.version),
+        build("two", expected=first.version),
+        build("three", expected=f"{life}.{int(end) + 1}.{generation}"),
+        build("one", text="again"),
+    ]
+    calls = [build_append_call(context, op, op.expected or "", "", fresh=op.fresh) for op in ops]
+    with running.client() as client:
+        answers = client.execute_command(*build_append(calls, by_text=True))
+    versions = [each.decode() if each else None for each in answers]
+    assert versions == [
+        f"{life}.{int(end) + 1}.{generation}",
+        None,
+        f"{life}.{int(end) + 2}.{generation}",
+        None,
+    ]
+    assert store.verify(SESSION).ok
