@@ -10,6 +10,7 @@ import indelible
 from indelible import Summary, view
 from indelible.backends import postgres
 from indelible.backends.postgres.schema import FORMAT
+from indelible.core.checksums import compute_entry_checksum, compute_session_salt
 from indelible.core.codec import encode, encode_text
 
 # As code of format 1 wrote: an append, rows of a copy, a snapshot, a line of the journal, and a key
@@ -128,3 +129,70 @@ def test_the_code_of_older_formats_can_write_nothing_any_more(url):
             older.execute(INSERT, (payload("fourth", 1.0, 0.05),))
         assert found(store) == ["first", "second"]
         assert store.verify().ok
+
+
+# As code of format 4 wrote.
+APPEND_4 = """
+    SELECT indelible.append('', %(name)s, %(key)s, NULL, NULL, NULL, '60000', 1::smallint, false,
+        NULL, NULL, %(payload)s, %(checksum)s, 1)"""
+SNAPSHOT_4 = "SELECT indelible.save_snapshot('', 's', NULL, '60000', %s, NULL)"
+ROLL_BACK_4 = "SELECT indelible.roll_back('', 's', NULL, '60000', NULL, 'one', 'op', 'rollback')"
+
+
+def append_as_format_4(connection, name, *keys):
+    message = encode_text("user", "text").envelope
+    checksum = compute_entry_checksum(compute_session_salt("", name), message)
+    for key in keys:
+        values = {"name": name.encode(), "key": key, "payload": message, "checksum": checksum}
+        connection.execute(APPEND_4, values)
+
+
+def positions(store):
+    return [entry.position for entry in store.get_entries("s")]
+
+
+def test_snapshots_and_changes_of_format_4_are_kept(fresh_url):
+    tables_of(fresh_url, 4)
+    with psycopg.connect(fresh_url) as older:
+        append_as_format_4(older, "s", b"0", b"1", b"2")
+        older.execute(SNAPSHOT_4, (b"one",))
+        append_as_format_4(older, "s", b"3", b"4")
+        assert older.execute(ROLL_BACK_4).fetchone()[0]
+        older.execute(SNAPSHOT_4, (b"empty tail",))
+        append_as_format_4(older, "s", b"5")
+        older.execute(SNAPSHOT_4, (b"two",))
+    with indelible.open(fresh_url) as store:
+        assert store.verify().ok
+        assert positions(store) == [0, 1, 2, 5]
+        assert [snapshot.id for snapshot in store.list_snapshots("s")] == [
+            "one",
+            "empty tail",
+            "two",
+        ]
+        for snapshot, shown in (
+            ("one", [0, 1, 2]),
+            ("two", [0, 1, 2, 5]),
+            ("empty tail", [0, 1, 2]),
+        ):
+            store.rollback_to_snapshot("s", snapshot)
+            assert positions(store) == shown
+        assert len(store.timeline("s").changes) == 4
+        for _ in range(4):
+            store.undo("s")
+        assert positions(store) == [0, 1, 2, 3, 4, 5]
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("table", ["session", "snapshot", "journal"])
+def test_what_was_damaged_in_format_4_is_damaged_still(fresh_url, table):
+    tables_of(fresh_url, 4)
+    with psycopg.connect(fresh_url) as older:
+        append_as_format_4(older, "s", b"0")
+        older.execute(SNAPSHOT_4, (b"one",))
+        older.execute(ROLL_BACK_4)
+        append_as_format_4(older, "t", b"0")
+        column = "extents_after" if table == "journal" else "extents"
+        older.execute(f"UPDATE indelible.{table} SET {column} = decode('0180', 'hex')")
+    with indelible.open(fresh_url) as store:
+        findings = store.verify().findings
+        assert any(f"rows of {table} are damaged" in finding.what for finding in findings)

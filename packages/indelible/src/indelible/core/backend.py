@@ -66,42 +66,13 @@ class Handlers(Generic[C]):
     """Which function performs which operation on one engine.
 
     `C` is the context that the handlers of the engine share. A handler is registered where it is
-    defined:
-
-        @WRITES.handles(Append)
-        def append(context: Context, op: Append) -> Plan[AppendResult]: ...
-    """
-
-    def __init__(self) -> None:
-        self._handlers: dict[type[Operation[Any]], Callable[[C, Any], Plan[Any]]] = {}
-
-    def handles(
-        self, kind: type[O]
-    ) -> Callable[[Callable[[C, O], Plan[R]]], Callable[[C, O], Plan[R]]]:
-        """Register the decorated function for one kind of operation."""
-
-        def register(handler: Callable[[C, O], Plan[R]]) -> Callable[[C, O], Plan[R]]:
-            assert kind not in self._handlers, f"{kind.__name__} has two handlers"
-            self._handlers[kind] = handler
-            return handler
-
-        return register
-
-    def __contains__(self, kind: type[Operation[Any]]) -> bool:
-        return kind in self._handlers
-
-    def plan(self, context: C, op: Operation[R]) -> Plan[R]:
-        """Return the plan that performs an operation."""
-        return self._handlers[type(op)](context, op)
-
-
-class DirectHandlers(Generic[C]):
-    """As `Handlers`, for an engine that runs Python inside its transactions.
-
-    Its handlers need no plan; they return the result:
+    defined. It returns the result, or, on an engine that does I/O between its decisions, a plan:
 
         @WRITES.handles(Append)
         def append(context: Context, op: Append) -> AppendResult: ...
+
+        @HANDLERS.handles(Append)
+        def append(context: Context, op: Append) -> Plan[AppendResult]: ...
     """
 
     def __init__(self) -> None:
@@ -123,3 +94,8 @@ class DirectHandlers(Generic[C]):
     def find(self, op: Operation[R]) -> Callable[[C, Operation[R]], R]:
         """Return the function that performs an operation."""
         return self._handlers[type(op)]
+
+    def plan(self, context: C, op: Operation[R]) -> Plan[R]:
+        """Return the plan that performs an operation."""
+        plan: Plan[R] = self._handlers[type(op)](context, op)
+        return plan

@@ -26,7 +26,7 @@ class _Hooks(NamedTuple):
 
 
 _registered: list[_Hooks] = []
-# Two threads may fork at once; each prepares and continues by itself.
+# Two threads may fork at once; each prepares and continues by itself. Nobody registers meanwhile.
 _forking = threading.Lock()
 
 
@@ -42,7 +42,9 @@ def register(
     that of another was interrupted.
     """
     hooks = _Hooks(_refer(before), _refer(after_in_parent), _refer(after_in_child))
-    _registered[:] = [*(each for each in _registered if each.after_in_child() is not None), hooks]
+    with _forking:
+        living = [each for each in _registered if each.after_in_child() is not None]
+        _registered[:] = [*living, hooks]
 
 
 def _refer(callback: Callback | None) -> _Reference:
@@ -58,7 +60,7 @@ def _call(references: Iterator[_Reference]) -> None:
 
 def _before_fork() -> None:
     _forking.acquire()
-    _call(hooks.before for hooks in list(_registered))
+    _call(hooks.before for hooks in _registered)
 
 
 def _after_fork_in_parent() -> None:

@@ -22,7 +22,7 @@ from indelible.backends.memory.session import (
     to_log_order,
 )
 from indelible.core import rules
-from indelible.core.backend import DirectHandlers
+from indelible.core.backend import Handlers
 from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.codec import parse_checksum
 from indelible.core.cursors import create_secret
@@ -93,7 +93,7 @@ RISKS = (
 )
 
 
-HANDLERS: Final[DirectHandlers[MemoryBackend]] = DirectHandlers()
+HANDLERS: Final[Handlers[MemoryBackend]] = Handlers()
 
 
 class MemoryBackend:

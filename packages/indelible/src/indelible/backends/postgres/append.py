@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from indelible.backends.postgres.context import Context
+from indelible.backends.postgres.context import Context, to_milliseconds
 from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
@@ -16,7 +16,6 @@ from indelible.backends.postgres.sessions import (
     damaged,
     ensure_active,
     locked,
-    ttl_ms,
 )
 from indelible.backends.postgres.statements import LOCK_WAIT_S, Call, Row, Sql
 from indelible.core import rules
@@ -93,7 +92,7 @@ def build_call(
             "key": op.key.encode().hex(),
             "fresh": op.fresh,
             "expected": _format_expected(op.expected),
-            "ttl": ttl_ms(op.ttl_s),
+            "ttl": to_milliseconds(op.ttl_s),
             "entries": entries,
         }
 

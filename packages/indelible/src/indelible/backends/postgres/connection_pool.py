@@ -11,7 +11,7 @@ application is used through its own interface.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import psycopg
 import psycopg_pool
@@ -41,30 +41,6 @@ from indelible.errors import ClosedError, MemoryStoreError
 
 # Two per core of a small server. Servers allow about a hundred, for all processes together.
 CONNECTIONS_MAX: Final = 8
-
-
-class Pool(Protocol):
-    """Lends connections, for one call each."""
-
-    def borrow(self, lease: Lease, deadline: Deadline) -> Connection:
-        """Return a connection within the deadline, or raise an error that says why not."""
-        ...
-
-    def give_back(self, lease: Lease, *, healthy: bool) -> None:
-        """Take back what was lent, if anything was; one that is not healthy is closed."""
-        ...
-
-    def wake(self) -> None:
-        """Tell whoever waits that a lease was released."""
-        ...
-
-    def after_fork(self) -> None:
-        """In a forked child: leave the parent's connections alone."""
-        ...
-
-    def close(self) -> None:
-        """Close every connection that is the store's own."""
-        ...
 
 
 class Place:
@@ -286,6 +262,8 @@ class Loan:
     def open(self, place: str, seam: Seam | None) -> Connection:
         """Return the object of our own."""
         driver = BorrowedConnection(self.connection.pgconn)
+        # The names of the statements that it has prepared are the application's.
+        driver.prepare_threshold = None
         driver.set_autocommit(True)
         return Connection(driver, place=place, seam=seam)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,6 +32,11 @@ class Context:
     def salt(self, session: str) -> int:
         """What binds the checksums of entries to their session."""
         return compute_session_salt(self.namespace.decode(), session)
+
+
+def to_milliseconds(seconds: float | None) -> int | None:
+    """A time to live as statements take it."""
+    return None if seconds is None else math.ceil(seconds * 1000)
 
 
 # Plans that only read.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import weakref
 from pathlib import Path
 from typing import TypeVar
 
 from indelible.backends.postgres.engine import PostgresOptions
 from indelible.backends.postgres.server import Server
+from indelible.core import fork
 from indelible.core.plan import Operation
 from indelible.model import Claims
 
@@ -21,7 +20,9 @@ class PostgresBackend:
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
         self._server = Server(options)
-        _backends.add(self)
+        # Connections must not be used on both sides of a fork: parent and child would read each
+        # other's answers. The child leaves them alone, and opens its own.
+        fork.register(after_in_child=self.after_fork)
 
     def prepare(self) -> None:
         """Connect, and create or migrate the tables."""
@@ -41,7 +42,6 @@ class PostgresBackend:
 
     def close(self) -> None:
         """Close the connections."""
-        _backends.discard(self)
         self._server.batcher.close()
         self._server.pool.close()
 
@@ -49,16 +49,3 @@ class PostgresBackend:
         """In a forked child: begin with no connections."""
         self._server.pool.after_fork()
         self._server.batcher.reset()
-
-
-# Connections must not be used on both sides of a fork: parent and child would read each other's
-# answers. The child leaves them alone, and opens its own.
-_backends: weakref.WeakSet[PostgresBackend] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for backend in list(_backends):
-        backend.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

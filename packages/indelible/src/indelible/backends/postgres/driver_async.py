@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from indelible.backends.postgres.engine import PostgresOptions, is_write
 from indelible.backends.postgres.server_async import AsyncServer
+from indelible.core.deadline import Deadline
 from indelible.core.operations import Append
 from indelible.core.plan import Operation
 from indelible.core.uncancellable import UncancellableFuture
@@ -60,8 +61,8 @@ class AsyncPostgresBackend:
 
     async def _append(self, server: AsyncServer, op: Append) -> Any:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._writing.add(done)
         try:
+            self._writing.add(done)
             return await server.perform(op)
         except asyncio.CancelledError:
             # Its group may have failed, or it was between two attempts. The key makes it safe to
@@ -85,8 +86,14 @@ class AsyncPostgresBackend:
         """Finish the writes that were begun, then close the connections."""
         self._closed = True
         loop = asyncio.get_running_loop()
-        while running := [each for each in self._writing if each.get_loop() is loop]:
-            await asyncio.wait(running)
+        # Each has its own deadline. A task that Ctrl-C tore from its loop never ends.
+        deadline = Deadline(self._options.timeout_s)
+        while (left_s := deadline.left_s()) > 0 and (
+            running := [
+                each for each in self._writing if each.get_loop() is loop and not each.done()
+            ]
+        ):
+            await asyncio.wait(running, timeout=left_s)
         for server in list(self._servers.values()):
             server.pool.close()
 

@@ -115,7 +115,7 @@ def _rows(
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
         found, loaded = sorted(loaded, key=itemgetter(0)), []
-        if [row[0] for row in found] != list(view.iter_positions(chunk)):
+        if not found or [row[0] for row in found] != list(view.iter_positions(chunk)):
             found = yield from _chunk(context, op, place, frozen, chunk, others)
         rows += yield from _wanted(op, place, reversed(found) if op.newest else found)
     resume = None

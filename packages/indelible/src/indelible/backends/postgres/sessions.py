@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from indelible import view
-from indelible.backends.postgres.context import READS, WRITES, Context
+from indelible.backends.postgres.context import READS, WRITES, Context, to_milliseconds
 from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
 from indelible.core import rules
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
@@ -218,11 +217,6 @@ def head(context: Context, op: ReadHead) -> Plan[Head]:
     return replace(found, snapshots=snapshots) if found.status is Status.ACTIVE else found
 
 
-def ttl_ms(ttl_s: float | None) -> int | None:
-    """A time to live as statements take it."""
-    return None if ttl_s is None else math.ceil(ttl_s * 1000)
-
-
 def begin_life(
     context: Context,
     place: SessionRow,
@@ -240,7 +234,7 @@ def begin_life(
     if standing is None:
         named = (*context.named(session), context.now_ms())
         rows = yield from perform(
-            Sql(_NEW_SESSION, (*named, born, ttl_ms(ttl_s), staged, origin)),
+            Sql(_NEW_SESSION, (*named, born, to_milliseconds(ttl_s), staged, origin)),
         )
         if not rows:
             raise BusyError(f"another writer began session {session!r} at this very moment")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +30,7 @@ from indelible.backends.redis.request_batch import (
 )
 from indelible.backends.redis.requests import Replies, SendCommands, Wait
 from indelible.backends.redis.topology import build_topology
+from indelible.core import fork
 from indelible.core.batcher import Batcher
 from indelible.core.leases import Lease, Slots, call_into
 from indelible.core.plan import Operation, Plan, run_plan
@@ -51,7 +50,7 @@ class RedisBackend:
         self._servers: dict[str, Server] = {}
         self._lock = threading.Lock()
         self._closed = False
-        _backends.add(self)
+        fork.register(after_in_child=self.reset)
 
     def __repr__(self) -> str:
         return f"RedisBackend({self._options.shown!r})"
@@ -257,14 +256,3 @@ class Channel:
             if not self._context.simulated:
                 connection.update_current_socket_timeout(-1)
             self._pool.release(connection)
-
-
-_backends: weakref.WeakSet[RedisBackend] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for backend in list(_backends):
-        backend.reset()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from indelible.backends.sqlite.connection import Connection
-from indelible.core.backend import DirectHandlers
+from indelible.core.backend import Handlers
 
 # In a transaction that holds the write lock.
-WRITES: Final = DirectHandlers[Connection]()
+WRITES: Final = Handlers[Connection]()
 # In a transaction of a reader: one committed state.
-READS: Final = DirectHandlers[Connection]()
+READS: Final = Handlers[Connection]()
