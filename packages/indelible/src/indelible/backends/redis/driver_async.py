@@ -221,14 +221,14 @@ class Channel:
         """The connection of a slot, checked if it was idle."""
         if slot.busy:
             await self._drop(slot)
-        if slot.connection is not None and slot.is_stale:
+        if slot.box and slot.is_stale:
             try:
                 stale = await slot.connection.can_read()
             except (RedisError, OSError):
                 stale = True
             if stale:
                 await self._drop(slot)
-        if slot.connection is None:
+        if not slot.box:
             slot.box = [await self._pool.get_connection()]
         return slot.connection
 
