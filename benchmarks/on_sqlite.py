@@ -39,10 +39,10 @@ def all_results(folder: Path) -> Iterator[Result]:
             "append on SQLite at power, against a bare insert",
             lambda: store.add_message("s", "user", TEXT),
             bare.insert,
-            at_most=1.3,
+            at_most=1.5,
             seconds=5,
         )
-        yield from as_one_row(store, bare.insert, where="on SQLite at power")
+        yield from as_one_row(store, bare.insert, where="on SQLite at power", at_most=2.5)
     yield asyncio.run(
         many_tasks(
             indelible.open_async(folder / "tasks.db"),

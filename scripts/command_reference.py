@@ -12,7 +12,7 @@ from typing import Any
 
 import typer.main
 
-from indelible.cli.command import shared_names
+from indelible.cli.command import list_shared_names
 from indelible.cli.main import app
 from memory_contract.cli.main import app as kit_app
 from pytest_snapshot_db.cli import build_parser
@@ -73,7 +73,7 @@ def reference() -> str:
     group: Any = typer.main.get_command(app)
     commands = dict(every_command(group))
     first = next(iter(commands.values()))
-    shared = [each for each in first.params if each.name in shared_names()]
+    shared = [each for each in first.params if each.name in list_shared_names()]
     parts = [OPENING, *_options(shared)]
     for name, command in commands.items():
         parts += ["", *_section(name, command)]
@@ -115,7 +115,7 @@ def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 def _section(name: str, command: Any) -> Iterator[str]:
     names = {each.name for each in command.params}
     # Those of the kit have no store of ours to name, and say all that they take.
-    shared = shared_names() if "url" in names else frozenset()
+    shared = list_shared_names() if "url" in names else frozenset()
     own = [each for each in command.params if each.name not in shared]
     arguments = [each for each in own if each.param_type_name == "argument"]
     options = [each for each in own if each.param_type_name == "option"]

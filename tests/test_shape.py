@@ -4,6 +4,7 @@ import ast
 import inspect
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +26,7 @@ PARTS = [
     {"backends"},
     {"connect"},
     {"store", "store_async"},
+    {"openers"},
     {"session_copy"},
     # The package itself: whoever says `import indelible` gets the stores with it.
     {""},
@@ -88,7 +90,7 @@ def backend_of(module):
 
 
 def test_there_are_arrows_to_look_at():
-    assert ("indelible.store", "indelible.connect") in ARROWS
+    assert ("indelible.openers", "indelible.connect") in ARROWS
     assert ("indelible.core.plans.view_changes", "indelible.view") in ARROWS
     assert ("indelible.connect", "indelible.backends.sqlite") in ARROWS, "imports inside functions"
 
@@ -215,6 +217,30 @@ def test_both_stores_are_opened_with_the_same_parameters():
 def test_no_file_is_a_drawer_for_odds_and_ends():
     drawers = {"utils", "util", "helpers", "helper", "common", "misc"}
     assert [path for path in FILES if drawers & {path.stem, *path.parts}] == []
+
+
+# Public classes that still share their name with one of another module. Nothing may be added.
+SHARED_CLASS_NAMES = {
+    "indelible": {
+        *("Channel", "Connection", "Context", "Script", "Server", "SessionRow", "Settings"),
+    },
+    "memory_contract": {
+        *("Awaited", "Failure", "Recorded", "State", "Step", "Story", "Written"),
+    },
+    "pytest_snapshot_db": set(),
+}
+
+
+@pytest.mark.parametrize("package", SHARED_CLASS_NAMES)
+def test_no_two_modules_of_a_package_define_a_public_class_of_one_name(package):
+    modules = defaultdict(set)
+    for module, path in MODULES.items():
+        if package_of(module) == package:
+            for node in ast.parse(path.read_text("utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    modules[node.name].add(module)
+    shared = {name: found for name, found in modules.items() if len(found) > 1}
+    assert shared.keys() <= SHARED_CLASS_NAMES[package], shared
 
 
 @pytest.mark.parametrize("module", ["apsw", "psycopg", "typer", "rich"])

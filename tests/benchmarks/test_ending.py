@@ -5,26 +5,18 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
+
 from benchmarks.ending import TERMINATED
 from benchmarks.peers.hands import ROOT, Hand, RefusedError
 from benchmarks.peers.roster import ROSTER, SQLITE
-
 from memory_contract.faults.servers.postgres import children_of
+from tests.support.wait import wait_until
 
 WAIT_S = 60.0
 LOOK_AGAIN_S = 0.02
-
-
-def until(condition, what):
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(LOOK_AGAIN_S)
-    return found
 
 
 def alive(pid):
@@ -64,10 +56,10 @@ def test_a_run_that_is_told_to_end_ends_its_server_and_its_workers(tmp_path):
             words = ("valkey-server", "benchmarks.peers.worker")
             return all(any(word in each for each in there.values()) for word in words) and there
 
-        there = until(both, "a server and a worker")
+        there = wait_until(both, "a server and a worker")
         run.send_signal(signal.SIGTERM)
         assert run.wait(WAIT_S) == TERMINATED
-        until(lambda: not any(map(alive, there)), f"the end of {there}")
+        wait_until(lambda: not any(map(alive, there)), f"the end of {there}")
         assert not list(tmp_path.iterdir()), "its files are gone too"
     finally:
         run.kill()
@@ -85,10 +77,10 @@ def test_a_server_of_another_benchmark_is_ended_too(command, tmp_path):
         def server():
             return [pid for pid in children_of(run.pid) if "valkey-server" in command_of(pid)]
 
-        there = until(server, "a server")
+        there = wait_until(server, "a server")
         run.send_signal(signal.SIGTERM)
         assert run.wait(WAIT_S) == TERMINATED
-        until(lambda: not any(map(alive, there)), "the end of the server")
+        wait_until(lambda: not any(map(alive, there)), "the end of the server")
     finally:
         run.kill()
         run.wait()
@@ -111,9 +103,9 @@ def test_what_a_worker_forked_ends_with_it(tmp_path):
 
     asking = threading.Thread(target=ask)
     asking.start()
-    forked = until(lambda: list(children_of(worker)), "a child")
+    forked = wait_until(lambda: list(children_of(worker)), "a child")
     hand.stop()
-    until(lambda: not any(map(alive, [worker, *forked])), "the end of worker and child")
+    wait_until(lambda: not any(map(alive, [worker, *forked])), "the end of worker and child")
     asking.join(WAIT_S)
     assert refused
 

@@ -1,9 +1,9 @@
 """Figures: when a target is missed, and how far a figure can be trusted."""
 
 import pytest
-from benchmarks.measure import NOISE_MIN, Result, against, noise_of
 
 from benchmarks import __main__ as bench
+from benchmarks.measure import NOISE_MIN, Result, against, noise_of
 
 
 def result(figure, *, bound="at most", noise=0.1):

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
 from benchmarks.peers import comparing, page, places
 from benchmarks.peers.__main__ import chosen
 from benchmarks.peers.bounds import QUICK, Bounds
@@ -19,7 +21,6 @@ from benchmarks.peers.spread import LEAST, spread_of
 from benchmarks.peers.targets import judged
 from benchmarks.peers.telling import cell_text, shown, standings
 from benchmarks.peers.works import APPEND, APPEND_LONGEST, LOAD, MESSAGE_BYTES, TASKS_ONE, WORKS
-from rich.console import Console
 
 PEERS = ROOT / "benchmarks" / "peers"
 

@@ -4,12 +4,13 @@ import json
 from xml.etree import ElementTree as ET
 
 import pytest
+from redis.crc import key_slot
+
 from benchmarks.scale import growing, simulate, writing
 from benchmarks.scale.chart import chart
 from benchmarks.scale.growing import Point
 from benchmarks.scale.simulate import World, breaks_first, server_of, simulated
 from benchmarks.scale.slope import exponent, is_as
-from redis.crc import key_slot
 
 COSTS = {
     "append": 40.0,

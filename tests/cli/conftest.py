@@ -14,10 +14,10 @@ import shutil
 
 import apsw
 import pytest
-from prepared import prepare
-from transcripts import GOLDEN, UPDATE, Command
 
 import indelible
+from tests.support.prepared_store import prepare
+from tests.support.transcripts import GOLDEN, UPDATE, Command
 
 
 @pytest.fixture

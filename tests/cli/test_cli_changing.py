@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from prepared import SNAPSHOT
 
 import indelible
 from indelible import ToolCall, ToolResult
 from indelible.cli import previews
+from tests.support.prepared_store import SNAPSHOT
 
 
 def test_append_adds_a_message_and_begins_a_store(command, golden):
@@ -99,7 +99,7 @@ def test_a_dry_run_of_trim_says_what_trim_does(rule):
             store.add_entries("s", [ToolCall(call_id=f"c{turn}", name="look")])
         store.add_entries("s", [ToolResult(call_id="c0", content="found")])
         rules = dict.fromkeys(("keep_last", "max_tokens", "before")) | rule
-        said = previews.trim(store, "s", **rules)
+        said = previews.preview_trim(store, "s", **rules)
         assert said.dropped == store.trim("s", **rule).dropped
 
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from transcripts import environment
 
 import indelible
+from tests.support.transcripts import environment
 
 HOSTILE = [
     "a$(touch pwned)",

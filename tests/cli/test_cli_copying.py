@@ -6,11 +6,11 @@ import sys
 
 import apsw
 import pytest
-from prepared import NINE_O_CLOCK
 from test_cli_terminal import at_a_terminal
-from transcripts import environment
 
 import indelible
+from tests.support.prepared_store import NINE_O_CLOCK
+from tests.support.transcripts import environment
 
 
 def exported(path):
@@ -85,17 +85,17 @@ def test_damage_goes_along_or_is_named_and_keeps_no_other_session_back(command, 
         assert copy.list_sessions() == ["ada", "bob"]
 
 
-# The command itself, whose progress is told to one who pulls the plug.
+# The command itself, in a process that is killed at a given step of its progress.
 KILLED = """
 import contextlib, itertools, os, signal, sys
-from indelible.cli import main, progress
+from indelible.cli import copy_command, main
 left = itertools.count(int(sys.argv.pop(1)), -1)
 
 @contextlib.contextmanager
 def shown(doing):
     yield lambda session, entries: next(left) or os.kill(os.getpid(), signal.SIGKILL)
 
-progress.shown = shown
+copy_command.show_progress = shown
 main.run()
 """
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import indelible
-import postgres_here
-from canary import AWKWARD, CANARY, files_with_canary
 from memory_contract.faults.servers.valkey import Valkey
+from tests.support import postgres_server
+from tests.support.canary import AWKWARD, CANARY, files_with_canary
 
 INCIDENTS = Path(__file__).parents[2] / "examples" / "incidents"
 TRACE = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
@@ -20,7 +20,7 @@ TRACE = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
 @pytest.fixture
 def postgres():
     """A database whose URL names a user and holds a password."""
-    return postgres_here.fresh_database().replace("postgres@", f"postgres:{CANARY}@")
+    return postgres_server.fresh_database().replace("postgres@", f"postgres:{CANARY}@")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import json
 
-from prepared import SNAPSHOT
+from tests.support.prepared_store import SNAPSHOT
 
 
 def test_sessions_lists_what_is_there(command, golden):

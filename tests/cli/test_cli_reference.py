@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from scripts.command_reference import every_command, reference
-from transcripts import GOLDEN
 from typer.testing import CliRunner
 
 import indelible
 from indelible.cli.main import app
 from memory_contract.cli.main import app as kit_app
+from scripts.command_reference import every_command, reference
+from tests.support.transcripts import GOLDEN
 
 COMMANDS = dict(every_command(typer.main.get_command(app)))
 KIT_COMMANDS = dict(every_command(typer.main.get_command(kit_app)))

@@ -8,10 +8,10 @@ import termios
 
 import pytest
 import typer
-from transcripts import MODULES, environment
 
 import indelible
 from indelible.cli.prompts import INTERRUPTED, confirm
+from tests.support.transcripts import MODULES, environment
 
 QUESTION = b"Go on? [y/N] "
 

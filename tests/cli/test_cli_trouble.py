@@ -3,11 +3,10 @@
 import subprocess
 import sys
 
-from prepared import SNAPSHOT
-from transcripts import environment
-
-from canary import CANARY
 from memory_contract.faults.servers.valkey import Valkey
+from tests.support.canary import CANARY
+from tests.support.prepared_store import SNAPSHOT
+from tests.support.transcripts import environment
 
 READS = [
     ("sessions",),

@@ -19,12 +19,12 @@ def drawn(store, session="s", **options):
 
 
 def test_what_was_stored_cannot_steer_the_terminal():
-    assert phrases.one_line("a\n\tb \x1b[2J\x07\x9b") == "a b \\x1b[2J\\x07\\x9b"
-    assert phrases.safe("a\n\tb\r\x1b") == "a\n\tb\\x0d\\x1b"
+    assert phrases.format_line("a\n\tb \x1b[2J\x07\x9b") == "a b \\x1b[2J\\x07\\x9b"
+    assert phrases.escape_text("a\n\tb\r\x1b") == "a\n\tb\\x0d\\x1b"
 
 
 def test_a_long_text_is_cut_without_reading_all_of_it():
-    line = phrases.one_line("word " * 1_000_000)
+    line = phrases.format_line("word " * 1_000_000)
     assert len(line) == phrases.LINE_CHARS_MAX
     assert line.endswith("…")
 
@@ -32,12 +32,12 @@ def test_a_long_text_is_cut_without_reading_all_of_it():
 def test_content_blocks_read_as_text_where_they_are_text():
     blocks = [{"type": "text", "text": "look:"}, {"type": "image", "url": "cat.png"}]
     message = ChatMessage(role="user", content=blocks)
-    assert phrases.what(message) == 'look:\n{"type": "image", "url": "cat.png"}'
+    assert phrases.format_value(message) == 'look:\n{"type": "image", "url": "cat.png"}'
 
 
 def test_positions_are_told_in_short():
-    assert phrases.spans([1, 2, 3, 7, 9, 10]) == "1-3, 7, 9-10"
-    assert phrases.spans([]) == ""
+    assert phrases.format_positions([1, 2, 3, 7, 9, 10]) == "1-3, 7, 9-10"
+    assert phrases.format_positions([]) == ""
 
 
 def test_calls_and_results_point_at_one_another(memory):
@@ -84,7 +84,7 @@ def test_snapshots_stand_behind_the_last_entry_that_they_hold(memory):
 def test_a_session_without_entries_has_nothing_to_draw(memory):
     memory.set_metadata("s", {"user": "ada"})
     assert drawn(memory) == []
-    assert "shows 0 of 0 entries" in timeline.heading(memory.timeline("s"))
+    assert "shows 0 of 0 entries" in timeline.format_heading(memory.timeline("s"))
 
 
 def test_hidden_entries_come_with_the_way_back(memory):
@@ -93,10 +93,10 @@ def test_hidden_entries_come_with_the_way_back(memory):
     memory.add_message("s", "user", "two")
     memory.trim("s", before=1)
     memory.clear("s")
-    first, second = timeline.hidden_notes(memory.timeline("s"))
+    first, second = timeline.explain_hidden(memory.timeline("s"))
     assert first.startswith("1 entry is hidden by the clear")
     assert "indelible undo s" in first
     assert second == "1 entry is hidden by earlier changes: undo again for each of those."
     memory.vacuum(undo_window=0)
-    notes = list(timeline.hidden_notes(memory.timeline("s")))
+    notes = list(timeline.explain_hidden(memory.timeline("s")))
     assert f"indelible rollback s {snapshot.id}" in notes[0]

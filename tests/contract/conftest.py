@@ -2,9 +2,8 @@
 
 import pytest
 
-import postgres_here
-import redis_here
 from memory_contract.faults.servers.cluster import ValkeyCluster
+from tests.support import postgres_server, redis_server
 
 SERVERS = ["redis", "cluster", "postgres"]
 
@@ -22,11 +21,11 @@ def cluster(tmp_path_factory):
 def _place(engine, request):
     match engine:
         case "redis":
-            return redis_here.emptied()
+            return redis_server.emptied()
         case "cluster":
             return request.getfixturevalue("cluster").url
         case "postgres":
-            return postgres_here.emptied_database()
+            return postgres_server.emptied_database()
         case "sqlite":
             return f"sqlite:///{request.getfixturevalue('tmp_path')}/agent.db"
         case _:

@@ -5,7 +5,7 @@ import pytest
 import indelible
 from memory_contract import check
 from memory_contract.cases import GATES, all_cases
-from namespaces_here import not_to_be_had
+from tests.support.namespaces import not_to_be_had
 
 WRITTEN = {case.gate for case in all_cases()}
 

@@ -2,14 +2,13 @@
 
 import pytest
 
-import postgres_here
-import redis_here
 from memory_contract.cases import all_cases
 from memory_contract.faults.servers import small_disk
 from memory_contract.gates import between, cancelling, deadlines
 from memory_contract.goldfish import examine, network
 from memory_contract.running import Bench, modes_of, run_case
-from namespaces_here import not_to_be_had
+from tests.support import postgres_server, redis_server
+from tests.support.namespaces import not_to_be_had
 
 ON_REDIS = sorted(network.goldfish_on("redis://"))
 ON_POSTGRES = sorted(network.goldfish_on("postgresql://"))
@@ -55,13 +54,13 @@ ANOMALY = {
 
 @pytest.mark.parametrize("name", ON_REDIS)
 def test_a_goldfish_on_redis_is_caught(name):
-    anomaly = caught(network.goldfish_on(redis_here.emptied())[name])
+    anomaly = caught(network.goldfish_on(redis_server.emptied())[name])
     assert anomaly == ANOMALY.get(name, anomaly)
 
 
 @pytest.mark.parametrize("name", ON_POSTGRES)
 def test_a_goldfish_on_postgres_is_caught(name):
-    anomaly = caught(network.goldfish_on(postgres_here.fresh_database())[name])
+    anomaly = caught(network.goldfish_on(postgres_server.fresh_database())[name])
     assert anomaly == ANOMALY.get(name, anomaly)
 
 
@@ -80,7 +79,7 @@ def said_of(adapter):
 
 @pytest.mark.parametrize("kind", network.RIGHT_ON_REDIS, ids=lambda kind: kind.__name__)
 def test_a_right_store_on_redis_is_caught_by_no_case(kind):
-    results = said_of(network.adapter_on(kind, redis_here.emptied()))
+    results = said_of(network.adapter_on(kind, redis_server.emptied()))
     broken = [r for r in results if r.verdict not in ("PASS", "NOT CLAIMED")]
     assert [(r.id, r.verdict, r.reason) for r in broken if not not_to_be_had(r)] == []
     assert sum(r.verdict == "PASS" for r in results) > 5
@@ -88,7 +87,7 @@ def test_a_right_store_on_redis_is_caught_by_no_case(kind):
 
 @pytest.mark.parametrize("kind", network.RIGHT_ON_POSTGRES, ids=lambda kind: kind.__name__)
 def test_a_right_store_on_postgres_is_caught_by_no_case(kind):
-    results = said_of(network.adapter_on(kind, postgres_here.fresh_database()))
+    results = said_of(network.adapter_on(kind, postgres_server.fresh_database()))
     broken = [r for r in results if r.verdict not in ("PASS", "NOT CLAIMED")]
     assert [(r.id, r.verdict, r.reason) for r in broken if not not_to_be_had(r)] == []
     assert sum(r.verdict == "PASS" for r in results) > 5
@@ -104,6 +103,6 @@ def test_every_case_between_a_store_and_its_server_has_a_goldfish():
 
 def test_without_namespaces_no_disk_is_filled(monkeypatch):
     monkeypatch.setattr(small_disk, "missing", lambda: "there are none here")
-    fish = network.goldfish_on(redis_here.emptied())["SwallowsAFullDisk"]
+    fish = network.goldfish_on(redis_server.emptied())["SwallowsAFullDisk"]
     (result,) = examine(fish, seed=5).results
     assert (result.verdict, result.reason) == ("NOT RUN", "there are none here")

@@ -5,8 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import indelible
-import postgres_here
-import redis_here
 from memory_contract import explain_trace, record, replay_trace
 from memory_contract.faults.proxy import Proxy, Trouble
 from memory_contract.goldfish.network import (
@@ -17,12 +15,13 @@ from memory_contract.goldfish.network import (
     adapter_on,
 )
 from memory_contract.recording import journal_of
+from tests.support import postgres_server, redis_server
 
 # A goldfish, a right store, where they live, and the request that decides whether an append landed.
 ENGINES = [
-    pytest.param(RetriesWithoutKey, RedisLog, redis_here.emptied, "RPUSH", id="redis"),
+    pytest.param(RetriesWithoutKey, RedisLog, redis_server.emptied, "RPUSH", id="redis"),
     pytest.param(
-        RetriesTheTransaction, PostgresLog, postgres_here.fresh_database, "COMMIT", id="postgres"
+        RetriesTheTransaction, PostgresLog, postgres_server.fresh_database, "COMMIT", id="postgres"
     ),
 ]
 
@@ -61,7 +60,7 @@ def test_a_reply_that_got_lost_gets_lost_again(goldfish, right, place, decides, 
 
 
 def test_an_error_that_leaves_it_open_is_made_again(tmp_path):
-    url, path = redis_here.emptied(), tmp_path / "trace.jsonl"
+    url, path = redis_server.emptied(), tmp_path / "trace.jsonl"
     # The right store said that it does not know: its caller's trace shows nothing wrong.
     assert incident(path, RedisLog, url, "RPUSH") == 2
     assert not explain_trace(path).names
@@ -88,7 +87,7 @@ def test_a_cluster_takes_part_in_a_replay(cluster, tmp_path):
 
 def test_what_cannot_be_lost_is_said(cluster, tmp_path):
     path = tmp_path / "trace.jsonl"
-    incident(path, RedisLog, redis_here.emptied(), "RPUSH")
+    incident(path, RedisLog, redis_server.emptied(), "RPUSH")
     found = replay_trace(path, cluster.url, level="faults", seed=1)
     assert found.verdict == "UNKNOWN"
     assert found.reason == "no fault could be made here"

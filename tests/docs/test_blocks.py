@@ -171,7 +171,7 @@ def test_every_promise_says_where_it_holds_what_tests_it_and_how_to_break_it():
         name = promise.partition("\n")[0]
         said = re.findall(r"(?m)^- \*\*([^*]+)\*\*: \S", promise)
         assert said == PROMISE, name
-        assert re.search(r"\*\*Tested by\*\*: \[[^]]+\]\(\.\./tests/", promise), name
+        assert re.search(r"\*\*Tested by\*\*: \[[^]]+\]\(\.\./(?:tests|packages)/", promise), name
 
 
 def quoted(path: Path) -> dict[str, float]:
@@ -190,7 +190,7 @@ def constants(*modules: str) -> dict[str, float]:
 
 
 def test_the_limits_table_quotes_every_limit_as_it_is():
-    limits = constants("indelible.core.limits", "indelible.view", "indelible.store")
+    limits = constants("indelible.core.limits", "indelible.view")
     assert quoted(GUARANTEES) == limits
 
 
@@ -203,7 +203,7 @@ def test_the_sqlite_design_quotes_its_constants_as_they_are():
 
 
 def test_the_postgresql_design_quotes_its_constants_as_they_are():
-    rooms = ("schema", "groups", "connection_pool", "statements")
+    rooms = ("schema", "engine", "connection_pool", "statements")
     there = constants(*(f"indelible.backends.postgres.{room}" for room in rooms))
     said = quoted(POSTGRES_DESIGN)
     assert said

@@ -25,8 +25,8 @@ import pytest
 import test_blocks
 from test_blocks import ROOT, Block, blocks, name_of, prose
 
-import postgres_here
 from memory_contract.faults.servers.valkey import Valkey
+from tests.support import postgres_server
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "README.md"
@@ -138,7 +138,7 @@ def valkey(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def postgres(_: Path) -> Iterator[str]:
-    yield postgres_here.fresh_database()
+    yield postgres_server.fresh_database()
 
 
 # A page names a server as its readers would; here it is one of our own, where it really listens.

@@ -3,19 +3,18 @@
 import itertools
 import os
 import threading
-import time
 from functools import partial
 
 import pytest
 
 import indelible
-import postgres_here
-import redis_here
 from indelible import ChatMessage
 from indelible.backends.postgres.driver import PostgresBackend
 from indelible.backends.redis.driver import RedisBackend
 from indelible.backends.sqlite.driver import SqliteBackend
-from interrupts import HANGS_S, Interrupter, Thread, interrupted
+from tests.support import postgres_server, redis_server
+from tests.support.interrupts import HANGS_S, Interrupter, Thread, interrupted
+from tests.support.wait import wait_until
 
 ENGINES = ("memory", "sqlite", "redis", "postgres")
 SOAK = "INDELIBLE_SOAK" in os.environ
@@ -40,9 +39,9 @@ def place_of(engine, folder):
         case "sqlite":
             return f"sqlite:///{folder}/agent.db"
         case "redis":
-            return redis_here.emptied()
+            return redis_server.emptied()
         case _:
-            return postgres_here.fresh_database()
+            return postgres_server.fresh_database()
 
 
 @pytest.fixture
@@ -76,13 +75,13 @@ def slots_held(store):
     """How many slots are taken, while no call is under way."""
     match backend := store._backend:
         case SqliteBackend():
-            leased = [backend._engine.readers._slots]
+            leased = [backend._database.readers._slots]
         case RedisBackend():
             servers = backend._servers.values()
             channels = itertools.chain(*((each.writers, each.readers) for each in servers))
             leased = [each.slots for each in channels]
         case PostgresBackend():
-            leased = [backend._groups._leaders, backend._pool._slots]
+            return backend._server.batcher.sending + backend._server.pool.held
         case _:
             leased = []
     return sum(each.held for each in leased)
@@ -130,7 +129,7 @@ def test_the_next_call_works_wherever_one_was_interrupted(store, engine, verb):
 
 
 # Where a thread begins to lead, or a task to send, what waited for it.
-LEADS = {"sqlite": "_commit", "redis": "_exchange", "postgres": "_append"}
+LEADS = {"sqlite": "write", "redis": "_exchange", "postgres": "_send_group"}
 FOLLOWERS = 3
 
 
@@ -149,18 +148,19 @@ def holding(engine, store, monkeypatch):
 
     match engine:
         case "sqlite":
-            owner, waiting = backend._engine.writer, lambda: backend._engine.writer._waiting
-            monkeypatch.setattr(owner, "_lead", held(owner._lead))
+            batcher = backend._batcher
+            waiting = lambda: batcher._waiting  # noqa: E731
+            monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case "redis":
             batcher = backend._servers[""].writers.batcher
             waiting = lambda: batcher._waiting  # noqa: E731
             monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case _:
-            leaders = backend._groups._leaders
-            waiting = lambda: leaders.waiting  # noqa: E731
-            monkeypatch.setattr(leaders, "_perform", held(leaders._perform))
-            # One slot, so that whoever comes next has to wait.
-            leaders.things, leaders._leases = leaders.things[:1], leaders._leases[:1]
+            batcher = backend._server.batcher
+            waiting = lambda: batcher._waiting  # noqa: E731
+            monkeypatch.setattr(batcher, "_send", held(batcher._send))
+            # One sender, so that whoever comes next has to wait.
+            batcher._senders_max = 1
     return gate, there, waiting
 
 
@@ -193,12 +193,12 @@ def test_whoever_waits_behind_an_interrupted_leader_is_answered(store, engine, m
             ),
             partial(store.add_messages, "s", batch(f"leader {turn}")),
         )
-        until(lambda: len(waiting()) == 1)
+        wait_until(lambda: len(waiting()) == 1)
         followers = []
         for number in range(FOLLOWERS):
             text = f"follower {turn} {number}"
             followers.append(Thread(text).begin(store.add_messages, "s", batch(text)))
-            until(lambda number=number: len(waiting()) == number + 2)
+            wait_until(lambda number=number: len(waiting()) == number + 2)
         for _ in range(2 + 2 * FOLLOWERS):
             gate.release()
         answers = [told(each) for each in (first, leader, *followers)]
@@ -232,10 +232,3 @@ def test_whoever_waits_behind_an_interrupted_leader_is_answered(store, engine, m
 def run_interrupted(interrupter, work):
     with interrupter:
         return work()
-
-
-def until(condition):
-    ends = time.monotonic() + HANGS_S
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.001)

@@ -8,7 +8,7 @@ import pytest
 from test_interrupts import BATCH, BEFORE, SOAK, STRIDE, options_of, place_of
 
 import indelible
-from interrupts import HANGS_S, Thread, interrupted
+from tests.support.interrupts import HANGS_S, Thread, interrupted
 
 ENGINES = ("sqlite", "redis", "postgres")
 # How many calls are under way at once: more than there are connections.

@@ -2,17 +2,16 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
 import indelible
-import postgres_here
-import redis_here
 from indelible import ConflictError
 from memory_contract.faults.proxy import Proxy, Trouble
+from tests.support import postgres_server, redis_server
+from tests.support.wait import wait_until
 
-SERVERS = {"redis": redis_here.emptied, "postgres": postgres_here.emptied_database}
+SERVERS = {"redis": redis_server.emptied, "postgres": postgres_server.emptied_database}
 # By the second the server knows every script that an append needs.
 EARLIER = ["first", "second"]
 WAIT_S_MAX = 60
@@ -41,13 +40,6 @@ async def _opened(url):
     return await indelible.open_async(url, timeout_s=WAIT_S_MAX)
 
 
-def until(condition):
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize("key", [None, "k"])
 @pytest.mark.parametrize("append", [append_blocking, append_async])
 @pytest.mark.parametrize("server", SERVERS)
@@ -61,7 +53,7 @@ def test_entries_that_were_hidden_before_the_retry_are_no_conflict(server, appen
         receipts = []
         thread = threading.Thread(target=lambda: receipts.append(next(steps)))
         thread.start()
-        until(lambda: len(proxy.struck) == 2)
+        wait_until(lambda: len(proxy.struck) == 2)
         assert [message.content for message in other.get_history("s")] == [*EARLIER, "hi"]
         other.clear("s")
         proxy.heal()

@@ -6,8 +6,6 @@ import inspect
 import pytest
 
 import indelible
-import postgres_here
-import redis_here
 from indelible import (
     BusyError,
     ConflictError,
@@ -17,7 +15,8 @@ from indelible import (
     UnavailableError,
     UsageError,
 )
-from indelible.testing.faults import VERBS, watching
+from indelible.testing.faults import FAULT_VERBS, watching
+from tests.support import postgres_server, redis_server
 
 pytest_plugins = ["pytester"]
 
@@ -28,9 +27,9 @@ def url(request, tmp_path):
         case "sqlite":
             return str(tmp_path / "agent.db")
         case "redis":
-            return redis_here.emptied()
+            return redis_server.emptied()
         case "postgres":
-            return postgres_here.emptied_database()
+            return postgres_server.emptied_database()
     return "memory:"
 
 
@@ -175,7 +174,7 @@ def test_the_words_must_mean_something(memory_faults):
 
 def test_every_verb_can_fail(memory_faults):
     with indelible.open("memory:") as store:
-        for verb in VERBS:
+        for verb in FAULT_VERBS:
             wrapped = inspect.signature(getattr(store, verb))
             first, *rest = inspect.signature(getattr(MemoryStore, verb)).parameters.values()
             assert (first.name, list(wrapped.parameters.values())) == ("self", rest)

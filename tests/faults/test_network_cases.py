@@ -2,13 +2,13 @@
 
 import pytest
 
-import redis_here
 from memory_contract.adapter import Adapter
 from memory_contract.checking import select
 from memory_contract.faults.servers.ours import Missing
 from memory_contract.gates import servers
 from memory_contract.goldfish.network import RedisLog, adapter_on
 from memory_contract.running import Bench, run_case
+from tests.support import redis_server
 
 
 class OpenDeaf:
@@ -42,7 +42,7 @@ def said_of(adapter, name, mode="blocking"):
 
 @pytest.fixture
 def url():
-    return redis_here.emptied()
+    return redis_server.emptied()
 
 
 @pytest.mark.parametrize(

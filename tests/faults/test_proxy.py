@@ -5,18 +5,18 @@ import time
 
 import psycopg
 import pytest
+import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-import postgres_here
-import redis
-import redis_here
 from memory_contract.faults.proxy import Proxy, ProxyError, Trouble
+from tests.support import postgres_server, redis_server
+from tests.support.wait import wait_until
 
 
 @pytest.fixture
 def server():
-    return redis_here.emptied()
+    return redis_server.emptied()
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def client(proxy, request):
 
 @pytest.fixture(scope="module")
 def database():
-    url = postgres_here.fresh_database()
+    url = postgres_server.fresh_database()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (n int PRIMARY KEY)")
     return url
@@ -59,13 +59,6 @@ def postgres(database):
 def rows(database):
     with psycopg.connect(database) as connection:
         return [row[0] for row in connection.execute("SELECT n FROM t ORDER BY n")]
-
-
-def until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 LOST = (redis.ConnectionError, redis.TimeoutError)
@@ -162,7 +155,7 @@ def test_what_was_frozen_goes_on(proxy, client, real):
     proxy.arm(Trouble("freeze", "SET"))
     setting = threading.Thread(target=client.set, args=("a", 1))
     setting.start()
-    until(lambda: not proxy._flowing.is_set())
+    wait_until(lambda: not proxy._flowing.is_set())
     assert real.get("a") is None
     proxy.heal()
     setting.join(60)
@@ -219,7 +212,7 @@ def test_a_cut_around_a_commit(postgres, database, what, landed):
         postgres.arm(Trouble(what, "COMMIT"))
         with pytest.raises(psycopg.OperationalError):
             connection.commit()
-    until(lambda: rows(database) == landed)
+    wait_until(lambda: rows(database) == landed)
 
 
 @pytest.mark.parametrize("prepare", [True, False])

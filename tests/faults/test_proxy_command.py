@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-
 import redis
-import redis_here
+
 from memory_contract.faults.servers.process import free_port
+from tests.support import redis_server
 
 
 def begin(*arguments):
@@ -19,7 +19,7 @@ def begin(*arguments):
 
 
 def test_it_says_where_it_listens_and_what_struck():
-    server = redis_here.emptied()
+    server = redis_server.emptied()
     running = begin(server, "--cut-after", "RPUSH:2", "--answer", "GET=OOM", "--delay", "TTL=9")
     try:
         first = running.stdout.readline()

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from soak import page
 from soak.judging import figures
 from soak.record import Record, operations_of

@@ -15,14 +15,17 @@ from memory_contract.handles import Loop
 
 # Through these passes all that each engine is asked for, blocking and async.
 SEAMS = {
-    "sqlite": ("indelible.backends.sqlite.connection:Connection.execute",),
+    "sqlite": (
+        "indelible.backends.sqlite.connection:Connection.execute",
+        "indelible.backends.sqlite.connection:Connection.execute_many",
+    ),
     "redis": (
         "indelible.backends.redis.driver:Server.send",
         "indelible.backends.redis.driver_async:Server.send",
     ),
     "postgres": (
-        "indelible.backends.postgres.connection:Link.execute",
-        "indelible.backends.postgres.connection_async:AsyncLink.execute",
+        "indelible.backends.postgres.connection:Connection.execute",
+        "indelible.backends.postgres.connection_async:AsyncConnection.execute",
     ),
 }
 SEAMS["cluster"] = SEAMS["redis"]
@@ -55,23 +58,38 @@ def _forgotten_and_imported(store: Any, session: str, _: str, file: Path) -> Non
     store.import_(file)
 
 
-# With a key where there is one: so it may be done again.
-DOES: dict[str, Callable[[Any, str, str, Path], Any]] = {
-    "append": lambda store, s, *_: store.add_message(s, "user", "new"),
-    "append with a key": lambda store, s, *_: store.add_message(s, "user", "new", key="new"),
-    "batch": lambda store, s, *_: store.add_messages(s, [_message(n) for n in range(5)], key="b"),
-    "first append": lambda store, s, *_: store.save_context(f"{s}-new", "hi", "hi", key="hi"),
-    "trim": lambda store, s, *_: store.trim(s, keep_last=2, key="trim"),
-    "clear": lambda store, s, *_: store.clear(s, key="clear"),
-    "snapshot": lambda store, s, *_: store.save_snapshot(s),
-    "rollback": lambda store, s, at, _: store.rollback_to_snapshot(s, at, key="back"),
-    "undo": lambda store, s, *_: store.undo(s, key="undo"),
-    "fork": lambda store, s, *_: store.fork(s, f"{s}-fork"),
-    "metadata": lambda store, s, *_: store.set_metadata(s, {"mood": "calm"}),
-    "vacuum": lambda store, s, *_: store.vacuum(session_id=s, undo_window=0),
-    "forget": lambda store, s, *_: store.forget(s),
-    "import": _forgotten_and_imported,
-    "repair": lambda store, s, *_: store.repair(s),
+# What is done to a session, by the verb that does it. With a key where there is one, so that it may
+# be done again.
+DOES: dict[str, tuple[str, Callable[[Any, str, str, Path], Any]]] = {
+    "append": ("add_message", lambda store, s, *_: store.add_message(s, "user", "new")),
+    "append with a key": (
+        "add_message",
+        lambda store, s, *_: store.add_message(s, "user", "new", key="new"),
+    ),
+    "batch": (
+        "add_messages",
+        lambda store, s, *_: store.add_messages(s, [_message(n) for n in range(5)], key="b"),
+    ),
+    "first append": (
+        "save_context",
+        lambda store, s, *_: store.save_context(f"{s}-new", "hi", "hi", key="hi"),
+    ),
+    "trim": ("trim", lambda store, s, *_: store.trim(s, keep_last=2, key="trim")),
+    "hide": ("hide", lambda store, s, *_: store.hide(s, [6], key="hide")),
+    "clear": ("clear", lambda store, s, *_: store.clear(s, key="clear")),
+    "snapshot": ("save_snapshot", lambda store, s, *_: store.save_snapshot(s)),
+    "delete snapshot": ("delete_snapshot", lambda store, s, at, _: store.delete_snapshot(s, at)),
+    "rollback": (
+        "rollback_to_snapshot",
+        lambda store, s, at, _: store.rollback_to_snapshot(s, at, key="back"),
+    ),
+    "undo": ("undo", lambda store, s, *_: store.undo(s, key="undo")),
+    "fork": ("fork", lambda store, s, *_: store.fork(s, f"{s}-fork")),
+    "metadata": ("set_metadata", lambda store, s, *_: store.set_metadata(s, {"mood": "calm"})),
+    "vacuum": ("vacuum", lambda store, s, *_: store.vacuum(session_id=s, undo_window=0)),
+    "forget": ("forget", lambda store, s, *_: store.forget(s)),
+    "import": ("import_", _forgotten_and_imported),
+    "repair": ("repair", lambda store, s, *_: store.repair(s)),
 }
 
 
@@ -105,7 +123,8 @@ class Walked:
 
     def do(self, verb: str, session: str, snapshot: str) -> None:
         """One verb."""
-        DOES[verb](self._store, session, snapshot, self._workspace / f"{session}.jsonl")
+        _, do = DOES[verb]
+        do(self._store, session, snapshot, self._workspace / f"{session}.jsonl")
 
     def shows(self, session: str) -> list[Any]:
         """All that a caller can see of a session, and of those that its verbs make."""

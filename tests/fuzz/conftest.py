@@ -2,7 +2,8 @@
 
 import pytest
 from hypothesis import HealthCheck, settings
-from stores import Stores
+
+from tests.support.stores import Stores
 
 # So many examples on each engine that a fuzzer takes seconds; a server takes longer for each.
 EXAMPLES = {"memory": 300, "sqlite": 150, "redis": 60, "postgres": 40}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from neighbours import Neighbours, leaked
 
 from indelible import ConflictError, MemoryStoreError, UsageError
+from indelible.core import verbs
 
 NUMBERS = st.one_of(
     st.integers(-2, 12), st.sampled_from([2**31, 2**32, 2**32 + 3, 2**63, -(2**63), 10**30])
@@ -148,16 +149,21 @@ VERBS = {
     "add_message": lambda store, expected: store.add_message(
         "mine", "user", "new", expected=expected
     ),
-    "add_messages": lambda store, expected: store.save_context("mine", "q", "a", expected=expected),
+    "save_context": lambda store, expected: store.save_context("mine", "q", "a", expected=expected),
     "clear": lambda store, expected: store.clear("mine", expected=expected),
     "trim": lambda store, expected: store.trim("mine", keep_last=1, expected=expected),
     "hide": lambda store, expected: store.hide("mine", [2], expected=expected),
     "undo": lambda store, expected: store.undo("mine", expected=expected),
-    "rollback": lambda store, expected: store.rollback_to_snapshot(
+    "rollback_to_snapshot": lambda store, expected: store.rollback_to_snapshot(
         "mine", store.list_snapshots("mine")[0].id, expected=expected
     ),
     "set_metadata": lambda store, expected: store.set_metadata("mine", {"a": 1}, expected=expected),
 }
+
+
+def test_every_write_that_takes_a_version_is_tried():
+    expecting = {verb.commits for verb in verbs.VERBS.values() if verb.versioned}
+    assert {verbs.VERBS[verb].commits for verb in VERBS} == expecting
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -57,9 +57,10 @@ from indelible.model import (
     VerifyReport,
     ViewChange,
 )
+from indelible.openers import open, open_async
 from indelible.session_copy import copy_sessions
-from indelible.store import MemoryStore, open
-from indelible.store_async import AsyncMemoryStore, open_async
+from indelible.store import MemoryStore
+from indelible.store_async import AsyncMemoryStore
 from indelible.version import __version__ as __version__
 
 __all__ = [

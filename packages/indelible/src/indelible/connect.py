@@ -1,4 +1,9 @@
-"""From a URL or a client to a backend: the only room that knows which backends exist."""
+"""From a URL or a client to a backend, and the registry of engines.
+
+No other module knows which engines exist. To add one: a package in `backends/`, a function here
+that builds its two backends, and a row of `ENGINES`. The command line, the fixtures, the kit's
+target and the tests take what they need to know from that row.
+"""
 
 from __future__ import annotations
 
@@ -6,61 +11,25 @@ import asyncio
 import importlib.util
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from indelible.core.backend import AsyncBackend, Backend
+from indelible.core.clock import Clock, system_clock
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
 from indelible.core.operations import FindRisks
 from indelible.core.redaction import is_keyword_dsn, redact_url
 from indelible.core.settings import check_text
-from indelible.core.sources import Clock, system_clock
 from indelible.errors import UnsupportedError, UsageError
 from indelible.model import Durability, Gravity, Risk
 
 # A URL, a file name, or a client of a server that the application has already.
 Target = str | os.PathLike[str] | object
-Makers = tuple[Callable[[], Backend], Callable[[], AsyncBackend]]
-
-KNOWN = (
-    "memory:, a file name such as agent.db, sqlite:///agent.db, redis://host:6379, or"
-    " postgresql://host/database"
-)
-
-
-class ClientKind(NamedTuple):
-    """A kind of client: whose it is, and whether it must be awaited."""
-
-    engine: str
-    awaited: bool
-    blocking_name: str
-    awaited_name: str
-
-
-_REDIS = ("redis.Redis", "redis.asyncio.Redis")
-_CLUSTER = ("redis.RedisCluster", "redis.asyncio.RedisCluster")
-_POOL = ("psycopg_pool.ConnectionPool", "psycopg_pool.AsyncConnectionPool")
-# By the module and name of a class: to recognise a client, its library need not be imported.
-_CLIENTS = {
-    ("redis.client", "Redis"): ClientKind("redis", False, *_REDIS),
-    ("redis.cluster", "RedisCluster"): ClientKind("redis", False, *_CLUSTER),
-    ("redis.asyncio.client", "Redis"): ClientKind("redis", True, *_REDIS),
-    ("redis.asyncio.cluster", "RedisCluster"): ClientKind("redis", True, *_CLUSTER),
-    ("psycopg_pool.pool", "ConnectionPool"): ClientKind("postgres", False, *_POOL),
-    ("psycopg_pool.pool_async", "AsyncConnectionPool"): ClientKind("postgres", True, *_POOL),
-}
-_SCHEMES = {
-    "redis": "redis",
-    "rediss": "redis",
-    "unix": "redis",
-    "redis+cluster": "redis",
-    "rediss+cluster": "redis",
-    "postgresql": "postgres",
-    "postgres": "postgres",
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,127 +46,118 @@ class OpenOptions:
     clock: Clock
 
 
-def connect(demand: OpenOptions) -> Backend:
-    """A blocking backend whose engine was reached."""
-    client = _client_of(demand.target)
-    if client is not None and client.awaited:
-        raise UsageError(
-            f"a {client.awaited_name} must be awaited: open it with indelible.open_async, or hand"
-            f" in a {client.blocking_name}"
-        )
-    backend = _choose(demand, client)[0]()
+class Storage(StrEnum):
+    """Where an engine keeps the data."""
+
+    MEMORY = "memory"
+    FILE = "file"
+    SERVER = "server"
+
+
+class Factories(NamedTuple):
+    """How to build the two backends of a store."""
+
+    blocking: Callable[[], Backend]
+    awaited: Callable[[], AsyncBackend]
+
+
+class ClientPair(NamedTuple):
+    """The blocking and the async class of a client that is taken instead of a URL."""
+
+    blocking: str
+    awaited: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engine:
+    """What the rest of the project needs to know about one engine."""
+
+    # Its package in `backends/`.
+    name: str
+    storage: Storage
+    # What its URLs begin with, before `://`.
+    schemes: tuple[str, ...] = ()
+    # How to name a store of it, for messages.
+    examples: tuple[str, ...]
+    # Imports the backend, so that an engine that is not used costs nothing.
+    build: Callable[[OpenOptions], Factories]
+    # Modules of the client library, and the extra that installs them.
+    requires: tuple[str, ...] = ()
+    extra: str = ""
+    clients: tuple[ClientPair, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """The module of its backends. Importing it opens nothing."""
+        return f"indelible.backends.{self.name}"
+
+
+# Opening
+
+
+def connect(options: OpenOptions) -> Backend:
+    """Build a blocking backend, and reach its engine."""
+    backend = _build(options, awaited=False).blocking()
     try:
         backend.prepare()
-        _mind(demand, backend.perform(FindRisks()))
+        _report_dangers(options, backend.perform(FindRisks()))
     except BaseException:
         backend.close()
         raise
     return backend
 
 
-async def connect_async(demand: OpenOptions) -> AsyncBackend:
-    """An async backend whose engine was reached."""
-    client = _client_of(demand.target)
-    if client is not None and not client.awaited:
-        raise UsageError(
-            f"a {client.blocking_name} blocks: open it with indelible.open, or hand in a"
-            f" {client.awaited_name}"
-        )
+async def connect_async(options: OpenOptions) -> AsyncBackend:
+    """Build an async backend, and reach its engine."""
+    factories = _build(options, awaited=True)
     # Another process may hold a file for a while; the event loop must not wait for that.
-    backend = await asyncio.to_thread(_choose(demand, client)[1])
+    backend = await asyncio.to_thread(factories.awaited)
     try:
         await backend.prepare()
-        _mind(demand, await backend.perform(FindRisks()))
+        _report_dangers(options, await backend.perform(FindRisks()))
     except BaseException:
         await backend.close()
         raise
     return backend
 
 
-def _mind(demand: OpenOptions, risks: tuple[Risk, ...]) -> None:
-    """Warn of dangers, or refuse to work with them."""
-    for risk in risks:
-        if risk.severity is not Gravity.DANGER:
-            continue
-        said = (
-            f"{format_target(demand.target)}: {risk.subject}: {risk.risk}. To change that:"
-            f" {risk.remedy}"
+def _build(options: OpenOptions, *, awaited: bool) -> Factories:
+    """Check the options, and find the engine that they ask for."""
+    _refuse_wrong_client(options.target, awaited=awaited)
+    _check_options(options)
+    engine = find_engine(options.target)
+    missing = [name for name in engine.requires if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnsupportedError(
+            f"{format_target(options.target)} needs the package {' and '.join(missing)}:"
+            f" pip install 'indelible[{engine.extra}]'"
         )
-        if demand.strict:
-            raise UnsupportedError(f"{said}. It was not opened, since strict=True was asked for")
-        warnings.warn(said, RuntimeWarning, stacklevel=4)
+    return engine.build(options)
 
 
-def format_target(target: Target) -> str:
-    """A target as messages show it: a client by its kind, and a URL without its password."""
-    if isinstance(target, os.PathLike):
-        return redact_url(os.fspath(target))
-    if not isinstance(target, str):
-        return f"the given {type(target).__name__}"
-    return redact_url(target)
-
-
-def _client_of(target: Target) -> ClientKind | None:
-    for kind in type(target).__mro__:
-        client = _CLIENTS.get((kind.__module__, kind.__name__))
-        if client is not None:
-            return client
-    return None
-
-
-def _choose(demand: OpenOptions, client: ClientKind | None) -> Makers:
-    _check(demand)
-    if client is not None:
-        return _server(demand, client.engine)
-    target = os.fspath(demand.target) if isinstance(demand.target, os.PathLike) else demand.target
-    if not isinstance(target, str) or not target:
-        raise UsageError(f"cannot open {demand.target!r}; name {KNOWN}", value=demand.target)
-    if target == "memory:":
-        return _memory(demand)
-    scheme, separator, _ = target.partition("://")
-    if isinstance(demand.target, str):
-        refuse_unclear(target)
-    if separator and scheme in _SCHEMES:
-        return _server(demand, _SCHEMES[scheme])
-    return _sqlite(demand, _path_of(target))
-
-
-# What begins like a URL of ours, and is none. A file of such a name is ./ and the name.
-_SCHEME_OF_OURS = re.compile(
-    r"(?i)(?:sqlite|memory|rediss?|unix|postgres(?:ql)?)(?:\+[a-z]+)?:(?!//)"
-)
-
-
-def refuse_unclear(target: str) -> None:
-    """Refuse a target that would be taken for something else than what it is."""
-    if is_keyword_dsn(target):
+def _refuse_wrong_client(target: Target, *, awaited: bool) -> None:
+    """Refuse an async client in blocking code, and a blocking one in async code."""
+    pair = _find_client_pair(target)
+    if pair is None or _is_instance(target, pair.awaited if awaited else pair.blocking):
+        return
+    if awaited:
         raise UsageError(
-            f"{format_target(target)!r} is a connection string of PostgreSQL, which is not taken;"
-            " write postgresql://user@host/database, with the password in PGPASSWORD. (A file of"
-            " this name is ./ and the name.) Nothing was opened"
+            f"a {pair.blocking} blocks: open it with indelible.open, or hand in a {pair.awaited}"
         )
-    scheme, _, rest = target.partition("://")
-    # libpq ends the password at the first @ before a slash, others at the last before any of these.
-    postgres = _SCHEMES.get(scheme) == "postgres"
-    place, *after = re.split("/" if postgres else "[/?#]", rest, maxsplit=1)
-    named, _, port = place.rpartition(":")
-    ended_early = "@" not in place and "@" in "".join(after)
-    unclear = ended_early and named and not named.startswith("[") and not port.isdigit()
-    if unclear or (postgres and place.count("@") > 1):
-        raise UsageError(
-            f"the password in {format_target(target)!r} holds a character that ends it early: write"
-            " %23 for #, %2F for /, %3F for ? and %40 for @. Nothing was opened"
-        )
+    raise UsageError(
+        f"a {pair.awaited} must be awaited: open it with indelible.open_async, or hand in a"
+        f" {pair.blocking}"
+    )
 
 
-def _check(demand: OpenOptions) -> None:
-    if demand.namespace:
-        check_text(demand.namespace, what="a namespace", bytes_max=LABEL_BYTES_MAX)
-    if not isinstance(demand.busy_timeout_s, (int, float)) or not demand.busy_timeout_s >= 0:
+def _check_options(options: OpenOptions) -> None:
+    if options.namespace:
+        check_text(options.namespace, what="a namespace", bytes_max=LABEL_BYTES_MAX)
+    if not isinstance(options.busy_timeout_s, (int, float)) or not options.busy_timeout_s >= 0:
         raise UsageError(
-            f"busy_timeout_s is a number of seconds from 0 up, not {demand.busy_timeout_s!r}"
+            f"busy_timeout_s is a number of seconds from 0 up, not {options.busy_timeout_s!r}"
         )
-    timeout_s = demand.timeout_s
+    timeout_s = options.timeout_s
     if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= TIMEOUT_S_MAX:
         raise UsageError(
             f"timeout_s is a number of seconds above 0 and up to {TIMEOUT_S_MAX:g}, not"
@@ -205,7 +165,78 @@ def _check(demand: OpenOptions) -> None:
         )
 
 
-def _path_of(target: str) -> Path:
+def _report_dangers(options: OpenOptions, risks: tuple[Risk, ...]) -> None:
+    """Warn of the dangers of this engine's configuration; with `strict`, refuse them."""
+    for risk in risks:
+        if risk.severity is not Gravity.DANGER:
+            continue
+        text = (
+            f"{format_target(options.target)}: {risk.subject}: {risk.risk}. To change that:"
+            f" {risk.remedy}"
+        )
+        if options.strict:
+            raise UnsupportedError(f"{text}. It was not opened, since strict=True was asked for")
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+# Targets
+
+
+def find_engine(target: Target) -> Engine:
+    """Return the engine of a URL, a file name or a client; `UsageError` if it is none of them."""
+    pair = _find_client_pair(target)
+    if pair is not None:
+        return next(engine for engine in ENGINES if pair in engine.clients)
+    name = os.fspath(target) if isinstance(target, os.PathLike) else target
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"cannot open {target!r}; name {KNOWN}", value=target)
+    if name == "memory:":
+        return _MEMORY
+    if isinstance(target, str):
+        refuse_ambiguous(name)
+    engine = _find_server(name)
+    return _SQLITE if engine is None else engine
+
+
+def find_file(target: str) -> Path | None:
+    """Return the file that a target names; None if its store is on a server or in memory."""
+    return parse_path(target) if find_engine(target).storage is Storage.FILE else None
+
+
+def format_target(target: Target) -> str:
+    """Describe a target in a message: a client by its class, a URL without its password."""
+    if isinstance(target, os.PathLike):
+        return redact_url(os.fspath(target))
+    if not isinstance(target, str):
+        return f"the given {type(target).__name__}"
+    return redact_url(target)
+
+
+def refuse_ambiguous(target: str) -> None:
+    """Refuse a target that would be taken for something else than what was meant."""
+    if is_keyword_dsn(target):
+        raise UsageError(
+            f"{format_target(target)!r} is a connection string of PostgreSQL, which is not taken;"
+            " write postgresql://user@host/database, with the password in PGPASSWORD. (A file of"
+            " this name is ./ and the name.) Nothing was opened"
+        )
+    # libpq ends the password at the first @ before a slash, others at the last before any of these.
+    is_postgres = _find_server(target) is _POSTGRES
+    authority, *rest = re.split(
+        "/" if is_postgres else "[/?#]", target.partition("://")[2], maxsplit=1
+    )
+    host, _, port = authority.rpartition(":")
+    ended_early = "@" not in authority and "@" in "".join(rest)
+    unclear = ended_early and host and not host.startswith("[") and not port.isdigit()
+    if unclear or (is_postgres and authority.count("@") > 1):
+        raise UsageError(
+            f"the password in {format_target(target)!r} holds a character that ends it early: write"
+            " %23 for #, %2F for /, %3F for ? and %40 for @. Nothing was opened"
+        )
+
+
+def parse_path(target: str) -> Path:
+    """Return the path in a file name or a `sqlite:///` URL; refuse what only resembles one."""
     bare = target.removeprefix("sqlite:").lstrip("/").removeprefix("file:")
     if bare.startswith(":memory:") or target == "sqlite://":
         raise UsageError(
@@ -222,7 +253,7 @@ def _path_of(target: str) -> Path:
             value=target,
         )
     scheme, separator, rest = target.partition("://")
-    if separator and scheme == "sqlite":
+    if separator and scheme in _SQLITE.schemes:
         if not rest.startswith("/") or rest == "/":
             raise UsageError(
                 "write sqlite:///name.db, or sqlite:////full/path/name.db:"
@@ -230,114 +261,184 @@ def _path_of(target: str) -> Path:
                 value=format_target(target),
             )
         return Path(rest[1:])
-    if separator or target == "memory" or _SCHEME_OF_OURS.match(target) or "\0" in target:
+    if separator or target == "memory" or _NEARLY_A_URL.match(target) or "\0" in target:
         raise UsageError(
             f"cannot open {format_target(target)!r}; name {KNOWN}", value=format_target(target)
         )
     return Path(target)
 
 
-def _memory(demand: OpenOptions) -> Makers:
-    # A backend is imported when it is asked for: an engine that is not installed costs nothing.
+def _find_server(target: str) -> Engine | None:
+    scheme, separator, _ = target.partition("://")
+    for engine in ENGINES:
+        if separator and engine.storage is Storage.SERVER and scheme in engine.schemes:
+            return engine
+    return None
+
+
+def _find_client_pair(target: Target) -> ClientPair | None:
+    for engine in ENGINES:
+        for pair in engine.clients:
+            if any(_is_instance(target, name) for name in pair):
+                return pair
+    return None
+
+
+def _is_instance(target: Target, class_name: str) -> bool:
+    """Whether a target is a client of this class. If it is, its library was imported."""
+    module_name, _, name = class_name.rpartition(".")
+    module = sys.modules.get(module_name)
+    return module is not None and isinstance(target, getattr(module, name))
+
+
+# The engines
+
+
+def _build_memory(options: OpenOptions) -> Factories:
     from indelible.backends.memory import AsyncMemoryBackend, MemoryBackend  # noqa: PLC0415
 
-    _durability(demand, default=Durability.NONE, best=Durability.NONE)
-    return (
-        lambda: MemoryBackend(clock=demand.clock),
-        lambda: AsyncMemoryBackend(clock=demand.clock),
+    _choose_durability(options, default=Durability.NONE, best=Durability.NONE)
+    return Factories(
+        lambda: MemoryBackend(clock=options.clock),
+        lambda: AsyncMemoryBackend(clock=options.clock),
     )
 
 
-def _sqlite(demand: OpenOptions, path: Path) -> Makers:
+def _build_sqlite(options: OpenOptions) -> Factories:
     from indelible.backends.sqlite import AsyncSqliteBackend, SqliteBackend, SqliteOptions  # noqa: PLC0415
     from indelible.backends.sqlite.files import refuse_side_file  # noqa: PLC0415
 
-    refuse_side_file(path.expanduser())
-    durability = _durability(demand, default=Durability.POWER, best=Durability.POWER)
-    options = SqliteOptions(
-        path=path.expanduser().absolute(),
-        namespace=demand.namespace,
+    path = parse_path(str(options.target)).expanduser()
+    refuse_side_file(path)
+    durability = _choose_durability(options, default=Durability.POWER, best=Durability.POWER)
+    sqlite_options = SqliteOptions(
+        path=path.absolute(),
+        namespace=options.namespace,
         durability=max(durability, Durability.PROCESS, key=list(Durability).index),
-        busy_timeout_s=demand.busy_timeout_s,
-        clock=demand.clock,
+        busy_timeout_s=options.busy_timeout_s,
+        clock=options.clock,
     )
-    return lambda: SqliteBackend(options), lambda: AsyncSqliteBackend(options)
+    return Factories(
+        lambda: SqliteBackend(sqlite_options), lambda: AsyncSqliteBackend(sqlite_options)
+    )
 
 
-def _server(demand: OpenOptions, engine: str) -> Makers:
-    """The engines behind extras: each has its branch here."""
-    return _redis(demand) if engine == "redis" else _postgres(demand)
-
-
-def _redis(demand: OpenOptions) -> Makers:
-    _require(demand, "redis", "hiredis", extra="redis")
+def _build_redis(options: OpenOptions) -> Factories:
     from indelible.backends.redis import AsyncRedisBackend, RedisBackend, RedisOptions  # noqa: PLC0415
 
-    options = RedisOptions(
-        target=demand.target,
-        shown=format_target(demand.target),
-        namespace=demand.namespace,
-        durability=_asked_durability(demand),
-        timeout_s=demand.timeout_s,
-        clock=_clock(demand),
+    redis_options = RedisOptions(
+        target=options.target,
+        shown=format_target(options.target),
+        namespace=options.namespace,
+        durability=_parse_durability(options),
+        timeout_s=options.timeout_s,
+        clock=_get_own_clock(options),
     )
-    return lambda: RedisBackend(options), lambda: AsyncRedisBackend(options)
+    return Factories(lambda: RedisBackend(redis_options), lambda: AsyncRedisBackend(redis_options))
 
 
-def _postgres(demand: OpenOptions) -> Makers:
-    _require(demand, "psycopg", "psycopg_pool", extra="postgres")
+def _build_postgres(options: OpenOptions) -> Factories:
     from indelible.backends.postgres import (  # noqa: PLC0415
         AsyncPostgresBackend,
         PostgresBackend,
         PostgresOptions,
     )
 
-    options = PostgresOptions(
-        target=demand.target,
-        shown=format_target(demand.target),
-        namespace=demand.namespace,
-        durability=_asked_durability(demand),
-        timeout_s=demand.timeout_s,
-        clock=_clock(demand),
+    postgres_options = PostgresOptions(
+        target=options.target,
+        shown=format_target(options.target),
+        namespace=options.namespace,
+        durability=_parse_durability(options),
+        timeout_s=options.timeout_s,
+        clock=_get_own_clock(options),
     )
-    return lambda: PostgresBackend(options), lambda: AsyncPostgresBackend(options)
+    return Factories(
+        lambda: PostgresBackend(postgres_options), lambda: AsyncPostgresBackend(postgres_options)
+    )
 
 
-def _clock(demand: OpenOptions) -> Clock | None:
-    """A test's own clock; else None, since on a server sessions expire by the server's."""
-    return None if demand.clock is system_clock else demand.clock
+def _get_own_clock(options: OpenOptions) -> Clock | None:
+    """Return a test's own clock; else None, since on a server sessions expire by the server's."""
+    return None if options.clock is system_clock else options.clock
 
 
-def _require(demand: OpenOptions, *modules: str, extra: str) -> None:
-    """Raise, with what to install, if an engine's client library is not there."""
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UnsupportedError(
-            f"{format_target(demand.target)} needs the package {' and '.join(missing)}:"
-            f" pip install 'indelible[{extra}]'"
-        )
-
-
-def _durability(demand: OpenOptions, *, default: Durability, best: Durability) -> Durability:
-    """The level asked for, which the engine must be able to keep."""
-    level = _asked_durability(demand)
+def _choose_durability(
+    options: OpenOptions, *, default: Durability, best: Durability
+) -> Durability:
+    """Return the level that was asked for, which the engine must be able to keep."""
+    level = _parse_durability(options)
     if level is None:
         return default
     if not best.covers(level):
         raise UnsupportedError(
-            f"{format_target(demand.target)} cannot promise durability {level!s}; the most it"
+            f"{format_target(options.target)} cannot promise durability {level!s}; the most it"
             f" can is {best!s}"
         )
     return level
 
 
-def _asked_durability(demand: OpenOptions) -> Durability | None:
-    if demand.durability is None:
+def _parse_durability(options: OpenOptions) -> Durability | None:
+    if options.durability is None:
         return None
     try:
-        return Durability(demand.durability)
+        return Durability(options.durability)
     except ValueError:
         known = ", ".join(Durability)
         raise UsageError(
-            f"durability is one of {known}, not {demand.durability!r}", value=demand.durability
+            f"durability is one of {known}, not {options.durability!r}", value=options.durability
         ) from None
+
+
+_MEMORY: Final = Engine(
+    name="memory",
+    storage=Storage.MEMORY,
+    examples=("memory:",),
+    build=_build_memory,
+)
+_SQLITE: Final = Engine(
+    name="sqlite",
+    storage=Storage.FILE,
+    schemes=("sqlite",),
+    examples=("a file name such as agent.db", "sqlite:///agent.db"),
+    build=_build_sqlite,
+)
+_REDIS: Final = Engine(
+    name="redis",
+    storage=Storage.SERVER,
+    schemes=("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"),
+    examples=("redis://host:6379",),
+    build=_build_redis,
+    requires=("redis", "hiredis"),
+    extra="redis",
+    clients=(
+        ClientPair("redis.Redis", "redis.asyncio.Redis"),
+        ClientPair("redis.RedisCluster", "redis.asyncio.RedisCluster"),
+    ),
+)
+_POSTGRES: Final = Engine(
+    name="postgres",
+    storage=Storage.SERVER,
+    schemes=("postgresql", "postgres"),
+    examples=("postgresql://host/database",),
+    build=_build_postgres,
+    requires=("psycopg", "psycopg_pool"),
+    extra="postgres",
+    clients=(ClientPair("psycopg_pool.ConnectionPool", "psycopg_pool.AsyncConnectionPool"),),
+)
+# The registry. A file name without a scheme is SQLite's.
+ENGINES: Final = (_MEMORY, _SQLITE, _REDIS, _POSTGRES)
+
+
+def describe_targets(engines: tuple[Engine, ...] = ENGINES) -> str:
+    """List what can be opened, for messages."""
+    *others, last = [example for engine in engines for example in engine.examples]
+    return f"{', '.join(others)}, or {last}"
+
+
+KNOWN: Final = describe_targets()
+
+# What begins like a URL of ours, and is none: `redis:host`. A file of such a name is ./ and it.
+_SCHEMES: Final = (scheme for engine in ENGINES for scheme in (engine.name, *engine.schemes))
+_NEARLY_A_URL: Final = re.compile(
+    rf"(?i)(?:{'|'.join(map(re.escape, _SCHEMES))})(?:\+[a-z]+)?:(?!//)"
+)

@@ -1,19 +1,19 @@
-"""Every error answers one question first, whether the data is there.
+"""The errors. `landed` says whether the data of a failed call may have been written.
 
 MemoryStoreError                     .landed: no | maybe      .retryable
 ├── UsageError                       the call was wrong; nothing was written
-│   ├── LimitError                   a named limit was passed; nothing was written
+│   ├── LimitError                   a limit was exceeded; nothing was written
 │   └── ClosedError                  the store was closed; nothing was written
 ├── SessionNotFoundError             nothing was written
 ├── SnapshotNotFoundError            nothing was written
-├── ConflictError                    someone else moved first; nothing was written
+├── ConflictError                    the state is not the expected one; nothing was written
 ├── MemoryStoreBackendError          the engine; the driver's exception is __cause__
 │   ├── UnavailableError             nothing was written; safe to retry
 │   │   └── BusyError                another writer held the lock too long
-│   └── OutcomeUnknownError          sent, no answer: it may have landed
-├── CorruptEntryError                stored bytes are wrong; they were left as they are
-├── FormatError                      the store is damaged, foreign or too new; left as it is
-└── UnsupportedError                 this engine does not claim that; nothing was written
+│   └── OutcomeUnknownError          sent, no answer: it may have been written
+├── CorruptEntryError                a stored entry is damaged; it was not changed
+├── FormatError                      the store is damaged, foreign or too new; it was not changed
+└── UnsupportedError                 the engine does not support it; nothing was written
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Landed(StrEnum):
 
 
 class MemoryStoreError(Exception):
-    """Nothing was written, unless `landed` says otherwise. The root of every error raised here."""
+    """Nothing was written, unless `landed` says otherwise. The base of all errors."""
 
     landed = Landed.NO
     retryable = False
-    # Details that are None where they were not given.
+    # Details that read as None if they are missing.
     optional: tuple[str, ...] = ()
 
     def __init__(self, message: str, **details: Any) -> None:
@@ -43,18 +43,18 @@ class MemoryStoreError(Exception):
         self.details = details
 
     def __getattr__(self, name: str) -> Any:
-        """The details read as attributes: `error.session`, `error.position`, `error.key`."""
+        """Read a detail as an attribute: `error.session`, `error.position`, `error.key`."""
         details = self.__dict__.get("details", {})
         if name in details or name in self.optional:
             return details.get(name)
         raise AttributeError(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors cross process borders with all that they know."""
+        """Pickle the error with its details."""
         return _rebuild, (type(self), self.message, self.details)
 
     def copy(self, **more: Any) -> Self:
-        """The same error for one more caller, each with a traceback of its own."""
+        """Copy the error, with more details, so that each caller has its own traceback."""
         twin = type(self)(self.message, **{**self.details, **more})
         twin.__cause__ = self.__cause__
         return twin
@@ -67,11 +67,11 @@ def _rebuild(
 
 
 class UsageError(MemoryStoreError):
-    """Nothing was written: the call itself was wrong, and the message shows the offending value."""
+    """Nothing was written: the call was wrong. The message shows the offending value."""
 
 
 class LimitError(UsageError):
-    """Nothing was written: a named limit was passed. Carries `limit` and `actual`."""
+    """Nothing was written: a limit was exceeded. Carries `limit` and `actual`."""
 
 
 class ClosedError(UsageError):
@@ -79,7 +79,7 @@ class ClosedError(UsageError):
 
 
 class SessionNotFoundError(MemoryStoreError):
-    """Nothing was written: there is no such session to work on. Carries `session`."""
+    """Nothing was written: the session does not exist. Carries `session`."""
 
 
 class SnapshotNotFoundError(MemoryStoreError):
@@ -87,36 +87,37 @@ class SnapshotNotFoundError(MemoryStoreError):
 
 
 class ConflictError(MemoryStoreError):
-    """Nothing was written: someone else came first. Carries `reason`, `expected` and `actual`.
+    """Nothing was written: the state is not the expected one. Carries `reason`, and maybe more.
 
-    `reason` is "version" (the session moved since `expected` was read), "key" (the key was used
+    `reason` is "version" (the session changed since `expected` was read), "key" (the key was used
     for something else), "hidden" (the key was used for the same entries, which were hidden since),
-    "view" (others kept changing what the session shows), "exists" (the target session is there
-    already) or "gone" (what a cursor points into expired or was vacuumed away).
+    "view" (others kept changing the view), "exists" (the target session exists) or "gone" (the
+    state of a cursor has expired or was vacuumed). `expected` and `actual` are None where they do
+    not apply.
     """
 
     optional = ("expected", "actual")
 
 
 class MemoryStoreBackendError(MemoryStoreError):
-    """Nothing was written; the engine failed. The driver's own exception is `__cause__`."""
+    """Nothing was written: the engine failed. The driver's exception is `__cause__`."""
 
 
 class UnavailableError(MemoryStoreBackendError):
-    """Nothing was written: the engine could not be reached, or could not take the write."""
+    """Nothing was written: the engine could not be reached, or refused the write. Safe to retry."""
 
     retryable = True
 
 
 class BusyError(UnavailableError):
-    """Nothing was written: another writer held the store for longer than the wait allowed."""
+    """Nothing was written: another writer held the lock until the deadline. Safe to retry."""
 
 
 class OutcomeUnknownError(MemoryStoreBackendError):
-    """The write was sent and no answer came: it may have landed.
+    """The write was sent and no answer came: it may have been written.
 
-    Carries `key`: the same call again with `key=error.key` lands it exactly once. It is None where
-    the verb takes no key, because doing it twice does no harm.
+    Carries `key`: repeating the call with `key=error.key` writes it exactly once. The key is None
+    for verbs that can be repeated without harm.
     """
 
     landed = Landed.MAYBE
@@ -125,12 +126,12 @@ class OutcomeUnknownError(MemoryStoreBackendError):
 
 
 class CorruptEntryError(MemoryStoreError):
-    """Stored bytes are wrong and were left as they are. Carries `session` and `position`."""
+    """A stored entry is damaged; it was not changed. Carries `session` and `position`."""
 
 
 class FormatError(MemoryStoreError):
-    """The store was left as it is: it is damaged, not indelible's, or made by a newer one."""
+    """The store was not changed: it is damaged, foreign, or of a newer version."""
 
 
 class UnsupportedError(MemoryStoreError):
-    """Nothing was written: this engine, as it is configured, does not claim that."""
+    """Nothing was written: the engine, as it is configured, does not support this."""

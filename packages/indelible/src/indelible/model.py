@@ -1,4 +1,4 @@
-"""The values that people hand in and get back. All are frozen; none knows how it is stored."""
+"""The values of the public API. All are immutable, and independent of how they are stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEVER: Final = Never()
 
 
 class Status(StrEnum):
-    """Whether a session is a stranger, a running conversation, or a known one that ran out."""
+    """Whether a session is unknown, active, or expired and still known."""
 
     NEW = "new"
     ACTIVE = "active"
@@ -45,7 +45,7 @@ class Durability(StrEnum):
     REPLICATED = "replicated"
 
     def covers(self, other: Durability) -> bool:
-        """Whether this level promises at least what `other` does."""
+        """Return whether this level promises at least what `other` does."""
         order = list(Durability)
         return order.index(self) >= order.index(other)
 
@@ -59,20 +59,20 @@ class Kind(StrEnum):
     SUMMARY = "summary"
 
 
-# Text is text, not bytes that happen to decode: what is stored is what was given.
+# Strict: pydantic must not convert bytes to text, or numbers to flags.
 Text = Annotated[str, Strict()]
 Flag = Annotated[bool, Strict()]
 
 
 class Payload(BaseModel):
-    """What an entry holds. Fields that this version does not know are kept and written back."""
+    """The base of all values in entries. Unknown fields are kept."""
 
     model_config = ConfigDict(frozen=True, extra="allow", ser_json_inf_nan="constants")
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
 
 
 class ChatMessage(Payload):
-    """One message of a conversation: text or content blocks, and the tool fields models use."""
+    """A message: text or content blocks, and the tool fields of chat models."""
 
     role: Text = Field(min_length=1, max_length=64)
     content: Text | list[dict[str, JsonValue]] | None = None
@@ -84,7 +84,7 @@ class ChatMessage(Payload):
 
 
 class ToolCall(Payload):
-    """A tool was called: the call's id, the tool's name and its arguments."""
+    """A tool call: its id, the name of the tool, and the arguments."""
 
     call_id: Text = Field(min_length=1)
     name: Text
@@ -93,7 +93,7 @@ class ToolCall(Payload):
 
 
 class ToolResult(Payload):
-    """What a tool answered to the call of the same id."""
+    """The result of the tool call with the same id."""
 
     call_id: Text = Field(min_length=1)
     content: JsonValue = None
@@ -102,7 +102,7 @@ class ToolResult(Payload):
 
 
 class Summary(Payload):
-    """A text that sums up the positions in `covers`, with the vector that finds it again."""
+    """A summary of the positions in `covers`, with a vector for search."""
 
     text: Text
     vector: tuple[float, ...] | None = None
@@ -121,21 +121,21 @@ KIND_OF: Final[dict[type, Kind]] = {
 
 
 class Embedder(Protocol):
-    """Turns text into a vector. Vectors of differently named embedders are never compared."""
+    """Computes the vector of a text. Vectors of different embedders are never compared."""
 
     @property
     def name(self) -> str:
-        """The name that its vectors are filed under, such as "all-minilm-l6-v2"."""
+        """The name that is stored with its vectors, such as "all-minilm-l6-v2"."""
         ...
 
     def embed(self, text: str) -> Sequence[float]:
-        """The vector of one text."""
+        """Compute the vector of a text."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a session's log: where it stands, what it is, and when it was written."""
+    """An entry of a session's log."""
 
     position: int
     kind: Kind
@@ -145,7 +145,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class CorruptEntry:
-    """A stored entry that cannot be read: where it stands, why, and its bytes as they are."""
+    """A stored entry that cannot be read: its position, the reason, and its bytes."""
 
     position: int
     reason: str
@@ -156,7 +156,7 @@ Item = TypeVar("Item")
 
 
 class ReadList(list[Item]):
-    """What a read gives: a plain list that also knows which state of the session it is."""
+    """The result of a read: a list with the state of the session that it shows."""
 
     def __init__(
         self,
@@ -168,13 +168,13 @@ class ReadList(list[Item]):
         cursor: str | None = None,
     ) -> None:
         super().__init__(items)
-        #: Hand it to `expected=` to append only if nobody moved the session since.
+        #: Pass it as `expected=` to append only if the session has not changed since.
         self.version = version
-        #: `new`, `active` or `expired`: the empty list of a stranger, or of a known user.
+        #: `new`, `active` or `expired`: tells an unknown session from an expired one.
         self.status = status
-        #: What could not be read, when the read was asked to quarantine it.
+        #: Damaged entries, with `on_corrupt="quarantine"`.
         self.corrupt = corrupt
-        #: Where the next page begins, in the very state that the first page saw; None at the end.
+        #: Opens the next page, in the same state as the first page; None on the last page.
         self.cursor = cursor
 
 
@@ -195,11 +195,11 @@ class SessionIds(list[str]):
 
 
 class Receipt(NamedTuple):
-    """The proof of an append: where its entries stand, and the version of the session with them.
+    """The result of an append: the positions of its entries, and the version after it.
 
-    `replayed` says that an earlier attempt with the same key had landed. `visible` is False if
-    entries of it were hidden since: only with `replay="hidden-ok"`, or when the reply to this
-    call's own first attempt was lost and somebody hid its entries before the store asked again.
+    `replayed` says that an earlier append with the same key was found, and nothing was written.
+    `visible` is False if its entries were hidden since: only with `replay="hidden-ok"`, or if the
+    reply to this call's first attempt was lost and its entries were hidden before the retry.
     """
 
     session_id: str
@@ -212,7 +212,7 @@ class Receipt(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViewChange:
-    """What a change of the view did: which positions no longer show, and which do again."""
+    """The result of a view change: the positions that it hid, and those that it restored."""
 
     session_id: str
     change: str
@@ -225,7 +225,7 @@ class ViewChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """A state of a session, written down: a few bytes, whatever the length of the history."""
+    """A saved view of a session. Its size does not depend on the length of the history."""
 
     id: str
     session_id: str
@@ -237,7 +237,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SnapshotDiff:
-    """What two states of a session do not share."""
+    """The difference between two states of a session."""
 
     removed: tuple[Entry, ...]
     added: tuple[Entry, ...]
@@ -245,7 +245,7 @@ class SnapshotDiff:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionInfo:
-    """What a session is right now, without its contents."""
+    """The current state of a session, without its entries."""
 
     session_id: str
     status: Status
@@ -261,7 +261,7 @@ class SessionInfo:
 
 
 class CallStatus(StrEnum):
-    """How a tool call stands."""
+    """The state of a tool call."""
 
     DONE = "done"
     FAILED = "failed"
@@ -271,7 +271,7 @@ class CallStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCallRecord:
-    """A tool call joined with its result by call id, wherever the two stand.
+    """A tool call joined with its result by call id.
 
     A call without a result is `dangling`; a result without a call is an `orphan`.
     """
@@ -287,7 +287,7 @@ class ToolCallRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSummary:
-    """A summary and the position that it stands at."""
+    """A summary and its position."""
 
     position: int
     summary: Summary
@@ -295,7 +295,7 @@ class StoredSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryMatch:
-    """A summary that a search found, and its cosine similarity to the query."""
+    """A search result: a summary, and its cosine similarity to the query."""
 
     position: int
     score: float
@@ -304,7 +304,7 @@ class SummaryMatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimelineEntry:
-    """An entry of the log, whether the session shows it or not."""
+    """An entry of the log, visible or hidden."""
 
     entry: Entry | CorruptEntry
     visible: bool
@@ -312,7 +312,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A trim, hide, clear, rollback or undo in a session's past."""
+    """A change of the view in the past: a trim, hide, clear, rollback, undo or repair."""
 
     change: str
     at: datetime
@@ -324,9 +324,9 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeline:
-    """All that a session's life holds: what shows, what does not, and how that came to be.
+    """All entries of a session, visible or hidden, with its snapshots and view changes.
 
-    `changes` come newest first; `undo` is the one that `undo()` would take back.
+    `changes` come newest first; `undo` is the change that `undo()` would undo.
     """
 
     info: SessionInfo
@@ -337,7 +337,7 @@ class Timeline:
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -345,7 +345,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """Something that a check found: where, and what is wrong there."""
+    """A problem that a check found, and where."""
 
     severity: Severity
     what: str
@@ -355,7 +355,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerifyReport:
-    """What a check looked at, and what it found. A check changes nothing."""
+    """The result of `verify`: what was checked, and what was found."""
 
     sessions: int
     entries: int
@@ -363,13 +363,13 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no error was found; warnings are allowed."""
+        """Whether there are no errors; warnings are allowed."""
         return all(finding.severity is not Severity.ERROR for finding in self.findings)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepairAction:
-    """One thing that a repair did, or would do."""
+    """One action of a repair, done or planned."""
 
     session_id: str
     what: str
@@ -378,7 +378,7 @@ class RepairAction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepairReport:
-    """All that a repair did, or would do."""
+    """The actions of a repair, done or planned."""
 
     actions: tuple[RepairAction, ...]
     dry_run: bool
@@ -386,9 +386,9 @@ class RepairReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransferReport:
-    """What an export wrote, or an import read.
+    """The result of an export or an import.
 
-    `skipped` names sessions that are too damaged to be exported; all others were.
+    `skipped` lists sessions that are too damaged to be exported; all others were exported.
     """
 
     sessions: int
@@ -399,11 +399,11 @@ class TransferReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopyReport:
-    """What a copy brought into its target, or would bring, and what it left as it is.
+    """The result of a copy, done or planned.
 
-    `equal` sessions were there already, and `differ` names those that were there with something
-    else. `changed` names those that went on in the source after they were copied. `expired` ones
-    are over, and not copied.
+    `equal` counts sessions that were in the target already; `differ` lists those that were there
+    with other content, which were not changed. `changed` lists those that changed in the source
+    after they were copied. `expired` sessions are not copied.
     """
 
     sessions: int
@@ -418,14 +418,14 @@ class CopyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether all that was asked for is in the target, equal; warnings are allowed."""
+        """Whether all requested sessions are in the target, equal; warnings are allowed."""
         wrong = any(finding.severity is Severity.ERROR for finding in self.findings)
         return not (wrong or self.differ or self.changed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VacuumReport:
-    """What a vacuum removed, or would remove: nothing that anyone could still have reached."""
+    """What a vacuum deleted, or would delete."""
 
     sessions: int
     entries: int
@@ -438,9 +438,9 @@ class VacuumReport:
 class ForgetReceipt:
     """What was erased of a session, and where its bytes may still be.
 
-    `pending` says that another `forget` can clear some of the places in `left` later; the others
-    are files of a server, which rewrites them in its own time. `forks` are the sessions that were
-    copied from this one: they are sessions of their own, and stay.
+    `pending` says that calling `forget` again later can clear some of the places in `left`; the
+    others are files that a server rewrites by itself. `forks` are sessions that were copied from
+    this one; they were not erased.
     """
 
     session_id: str
@@ -453,7 +453,7 @@ class ForgetReceipt:
 
 
 class Gravity(StrEnum):
-    """How much is at stake: `danger` may lose what was acknowledged, `note` is good to know."""
+    """The severity of a risk: `danger` means that acknowledged data can be lost."""
 
     DANGER = "danger"
     WARNING = "warning"
@@ -462,7 +462,7 @@ class Gravity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Risk:
-    """What a store may lose on its engine as it runs now, in which event, and what to change."""
+    """What the engine can lose as it runs now, in which event, and what to change."""
 
     severity: Gravity
     subject: str
@@ -486,10 +486,10 @@ class Claims:
 
 
 def parse_covers(covers: range | Iterable[int] | Iterable[tuple[int, int]] | None) -> Extents:
-    """Positions, a range, or `(start, stop)` pairs, as extents."""
+    """Parse positions, a range, or `(start, stop)` pairs."""
     if covers is None:
         return ()
-    # A range may be longer than memory; every other iterable names its positions one by one.
+    # A range may have more positions than fit into memory; do not iterate over it.
     if isinstance(covers, range) and covers.step == 1:
         covers = [(covers.start, covers.stop)]
     try:

@@ -1,9 +1,9 @@
 """Copy sessions from one store into another, whatever engines they are on.
 
-It works on two open stores through their public verbs, a session at a time: exported into a
-temporary file, imported from there, and at the end read back and compared with what was exported.
-No more than a batch of entries is in memory, and what is in the target is never overwritten.
-Both stores are blocking ones: code that is async calls it in a thread.
+It uses the public verbs of two open stores. Each session is exported into a temporary file and
+imported from there; at the end it is read back and compared with the export. At most one batch of
+entries is in memory, and nothing in the target is overwritten. Both stores are sync; async code
+calls it in a thread.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from indelible.errors import (
 from indelible.model import CopyReport, Finding, Severity, Status, TransferReport
 from indelible.store import MemoryStore
 
-# What is wrong with one session, and no reason to leave the others behind.
-_OF_ONE_SESSION = (ConflictError, CorruptEntryError, FormatError, LimitError, UnsupportedError)
+# Errors that concern one session; the others are copied.
+_SESSION_ERRORS = (ConflictError, CorruptEntryError, FormatError, LimitError, UnsupportedError)
 
 
 def copy_sessions(
@@ -45,40 +45,35 @@ def copy_sessions(
 ) -> CopyReport:
     """Copy the active sessions of a store into another: log, view, snapshots, journal, metadata.
 
-    Expired ones are counted; what else stays behind is in the report, under its session.
+    Each session is copied as a whole or not at all. One that exists in the target is compared and
+    not changed, so an interrupted copy is completed by running it again. At the end every copied
+    session is read back and compared with its export. Expired sessions are counted, not copied.
 
-    Each arrives whole or not at all. One that is in the target already is compared and stays as it
-    is, so a copy that was broken off is finished by doing it again. At the end every session that
-    was copied is read back and compared with what was exported. An error that concerns one session
-    is in the report; one of an engine is raised, with the number of sessions that it let through
-    as `copied`. `progress` hears of a session when it is settled, and again when it is read back.
+    An error that concerns one session is in the report. An error of an engine is raised, with the
+    number of copied sessions as `copied`. `progress` is called when a session was copied or
+    compared, and again when it was read back.
     """
     if isinstance(session_ids, str):
         raise UsageError(f"session_ids is a list of ids, not {session_ids!r}", value=session_ids)
     if session_ids is not None and prefix:
         raise UsageError("a copy takes ids of sessions or a prefix, not both", value=prefix)
-    names = _each(source, prefix) if session_ids is None else _active(source, session_ids)
-    with _temporary() as ledger:
-        work = _Copying(source, target, ledger, dry_run=dry_run, progress=progress)
+    names = _iter_ids(source, prefix) if session_ids is None else _check_active(source, session_ids)
+    with _open_temporary_file() as ledger:
+        work = _Copier(source, target, ledger, dry_run=dry_run, progress=progress)
         try:
-            if source is target or _are_one(source, target):
+            place = source.identity()
+            if source is target or (place is not None and place == target.identity()):
                 raise UsageError("the source and the target of a copy are the same store")
             for name in names:
-                work.settle(name)
+                work.copy_or_compare(name)
             work.read_back()
         except MemoryStoreError as error:
             raise error.copy(copied=0 if dry_run else work.sessions) from error.__cause__
         return work.report()
 
 
-def _are_one(source: MemoryStore, target: MemoryStore) -> bool:
-    """Whether two stores are one place under two names."""
-    place = source.identity()
-    return place is not None and place == target.identity()
-
-
-def _each(store: MemoryStore, prefix: str) -> Iterator[str]:
-    """The ids of a store, a page at a time, with those that expired."""
+def _iter_ids(store: MemoryStore, prefix: str) -> Iterator[str]:
+    """Iterate over the ids of a store, page by page, with expired ones."""
     page = store.list_sessions(prefix=prefix, expired=True)
     yield from page
     while page.cursor is not None:
@@ -86,8 +81,8 @@ def _each(store: MemoryStore, prefix: str) -> Iterator[str]:
         yield from page
 
 
-def _active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
-    """The sessions that were named. Without all of them nothing is begun."""
+def _check_active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
+    """Return the ids, or raise if one of them is not active."""
     names = list(dict.fromkeys(session_ids))
     for name in names:
         status = store.session(name).status
@@ -100,12 +95,12 @@ def _active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:
 
 
 @dataclass(slots=True)
-class _Copying:
-    """A copy under way."""
+class _Copier:
+    """The state of a copy, and its counters."""
 
     source: MemoryStore
     target: MemoryStore
-    # A line for each session that was copied. It is a file, since there may be millions of them.
+    # A line for each copied session; a file, since there may be millions.
     ledger: TextIO
     dry_run: bool = field(kw_only=True)
     progress: Progress | None = field(kw_only=True)
@@ -119,12 +114,12 @@ class _Copying:
     changed: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
-    def settle(self, name: str) -> None:
-        """Copy a session, or compare it if it is there."""
+    def copy_or_compare(self, name: str) -> None:
+        """Copy a session, or compare it if the target has it."""
         try:
             status = self.source.session(name).status
             if status is not Status.ACTIVE:
-                # What is neither is a copy that was never finished, or was forgotten just now.
+                # A new one is an unfinished copy, or was forgotten just now.
                 self.expired += status is Status.EXPIRED
                 return
             if self.target.session(name).status is Status.ACTIVE:
@@ -132,14 +127,14 @@ class _Copying:
             else:
                 self._copy(name)
         except SessionNotFoundError:
-            self._gone(name)
-        except _OF_ONE_SESSION as error:
-            self._found(name, Severity.ERROR, f"it was not copied: {error.message}")
-        self._tell(name)
+            self._add_gone(name)
+        except _SESSION_ERRORS as error:
+            self._add_finding(name, Severity.ERROR, f"it was not copied: {error.message}")
+        self._report_progress(name)
 
     def _copy(self, name: str) -> None:
-        state = _state(self.source, name)
-        with _exported(self.source, name) as out:
+        state = _compute_state(self.source, name)
+        with _export_session(self.source, name) as out:
             if not self.dry_run:
                 try:
                     self.target.import_(out.lines)
@@ -147,7 +142,7 @@ class _Copying:
                     status = self.target.session(name).status
                     if error.reason != "exists" or status is not Status.ACTIVE:
                         raise
-                    # Somebody was faster. It may well be another copy, and bring the same.
+                    # Created meanwhile, perhaps by another copy of the same session.
                     self._compare(name)
                     return
                 line = {"id": name, "digest": out.digest, "state": state}
@@ -157,21 +152,24 @@ class _Copying:
             self.snapshots += out.report.snapshots
             self.seen += out.report.entries
         if out.damaged:
-            what = f"{_entries(out.damaged)} cannot be read; a copy has the same bytes"
-            self._found(name, Severity.WARNING, what)
+            what = f"{_format_entries(out.damaged)} cannot be read; a copy has the same bytes"
+            self._add_finding(name, Severity.WARNING, what)
         if out.vacuumed:
             what = (
-                f"keys of {_entries(out.vacuumed)} that a vacuum took stay behind: one of them that"
-                " is used again appends again"
+                f"keys of {_format_entries(out.vacuumed)} that a vacuum removed are not copied: an"
+                " append that repeats one of them is written again"
             )
-            self._found(name, Severity.WARNING, what)
+            self._add_finding(name, Severity.WARNING, what)
         aside = len(self.source.quarantined(name))
         if aside:
-            what = f"what repair put into quarantine ({_entries(aside)}) stays behind"
-            self._found(name, Severity.WARNING, what)
+            what = f"what repair put into quarantine ({_format_entries(aside)}) stays behind"
+            self._add_finding(name, Severity.WARNING, what)
 
     def _compare(self, name: str) -> None:
-        with _exported(self.source, name) as ours, _exported(self.target, name) as theirs:
+        with (
+            _export_session(self.source, name) as ours,
+            _export_session(self.target, name) as theirs,
+        ):
             self.seen += ours.report.entries
             if ours.digest == theirs.digest:
                 self.equal += 1
@@ -179,7 +177,7 @@ class _Copying:
                 self.differ.append(name)
 
     def read_back(self) -> None:
-        """Compare what was copied with what was exported, and with what the source holds by now."""
+        """Compare the copied sessions with their exports, and with the source as it is now."""
         self.ledger.seek(0)
         for line in self.ledger:
             copied = json.loads(line)
@@ -187,31 +185,31 @@ class _Copying:
             try:
                 self._read_back(name, copied["digest"], copied["state"])
             except SessionNotFoundError:
-                self._gone(name)
-            except _OF_ONE_SESSION as error:
+                self._add_gone(name)
+            except _SESSION_ERRORS as error:
                 what = f"it was copied, and cannot be read back: {error.message}"
-                self._found(name, Severity.ERROR, what)
-            self._tell(name)
+                self._add_finding(name, Severity.ERROR, what)
+            self._report_progress(name)
 
     def _read_back(self, name: str, digest: str, state: str) -> None:
-        with _exported(self.target, name) as found:
+        with _export_session(self.target, name) as found:
             self.seen += found.report.entries
             if found.digest != digest:
                 what = "it was copied, and what is read back is something else"
-                self._found(name, Severity.ERROR, what)
-        if _state(self.source, name) == state:
+                self._add_finding(name, Severity.ERROR, what)
+        if _compute_state(self.source, name) == state:
             return
         status = self.source.session(name).status
         if status is Status.ACTIVE:
-            with _exported(self.source, name) as now:
+            with _export_session(self.source, name) as now:
                 if now.digest != digest:
                     self.changed.append(name)
         elif status is Status.NEW:
-            # Forgotten: whoever asked for that must know that there is a copy.
+            # It was forgotten in the source, and the copy still exists: report it.
             self.changed.append(name)
 
     def report(self) -> CopyReport:
-        """What was done."""
+        """Build the report."""
         return CopyReport(
             sessions=self.sessions,
             entries=self.entries,
@@ -224,61 +222,61 @@ class _Copying:
             dry_run=self.dry_run,
         )
 
-    def _gone(self, name: str) -> None:
-        """Tell of a session that was not there any more when it was to be read."""
+    def _add_gone(self, name: str) -> None:
+        """Report a session that disappeared during the copy."""
         if self.source.session(name).status is Status.ACTIVE:
             what = "it was in the target, and is not there any more"
-            self._found(name, Severity.ERROR, what)
+            self._add_finding(name, Severity.ERROR, what)
         else:
-            self._found(name, Severity.WARNING, "it expired or was forgotten under way")
+            self._add_finding(name, Severity.WARNING, "it expired or was forgotten under way")
 
-    def _found(self, name: str, severity: Severity, what: str) -> None:
+    def _add_finding(self, name: str, severity: Severity, what: str) -> None:
         self.findings.append(Finding(severity=severity, what=what, session_id=name))
 
-    def _tell(self, name: str) -> None:
+    def _report_progress(self, name: str) -> None:
         if self.progress is not None:
             self.progress(name, self.seen)
 
 
 @dataclass(frozen=True, slots=True)
-class _Exported:
-    """A session as lines, and what they come to."""
+class _ExportedSession:
+    """An exported session, with its digest."""
 
     lines: TextIO
     report: TransferReport
     digest: str
-    # How many entries could not be read, and how many were gone before.
+    # How many entries are damaged, and how many a vacuum deleted.
     damaged: int
     vacuumed: int
 
 
 @contextmanager
-def _temporary() -> Iterator[TextIO]:
-    """A file without a name, which only this process can read."""
+def _open_temporary_file() -> Iterator[TextIO]:
+    """Open a temporary file without a name."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as file:
         yield file
 
 
 @contextmanager
-def _exported(store: MemoryStore, name: str) -> Iterator[_Exported]:
-    """A session, exported."""
-    with _temporary() as lines:
+def _export_session(store: MemoryStore, name: str) -> Iterator[_ExportedSession]:
+    """Export a session into a temporary file."""
+    with _open_temporary_file() as lines:
         report = store.export(lines, name)
         lines.seek(0)
-        digest, damaged, logged = _digest(lines)
+        digest, damaged, logged = _compute_digest(lines)
         lines.seek(0)
-        yield _Exported(lines, report, digest, damaged, logged - report.entries)
+        yield _ExportedSession(lines, report, digest, damaged, logged - report.entries)
 
 
-def _digest(lines: Iterable[str]) -> tuple[str, int, int]:
-    """What makes two exports of a session equal; how many entries cannot be read, or ever were."""
+def _compute_digest(lines: Iterable[str]) -> tuple[str, int, int]:
+    """Return the digest of an export, its damaged entries, and how many were ever appended."""
     total, damaged, logged = hashlib.sha256(), 0, 0
-    # The first line says who made the export.
+    # The first line names the version that wrote the export; it is not compared.
     for number, line in enumerate(lines):
         if line.startswith('{"session":'):
             fields = json.loads(line)["session"]
             logged = fields["end"] - fields["born"]
-            total.update(_comparable(fields).encode())
+            total.update(_format_comparable(fields).encode())
         elif number:
             total.update(line.encode())
         if line.startswith('{"entry":') and '"raw":' in line:
@@ -286,23 +284,22 @@ def _digest(lines: Iterable[str]) -> tuple[str, int, int]:
     return total.hexdigest(), damaged, logged
 
 
-def _comparable(fields: dict[str, Any]) -> str:
-    """A session's line without what a copy may not share.
+def _format_comparable(fields: dict[str, Any]) -> str:
+    """Format the line of a session without fields that differ in a copy.
 
-    Entries carry their deadlines. A session that has none is given the time that is left, which an
-    import measures anew, so its deadline moves by a moment.
+    An import sets the deadline of a session from the time left, so it differs a little.
     """
     fields["deadline_ms"] = fields["deadline_ms"] is not None
     return json.dumps(fields, sort_keys=True)
 
 
-def _state(store: MemoryStore, name: str) -> str:
-    """Changes when a session does, and is cheaper to have than the session."""
+def _compute_state(store: MemoryStore, name: str) -> str:
+    """Compute a digest that changes with the session, without reading its entries."""
     info = store.session(name)
     snapshots = [snapshot.id for snapshot in store.list_snapshots(name)]
     state = [info.status, info.version, info.metadata, snapshots]
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
-def _entries(count: int) -> str:
+def _format_entries(count: int) -> str:
     return f"{count} {'entry' if count == 1 else 'entries'}"

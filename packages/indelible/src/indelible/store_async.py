@@ -1,17 +1,16 @@
-"""The async store: one line for each verb. Its blocking twin is in `store`."""
+"""The public store: each verb builds a plan and runs it on the backend."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
 from pydantic import JsonValue
 
-from indelible.connect import OpenOptions, Target, connect_async
 from indelible.core.backend import AsyncBackend
-from indelible.core.limits import TIMEOUT_S, UNDO_WINDOW_S
+from indelible.core.limits import UNDO_WINDOW_S
 from indelible.core.operations import Draft
 from indelible.core.plan import Plan, run_plan_async
 from indelible.core.plans import (
@@ -30,15 +29,11 @@ from indelible.core.plans import (
 from indelible.core.plans.append import Replay
 from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
-from indelible.core.settings import Settings, check_ttl_s
-from indelible.core.sources import Clock, Ids, random_ids, system_clock
+from indelible.core.settings import Settings
 from indelible.model import (
-    NEVER,
     ChatMessage,
     Claims,
     CorruptEntry,
-    Durability,
-    Embedder,
     Entries,
     ForgetReceipt,
     History,
@@ -61,71 +56,12 @@ from indelible.model import (
     VerifyReport,
     ViewChange,
 )
-from indelible.store import BUSY_TIMEOUT_S
 
 T = TypeVar("T")
 
 
-def open_async(
-    target: Target,
-    *,
-    namespace: str = "",
-    durability: Durability | str | None = None,
-    ttl: float | Never = NEVER,
-    busy_timeout_s: float = BUSY_TIMEOUT_S,
-    timeout_s: float = TIMEOUT_S,
-    strict: bool = False,
-    embedder: Embedder | None = None,
-    clock: Clock = system_clock,
-    ids: Ids = random_ids,
-) -> Opening:
-    """Open a store for async code, with the options of `open`.
-
-    Either `store = await open_async(…)` or `async with open_async(…) as store:`.
-    """
-    check_ttl_s(ttl)
-    demand = OpenOptions(
-        target=target,
-        namespace=namespace,
-        durability=durability,
-        busy_timeout_s=busy_timeout_s,
-        timeout_s=timeout_s,
-        strict=strict,
-        clock=clock,
-    )
-    return Opening(demand, Settings(ttl=ttl, ids=ids, embedder=embedder))
-
-
-class Opening:
-    """A store that is about to be opened: await it, or enter it."""
-
-    def __init__(self, demand: OpenOptions, settings: Settings) -> None:
-        self._demand = demand
-        self._settings = settings
-        self._store: AsyncMemoryStore | None = None
-
-    async def _open(self) -> AsyncMemoryStore:
-        return AsyncMemoryStore(await connect_async(self._demand), self._settings)
-
-    def __await__(self) -> Generator[Any, None, AsyncMemoryStore]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> AsyncMemoryStore:
-        self._store = await self._open()
-        return self._store
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._store is not None:
-            await self._store.close()
-
-
 class AsyncMemoryStore:
-    """Sessions of an agent's memory, on one engine. Tasks, and event loops, may share it."""
+    """The sessions of one namespace, on one engine. Safe for concurrent use."""
 
     def __init__(self, backend: AsyncBackend, settings: Settings) -> None:
         self._backend = backend
@@ -143,7 +79,7 @@ class AsyncMemoryStore:
         ttl: float | Never | None,
         replay: Replay,
     ) -> Receipt:
-        plan = append.add(
+        plan = append.append_drafts(
             self._settings, session_id, drafts, key=key, expected=expected, ttl=ttl, replay=replay
         )
         return await self._run(plan)
@@ -160,32 +96,32 @@ class AsyncMemoryStore:
         await self.close()
 
     async def close(self) -> None:
-        """Finish what is running and let go of the engine. Closing again is fine."""
+        """Wait for running calls and release the engine. Closing twice is fine."""
         await self._backend.close()
 
     async def claims(self) -> Claims:
-        """What this store promises on the engine as it is configured right now."""
+        """Return what this store promises on its engine, as the engine is configured right now."""
         return await self._backend.claims()
 
     async def identity(self) -> str | None:
-        """What tells the place of this store from every other, however it was named.
+        """Return an id of the place where this store keeps its data, whatever its URL.
 
-        Two stores that are open at once and say the same hold the same sessions. None where the
-        engine does not say. It is not for keeping: a server that is restarted has another one.
+        Two open stores with the same identity hold the same sessions. None if the engine has no
+        identity. Do not store it: a restarted server has another one.
         """
-        return await self._run(risks.identity())
+        return await self._run(risks.read_identity())
 
     async def risks(
         self, *, sessions: bool = False, progress: Progress | None = None
     ) -> tuple[Risk, ...]:
-        """What the engine, as it runs right now, may lose, in which event, and what to change.
+        """Return what the engine can lose as it runs now, in which event, and what to change.
 
-        With `sessions`, also those of which more than half is out of reach and only takes space, of
-        the first `RISK_SESSIONS_MAX`.
+        With `sessions`, also report sessions of which more than half is unreachable and only takes
+        space, among the first `RISK_SESSIONS_MAX`.
         """
-        return await self._run(risks.risks(sessions=sessions, progress=progress))
+        return await self._run(risks.find_risks(sessions=sessions, progress=progress))
 
-    # Adding
+    # Appending
 
     async def add_message(
         self,
@@ -203,13 +139,13 @@ class AsyncMemoryStore:
     ) -> Receipt:
         """Append one message.
 
-        The same `key` again is the same append: the first receipt comes back and nothing is written
-        twice. If its entries were hidden since, that is a `ConflictError` with reason "hidden",
-        unless `replay="hidden-ok"`; see `Receipt.visible`. With `expected`, a version from a read
-        or a receipt, the append is refused if anyone appended or changed the view since. `ttl` is
-        in seconds; None is the store's default.
+        Repeating an append with the same `key` writes nothing and returns the first receipt. If its
+        entries were hidden since, it raises a `ConflictError` with reason "hidden", unless
+        `replay="hidden-ok"`; see `Receipt.visible`. `expected` is a version from a read or a
+        receipt: the append is refused if anyone appended or changed the view since. `ttl` is in
+        seconds; None is the store's default.
         """
-        draft = append.message(role, content, name=name, metadata=metadata, pinned=pinned)
+        draft = append.build_message(role, content, name=name, metadata=metadata, pinned=pinned)
         return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     async def add_messages(
@@ -222,8 +158,8 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
         replay: Replay = "visible",
     ) -> Receipt:
-        """Append several messages as one batch: all or none, with nothing of others in between."""
-        drafts = append.messages(messages)
+        """Append several messages as one batch: all or none, at consecutive positions."""
+        drafts = append.build_messages(messages)
         return await self._add(session_id, drafts, key, expected, ttl, replay)
 
     async def add_entries(
@@ -236,18 +172,9 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
         replay: Replay = "visible",
     ) -> Receipt:
-        """Append messages, tool calls, results and summaries in any mixture, as one batch."""
-        return await self._run(
-            append.add(
-                self._settings,
-                session_id,
-                append.values(values),
-                key=key,
-                expected=expected,
-                ttl=ttl,
-                replay=replay,
-            )
-        )
+        """Append messages, tool calls, tool results and summaries as one batch."""
+        drafts = append.build_entries(values)
+        return await self._add(session_id, drafts, key, expected, ttl, replay)
 
     async def save_context(
         self,
@@ -260,8 +187,11 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
         replay: Replay = "visible",
     ) -> Receipt:
-        """Append a turn, what the human said and what the AI answered, as one batch."""
-        drafts = (append.message("user", human_msg), append.message("assistant", ai_msg))
+        """Append a turn, a user's message and the assistant's answer, as one batch."""
+        drafts = (
+            append.build_message("user", human_msg),
+            append.build_message("assistant", ai_msg),
+        )
         return await self._add(session_id, drafts, key, expected, ttl, replay)
 
     async def add_tool_call(
@@ -277,8 +207,8 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
         replay: Replay = "visible",
     ) -> Receipt:
-        """Append the record of a tool call, under the id that the model gave it."""
-        draft = append.tool_call(call_id, name, arguments, metadata)
+        """Append a tool call, under the id that the model gave it."""
+        draft = append.build_tool_call(call_id, name, arguments, metadata)
         return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     async def add_tool_result(
@@ -294,8 +224,8 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
         replay: Replay = "visible",
     ) -> Receipt:
-        """Append what a tool answered to the call of this id."""
-        draft = append.tool_result(call_id, content, is_error, metadata)
+        """Append the result of the tool call with this id."""
+        draft = append.build_tool_result(call_id, content, is_error, metadata)
         return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     async def add_summary(
@@ -312,12 +242,12 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
         replay: Replay = "visible",
     ) -> Receipt:
-        """Append a summary of the positions in `covers`, with the vector that finds it again.
+        """Append a summary of the positions in `covers`, with a vector for search.
 
-        Without a vector, the store's embedder makes one, if it was opened with one. `embedder`
-        names what made the vector: vectors of two embedders are never compared.
+        Without a vector, the store's embedder computes one, if there is one. `embedder` names what
+        computed the vector: vectors of different embedders are never compared.
         """
-        draft = append.summary(self._settings, text, vector, covers, embedder, metadata)
+        draft = append.build_summary(self._settings, text, vector, covers, embedder, metadata)
         return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     # Reading
@@ -331,15 +261,15 @@ class AsyncMemoryStore:
         count_tokens: CountTokens | None = None,
         on_corrupt: OnCorrupt = "raise",
     ) -> History:
-        """The messages that a session shows, in order: a list with `.version` and `.status`.
+        """Return the visible messages in order: a list with `.version` and `.status`.
 
-        `last` gives the newest messages, literally; `max_tokens` the newest that fit, estimated
-        from stored bytes or counted by `count_tokens`. A session that is not there is an empty list
-        with status `new`, or `expired`. A message that cannot be read raises `CorruptEntryError`;
-        with `on_corrupt="quarantine"` its neighbours come back and `.corrupt` holds its bytes.
+        `last` limits it to the newest messages, `max_tokens` to the newest that fit, estimated from
+        stored bytes or counted by `count_tokens`. A session that does not exist is an empty list
+        with status `new` or `expired`. A damaged message raises `CorruptEntryError`; with
+        `on_corrupt="quarantine"` the others are returned, and `.corrupt` holds its bytes.
         """
         return await self._run(
-            read.history(
+            read.read_history(
                 session_id,
                 last=last,
                 max_tokens=max_tokens,
@@ -349,15 +279,14 @@ class AsyncMemoryStore:
         )
 
     async def load_memory(self, session_id: str) -> list[dict[str, Any]]:
-        """The conversation as turns: `[{"human": …, "ai": …}, …]`.
+        """Return the conversation as turns: `[{"human": …, "ai": …}, …]`.
 
-        A user's message opens a turn and the next assistant's message closes it. What has no
-        partner is not dropped: an unanswered user message has `"ai": None`, and an assistant's
-        message that answers no user message has `"human": None`. Of content blocks, the text is
-        given. Messages of other roles (system, tool), and results of tools in any role, belong to
-        no turn and are left out; `get_history` has them.
+        A user's message opens a turn and the next assistant's message closes it. An unanswered user
+        message has `"ai": None`, and an assistant's message that answers none has `"human": None`.
+        Content blocks are returned as their text. Messages of other roles (system, tool) and tool
+        results in any role are left out; `get_history` returns them.
         """
-        return await self._run(read.memory(session_id))
+        return await self._run(read.read_turns(session_id))
 
     async def get_entries(
         self,
@@ -369,14 +298,14 @@ class AsyncMemoryStore:
         cursor: str | None = None,
         on_corrupt: OnCorrupt = "raise",
     ) -> Entries:
-        """A page of everything that a session shows, in order, with positions and times.
+        """Return a page of the visible entries, in order, with positions and times.
 
-        `.cursor` opens the next page of the very state that the first page saw, whatever was
-        appended, trimmed or rolled back since; it is None on the last page. `last` gives the newest
-        entries instead, up to a page.
+        `.cursor` opens the next page of the same state as the first page, whatever was appended,
+        trimmed or rolled back since; it is None on the last page. `last` returns the newest entries
+        instead, up to a page.
         """
         return await self._run(
-            read.entries(
+            read.read_entries(
                 session_id,
                 kinds=kinds,
                 last=last,
@@ -387,15 +316,15 @@ class AsyncMemoryStore:
         )
 
     async def get_tool_calls(self, session_id: str) -> list[ToolCallRecord]:
-        """Tool calls with their results, from tool entries and from message fields alike.
+        """Return the tool calls with their results, from tool entries and from messages.
 
         A call that has no result is `dangling`; a result that has no call is an `orphan`.
         """
-        return await self._run(tool_calls.tool_calls(session_id))
+        return await self._run(tool_calls.read_tool_calls(session_id))
 
     async def get_summaries(self, session_id: str) -> list[StoredSummary]:
-        """The summaries that a session shows, in order."""
-        return await self._run(read.summaries(session_id))
+        """Return the visible summaries, in order."""
+        return await self._run(read.read_summaries(session_id))
 
     async def search_summaries(
         self,
@@ -405,17 +334,16 @@ class AsyncMemoryStore:
         *,
         embedder: str | None = None,
     ) -> list[SummaryMatch]:
-        """The `k` summaries nearest to a vector, or to a text if the store has an embedder.
+        """Return the `k` visible summaries nearest to a vector, or to a text with an embedder.
 
-        Exact cosine, over what the session shows: a summary that was rolled back or trimmed away is
-        not found. Only vectors of the same embedder and dimension are compared; if there are
-        summaries but none of them is such, it is a `UsageError`.
+        Similarity is the exact cosine. Only vectors of the same embedder and dimension are
+        compared; if there are summaries but none of that kind, it raises a `UsageError`.
         """
         return await self._run(
             search.search_summaries(self._settings, session_id, query, k=k, embedder=embedder)
         )
 
-    # Changing what shows
+    # Changing the view
 
     async def trim(
         self,
@@ -428,11 +356,11 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
     ) -> ViewChange:
-        """Let go of the front: keep the last messages, a budget of tokens, or all from a position.
+        """Hide the oldest entries: keep the last messages, a token budget, or all from a position.
 
-        The conversation stays valid: a tool call and its results stay or go together, and pinned
-        and system messages, summaries and unanswered calls stay. `dropped` lists what went; nothing
-        is deleted, and `undo` brings it back.
+        The conversation stays valid: a tool call and its results are kept or hidden together, and
+        pinned and system messages, summaries and unanswered calls are kept. `dropped` lists the
+        hidden positions. Nothing is deleted, and `undo` brings them back.
         """
         return await self._run(
             view_changes.trim(
@@ -455,10 +383,10 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
     ) -> ViewChange:
-        """Let go of certain entries, by position. Nothing is deleted, and `undo` shows them again.
+        """Hide entries by position. Nothing is deleted, and `undo` brings them back.
 
-        What a session does not show is passed over. A tool call may lose its result by this: it is
-        for whoever took an entry back, while `trim` keeps a conversation valid.
+        Positions that are not visible are ignored. Unlike `trim`, it may separate a tool call from
+        its result.
         """
         plan = view_changes.hide(self._settings, session_id, positions, key=key, expected=expected)
         return await self._run(plan)
@@ -466,21 +394,21 @@ class AsyncMemoryStore:
     async def clear(
         self, session_id: str, *, key: str | None = None, expected: str | None = None
     ) -> ViewChange:
-        """Let go of everything that a session shows. Snapshots stay, and `undo` brings it back."""
+        """Hide all entries of a session. Snapshots stay, and `undo` brings the entries back."""
         return await self._run(
             view_changes.clear(self._settings, session_id, key=key, expected=expected)
         )
 
     async def clear_all(self) -> int:
-        """Clear every session of the namespace; says how many showed anything."""
+        """Clear every session of the namespace; return how many had visible entries."""
         return await self._run(view_changes.clear_all(self._settings))
 
     async def undo(
         self, session_id: str, *, key: str | None = None, expected: str | None = None
     ) -> ViewChange:
-        """Take back the newest trim, hide, clear or rollback that is not yet undone.
+        """Undo the newest trim, hide, clear or rollback that is not undone yet.
 
-        Appends that came later stay visible. Again goes one further back; there is no redo.
+        Later appends stay visible. Calling it again undoes the change before; there is no redo.
         """
         return await self._run(
             view_changes.undo(self._settings, session_id, key=key, expected=expected)
@@ -489,24 +417,24 @@ class AsyncMemoryStore:
     # Snapshots
 
     async def save_snapshot(self, session_id: str, *, label: str | None = None) -> Snapshot:
-        """Write down what a session shows, messages, tool entries and summaries alike."""
+        """Save the current view of a session: messages, tool entries and summaries."""
         return await self._run(snapshots.save_snapshot(self._settings, session_id, label=label))
 
     async def list_snapshots(self, session_id: str) -> list[Snapshot]:
-        """The snapshots of a session, oldest first."""
+        """Return the snapshots of a session, oldest first."""
         return await self._run(snapshots.list_snapshots(session_id))
 
     async def diff_snapshots(
         self, session_id: str, first: str, second: str | None = None
     ) -> SnapshotDiff:
-        """What the second snapshot added to the first, and what it lacks.
+        """Return the entries that the second snapshot has and the first lacks, and vice versa.
 
-        Without a second, the first is compared with what the session shows now.
+        Without a second one, the first is compared with the current view.
         """
         return await self._run(snapshots.diff_snapshots(session_id, first, second))
 
     async def delete_snapshot(self, session_id: str, snapshot_id: str) -> None:
-        """Forget one snapshot. The session and every other snapshot stay as they are."""
+        """Delete one snapshot. The session and the other snapshots are unchanged."""
         return await self._run(snapshots.delete_snapshot(session_id, snapshot_id))
 
     async def rollback_to_snapshot(
@@ -517,7 +445,7 @@ class AsyncMemoryStore:
         key: str | None = None,
         expected: str | None = None,
     ) -> ViewChange:
-        """Show exactly what the snapshot froze. Every snapshot stays, earlier and later ones."""
+        """Restore the view that a snapshot saved. All snapshots stay, earlier and later ones."""
         return await self._run(
             view_changes.rollback(
                 self._settings, session_id, snapshot_id, key=key, expected=expected
@@ -532,9 +460,9 @@ class AsyncMemoryStore:
         at: str | None = None,
         ttl: float | Never | None = None,
     ) -> SessionInfo:
-        """Copy what a session shows, or what the snapshot `at` froze, into a new session.
+        """Copy the visible entries, or those of the snapshot `at`, into a new session.
 
-        The copy appears at once or not at all. A target that exists is a `ConflictError`.
+        The copy appears as a whole or not at all. An existing target is a `ConflictError`.
         """
         return await self._run(
             snapshots.fork(self._settings, session_id, new_session_id, at=at, ttl=ttl)
@@ -543,8 +471,8 @@ class AsyncMemoryStore:
     # Sessions
 
     async def session(self, session_id: str) -> SessionInfo:
-        """What a session is right now: new, active or expired, its version, counts and metadata."""
-        return await self._run(sessions.session(session_id))
+        """Return the status of a session, its version, counts and metadata."""
+        return await self._run(sessions.read_session(session_id))
 
     async def set_metadata(
         self,
@@ -553,7 +481,7 @@ class AsyncMemoryStore:
         *,
         expected: str | None = None,
     ) -> SessionInfo:
-        """Replace a session's metadata. A session that is not there begins with it."""
+        """Replace the metadata of a session. A session that does not exist is created."""
         return await self._run(
             sessions.set_metadata(self._settings, session_id, metadata, expected=expected)
         )
@@ -566,40 +494,40 @@ class AsyncMemoryStore:
         limit: int | None = None,
         expired: bool = False,
     ) -> SessionIds:
-        """A page of the ids of active sessions, in no promised order; `.cursor` opens the next.
+        """Return a page of ids of active sessions, in any order; `.cursor` opens the next.
 
-        With `expired`, also of those that expired and are known to have, and of copies that were
-        never finished; `session` tells them apart.
+        With `expired`, also ids of expired sessions that are still known, and of unfinished copies;
+        `session` tells them apart.
         """
         return await self._run(
             sessions.list_sessions(prefix=prefix, cursor=cursor, limit=limit, expired=expired)
         )
 
-    # Upkeep
+    # Maintenance
 
     async def timeline(self, session_id: str) -> Timeline:
-        """All that a session's life holds: what shows, what does not, and how that came to be."""
-        return await self._run(maintenance.timeline(session_id))
+        """Return all entries of a session, visible or not, with its snapshots and view changes."""
+        return await self._run(maintenance.read_timeline(session_id))
 
     async def verify(
         self, session_id: str | None = None, *, progress: Progress | None = None
     ) -> VerifyReport:
-        """Check a session, or all: checksums, positions, views, snapshots, journal, the engine.
+        """Check one session or all: checksums, positions, views, snapshots, journal, the engine.
 
         A tool call without a result is a warning. Nothing is changed.
         """
         return await self._run(verification.verify(session_id, progress=progress))
 
     async def repair(self, session_id: str | None = None, *, dry_run: bool = False) -> RepairReport:
-        """Take what cannot be read out of view, keeping its bytes, and close dangling tool calls.
+        """Hide damaged entries, keeping their bytes, and close dangling tool calls.
 
-        A dangling call gets an error result, in the form in which the call was made. `undo` takes
-        back the change of the view; `quarantined` has the bytes.
+        A dangling call gets an error result, in the form in which the call was made. `undo` undoes
+        the change of the view; `quarantined` returns the bytes.
         """
         return await self._run(verification.repair(self._settings, session_id, dry_run=dry_run))
 
     async def quarantined(self, session_id: str) -> list[CorruptEntry]:
-        """What repair took out of view: position, reason, and the bytes as they were."""
+        """Return what repair set aside: position, reason, and the original bytes."""
         return await self._run(verification.read_quarantined(session_id))
 
     async def export(
@@ -610,11 +538,11 @@ class AsyncMemoryStore:
         prefix: str = "",
         progress: Progress | None = None,
     ) -> TransferReport:
-        """Write a session, or all, as lines of JSON: log, view, snapshots, journal, metadata.
+        """Write one session or all as lines of JSON: log, view, snapshots, journal, metadata.
 
-        It is streamed. A file gets its name when it is complete, not before.
+        The output is streamed. A file appears under its name only when it is complete.
         """
-        with transfer.output(target, self._backend.owns) as write:
+        with transfer.open_output(target, self._backend.owns) as write:
             return await self._run(
                 transfer.export(write, session_id, prefix=prefix, progress=progress)
             )
@@ -625,11 +553,11 @@ class AsyncMemoryStore:
         *,
         progress: Progress | None = None,
     ) -> TransferReport:
-        """Read sessions that `export` wrote, on whatever engine.
+        """Read sessions that `export` wrote, from any engine.
 
-        Each appears when all of it is there. One that exists already is a `ConflictError`.
+        Each session appears as a whole or not at all. An existing one is a `ConflictError`.
         """
-        with transfer.input_lines(source) as lines:
+        with transfer.open_input(source) as lines:
             return await self._run(transfer.import_(lines, progress=progress))
 
     async def vacuum(
@@ -640,9 +568,9 @@ class AsyncMemoryStore:
         session_id: str | None = None,
         progress: Progress | None = None,
     ) -> VacuumReport:
-        """Remove entries that no view, snapshot, or change inside the undo window can bring back.
+        """Delete entries that no view, snapshot or undo can bring back.
 
-        `undo_window` is in seconds: older changes can no longer be undone afterwards.
+        `undo_window` is in seconds: older changes cannot be undone afterwards.
         """
         return await self._run(
             maintenance.vacuum(
@@ -653,7 +581,7 @@ class AsyncMemoryStore:
     async def forget(self, session_id: str) -> ForgetReceipt:
         """Erase a session for good: entries, vectors, snapshots, keys, journal, metadata.
 
-        The receipt names forks of it, which stay, and places where its bytes may still be. While it
-        is `pending`, forgetting again clears them.
+        The receipt names its forks, which stay, and places where its bytes may still be. If it is
+        `pending`, calling `forget` again later clears some of these places.
         """
         return await self._run(maintenance.forget(session_id))

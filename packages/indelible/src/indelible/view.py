@@ -1,12 +1,11 @@
-"""What a session shows: pure arithmetic on positions.
+"""Which entries of a session are visible: pure arithmetic on positions.
 
-A log only grows; its entries stand at positions 0, 1, 2, ... A **view** says which of them show: a
-few closed extents `[start, stop)` and an open tail `[tail, end of the log)`. Appends need not touch
-it, since the tail is open. Everything else that a user does in daily work (roll back, clear, trim,
-undo) is one of the functions below: small values in, a small value out, nothing deleted.
+A log only grows; its entries have the positions 0, 1, 2, … A **view** says which of them are
+visible: a few closed extents `[start, stop)` and an open tail `[tail, end of the log)`. An append
+does not change the view, since the tail is open. Rollback, clear, trim and undo replace the view by
+one that these functions compute; they delete nothing.
 
-This module is the specification. The in-memory store, the SQL engines and the checker's model all
-stand on it, and it is tested against a plain list.
+All engines and the model of the checker use this module. It is tested against plain lists.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from indelible.errors import FormatError
 Extent = tuple[int, int]
 Extents = tuple[Extent, ...]
 
-# A snapshot's row holds its extents. With two or three bytes for each, a thousand of them stay
-# under 4 KiB; each rollback that is followed by a new snapshot adds one, and trimming removes them.
+# A snapshot's row holds its extents, at two or three bytes each, and stays under 4 KiB. Each
+# rollback that is followed by appends adds one extent, and a trim removes some.
 EXTENTS_MAX = 1000
-# In a very long log they take more; a snapshot's row stays under 4 KiB all the same.
+# Positions of a very long log take more bytes; the row still stays under 4 KiB.
 VIEW_BYTES_MAX = 3400
 
 
@@ -49,7 +48,7 @@ def normalize(extents: Iterable[Extent]) -> Extents:
 
 
 def build_view(extents: Iterable[Extent], tail: int) -> View:
-    """A view in normal form: a last extent that reaches the tail becomes part of it."""
+    """Build a view in normal form: a last extent that reaches the tail becomes part of it."""
     if extents == ():
         return View((), tail)
     closed = normalize(extents)
@@ -59,30 +58,30 @@ def build_view(extents: Iterable[Extent], tail: int) -> View:
 
 
 def freeze(view: View, end: int) -> Extents:
-    """What the view shows while the log ends at `end`, closed for good: this is a snapshot."""
+    """Return the visible extents for a log that ends at `end`: what a snapshot saves."""
     if not view.extents:
-        # As in most sessions: all from some position on.
+        # Most sessions: everything from some position on.
         return ((view.tail, end),) if view.tail < end else ()
     return normalize((*view.extents, (view.tail, end)))
 
 
-def build_cleared(end: int) -> View:
-    """Show nothing of what is there; what comes later shows."""
+def build_empty_view(end: int) -> View:
+    """Build a view in which only entries from `end` on are visible."""
     return View((), end)
 
 
 def build_rolled_back(frozen: Extents, end: int) -> View:
-    """Show exactly what a snapshot froze, and whatever comes after the end of the log."""
+    """Build the view after a rollback: the saved extents, and entries from `end` on."""
     return build_view(frozen, end)
 
 
 def remove(view: View, end: int, dropped: Extents) -> View:
-    """Let go of `dropped`, keep the rest, and leave the tail open for appends from `end` on."""
+    """Hide `dropped`, keep the rest, and leave the tail open for appends from `end` on."""
     return build_view(subtract(freeze(view, end), dropped), end)
 
 
 def subtract(extents: Extents, dropped: Extents) -> Extents:
-    """The positions in `extents` that are not in `dropped`."""
+    """Return the positions in `extents` that are not in `dropped`."""
     left: list[Extent] = []
     holes = normalize(dropped)
     first_hole = 0
@@ -103,15 +102,15 @@ def subtract(extents: Extents, dropped: Extents) -> Extents:
 
 
 def coarsen(extents: Extents, dropped: Extents, *, extents_max: int) -> Extents:
-    """The part of `dropped` that can go while at most `extents_max` extents stay behind.
+    """Return the part of `dropped` that can be hidden with at most `extents_max` extents left.
 
-    A trim that must leave many single entries behind would tear the view into too many pieces.
-    Then the smallest gaps are not dropped after all: a trim may keep more, never less.
+    A trim that keeps many single entries could leave too many extents. Then it does not hide the
+    smallest gaps: a trim may keep more than asked for, never less.
     """
     left = subtract(extents, dropped)
     if len(left) <= extents_max:
         return dropped
-    # Only a gap that was all shown can be spared; others were there before.
+    # Only a gap that was visible as a whole can be kept; other gaps were there before.
     gaps = sorted(
         (after[0] - before[1], (before[1], after[0]))
         for before, after in pairwise(left)
@@ -122,23 +121,23 @@ def coarsen(extents: Extents, dropped: Extents, *, extents_max: int) -> Extents:
 
 
 def from_positions(positions: Iterable[int]) -> Extents:
-    """The extents that hold exactly these positions."""
+    """Return the extents of these positions."""
     return normalize((position, position + 1) for position in positions)
 
 
-def positions(extents: Extents) -> Iterator[int]:
-    """Every position in the extents, in order."""
+def iter_positions(extents: Extents) -> Iterator[int]:
+    """Iterate over the positions in the extents, in order."""
     for start, stop in extents:
         yield from range(start, stop)
 
 
 def count(extents: Extents) -> int:
-    """How many positions the extents hold."""
+    """Count the positions in the extents."""
     return sum(stop - start for start, stop in extents)
 
 
-def last(extents: Extents, n: int) -> Extents:
-    """The extents of the last `n` positions."""
+def take_last(extents: Extents, n: int) -> Extents:
+    """Return the extents of the last `n` positions."""
     taken: list[Extent] = []
     for start, stop in reversed(extents):
         if n <= 0:
@@ -148,20 +147,20 @@ def last(extents: Extents, n: int) -> Extents:
     return tuple(reversed(taken))
 
 
-def between(extents: Extents, start: int, stop: int) -> Extents:
-    """The part of the extents inside `[start, stop)`."""
+def clip(extents: Extents, start: int, stop: int) -> Extents:
+    """Return the part of the extents inside `[start, stop)`."""
     if extents and start <= extents[0][0] and extents[-1][1] <= stop:
         return extents
     return tuple((max(a, start), min(b, stop)) for a, b in extents if a < stop and b > start)
 
 
 def contains(extents: Extents, start: int, stop: int) -> bool:
-    """Whether every position of `[start, stop)` is in the extents."""
+    """Return whether every position of `[start, stop)` is in the extents."""
     return start >= stop or any(a <= start and stop <= b for a, b in extents)
 
 
 def encode(extents: Extents) -> bytes:
-    """Gaps and lengths as variable-length integers: two bytes for most extents."""
+    """Encode gaps and lengths as variable-length integers: two bytes for most extents."""
     out = bytearray()
     at = 0
     for start, stop in extents:
@@ -176,13 +175,13 @@ def encode(extents: Extents) -> bytes:
 
 
 def decode(data: bytes) -> Extents:
-    """The extents that `encode` wrote; anything else is a `FormatError`."""
+    """Decode what `encode` wrote; anything else is a `FormatError`."""
     if not data:
         return ()
     extents: list[Extent] = []
     numbers: list[int] = []
     number = shift = at = 0
-    # One state has one form: whatever would not be written like this is damaged.
+    # Every value has one encoding; any other form is damaged.
     damaged = False
     for byte in data:
         number |= (byte & 0x7F) << shift

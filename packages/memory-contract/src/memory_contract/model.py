@@ -1,6 +1,6 @@
 """What a right store does, as a pure function: the state is tuples of ids, nothing else.
 
-`tests/kit` holds this to `indelible.view`, which says the same in positions. Here it is said in
+The tests hold this to `indelible.view`, which says the same in positions. Here it is said in
 ids, since that is what a history shows and what a search can compare and remember.
 """
 

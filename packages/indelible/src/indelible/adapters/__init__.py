@@ -1,6 +1,5 @@
-"""indelible under the frameworks that people use: a module for each, imported when it is asked for.
+"""Adapters for frameworks, one module each. None is imported by default.
 
-Each keeps its framework's own meaning and takes any store that is open, blocking or async. What a
-framework hands over is stored as a message that every other part of indelible understands, with
-the framework's exact form beside it.
+An adapter follows the semantics of its framework and takes any open store, sync or async. It stores
+a framework's message as a `ChatMessage`, with the framework's exact form beside it (`forms`).
 """

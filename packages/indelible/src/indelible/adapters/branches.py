@@ -1,43 +1,49 @@
-"""What a history of one session offers beyond its framework: snapshots, rollback and branches."""
+"""Snapshots, rollback and branches for the history of one session."""
 
 from __future__ import annotations
 
 from typing import Self
 
 from indelible import Snapshot, ViewChange
-from indelible.adapters.store_variants import Store, checked_store, for_async, for_blocking, settled
+from indelible.adapters.store_variants import (
+    Store,
+    check_store,
+    run_blocking,
+    to_async,
+    to_blocking,
+)
 
 
 class Branches:
-    """One session on a store, for blocking and for async code."""
+    """One session on a store, for sync and async code."""
 
     def __init__(self, session_id: str, store: Store) -> None:
         self.session_id = session_id
-        self._store = checked_store(store)
+        self._store = check_store(store)
 
     def snapshot(self, label: str | None = None) -> Snapshot:
-        """Write down what the session shows now."""
-        return settled(for_blocking(self._store).save_snapshot(self.session_id, label=label))
+        """Save the current view of the session."""
+        return run_blocking(to_blocking(self._store).save_snapshot(self.session_id, label=label))
 
     async def asnapshot(self, label: str | None = None) -> Snapshot:
-        """Write down what the session shows now."""
-        return await for_async(self._store).save_snapshot(self.session_id, label=label)
+        """Save the current view of the session."""
+        return await to_async(self._store).save_snapshot(self.session_id, label=label)
 
     def rollback(self, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
-        store = for_blocking(self._store)
-        return settled(store.rollback_to_snapshot(self.session_id, snapshot_id))
+        """Restore the view of a snapshot."""
+        store = to_blocking(self._store)
+        return run_blocking(store.rollback_to_snapshot(self.session_id, snapshot_id))
 
     async def arollback(self, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
-        return await for_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
+        """Restore the view of a snapshot."""
+        return await to_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
 
     def branch(self, session_id: str, *, at: str | None = None) -> Self:
-        """A new session that begins with what this one shows, or with what a snapshot froze."""
-        settled(for_blocking(self._store).fork(self.session_id, session_id, at=at))
+        """Fork the session, or a snapshot of it, into a new one."""
+        run_blocking(to_blocking(self._store).fork(self.session_id, session_id, at=at))
         return type(self)(session_id, self._store)
 
     async def abranch(self, session_id: str, *, at: str | None = None) -> Self:
-        """A new session that begins with what this one shows, or with what a snapshot froze."""
-        await for_async(self._store).fork(self.session_id, session_id, at=at)
+        """Fork the session, or a snapshot of it, into a new one."""
+        await to_async(self._store).fork(self.session_id, session_id, at=at)
         return type(self)(session_id, self._store)

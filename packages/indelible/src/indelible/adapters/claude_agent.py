@@ -16,23 +16,22 @@ from uuid import NAMESPACE_URL, uuid5
 from indelible import ChatMessage, ConflictError, Entry, Snapshot, ViewChange
 from indelible.adapters.conversations import (
     ATTEMPTS_MAX,
-    all_shown,
+    build_race_error,
+    get_message,
     is_race,
-    kept_moving,
-    message_of,
+    read_visible,
 )
 from indelible.adapters.forms import (
     MessageParts,
-    StoredCall,
-    beside,
+    get_extra,
     get_form,
     keep_form,
     parse_parts,
-    understood_content,
-    understood_role,
+    to_content,
+    to_role,
 )
-from indelible.adapters.missing_extra import framework_missing
-from indelible.adapters.store_variants import Store, checked_store, for_async
+from indelible.adapters.missing_extra import build_missing_framework_error
+from indelible.adapters.store_variants import Store, check_store, to_async
 
 try:
     from claude_agent_sdk import (
@@ -45,15 +44,17 @@ try:
         fold_session_summary,
     )
 except ImportError as error:
-    raise framework_missing(error, package="claude-agent-sdk", extra="claude-agent") from error
+    raise build_missing_framework_error(
+        error, package="claude-agent-sdk", extra="claude-agent"
+    ) from error
 
 FRAMEWORK: Final = "claude_agent"
-# Transcripts whose state is remembered between appends; one that is not is read once more.
+# Transcripts whose state is cached between appends; others are read again.
 _REMEMBERED_MAX: Final = 64
 
 
 @dataclass(slots=True)
-class _Known:
+class _TranscriptState:
     """A transcript as it was when it was last read or written."""
 
     version: str
@@ -64,117 +65,121 @@ class _Known:
 class IndelibleSessionStore(SessionStore):
     """Transcripts, each a session named `project/session` or `project/session/subpath`.
 
-    An entry whose uuid is there already is not added again, whoever wrote it; what is left of a
-    batch is one append. The SDK's summary of a transcript is stored in the same append, so that
-    neither can be there without the other. `delete` erases for good.
+    An entry whose uuid is stored already is skipped; the rest of a batch is one append. The SDK's
+    summary of a transcript is stored in the same append, so that they always match. `delete` erases
+    a transcript permanently.
     """
 
     def __init__(self, store: Store) -> None:
-        self._store = for_async(checked_store(store))
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._store = to_async(check_store(store))
+        self._states: OrderedDict[str, _TranscriptState] = OrderedDict()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Add the entries of a batch that are not there yet, as one append."""
+        """Append the entries of a batch that are not stored yet."""
         if not entries:
             return
-        session = session_of(key)
+        session = build_session_id(key)
         for _ in range(ATTEMPTS_MAX):
-            known = self._known.pop(session, None) or await self._read(key)
-            fresh = _unknown(entries, known.uuids)
+            known = self._states.pop(session, None) or await self._read(key)
+            fresh = _find_new(entries, known.uuids)
             if not fresh:
                 self._remember(session, known)
                 return
-            summary = _folded(key, known.summary, fresh)
-            batch = [_stored(entry, None) for entry in fresh[:-1]]
-            batch.append(_stored(fresh[-1], summary))
+            summary = _fold_summary(key, known.summary, fresh)
+            batch = [_to_message(entry, None) for entry in fresh[:-1]]
+            batch.append(_to_message(fresh[-1], summary))
             try:
                 receipt = await self._store.add_messages(session, batch, expected=known.version)
             except ConflictError as conflict:
                 if not is_race(conflict):
                     raise
                 continue
-            uuids = known.uuids.union(_uuids(fresh))
-            self._remember(session, _Known(receipt.version, uuids, summary))
+            uuids = known.uuids.union(_list_uuids(fresh))
+            self._remember(session, _TranscriptState(receipt.version, uuids, summary))
             return
-        raise kept_moving(session)
+        raise build_race_error(session)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """All entries of a transcript, in order; None if it has none.
+        """Return all entries of a transcript, in order; None if there are none.
 
-        Messages that stood in the session before the SDK's first entry become entries of it, so
-        that it goes on with what another framework wrote. Those that something else put into the
-        session later are left out.
+        Messages before the SDK's first entry become entries of the transcript, so that it continues
+        a conversation of another framework. Later messages of others are left out.
         """
-        return _entries(key, (await all_shown(self._store, session_of(key))).entries) or None
+        return (
+            _to_entries(key, (await read_visible(self._store, build_session_id(key))).entries)
+            or None
+        )
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """The transcripts of a project, without those of subagents."""
+        """List the transcripts of a project, without those of subagents."""
         return [
-            {"session_id": session_id, "mtime": _mtime(newest)}
-            async for session_id, newest in self._transcripts(project_key)
+            {"session_id": session_id, "mtime": _get_mtime(newest)}
+            async for session_id, newest in self._iter_transcripts(project_key)
         ]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """The SDK's summaries of the transcripts of a project."""
+        """List the SDK's summaries of the transcripts of a project."""
         return [
-            {"session_id": session_id, "mtime": _mtime(newest), "data": summary}
-            async for session_id, newest in self._transcripts(project_key)
-            if (summary := _summary(message_of(newest))) is not None
+            {"session_id": session_id, "mtime": _get_mtime(newest), "data": summary}
+            async for session_id, newest in self._iter_transcripts(project_key)
+            if (summary := _get_summary(get_message(newest))) is not None
         ]
 
     async def delete(self, key: SessionKey) -> None:
-        """Erase a transcript for good; without a subpath, with those of its subagents."""
-        session = session_of(key)
+        """Erase a transcript permanently; without a subpath, with those of its subagents."""
+        session = build_session_id(key)
         if key.get("subpath") is None:
-            # Its own last: a deletion that is broken off can be asked for again.
-            async for name in self._named(session + "/"):
+            # The session itself last, so that an interrupted deletion can be repeated.
+            async for name in self._iter_sessions(session + "/"):
                 await self._forget(name)
         await self._forget(session)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """The subpaths under a session."""
-        prefix = session_of({"project_key": key["project_key"], "session_id": key["session_id"]})
+        """List the subpaths of a session."""
+        prefix = build_session_id(
+            {"project_key": key["project_key"], "session_id": key["session_id"]}
+        )
         return [
-            _decoded(name.removeprefix(prefix + "/"))
-            async for name in self._named(prefix + "/")
-            if await self._newest(name) is not None
+            _decode_part(name.removeprefix(prefix + "/"))
+            async for name in self._iter_sessions(prefix + "/")
+            if await self._read_newest(name) is not None
         ]
 
     async def snapshot(self, key: SessionKey, label: str | None = None) -> Snapshot:
-        """Write down what a transcript holds now."""
-        return await self._store.save_snapshot(session_of(key), label=label)
+        """Save the current state of a transcript."""
+        return await self._store.save_snapshot(build_session_id(key), label=label)
 
     async def rollback(self, key: SessionKey, snapshot_id: str) -> ViewChange:
-        """Give a transcript exactly what a snapshot froze; the next resume begins there."""
-        return await self._store.rollback_to_snapshot(session_of(key), snapshot_id)
+        """Restore the state of a snapshot; the next resume begins there."""
+        return await self._store.rollback_to_snapshot(build_session_id(key), snapshot_id)
 
-    async def _read(self, key: SessionKey) -> _Known:
-        shown = await all_shown(self._store, session_of(key))
-        entries = _entries(key, shown.entries)
-        summaries = filter(None, map(_summary, reversed(shown.messages)))
-        return _Known(shown.version, set(_uuids(entries)), next(summaries, None))
+    async def _read(self, key: SessionKey) -> _TranscriptState:
+        shown = await read_visible(self._store, build_session_id(key))
+        entries = _to_entries(key, shown.entries)
+        summaries = filter(None, map(_get_summary, reversed(shown.messages)))
+        return _TranscriptState(shown.version, set(_list_uuids(entries)), next(summaries, None))
 
-    def _remember(self, session: str, known: _Known) -> None:
-        self._known[session] = known
-        while len(self._known) > _REMEMBERED_MAX:
-            self._known.popitem(last=False)
+    def _remember(self, session: str, known: _TranscriptState) -> None:
+        self._states[session] = known
+        while len(self._states) > _REMEMBERED_MAX:
+            self._states.popitem(last=False)
 
     async def _forget(self, session: str) -> None:
-        self._known.pop(session, None)
+        self._states.pop(session, None)
         await self._store.forget(session)
 
-    async def _transcripts(self, project_key: str) -> AsyncIterator[tuple[str, Entry]]:
-        prefix = _encoded(project_key) + "/"
-        async for name in self._named(prefix):
+    async def _iter_transcripts(self, project_key: str) -> AsyncIterator[tuple[str, Entry]]:
+        prefix = _encode_part(project_key) + "/"
+        async for name in self._iter_sessions(prefix):
             rest = name.removeprefix(prefix)
-            if "/" not in rest and (newest := await self._newest(name)) is not None:
-                yield _decoded(rest), newest
+            if "/" not in rest and (newest := await self._read_newest(name)) is not None:
+                yield _decode_part(rest), newest
 
-    async def _newest(self, session: str) -> Entry | None:
+    async def _read_newest(self, session: str) -> Entry | None:
         found = await self._store.get_entries(session, kinds=["message"], last=1)
         return found[0] if found else None
 
-    async def _named(self, prefix: str) -> AsyncIterator[str]:
+    async def _iter_sessions(self, prefix: str) -> AsyncIterator[str]:
         page = await self._store.list_sessions(prefix=prefix)
         while True:
             for name in page:
@@ -184,42 +189,42 @@ class IndelibleSessionStore(SessionStore):
             page = await self._store.list_sessions(prefix=prefix, cursor=page.cursor)
 
 
-def session_of(key: SessionKey) -> str:
-    """The id of the session that holds a transcript."""
-    name = f"{_encoded(key['project_key'])}/{_encoded(key['session_id'])}"
+def build_session_id(key: SessionKey) -> str:
+    """Build the id of the session that holds a transcript."""
+    name = f"{_encode_part(key['project_key'])}/{_encode_part(key['session_id'])}"
     subpath = key.get("subpath")
-    return name if subpath is None else f"{name}/{_encoded(subpath)}"
+    return name if subpath is None else f"{name}/{_encode_part(subpath)}"
 
 
-def _encoded(part: str) -> str:
-    """A part in which no slash is left, so that the slashes of a session's id part it."""
+def _encode_part(part: str) -> str:
+    """Encode slashes, which separate the parts of a session id."""
     return part.replace("%", "%25").replace("/", "%2F")
 
 
-def _decoded(part: str) -> str:
+def _decode_part(part: str) -> str:
     return part.replace("%2F", "/").replace("%25", "%")
 
 
-def _unknown(entries: list[SessionStoreEntry], known: set[str]) -> list[SessionStoreEntry]:
-    """Entries that are not there yet; those without a uuid are always new."""
+def _find_new(entries: list[SessionStoreEntry], known: set[str]) -> list[SessionStoreEntry]:
+    """Return the entries that are not stored yet; those without a uuid are always new."""
     seen = set(known)
     fresh = []
     for entry in entries:
         uuid = entry.get("uuid")
         if uuid is None or uuid not in seen:
             fresh.append(entry)
-            seen.update(_uuids([entry]))
+            seen.update(_list_uuids([entry]))
     return fresh
 
 
-def _uuids(entries: list[SessionStoreEntry]) -> list[str]:
+def _list_uuids(entries: list[SessionStoreEntry]) -> list[str]:
     return [uuid for entry in entries if (uuid := entry.get("uuid")) is not None]
 
 
-def _folded(
+def _fold_summary(
     key: SessionKey, before: dict[str, Any] | None, fresh: list[SessionStoreEntry]
 ) -> dict[str, Any] | None:
-    """The SDK's summary with these entries; transcripts of subagents have none."""
+    """Update the SDK's summary with new entries; transcripts of subagents have none."""
     if key.get("subpath") is not None:
         return None
     previous: SessionSummaryEntry | None = None
@@ -228,21 +233,21 @@ def _folded(
     return fold_session_summary(previous, key, fresh)["data"]
 
 
-def _stored(entry: SessionStoreEntry, summary: dict[str, Any] | None) -> ChatMessage:
-    """An entry: its `message`, if it has one, is what we understand of it."""
+def _to_message(entry: SessionStoreEntry, summary: dict[str, Any] | None) -> ChatMessage:
+    """Build the stored form of an entry; its `message`, if any, gives role and content."""
     rest: dict[str, Any] = dict(entry)
     message = rest.pop("message", None)
     if not isinstance(message, dict):
         return keep_form(FRAMEWORK, {}, {"role": "transcript"}, entry=dict(entry), summary=summary)
     understood = {
-        "role": understood_role(message.get("role"), "transcript"),
-        "content": understood_content(message.get("content")),
+        "role": to_role(message.get("role"), "transcript"),
+        "content": to_content(message.get("content")),
     }
     return keep_form(FRAMEWORK, message, understood, entry=rest, message=True, summary=summary)
 
 
-def _entry(message: ChatMessage) -> SessionStoreEntry | None:
-    stored = beside(FRAMEWORK, message)
+def _to_entry(message: ChatMessage) -> SessionStoreEntry | None:
+    stored = get_extra(FRAMEWORK, message)
     if stored is None:
         return None
     entry: dict[str, Any] = stored["entry"]
@@ -251,25 +256,25 @@ def _entry(message: ChatMessage) -> SessionStoreEntry | None:
     return cast("SessionStoreEntry", entry)
 
 
-def _entries(key: SessionKey, shown: list[Entry]) -> list[SessionStoreEntry]:
-    """The SDK's entries, and before them what others had written into the session."""
-    messages = [message_of(entry) for entry in shown]
-    own = [_entry(message) for message in messages]
+def _to_entries(key: SessionKey, shown: list[Entry]) -> list[SessionStoreEntry]:
+    """Return the SDK's entries, after entries for the messages that others wrote before them."""
+    messages = [get_message(entry) for entry in shown]
+    own = [_to_entry(message) for message in messages]
     start = next((n for n, entry in enumerate(own) if entry is not None), len(own))
-    before = _foreign_entries(key, shown[:start], parse_parts(messages[:start]))
+    before = _build_foreign_entries(key, shown[:start], parse_parts(messages[:start]))
     return before + [entry for entry in own if entry is not None]
 
 
-def _foreign_entries(
+def _build_foreign_entries(
     key: SessionKey, shown: list[Entry], said: list[MessageParts]
 ) -> list[SessionStoreEntry]:
-    """Entries of a transcript for messages of others, each the child of the one before it."""
+    """Build entries for messages of others, each the child of the one before it."""
     found: list[dict[str, Any]] = []
     for entry, parts in zip(shown, said, strict=True):
         if parts.is_empty:
             continue
-        # The same in each load, so that later entries find their parents.
-        uuid = str(uuid5(NAMESPACE_URL, f"{session_of(key)}/{entry.position}"))
+        # Stable between loads, so that later entries find their parents.
+        uuid = str(uuid5(NAMESPACE_URL, f"{build_session_id(key)}/{entry.position}"))
         at = (parts.at or entry.written_at).astimezone(UTC)
         found.append(
             {
@@ -278,14 +283,14 @@ def _foreign_entries(
                 "sessionId": key["session_id"],
                 "timestamp": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
                 "isSidechain": False,
-                **_message_of(parts),
+                **_build_body(parts),
             }
         )
     return cast("list[SessionStoreEntry]", found)
 
 
-def _message_of(parts: MessageParts) -> dict[str, Any]:
-    """What stands in an entry beside its ids; a transcript has no messages of the system."""
+def _build_body(parts: MessageParts) -> dict[str, Any]:
+    """Build an entry without its ids; a transcript has no system messages."""
     if parts.role in ("system", "developer"):
         return {"type": "system", "subtype": "informational", "content": parts.text}
     role = "assistant" if parts.role == "assistant" else "user"
@@ -300,20 +305,21 @@ def _message_of(parts: MessageParts) -> dict[str, Any]:
     ]
     blocks += parts.said
     blocks += [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)}
+        {
+            "type": "tool_use",
+            "id": call.id,
+            "name": call.name,
+            "input": call.arguments if call.as_object is None else call.as_object,
+        }
         for call in parts.calls
     ]
     plain = role == "user" and not parts.results and not parts.calls
     return {"type": role, "message": {"role": role, "content": parts.content if plain else blocks}}
 
 
-def _input(call: StoredCall) -> Any:
-    return call.arguments if call.as_object is None else call.as_object
+def _get_summary(message: ChatMessage) -> dict[str, Any] | None:
+    return (get_extra(FRAMEWORK, message) or {}).get("summary")
 
 
-def _summary(message: ChatMessage) -> dict[str, Any] | None:
-    return (beside(FRAMEWORK, message) or {}).get("summary")
-
-
-def _mtime(newest: Entry) -> int:
+def _get_mtime(newest: Entry) -> int:
     return round(newest.written_at.timestamp() * 1000)

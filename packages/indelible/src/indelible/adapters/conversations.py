@@ -1,4 +1,4 @@
-"""What frameworks do to a conversation and indelible has no single verb for."""
+"""Operations of frameworks that need several verbs of a store."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from indelible import AsyncMemoryStore, ChatMessage, ConflictError, Entry, Receipt
-from indelible.core.codec import compute_checksum, encode
+from indelible.core.codec import encode, parse_checksum
 from indelible.core.limits import PAGE_ENTRIES_MAX
 
-# Whoever loses a race this often gives up; each loss means that somebody else got on.
+# Lost races before giving up; each one means that another writer succeeded.
 ATTEMPTS_MAX: Final = 200
-# How often an identified batch can be taken away and added again before it is no longer known.
+# How often a batch with ids can be hidden and added again and still be recognised.
 COMEBACKS_MAX: Final = 100
 _MESSAGES: Final = ["message"]
 
 
-class Shown(NamedTuple):
-    """The messages of one state, with their positions, and the version of that state."""
+class VisibleMessages(NamedTuple):
+    """The visible messages of one state, with positions, and its version."""
 
     entries: list[Entry]
     version: str
 
     @property
     def messages(self) -> list[ChatMessage]:
-        """The messages alone."""
-        return [message_of(entry) for entry in self.entries]
+        """The messages without positions."""
+        return [get_message(entry) for entry in self.entries]
 
 
-def message_of(entry: Entry) -> ChatMessage:
-    """The message that an entry holds."""
+def get_message(entry: Entry) -> ChatMessage:
+    """Return the message of an entry."""
     assert isinstance(entry.value, ChatMessage)
     return entry.value
 
@@ -43,15 +43,16 @@ async def append(
     identified: bool,
     expected: str | None = None,
 ) -> Receipt | None:
-    """Add messages as one batch; none at all is nothing to do.
+    """Append messages as one batch; an empty batch does nothing.
 
-    `identified` says that the framework named at least one of them by an id of its own: then the
-    same batch again is the same append. If it was taken away meanwhile it is added anew.
+    `identified` says that at least one message has an id of the framework. Then repeating the batch
+    writes nothing, unless its entries were hidden since.
     """
     if not messages:
         return None
     if identified:
-        base = _key_of(messages)
+        sums = b"".join(parse_checksum(encode(message).envelope) for message in messages)
+        base = "ids:" + blake2b(sums, digest_size=16).hexdigest()
         for comeback in range(COMEBACKS_MAX):
             key = f"{base}#{comeback}" if comeback else base
             receipt = await store.add_messages(
@@ -62,13 +63,8 @@ async def append(
     return await store.add_messages(session_id, messages, expected=expected)
 
 
-def _key_of(messages: Sequence[ChatMessage]) -> str:
-    sums = b"".join(compute_checksum(encode(message).envelope) for message in messages)
-    return "ids:" + blake2b(sums, digest_size=16).hexdigest()
-
-
-async def all_shown(store: AsyncMemoryStore, session_id: str) -> Shown:
-    """Every message that a session shows, with positions."""
+async def read_visible(store: AsyncMemoryStore, session_id: str) -> VisibleMessages:
+    """Read all visible messages, with positions."""
     page = await store.get_entries(session_id, kinds=_MESSAGES, limit=PAGE_ENTRIES_MAX)
     entries, version = list(page), page.version
     while page.cursor is not None:
@@ -76,21 +72,21 @@ async def all_shown(store: AsyncMemoryStore, session_id: str) -> Shown:
             session_id, kinds=_MESSAGES, limit=PAGE_ENTRIES_MAX, cursor=page.cursor
         )
         entries += page
-    return Shown(entries, version)
+    return VisibleMessages(entries, version)
 
 
 async def pop(store: AsyncMemoryStore, session_id: str) -> ChatMessage | None:
-    """Take the newest message away and return it; None if there is none.
+    """Hide the newest message and return it; None if there is none.
 
-    It is hidden, not deleted, and only if it is still the newest at that moment.
+    It is hidden only if it is still the newest at that moment.
     """
     for _ in range(ATTEMPTS_MAX):
         newest = await store.get_entries(session_id, kinds=_MESSAGES, last=1)
         if not newest:
             return None
-        if await _hidden(store, session_id, [newest[0].position], newest.version):
-            return message_of(newest[0])
-    raise kept_moving(session_id)
+        if await _try_hide(store, session_id, [newest[0].position], newest.version):
+            return get_message(newest[0])
+    raise build_race_error(session_id)
 
 
 async def pop_at(
@@ -100,49 +96,49 @@ async def pop_at(
     *,
     listed: Callable[[Sequence[ChatMessage]], list[int]],
 ) -> ChatMessage | None:
-    """Take one message away by its place in the list and return it; None if there is no such.
+    """Hide a message by its index in the framework's list and return it; None if out of range.
 
-    `listed` gives, for each place in the framework's list, the index of the stored message.
+    `listed` returns, for each item of the framework's list, the index of its stored message.
     """
     for _ in range(ATTEMPTS_MAX):
-        shown = await all_shown(store, session_id)
+        shown = await read_visible(store, session_id)
         places = listed(shown.messages)
         if not -len(places) <= index < len(places):
             return None
         entry = shown.entries[places[index]]
-        if await _hidden(store, session_id, [entry.position], shown.version):
-            return message_of(entry)
-    raise kept_moving(session_id)
+        if await _try_hide(store, session_id, [entry.position], shown.version):
+            return get_message(entry)
+    raise build_race_error(session_id)
 
 
 async def replace(
     store: AsyncMemoryStore, session_id: str, messages: Sequence[ChatMessage]
 ) -> None:
-    """Show these messages and no others.
+    """Make exactly these messages visible.
 
-    What is there already stays, in its order; the rest is added behind it as one batch, and what is
-    no longer wanted is hidden after that. So whoever stops in between has lost nothing.
+    Messages that are there already stay. The rest is appended as one batch, and then the unwanted
+    ones are hidden: an interruption in between loses nothing.
     """
     for _ in range(ATTEMPTS_MAX):
-        entries, version = await all_shown(store, session_id)
-        unwanted, rest = difference(entries, messages)
+        entries, version = await read_visible(store, session_id)
+        unwanted, rest = compute_difference(entries, messages)
         unmoved: str | None = version
         try:
             if rest:
                 await store.add_messages(session_id, rest, expected=version)
                 unmoved = None
-            if not unwanted or await _hidden(store, session_id, unwanted, unmoved):
+            if not unwanted or await _try_hide(store, session_id, unwanted, unmoved):
                 return
         except ConflictError as conflict:
             if not is_race(conflict):
                 raise
-    raise kept_moving(session_id)
+    raise build_race_error(session_id)
 
 
-def difference(
+def compute_difference(
     entries: Sequence[Entry], wanted: Sequence[ChatMessage]
 ) -> tuple[list[int], list[ChatMessage]]:
-    """The positions that a list has no use for, and what of it is to be added behind the others."""
+    """Return the positions to hide, and the messages to append."""
     unwanted: list[int] = []
     matched = 0
     for entry in entries:
@@ -153,10 +149,10 @@ def difference(
     return unwanted, list(wanted[matched:])
 
 
-async def _hidden(
+async def _try_hide(
     store: AsyncMemoryStore, session_id: str, positions: list[int], version: str | None
 ) -> bool:
-    """Whether they were hidden; not if somebody wrote since that version."""
+    """Hide positions; return False if the session changed since that version."""
     try:
         await store.hide(session_id, positions, expected=version)
     except ConflictError as conflict:
@@ -167,13 +163,13 @@ async def _hidden(
 
 
 def is_race(conflict: ConflictError) -> bool:
-    """Whether somebody else was faster, so that looking again may help."""
+    """Return whether another writer was faster, so that a retry may succeed."""
     reason: Any = conflict.details.get("reason")
     return reason in ("version", "view")
 
 
-def kept_moving(session_id: str) -> ConflictError:
-    """Others were faster every time."""
+def build_race_error(session_id: str) -> ConflictError:
+    """Build the error after too many lost races."""
     return ConflictError(
         f"others kept writing to session {session_id!r}; nothing was changed. Try again.",
         session=session_id,

@@ -1,11 +1,11 @@
-"""A framework's message as one of ours: what we understand of it, and its exact form beside that.
+"""Stores a framework's message as a `ChatMessage`: common fields, and its exact form beside them.
 
     ChatMessage(role="assistant", content="Hello", langchain={"form": {…}, "shared": {…}})
 
-`shared` names the parts of the form that are equal to a field of the message and are stored only
-there. Put together again they are what the framework handed over, field by field.
+`shared` names the parts of the form that equal a field of the message and are stored only there.
+Together they restore the framework's message, field by field.
 
-A framework that reads what another one wrote goes through `Parts`, the table of what they share:
+A framework reads messages of another one as `MessageParts`, which holds what they have in common:
 
 |               | text            | calls: arguments  | results              | time      |
 |---------------|-----------------|-------------------|----------------------|-----------|
@@ -16,9 +16,9 @@ A framework that reads what another one wrote goes through `Parts`, the table of
 | LlamaIndex    | TextBlock       | beside it: text   | role tool            |           |
 | pydantic-ai   | parts           | ToolCallPart: both | ToolReturnPart      | timestamp |
 
-Calls are stored as `{"id": …, "name": …, "arguments": …}`, with the arguments as an object where
-they are one; LangChain's own list, which has the same under `args`, is stored as it is. A result
-that does not name its tool has the name of the call that it answers.
+Calls are stored as `{"id": …, "name": …, "arguments": …}`, with the arguments as an object if they
+are one; LangChain's list, which has them under `args`, is stored unchanged. A result without the
+name of its tool gets the name from its call.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def keep_form(
     understood: Mapping[str, Any],
     **beside: Any,
 ) -> ChatMessage:
-    """The message that holds a form. Fields in `understood` that are None are left out."""
+    """Build the message that holds a form. Fields in `understood` that are None are left out."""
     fields = {name: value for name, value in understood.items() if value is not None}
     shared = {
         part: name
         for part, value in form.items()
         for name, field in fields.items()
-        # The very same object, so that what comes back is equal down to its types.
+        # Compared by identity, so that restored values have the same types.
         if field is value and isinstance(value, str | list)
     }
     rest = {part: value for part, value in form.items() if part not in shared}
@@ -82,28 +82,28 @@ def keep_form(
 
 
 def get_form(framework: str, message: ChatMessage) -> dict[str, Any] | None:
-    """The form that a framework's message had; None if it was written by somebody else."""
-    stored = beside(framework, message)
+    """Return the framework's form of a message; None if something else wrote it."""
+    stored = get_extra(framework, message)
     if stored is None:
         return None
     shared = {part: getattr(message, name) for part, name in stored[SHARED].items()}
     return {**shared, **stored[FORM]}
 
 
-def beside(framework: str, message: ChatMessage) -> dict[str, Any] | None:
-    """All that a framework's adapter keeps with a message."""
+def get_extra(framework: str, message: ChatMessage) -> dict[str, Any] | None:
+    """Return all that a framework's adapter stored with a message."""
     stored: Any = (message.__pydantic_extra__ or {}).get(framework)
     return stored if isinstance(stored, dict) and FORM in stored and SHARED in stored else None
 
 
-def understood_role(role: Any, otherwise: str) -> str:
-    """A role that a message can have."""
+def to_role(role: Any, otherwise: str) -> str:
+    """Return the role if a message can have it, else another one."""
     fits = isinstance(role, str) and 0 < len(role) <= ROLE_CHARS_MAX
     return role if fits else otherwise
 
 
-def understood_content(content: Any) -> Any:
-    """Text or blocks as a message holds them; None if it is neither. Text among blocks is one."""
+def to_content(content: Any) -> Any:
+    """Convert text or blocks to content; None for anything else. Text in a list becomes a block."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list) or not all(isinstance(part, str | dict) for part in content):
@@ -115,13 +115,13 @@ def understood_content(content: Any) -> Any:
     return content
 
 
-def text_or_none(value: Any) -> str | None:
-    """A text; None if it is something else."""
+def to_text_or_none(value: Any) -> str | None:
+    """Return the value if it is text, else None."""
     return value if isinstance(value, str) else None
 
 
 def get_text(message: ChatMessage) -> str:
-    """The text of a message, in one piece."""
+    """Return the text of a message."""
     return get_content_text(message.content) or ""
 
 
@@ -135,7 +135,9 @@ class StoredCall(NamedTuple):
     @property
     def as_object(self) -> dict[str, Any] | None:
         """The arguments as an object; None if they are something else."""
-        return {} if self.arguments is None else _if_dict(self.arguments)
+        if self.arguments is None:
+            return {}
+        return self.arguments if isinstance(self.arguments, dict) else None
 
     @property
     def as_text(self) -> str:
@@ -146,7 +148,7 @@ class StoredCall(NamedTuple):
 
 
 class StoredResult(NamedTuple):
-    """What a tool answered; the name of the tool is empty if nobody says it."""
+    """A tool result; the name of the tool is empty if it is unknown."""
 
     call_id: str
     name: str
@@ -166,10 +168,10 @@ class StoredResult(NamedTuple):
 
 
 class MessageParts(NamedTuple):
-    """What a message says, in the terms that all frameworks share.
+    """The parts of a message that all frameworks have in common.
 
     `said` holds blocks: text as `{"type": "text", "text": …}`, others (images) as they are.
-    Thinking is left out: it is only of use to the model that wrote it.
+    Thinking is left out: only the model that wrote it can use it.
     """
 
     role: str
@@ -181,7 +183,7 @@ class MessageParts(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All that is said, as text."""
+        """The text of all blocks."""
         return get_content_text(self.said) or ""
 
     @property
@@ -192,7 +194,7 @@ class MessageParts(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that another framework could use, such as thinking alone."""
+        """Whether there is nothing for another framework, such as thinking only."""
         return not (self.said or self.calls or self.results)
 
 
@@ -200,7 +202,7 @@ NOTHING: Final = MessageParts("", None, [], [], [], None)
 
 
 def parse_parts(messages: Iterable[ChatMessage]) -> list[MessageParts]:
-    """What messages say, whoever wrote them. Results get the names of the calls before them."""
+    """Parse messages of any framework. Results get the names of the calls before them."""
     names: dict[str, str] = {}
     found = []
     for message in messages:
@@ -209,11 +211,15 @@ def parse_parts(messages: Iterable[ChatMessage]) -> list[MessageParts]:
         }
         results = []
         for call_id, content, is_error in find_answers_given(message):
-            name = _name_of_result(message, call_id) or names.get(call_id, "")
+            name = _find_result_name(message, call_id) or names.get(call_id, "")
             results.append(StoredResult(call_id, name, content, is_error))
         names.update((call.id, call.name) for call in calls.values())
         role = _ROLES.get(message.role, message.role)
-        said = [] if message.tool_call_id is not None and role == "tool" else _said(message, calls)
+        said = (
+            []
+            if message.tool_call_id is not None and role == "tool"
+            else _find_spoken_blocks(message, calls)
+        )
         called = list(calls.values())
         found.append(MessageParts(role, message.name, said, called, results, get_time(message)))
     return found
@@ -222,17 +228,17 @@ def parse_parts(messages: Iterable[ChatMessage]) -> list[MessageParts]:
 def read_forms(
     framework: str, messages: Sequence[ChatMessage]
 ) -> list[tuple[dict[str, Any] | None, MessageParts]]:
-    """The form of each message, or None and what it says if somebody else wrote it."""
+    """Return the form of each message, or None and its parts if something else wrote it."""
     forms = [get_form(framework, message) for message in messages]
     if None not in forms:
         return [(form, NOTHING) for form in forms]
     return list(zip(forms, parse_parts(messages), strict=True))
 
 
-def _said(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:
+def _find_spoken_blocks(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:
     content = message.content
     if isinstance(content, str):
-        # Models that call a tool often say nothing beside it.
+        # Models that call a tool often write empty text beside it.
         return [] if not content and calls else [{"type": "text", "text": content}]
     said: list[dict[str, Any]] = []
     for block in content or ():
@@ -244,39 +250,35 @@ def _said(message: ChatMessage, calls: Collection[str]) -> list[dict[str, Any]]:
     return said
 
 
-def _name_of_result(message: ChatMessage, call_id: str) -> str | None:
+def _find_result_name(message: ChatMessage, call_id: str) -> str | None:
     if message.tool_call_id == call_id:
         return message.name
     for block in message.content if isinstance(message.content, list) else ():
         if block.get("tool_use_id") == call_id:
-            return text_or_none(block.get("name"))
+            return to_text_or_none(block.get("name"))
     return None
 
 
 def get_time(message: ChatMessage) -> datetime | None:
-    """When a message was made, where its framework says so."""
-    claude, pydantic = beside("claude_agent", message), beside("pydantic_ai", message)
+    """Return when a message was created, if its framework stored that."""
+    claude, pydantic = get_extra("claude_agent", message), get_extra("pydantic_ai", message)
     if claude is not None:
-        return _moment((claude.get("entry") or {}).get("timestamp"))
+        return _parse_time((claude.get("entry") or {}).get("timestamp"))
     if pydantic is None:
         return None
     form = pydantic[FORM]
     parts = [part for part in form.get("parts") or () if isinstance(part, dict)]
-    times = (_moment(each.get("timestamp")) for each in (form, *parts))
+    times = (_parse_time(each.get("timestamp")) for each in (form, *parts))
     return next((time for time in times if time is not None), None)
 
 
-def _moment(text: Any) -> datetime | None:
+def _parse_time(text: Any) -> datetime | None:
     try:
         return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
 
 
-def _if_dict(value: Any) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) else None
-
-
-def stored_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """A tool call as messages hold it: `{"id": …, "name": …, "arguments": …}`."""
+def build_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """Build a tool call as messages store it: `{"id": …, "name": …, "arguments": …}`."""
     return {"id": call_id, "name": name, "arguments": parse_arguments(arguments)}

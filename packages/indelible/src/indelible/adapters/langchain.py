@@ -12,51 +12,53 @@ from indelible import AsyncMemoryStore
 from indelible.adapters import conversations
 from indelible.adapters.branches import Branches
 from indelible.adapters.langchain_forms import from_dict, to_dicts
-from indelible.adapters.missing_extra import framework_missing
-from indelible.adapters.store_variants import for_async, for_blocking, settled
+from indelible.adapters.missing_extra import build_missing_framework_error
+from indelible.adapters.store_variants import run_blocking, to_async, to_blocking
 
 try:
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 except ImportError as error:
-    raise framework_missing(error, package="langchain-core", extra="langchain") from error
+    raise build_missing_framework_error(
+        error, package="langchain-core", extra="langchain"
+    ) from error
 
 
 class IndelibleChatMessageHistory(Branches, BaseChatMessageHistory):
-    """The messages of one session. `clear` lets go of them; `undo` of the store brings them back.
+    """The messages of one session. `clear` hides them; `undo` of the store brings them back.
 
-    With a store of `indelible.open` it serves blocking and async code; with one of
-    `indelible.open_async`, async code alone. Messages that are added together are one batch. A
-    batch with an id in it that is added again, unchanged, is there once.
+    With a store of `indelible.open` it works in sync and async code; with one of
+    `indelible.open_async`, in async code only. Messages that are added together are one batch. A
+    batch that contains an id and is added again, unchanged, is stored once.
     """
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """The messages that the session shows, in order."""
-        found = settled(for_blocking(self._store).get_history(self.session_id))
+        """The visible messages, in order."""
+        found = run_blocking(to_blocking(self._store).get_history(self.session_id))
         return messages_from_dict(to_dicts(found))
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """The messages that the session shows, in order."""
-        found = await for_async(self._store).get_history(self.session_id)
+        """Return the visible messages, in order."""
+        found = await to_async(self._store).get_history(self.session_id)
         return messages_from_dict(to_dicts(found))
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages as one batch."""
-        store = for_blocking(self._store)
-        settled(_append(store, self.session_id, messages))
+        store = to_blocking(self._store)
+        run_blocking(_append(store, self.session_id, messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages as one batch."""
-        await _append(for_async(self._store), self.session_id, messages)
+        await _append(to_async(self._store), self.session_id, messages)
 
     def clear(self) -> None:
-        """Let go of all messages; nothing is deleted."""
-        settled(for_blocking(self._store).clear(self.session_id))
+        """Hide all messages; nothing is deleted."""
+        run_blocking(to_blocking(self._store).clear(self.session_id))
 
     async def aclear(self) -> None:
-        """Let go of all messages; nothing is deleted."""
-        await for_async(self._store).clear(self.session_id)
+        """Hide all messages; nothing is deleted."""
+        await to_async(self._store).clear(self.session_id)
 
 
 async def _append(

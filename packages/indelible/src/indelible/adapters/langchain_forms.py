@@ -12,9 +12,9 @@ from indelible.adapters.forms import (
     StoredResult,
     keep_form,
     read_forms,
-    text_or_none,
-    understood_content,
-    understood_role,
+    to_content,
+    to_role,
+    to_text_or_none,
 )
 
 FRAMEWORK: Final = "langchain"
@@ -38,48 +38,50 @@ _TYPES: Final = {
 
 
 def from_dict(message: Mapping[str, Any]) -> ChatMessage:
-    """What is stored for the dict that `message_to_dict` makes of a message."""
+    """Convert the result of `message_to_dict` to a message."""
     kind, data = message.get("type"), message.get("data")
     if not isinstance(kind, str) or not isinstance(data, dict):
         raise FormatError(f"not a message of LangChain: {list(message)} instead of type and data")
     calls = data.get("tool_calls")
     understood = {
-        "role": _role(kind, data),
-        "content": understood_content(data.get("content")),
-        "name": text_or_none(data.get("name")),
+        "role": _parse_role(kind, data),
+        "content": to_content(data.get("content")),
+        "name": to_text_or_none(data.get("name")),
         "tool_calls": calls if isinstance(calls, list) and calls else None,
-        "tool_call_id": text_or_none(data.get("tool_call_id")),
+        "tool_call_id": to_text_or_none(data.get("tool_call_id")),
         "is_error": True if data.get("status") == "error" else None,
     }
     return keep_form(FRAMEWORK, {**data, "type": kind}, understood)
 
 
 def to_dicts(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """What `messages_from_dict` takes, also for messages that LangChain did not write."""
+    """Convert messages to the input of `messages_from_dict`, also those of other frameworks."""
     found = []
     for form, parts in read_forms(FRAMEWORK, messages):
-        found += _dicts(parts) if form is None else [{"type": form["type"], "data": form}]
+        found += (
+            _build_foreign_dicts(parts) if form is None else [{"type": form["type"], "data": form}]
+        )
     return found
 
 
-def _dicts(parts: MessageParts) -> list[dict[str, Any]]:
-    """The messages of somebody else's message: one for each result, and one for the rest."""
-    found: list[dict[str, Any]] = [_result(result) for result in parts.results]
+def _build_foreign_dicts(parts: MessageParts) -> list[dict[str, Any]]:
+    """Convert a message of another framework: one for each result, and one for the rest."""
+    found: list[dict[str, Any]] = [_build_result(result) for result in parts.results]
     if parts.said or parts.calls:
         kind = _TYPES.get(parts.role, "chat")
         if kind == "tool":
-            # Said beside results, or a result of nobody knows what: then a user says it.
+            # Text beside results, or a result without a call, becomes a user's message.
             kind = "human"
         data: dict[str, Any] = {"content": parts.content, "name": parts.name}
         if kind == "chat":
             data["role"] = parts.role
         elif kind == "ai":
-            data |= _calls(parts.calls)
+            data |= _build_calls(parts.calls)
         found.append({"type": kind, "data": data})
     return found
 
 
-def _result(result: StoredResult) -> dict[str, Any]:
+def _build_result(result: StoredResult) -> dict[str, Any]:
     data = {
         "content": result.text,
         "tool_call_id": result.call_id,
@@ -89,8 +91,8 @@ def _result(result: StoredResult) -> dict[str, Any]:
     return {"type": "tool", "data": data}
 
 
-def _calls(calls: list[StoredCall]) -> dict[str, list[dict[str, Any]]]:
-    """Calls whose arguments are no object are invalid to LangChain."""
+def _build_calls(calls: list[StoredCall]) -> dict[str, list[dict[str, Any]]]:
+    """Build the calls; LangChain lists those whose arguments are no object as invalid."""
     valid = [
         {"id": call.id, "name": call.name, "args": call.as_object}
         for call in calls
@@ -104,8 +106,8 @@ def _calls(calls: list[StoredCall]) -> dict[str, list[dict[str, Any]]]:
     return {"tool_calls": valid, "invalid_tool_calls": invalid}
 
 
-def _role(kind: str, data: dict[str, Any]) -> str:
+def _parse_role(kind: str, data: dict[str, Any]) -> str:
     plain = kind.removesuffix("MessageChunk").lower()
     if plain == "chat":
-        return understood_role(data.get("role"), "chat")
-    return _ROLES.get(plain) or understood_role(plain, "chat")
+        return to_role(data.get("role"), "chat")
+    return _ROLES.get(plain) or to_role(plain, "chat")

@@ -1,4 +1,4 @@
-"""Brings the data of LangChain's own chat histories into a store. Needs no LangChain.
+"""Imports LangChain's own chat histories. LangChain itself is not needed.
 
 Reads what `FileChatMessageHistory`, `SQLChatMessageHistory` and `RedisChatMessageHistory` wrote,
 and changes nothing there.
@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from indelible import ChatMessage, FormatError, MemoryStore, UnavailableError, UnsupportedError
 from indelible.adapters.langchain_forms import from_dict
-from indelible.connect import format_target, refuse_unclear
+from indelible.connect import format_target, refuse_ambiguous
 
 # LangChain's own defaults.
 TABLE: Final = "message_store"
@@ -32,7 +32,7 @@ Progress = Callable[[str, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportReport:
-    """What came in, or would, and what was there already: `equal`, or with other messages."""
+    """The result of an import: `equal` counts and `differ` lists sessions that existed already."""
 
     sessions: int
     messages: int
@@ -42,7 +42,7 @@ class ImportReport:
 
     @property
     def ok(self) -> bool:
-        """Whether all that was read is in the store."""
+        """Whether all sessions that were read are in the store."""
         return not self.differ
 
 
@@ -55,12 +55,12 @@ def import_histories(
 ) -> ImportReport:
     """Bring histories in, each under its session id: `import_histories(store, histories("chats"))`.
 
-    None is overwritten. One that was broken off in the middle is gone on with by importing again.
+    No session is overwritten. An interrupted import is completed by importing again.
     """
     sessions = messages = equal = 0
     differ: list[str] = []
     for session_id, dicts in found:
-        wanted = _stored(session_id, dicts)
+        wanted = _parse_messages(session_id, dicts)
         there = store.get_history(session_id)
         rest = wanted[len(there) :]
         if there != wanted[: len(there)]:
@@ -70,7 +70,7 @@ def import_histories(
         else:
             sessions, messages = sessions + 1, messages + len(rest)
             if not dry_run:
-                _append(store, session_id, rest, there.version)
+                _append_batches(store, session_id, rest, there.version)
         if progress is not None:
             progress(session_id, messages)
     return ImportReport(
@@ -78,13 +78,15 @@ def import_histories(
     )
 
 
-def _append(store: MemoryStore, session_id: str, messages: list[ChatMessage], version: str) -> None:
+def _append_batches(
+    store: MemoryStore, session_id: str, messages: list[ChatMessage], version: str
+) -> None:
     for start in range(0, len(messages), _BATCH):
         batch = messages[start : start + _BATCH]
         version = store.add_messages(session_id, batch, expected=version).version
 
 
-def _stored(session_id: str, dicts: list[Any]) -> list[ChatMessage]:
+def _parse_messages(session_id: str, dicts: list[Any]) -> list[ChatMessage]:
     found = []
     for number, each in enumerate(dicts):
         try:
@@ -101,7 +103,7 @@ def _stored(session_id: str, dicts: list[Any]) -> list[ChatMessage]:
 def histories(
     source: str, *, table: str = TABLE, key_prefix: str = KEY_PREFIX
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Session ids and messages of a source, as LangChain wrote them down.
+    """Iterate over the session ids and messages of a source.
 
     The source is a JSON file or a folder of them (the session is the file's name without `.json`),
     a SQLite file, or the URL of a SQLite, PostgreSQL or Redis database.
@@ -109,11 +111,11 @@ def histories(
     scheme, separator, rest = source.partition("://")
     # SQLAlchemy names a driver behind a plus.
     scheme = scheme.partition("+")[0]
-    refuse_unclear(f"{scheme}://{rest}" if separator else source)
+    refuse_ambiguous(f"{scheme}://{rest}" if separator else source)
     if scheme in ("postgresql", "postgres") and separator:
-        return _postgres(f"postgresql://{rest}", table)
+        return _read_postgres(f"postgresql://{rest}", table)
     if scheme in ("redis", "rediss", "unix") and separator:
-        return _redis(source, key_prefix)
+        return _read_redis(source, key_prefix)
     if separator and scheme != "sqlite":
         raise UnsupportedError(
             f"cannot read {format_target(source)}: name a JSON file, a folder of them, sqlite:///name.db,"
@@ -122,7 +124,7 @@ def histories(
     path = Path(rest.removeprefix("/") if separator else source)
     if not path.exists():
         raise UnavailableError(f"there is no file {path}: nothing was imported")
-    return _sqlite(path, table) if separator or _is_sqlite(path) else _files(path)
+    return _read_sqlite(path, table) if separator or _is_sqlite(path) else _read_files(path)
 
 
 def _is_sqlite(path: Path) -> bool:
@@ -132,7 +134,7 @@ def _is_sqlite(path: Path) -> bool:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
-def _files(path: Path) -> Iterator[tuple[str, list[Any]]]:
+def _read_files(path: Path) -> Iterator[tuple[str, list[Any]]]:
     for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
         try:
             found = json.loads(file.read_text("utf-8"))
@@ -143,15 +145,15 @@ def _files(path: Path) -> Iterator[tuple[str, list[Any]]]:
         yield file.stem, found
 
 
-def _sqlite(path: Path, table: str) -> Iterator[tuple[str, list[Any]]]:
+def _read_sqlite(path: Path, table: str) -> Iterator[tuple[str, list[Any]]]:
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
-            yield from _grouped(database.execute(_query(table)))
+            yield from _group_by_session(database.execute(_build_query(table)))
     except sqlite3.Error as error:
         raise UnavailableError(f"{path} cannot be read: {error}") from error
 
 
-def _postgres(url: str, table: str) -> Iterator[tuple[str, list[Any]]]:
+def _read_postgres(url: str, table: str) -> Iterator[tuple[str, list[Any]]]:
     try:
         import psycopg  # noqa: PLC0415 (an extra)
     except ImportError:
@@ -160,7 +162,7 @@ def _postgres(url: str, table: str) -> Iterator[tuple[str, list[Any]]]:
         ) from None
     try:
         with psycopg.connect(url) as connection, connection.cursor("histories") as cursor:
-            yield from _grouped(cursor.execute(_query(table).encode()))
+            yield from _group_by_session(cursor.execute(_build_query(table).encode()))
     except (psycopg.ProgrammingError, UnicodeDecodeError) as error:
         if getattr(error, "sqlstate", None) is not None:
             raise UnavailableError(f"{format_target(url)} cannot be read: {error}") from error
@@ -172,17 +174,17 @@ def _postgres(url: str, table: str) -> Iterator[tuple[str, list[Any]]]:
         raise UnavailableError(f"{format_target(url)} cannot be read: {error}") from error
 
 
-def _query(table: str) -> str:
+def _build_query(table: str) -> str:
     quoted = table.replace('"', '""')
     return f'SELECT session_id, message FROM "{quoted}" ORDER BY session_id, id'  # noqa: S608
 
 
-def _grouped(rows: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
+def _group_by_session(rows: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
     for session_id, group in groupby(rows, key=lambda row: row[0]):
         yield str(session_id), [message for _, message in group]
 
 
-def _redis(url: str, prefix: str) -> Iterator[tuple[str, list[Any]]]:
+def _read_redis(url: str, prefix: str) -> Iterator[tuple[str, list[Any]]]:
     try:
         import redis  # noqa: PLC0415 (an extra)
     except ImportError:

@@ -15,10 +15,22 @@ from pydantic import JsonValue
 
 from indelible import AsyncMemoryStore, Snapshot, ViewChange
 from indelible.adapters import conversations
-from indelible.adapters.conversations import Shown, message_of
-from indelible.adapters.llama_index_forms import FRAMEWORK, indexes, restored, restored_all, stored
-from indelible.adapters.missing_extra import framework_missing
-from indelible.adapters.store_variants import Store, checked_store, for_async, for_blocking, settled
+from indelible.adapters.conversations import VisibleMessages, get_message
+from indelible.adapters.llama_index_forms import (
+    FRAMEWORK,
+    from_llama,
+    map_indexes,
+    to_llama,
+    to_llama_all,
+)
+from indelible.adapters.missing_extra import build_missing_framework_error
+from indelible.adapters.store_variants import (
+    Store,
+    check_store,
+    run_blocking,
+    to_async,
+    to_blocking,
+)
 
 try:
     from llama_index.core.base.llms.types import ChatMessage
@@ -26,7 +38,9 @@ try:
     from llama_index.core.storage.chat_store.base import BaseChatStore
     from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 except ImportError as error:
-    raise framework_missing(error, package="llama-index-core", extra="llama-index") from error
+    raise build_missing_framework_error(
+        error, package="llama-index-core", extra="llama-index"
+    ) from error
 
 # In a session's metadata: messages before this position are archived.
 _ARCHIVED_BEFORE: Final = f"{FRAMEWORK}_archived_before"
@@ -42,84 +56,84 @@ class IndelibleChatStore(BaseChatStore):
 
     def __init__(self, store: Store) -> None:
         super().__init__()
-        self._store = checked_store(store)
+        self._store = check_store(store)
 
     @classmethod
     def class_name(cls) -> str:
-        """The name that LlamaIndex knows it by."""
+        """Return the name that LlamaIndex uses."""
         return "IndelibleChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Show these messages and no others; what is there already is not written again."""
-        settled(_set(for_blocking(self._store), key, messages))
+        """Make exactly these messages visible; those that exist are not written again."""
+        run_blocking(_set(to_blocking(self._store), key, messages))
 
     async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Show these messages and no others; what is there already is not written again."""
-        await _set(for_async(self._store), key, messages)
+        """Make exactly these messages visible; those that exist are not written again."""
+        await _set(to_async(self._store), key, messages)
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """The messages of a key, in order."""
-        return settled(_get(for_blocking(self._store), key))
+        """Return the messages of a key, in order."""
+        return run_blocking(_get(to_blocking(self._store), key))
 
     async def aget_messages(self, key: str) -> list[ChatMessage]:
-        """The messages of a key, in order."""
-        return await _get(for_async(self._store), key)
+        """Return the messages of a key, in order."""
+        return await _get(to_async(self._store), key)
 
     def add_message(self, key: str, message: ChatMessage) -> None:
         """Append a message."""
-        settled(_add(for_blocking(self._store), key, [message]))
+        run_blocking(_add(to_blocking(self._store), key, [message]))
 
     async def async_add_message(self, key: str, message: ChatMessage) -> None:
         """Append a message."""
-        await _add(for_async(self._store), key, [message])
+        await _add(to_async(self._store), key, [message])
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Let go of all messages of a key, and return them; None if there are none."""
-        return settled(_delete_all(for_blocking(self._store), key))
+        """Hide all messages of a key and return them; None if there are none."""
+        return run_blocking(_delete_all(to_blocking(self._store), key))
 
     async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Let go of all messages of a key, and return them; None if there are none."""
-        return await _delete_all(for_async(self._store), key)
+        """Hide all messages of a key and return them; None if there are none."""
+        return await _delete_all(to_async(self._store), key)
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Let go of one message, by its place in the list, and return it."""
-        return settled(_delete(for_blocking(self._store), key, idx))
+        """Hide one message by its index and return it."""
+        return run_blocking(_delete(to_blocking(self._store), key, idx))
 
     async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Let go of one message, by its place in the list, and return it."""
-        return await _delete(for_async(self._store), key, idx)
+        """Hide one message by its index and return it."""
+        return await _delete(to_async(self._store), key, idx)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Let go of the newest message, and return it."""
-        return settled(_delete_last(for_blocking(self._store), key))
+        """Hide the newest message and return it."""
+        return run_blocking(_delete_last(to_blocking(self._store), key))
 
     async def adelete_last_message(self, key: str) -> ChatMessage | None:
-        """Let go of the newest message, and return it."""
-        return await _delete_last(for_async(self._store), key)
+        """Hide the newest message and return it."""
+        return await _delete_last(to_async(self._store), key)
 
     def get_keys(self) -> list[str]:
-        """The keys that have messages."""
-        return settled(_keys(for_blocking(self._store)))
+        """Return the keys that have messages."""
+        return run_blocking(_list_keys(to_blocking(self._store)))
 
     async def aget_keys(self) -> list[str]:
-        """The keys that have messages."""
-        return await _keys(for_async(self._store))
+        """Return the keys that have messages."""
+        return await _list_keys(to_async(self._store))
 
     def snapshot(self, key: str, label: str | None = None) -> Snapshot:
-        """Write down what a key shows now."""
-        return settled(for_blocking(self._store).save_snapshot(key, label=label))
+        """Save the current view of a key."""
+        return run_blocking(to_blocking(self._store).save_snapshot(key, label=label))
 
     async def asnapshot(self, key: str, label: str | None = None) -> Snapshot:
-        """Write down what a key shows now."""
-        return await for_async(self._store).save_snapshot(key, label=label)
+        """Save the current view of a key."""
+        return await to_async(self._store).save_snapshot(key, label=label)
 
     def rollback(self, key: str, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
-        return settled(for_blocking(self._store).rollback_to_snapshot(key, snapshot_id))
+        """Restore the view of a snapshot."""
+        return run_blocking(to_blocking(self._store).rollback_to_snapshot(key, snapshot_id))
 
     async def arollback(self, key: str, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze."""
-        return await for_async(self._store).rollback_to_snapshot(key, snapshot_id)
+        """Restore the view of a snapshot."""
+        return await to_async(self._store).rollback_to_snapshot(key, snapshot_id)
 
 
 class IndelibleMemoryStore(AsyncDBChatStore):
@@ -133,11 +147,11 @@ class IndelibleMemoryStore(AsyncDBChatStore):
 
     def __init__(self, store: Store) -> None:
         super().__init__()
-        self._store = for_async(checked_store(store))
+        self._store = to_async(check_store(store))
 
     @classmethod
     def class_name(cls) -> str:
-        """The name that LlamaIndex knows it by."""
+        """Return the name that LlamaIndex uses."""
         return "IndelibleMemoryStore"
 
     async def get_messages(
@@ -147,15 +161,15 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        """The messages of a key with a status, or of any, in order."""
-        found = restored_all((await self._with(key, status)).messages)[offset or 0 :]
+        """Return the messages of a key with a status, or of any, in order."""
+        found = to_llama_all((await self._read_with_status(key, status)).messages)[offset or 0 :]
         return [message for _, message in found[:limit]]
 
     async def count_messages(
         self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
     ) -> int:
-        """How many messages of a status there are."""
-        return len(restored_all((await self._with(key, status)).messages))
+        """Count the messages of a status."""
+        return len(to_llama_all((await self._read_with_status(key, status)).messages))
 
     async def add_message(
         self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
@@ -169,108 +183,110 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         """Append messages as one batch."""
         await _add(self._store, key, messages)
         if status is MessageStatus.ARCHIVED:
-            await self._archive(key, await conversations.all_shown(self._store, key))
+            await self._archive(key, await conversations.read_visible(self._store, key))
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
-        """Show these messages and no others; what is there already is not written again."""
+        """Make exactly these messages visible; those that exist are not written again."""
         await _set(self._store, key, messages)
-        shown = await conversations.all_shown(self._store, key)
+        shown = await conversations.read_visible(self._store, key)
         archived = len(shown.entries) if status is MessageStatus.ARCHIVED else 0
-        await self._archive(key, Shown(shown.entries[:archived], shown.version), anew=True)
+        await self._archive(
+            key, VisibleMessages(shown.entries[:archived], shown.version), anew=True
+        )
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Let go of one message, by its place in the list of all, and return it."""
+        """Hide one message by its index in the list of all, and return it."""
         return await _delete(self._store, key, idx)
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
-        """Let go of the messages of a status, or of all."""
-        entries, _ = await self._with(key, status)
+        """Hide the messages of a status, or all."""
+        entries, _ = await self._read_with_status(key, status)
         await self._store.hide(key, [entry.position for entry in entries])
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Let go of the oldest active messages, and return them."""
-        entries, _ = await self._with(key, MessageStatus.ACTIVE)
+        """Hide the oldest active messages and return them."""
+        entries, _ = await self._read_with_status(key, MessageStatus.ACTIVE)
         oldest = entries[: max(n, 0)]
         change = await self._store.hide(key, [entry.position for entry in oldest])
-        # Somebody else may have been faster with some of them.
-        return [restored(message_of(each)) for each in oldest if each.position in change.dropped]
+        # Another writer may have hidden some of them first.
+        return [to_llama(get_message(each)) for each in oldest if each.position in change.dropped]
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Archive the oldest active messages, and return them."""
-        entries, version = await self._with(key, MessageStatus.ACTIVE)
-        oldest = Shown(entries[: max(n, 0)], version)
+        entries, version = await self._read_with_status(key, MessageStatus.ACTIVE)
+        oldest = VisibleMessages(entries[: max(n, 0)], version)
         await self._archive(key, oldest)
-        return [restored(message) for message in oldest.messages]
+        return [to_llama(message) for message in oldest.messages]
 
     async def get_keys(self) -> list[str]:
-        """The keys that have messages."""
-        return await _keys(self._store)
+        """Return the keys that have messages."""
+        return await _list_keys(self._store)
 
     async def snapshot(self, key: str, label: str | None = None) -> Snapshot:
-        """Write down what a key shows now."""
+        """Save the current view of a key."""
         return await self._store.save_snapshot(key, label=label)
 
     async def rollback(self, key: str, snapshot_id: str) -> ViewChange:
-        """Show exactly what a snapshot froze; what was archived stays so."""
+        """Restore the view of a snapshot; archived messages stay archived."""
         return await self._store.rollback_to_snapshot(key, snapshot_id)
 
-    async def _with(self, key: str, status: MessageStatus | None) -> Shown:
-        shown = await conversations.all_shown(self._store, key)
+    async def _read_with_status(self, key: str, status: MessageStatus | None) -> VisibleMessages:
+        shown = await conversations.read_visible(self._store, key)
         if status is None:
             return shown
-        before = _mark((await self._store.session(key)).metadata)
+        before = _get_archive_mark((await self._store.session(key)).metadata)
         wanted = status is MessageStatus.ARCHIVED
         entries = [entry for entry in shown.entries if (entry.position < before) is wanted]
-        return Shown(entries, shown.version)
+        return VisibleMessages(entries, shown.version)
 
-    async def _archive(self, key: str, shown: Shown, *, anew: bool = False) -> None:
-        """Archive these and all before them; `anew` takes earlier archiving back."""
+    async def _archive(self, key: str, shown: VisibleMessages, *, anew: bool = False) -> None:
+        """Archive these messages and all before them; `anew` discards the earlier mark."""
         mark = shown.entries[-1].position + 1 if shown.entries else 0
         metadata: dict[str, Any] = (await self._store.session(key)).metadata
-        before = _mark(metadata)
+        before = _get_archive_mark(metadata)
         after = mark if anew else max(mark, before)
         if after != before:
             await self._store.set_metadata(key, {**metadata, _ARCHIVED_BEFORE: after})
 
 
-def _mark(metadata: dict[str, JsonValue]) -> int:
+def _get_archive_mark(metadata: dict[str, JsonValue]) -> int:
     mark = metadata.get(_ARCHIVED_BEFORE, 0)
     return mark if isinstance(mark, int) else 0
 
 
 async def _get(store: AsyncMemoryStore, key: str) -> list[ChatMessage]:
-    return [message for _, message in restored_all(await store.get_history(key))]
+    return [message for _, message in to_llama_all(await store.get_history(key))]
 
 
 async def _add(store: AsyncMemoryStore, key: str, messages: list[ChatMessage]) -> None:
-    batch = [stored(message) for message in messages]
+    batch = [from_llama(message) for message in messages]
     await conversations.append(store, key, batch, identified=False)
 
 
 async def _set(store: AsyncMemoryStore, key: str, messages: list[ChatMessage]) -> None:
-    await conversations.replace(store, key, [stored(message) for message in messages])
+    await conversations.replace(store, key, [from_llama(message) for message in messages])
 
 
 async def _delete_all(store: AsyncMemoryStore, key: str) -> list[ChatMessage] | None:
-    entries, _ = await conversations.all_shown(store, key)
+    entries, _ = await conversations.read_visible(store, key)
     change = await store.clear(key)
-    gone = [restored(message_of(each)) for each in entries if each.position in change.dropped]
+    gone = [to_llama(get_message(each)) for each in entries if each.position in change.dropped]
     return gone or None
 
 
 async def _delete(store: AsyncMemoryStore, key: str, index: int) -> ChatMessage | None:
-    found = await conversations.pop_at(store, key, index, listed=indexes)
-    return None if found is None else restored(found)
+    found = await conversations.pop_at(store, key, index, listed=map_indexes)
+    return None if found is None else to_llama(found)
 
 
 async def _delete_last(store: AsyncMemoryStore, key: str) -> ChatMessage | None:
     found = await conversations.pop(store, key)
-    return None if found is None else restored(found)
+    return None if found is None else to_llama(found)
 
 
-async def _keys(store: AsyncMemoryStore) -> list[str]:
+async def _list_keys(store: AsyncMemoryStore) -> list[str]:
     found: list[str] = []
     page = await store.list_sessions()
     while True:

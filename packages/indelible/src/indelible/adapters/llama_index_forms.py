@@ -1,4 +1,4 @@
-"""LlamaIndex's messages as ours."""
+"""Converts LlamaIndex's messages."""
 
 from __future__ import annotations
 
@@ -6,62 +6,70 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible import ChatMessage
-from indelible.adapters.forms import MessageParts, keep_form, read_forms, stored_call, text_or_none
-from indelible.adapters.missing_extra import framework_missing
+from indelible.adapters.forms import (
+    MessageParts,
+    build_call,
+    keep_form,
+    read_forms,
+    to_text_or_none,
+)
+from indelible.adapters.missing_extra import build_missing_framework_error
 
 try:
     from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
     from llama_index.core.base.llms.types import MessageRole
 except ImportError as error:
-    raise framework_missing(error, package="llama-index-core", extra="llama-index") from error
+    raise build_missing_framework_error(
+        error, package="llama-index-core", extra="llama-index"
+    ) from error
 
 FRAMEWORK: Final = "llama_index"
-# Roles that a version of LlamaIndex may not have, and what is said beside a result.
+# Replacements of roles that LlamaIndex may not have, and of the role of text beside a result.
 _OTHERWISE: Final = {"developer": "system", "tool": "user"}
 
 
-def stored(message: LlamaMessage) -> ChatMessage:
-    """What is stored for a message."""
+def from_llama(message: LlamaMessage) -> ChatMessage:
+    """Convert a message of LlamaIndex."""
     form = message.model_dump(mode="json")
     more = form.get("additional_kwargs") or {}
     understood = {
         "role": form["role"],
         "content": form["blocks"],
-        "name": text_or_none(more.get("name")),
-        "tool_calls": _calls(form["blocks"], more.get("tool_calls")) or None,
-        "tool_call_id": text_or_none(more.get("tool_call_id")),
+        "name": to_text_or_none(more.get("name")),
+        "tool_calls": _find_calls(form["blocks"], more.get("tool_calls")) or None,
+        "tool_call_id": to_text_or_none(more.get("tool_call_id")),
     }
-    if (text := _plain_text(form["blocks"])) is not None:
-        # Of a message that is nothing but text, LlamaIndex makes the same block again.
+    if (text := _get_plain_text(form["blocks"])) is not None:
+        # LlamaIndex rebuilds the same block from plain text.
         del form["blocks"]
         form["content"] = understood["content"] = text
     return keep_form(FRAMEWORK, form, understood)
 
 
-def restored(message: ChatMessage) -> LlamaMessage:
-    """LlamaIndex's message, also for one that it did not write: the first, if it is several."""
-    found = restored_all([message])
+def to_llama(message: ChatMessage) -> LlamaMessage:
+    """Convert a message to LlamaIndex's; the first one, if it becomes several."""
+    found = to_llama_all([message])
     return found[0][1] if found else LlamaMessage(role=MessageRole.ASSISTANT)
 
 
-def restored_all(messages: Sequence[ChatMessage]) -> list[tuple[int, LlamaMessage]]:
-    """LlamaIndex's messages, each with the index of the message that it was made of.
+def to_llama_all(messages: Sequence[ChatMessage]) -> list[tuple[int, LlamaMessage]]:
+    """Convert messages to LlamaIndex's, each with the index of its source.
 
-    One that somebody else wrote may be several: one for each result, and one for the rest.
+    A message of another framework may become several: one for each result, and one for the rest.
     """
     found: list[tuple[int, LlamaMessage]] = []
     for index, (form, parts) in enumerate(read_forms(FRAMEWORK, messages)):
-        theirs = _foreign(parts) if form is None else [LlamaMessage(**form)]
+        theirs = _build_foreign_messages(parts) if form is None else [LlamaMessage(**form)]
         found += [(index, each) for each in theirs]
     return found
 
 
-def indexes(messages: Sequence[ChatMessage]) -> list[int]:
-    """For each place in LlamaIndex's list, the index of the message that it was made of."""
-    return [index for index, _ in restored_all(messages)]
+def map_indexes(messages: Sequence[ChatMessage]) -> list[int]:
+    """Return the index of the stored message for each message of LlamaIndex's list."""
+    return [index for index, _ in to_llama_all(messages)]
 
 
-def _foreign(parts: MessageParts) -> list[LlamaMessage]:
+def _build_foreign_messages(parts: MessageParts) -> list[LlamaMessage]:
     found = []
     for result in parts.results:
         more: dict[str, Any] = {"tool_call_id": result.call_id}
@@ -71,11 +79,13 @@ def _foreign(parts: MessageParts) -> list[LlamaMessage]:
     if parts.said or parts.calls:
         known = {role.value for role in MessageRole} - {MessageRole.TOOL.value}
         role = parts.role if parts.role in known else _OTHERWISE.get(parts.role, "chatbot")
-        found.append(LlamaMessage(role=role, content=parts.text, additional_kwargs=_made(parts)))
+        found.append(
+            LlamaMessage(role=role, content=parts.text, additional_kwargs=_build_tool_calls(parts))
+        )
     return found
 
 
-def _made(parts: MessageParts) -> dict[str, Any]:
+def _build_tool_calls(parts: MessageParts) -> dict[str, Any]:
     calls = [
         {
             "id": call.id,
@@ -87,25 +97,25 @@ def _made(parts: MessageParts) -> dict[str, Any]:
     return {"tool_calls": calls} if calls else {}
 
 
-def _plain_text(blocks: list[dict[str, Any]]) -> str | None:
+def _get_plain_text(blocks: list[dict[str, Any]]) -> str | None:
     plain = len(blocks) == 1 and set(blocks[0]) == {"block_type", "text"}
-    return text_or_none(blocks[0]["text"]) if plain else None
+    return to_text_or_none(blocks[0]["text"]) if plain else None
 
 
-def _calls(blocks: list[dict[str, Any]], listed: Any) -> list[dict[str, Any]]:
-    """The tool calls of a message, which stand in blocks or beside them."""
+def _find_calls(blocks: list[dict[str, Any]], listed: Any) -> list[dict[str, Any]]:
+    """Find the tool calls of a message, in its blocks and beside them."""
     found = [
-        stored_call(block.get("tool_call_id"), block["tool_name"], block["tool_kwargs"])
+        build_call(block.get("tool_call_id"), block["tool_name"], block["tool_kwargs"])
         for block in blocks
         if block.get("block_type") == "tool_call"
     ]
     ids = {call["id"] for call in found}
     beside = [call for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
-    return found + [_listed(call) for call in beside if call.get("id") not in ids]
+    return found + [_parse_call(call) for call in beside if call.get("id") not in ids]
 
 
-def _listed(call: dict[str, Any]) -> dict[str, Any]:
-    """A call in OpenAI's form, as LlamaIndex keeps it beside a message."""
+def _parse_call(call: dict[str, Any]) -> dict[str, Any]:
+    """Parse a call in OpenAI's form, which LlamaIndex keeps beside a message."""
     function = call.get("function")
     named = function if isinstance(function, dict) else call
-    return stored_call(call.get("id"), named.get("name"), named.get("arguments"))
+    return build_call(call.get("id"), named.get("name"), named.get("arguments"))

@@ -2,8 +2,8 @@
 
 indelible mcp agent.db --session user-42
 
-A model is not trusted. It works on one session, stores no instructions, takes back only what was
-done through these tools, and gets answers of a limited size.
+The model is not trusted: it works on one session, cannot store system messages, undoes only changes
+that were made through these tools, and gets answers of limited size.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from indelible import (
     UsageError,
     __version__,
 )
-from indelible.adapters.conversations import ATTEMPTS_MAX, is_race, kept_moving, message_of
+from indelible.adapters.conversations import ATTEMPTS_MAX, build_race_error, get_message, is_race
 from indelible.adapters.forms import get_text
-from indelible.adapters.missing_extra import framework_missing
+from indelible.adapters.missing_extra import build_missing_framework_error
 from indelible.core.limits import (
     MCP_ANSWER_CHARS_MAX,
     MCP_ITEMS_MAX,
@@ -35,7 +35,7 @@ from indelible.core.limits import (
 )
 from indelible.core.redaction import redact
 from indelible.model import Change, Kind, Status, Summary, Timeline, ViewChange
-from indelible.view import positions
+from indelible.view import iter_positions
 
 try:
     try:
@@ -46,10 +46,10 @@ try:
         from mcp.server.fastmcp import FastMCP as MCPServer  # type: ignore[attr-defined, no-redef]
         from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[import-not-found, no-redef]
 except ImportError as error:
-    raise framework_missing(error, package="mcp", extra="mcp") from error
+    raise build_missing_framework_error(error, package="mcp", extra="mcp") from error
 
-# Keys of what was done here begin with it. So a model can neither use up a key of the application
-# nor take back what others did, and this holds after a restart.
+# The prefix of all keys that are used here. So a model can neither use a key of the application
+# nor undo changes of others, also after a restart.
 KEY_PREFIX: Final = "mcp:"
 INSTRUCTIONS: Final = """\
 Memory that is not lost. Remember what matters of a conversation, and read it back with history or \
@@ -59,39 +59,39 @@ more, they say how to get it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Not system: what a model writes down must not become an instruction to the next one.
+# Without "system": text of a model must not become an instruction for the next one.
 Role = Literal["user", "assistant", "tool"]
 Item = dict[str, Any]
 _READABLE: Final = (Kind.MESSAGE, Kind.SUMMARY)
 
 
-def server_of(
+def build_server(
     store: AsyncMemoryStore, *, session: str, any_session: bool = False
 ) -> MCPServer[Any]:
-    """A server whose tools work on one session of a store, or on all with `any_session`."""
+    """Build a server whose tools work on one session of a store, or on all with `any_session`."""
     options: dict[str, Any] = {"instructions": INSTRUCTIONS, "log_level": "ERROR"}
     if "version" in inspect.signature(MCPServer).parameters:
         server = MCPServer("indelible", version=__version__, **options)
     else:
-        # Until 2.0 only the server behind it knows a version.
+        # Before 2.0, only the inner server has a version.
         server = MCPServer("indelible", **options)
         server._mcp_server.version = __version__  # type: ignore[attr-defined]  # noqa: SLF001
-    for tool in Tools(store, session, any_session=any_session).all():
-        server.tool()(_telling(tool))
+    for tool in Tools(store, session, any_session=any_session).list_tools():
+        server.tool()(_report_errors(tool))
     return server
 
 
-def _telling(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """The tool, with errors of the store told to the model: they say what became of the data."""
+def _report_errors(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """Wrap a tool so that errors of the store are reported to the model."""
 
     @functools.wraps(tool)
-    async def told(*given: P.args, **named: P.kwargs) -> T:
+    async def wrapped(*given: P.args, **named: P.kwargs) -> T:
         try:
             return await tool(*given, **named)
         except MemoryStoreError as error:
             raise ToolError(redact(str(error))[:MCP_TEXT_CHARS_MAX]) from error
 
-    return told
+    return wrapped
 
 
 class Tools:
@@ -102,8 +102,8 @@ class Tools:
         self._session = session
         self._any_session = any_session
 
-    def all(self) -> list[Any]:
-        """Every tool."""
+    def list_tools(self) -> list[Any]:
+        """List the tools."""
         return [
             self.remember,
             self.history,
@@ -115,8 +115,8 @@ class Tools:
             self.undo,
         ]
 
-    def _named(self, session: str) -> str:
-        """The session that a call is about, if it may be."""
+    def _check_session(self, session: str) -> str:
+        """Return the session of a call, or raise if the model may not use it."""
         name = session or self._session
         if name != self._session and not self._any_session:
             raise UsageError(
@@ -132,7 +132,7 @@ class Tools:
 
         With a key of your own, doing the same again stores nothing twice.
         """
-        name = self._named(session)
+        name = self._check_session(session)
         receipt = await self._store.add_message(
             name, role, content, key=f"{KEY_PREFIX}{key}" if key else None
         )
@@ -147,21 +147,21 @@ class Tools:
 
         Where older ones are left, the answer says `before`: give it back to get those.
         """
-        name, count = self._named(session), _count(last, "last")
+        name, count = self._check_session(session), _check_count(last, "last")
         if before < 0:
             found = await self._store.get_entries(
                 name, kinds=[Kind.MESSAGE], last=min(count + 1, PAGE_ENTRIES_MAX)
             )
             status, entries = found.status, list(found)
         else:
-            status, entries = await self._newest_before(name, count + 1, before)
-        items, taken = _fitting(map(_message_item, reversed(entries[-count:])))
+            status, entries = await self._read_before(name, count + 1, before)
+        items, taken = _take_fitting(map(_build_item, reversed(entries[-count:])))
         answer: dict[str, Any] = {"session": name, "status": status.value, "messages": items[::-1]}
         if taken < len(entries):
             answer["before"] = items[-1]["position"]
         return answer
 
-    async def _newest_before(
+    async def _read_before(
         self, session: str, count: int, before: int
     ) -> tuple[Status, list[Entry]]:
         newest: deque[Entry] = deque(maxlen=count)
@@ -177,14 +177,14 @@ class Tools:
 
         Where more is left, the answer says `offset`: give it back to get the rest.
         """
-        name = self._named(session)
+        name = self._check_session(session)
         page = await self._store.get_entries(name, kinds=_READABLE)
         while page.cursor is not None and (not page or page[-1].position < position):
             page = await self._store.get_entries(name, kinds=_READABLE, cursor=page.cursor)
         entry = next((each for each in page if each.position == position), None)
         if entry is None:
             raise UsageError(f"session {name!r} shows nothing at position {position}")
-        role, text = _said(entry)
+        role, text = _get_role_and_text(entry)
         end = max(0, offset) + MCP_TEXT_CHARS_MAX
         answer: dict[str, Any] = {"session": name, "position": position, "role": role}
         answer["content"] = text[max(0, offset) : end]
@@ -199,8 +199,8 @@ class Tools:
 
         Where older ones are left, the answer says `before`: give it back to get those.
         """
-        name, words = self._named(session), query.casefold().split()
-        count = _count(limit, "limit")
+        name, words = self._check_session(session), query.casefold().split()
+        count = _check_count(limit, "limit")
         if not words:
             raise UsageError("query names at least one word to look for")
         newest: deque[Entry] = deque(maxlen=count + 1)
@@ -209,7 +209,7 @@ class Tools:
         while True:
             page = await self._store.get_entries(name, kinds=_READABLE, cursor=cursor)
             for entry in page:
-                if all(word in _said(entry)[1].casefold() for word in words):
+                if all(word in _get_role_and_text(entry)[1].casefold() for word in words):
                     found += 1
                     if before < 0 or entry.position < before:
                         newest.append(entry)
@@ -217,15 +217,15 @@ class Tools:
             if cursor is None:
                 break
         matches = list(newest)[::-1]
-        items, taken = _fitting(map(_message_item, matches[:count]))
+        items, taken = _take_fitting(map(_build_item, matches[:count]))
         answer: dict[str, Any] = {"session": name, "found": found, "matches": items}
         if taken < len(matches):
             answer["before"] = items[-1]["position"]
         return answer
 
     async def snapshot(self, label: str = "", session: str = "") -> dict[str, Any]:
-        """Write down what a session shows now, so that rollback can show it again."""
-        name = self._named(session)
+        """Save the current state of a session, so that rollback can restore it."""
+        name = self._check_session(session)
         taken = await self._store.save_snapshot(name, label=label or None)
         return {"session": name, "snapshot_id": taken.id, "entries": taken.entries}
 
@@ -234,7 +234,7 @@ class Tools:
 
         Where older ones are left, the answer says `skip`: give it back to get those.
         """
-        name, count = self._named(session), _count(last, "last")
+        name, count = self._check_session(session), _check_count(last, "last")
         newest = (await self._store.list_snapshots(name))[::-1]
         start = max(0, skip)
         found = [
@@ -246,7 +246,7 @@ class Tools:
             }
             for each in newest[start : start + count]
         ]
-        found, _ = _fitting(found, "label")
+        found, _ = _take_fitting(found, "label")
         answer: dict[str, Any] = {"session": name, "snapshots": found[::-1]}
         if start + len(found) < len(newest):
             answer["skip"] = start + len(found)
@@ -257,7 +257,7 @@ class Tools:
 
         It does not bring back what others than you have hidden since.
         """
-        name = self._named(session)
+        name = self._check_session(session)
 
         async def change(timeline: Timeline, key: str) -> ViewChange:
             _refuse_foreign_rollback(timeline, snapshot_id)
@@ -265,11 +265,11 @@ class Tools:
                 name, snapshot_id, key=key, expected=timeline.info.version
             )
 
-        return await self._changed(name, change)
+        return await self._change_view(name, change)
 
     async def undo(self, session: str = "") -> dict[str, Any]:
         """Take back the newest rollback that was done with these tools."""
-        name = self._named(session)
+        name = self._check_session(session)
 
         async def change(timeline: Timeline, key: str) -> ViewChange:
             newest = timeline.undo
@@ -281,12 +281,12 @@ class Tools:
                 )
             return await self._store.undo(name, key=key, expected=timeline.info.version)
 
-        return await self._changed(name, change)
+        return await self._change_view(name, change)
 
-    async def _changed(
+    async def _change_view(
         self, session: str, change: Callable[[Timeline, str], Awaitable[ViewChange]]
     ) -> dict[str, Any]:
-        """Change what shows on the ground of what was seen, and of nothing newer."""
+        """Change the view, based on the state that was read; read again if it changed."""
         for _ in range(ATTEMPTS_MAX):
             timeline = await self._store.timeline(session)
             try:
@@ -300,7 +300,7 @@ class Tools:
                 "hidden": len(done.dropped),
                 "shown_again": len(done.restored),
             }
-        raise kept_moving(session)
+        raise build_race_error(session)
 
 
 def _is_ours(change: Change) -> bool:
@@ -308,7 +308,7 @@ def _is_ours(change: Change) -> bool:
 
 
 def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
-    """Refuse to bring back what an operator or the application has hidden."""
+    """Raise if a rollback would bring back what an operator or the application hid."""
     name = timeline.info.session_id
     snapshot = next((each for each in timeline.snapshots if each.id == snapshot_id), None)
     if snapshot is None:
@@ -318,8 +318,8 @@ def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
             snapshot=snapshot_id,
         )
     hidden = {each.entry.position for each in timeline.entries if not each.visible}
-    back = hidden.intersection(positions(snapshot.extents))
-    # Newest first: whoever hid a message last decides.
+    back = hidden.intersection(iter_positions(snapshot.extents))
+    # Newest first: the last change that hid a message decides.
     for change in timeline.changes:
         if _is_ours(change):
             back.difference_update(change.dropped)
@@ -332,25 +332,25 @@ def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
         )
 
 
-def _said(entry: Entry) -> tuple[str, str]:
-    """The role and the text of an entry."""
+def _get_role_and_text(entry: Entry) -> tuple[str, str]:
+    """Return the role and the text of an entry."""
     if isinstance(entry.value, Summary):
         return "summary", entry.value.text
-    message = message_of(entry)
+    message = get_message(entry)
     return message.role, get_text(message)
 
 
-def _message_item(entry: Entry) -> Item:
-    """A message as answers show it: with its beginning, if it is long."""
-    role, text = _said(entry)
+def _build_item(entry: Entry) -> Item:
+    """Build the item of a message in an answer; long text is cut."""
+    role, text = _get_role_and_text(entry)
     item = {"position": entry.position, "role": role, "content": text[:MCP_TEXT_CHARS_MAX]}
     if len(text) > MCP_TEXT_CHARS_MAX:
         item |= {"cut_off": True, "chars": len(text)}
     return item
 
 
-def _fitting(items: Iterable[Item], text: str = "content") -> tuple[list[Item], int]:
-    """The first items whose texts fit into an answer, and how many those are."""
+def _take_fitting(items: Iterable[Item], text: str = "content") -> tuple[list[Item], int]:
+    """Take the first items whose texts fit into an answer; return them and their number."""
     fitting: list[Item] = []
     chars = 0
     for item in items:
@@ -361,7 +361,7 @@ def _fitting(items: Iterable[Item], text: str = "content") -> tuple[list[Item], 
     return fitting, len(fitting)
 
 
-def _count(number: int, what: str) -> int:
+def _check_count(number: int, what: str) -> int:
     if not 1 <= number <= MCP_ITEMS_MAX:
         raise UsageError(f"{what} is from 1 to {MCP_ITEMS_MAX}, not {number}", value=number)
     return number
@@ -369,4 +369,4 @@ def _count(number: int, what: str) -> int:
 
 async def serve(store: AsyncMemoryStore, *, session: str, any_session: bool = False) -> None:
     """Answer over stdin and stdout until the other side closes them."""
-    await server_of(store, session=session, any_session=any_session).run_stdio_async()
+    await build_server(store, session=session, any_session=any_session).run_stdio_async()

@@ -1,10 +1,10 @@
-"""What to install, for whoever imports an adapter without its framework."""
+"""The error for an adapter whose framework is not installed."""
 
 from __future__ import annotations
 
 
-def framework_missing(error: ImportError, *, package: str, extra: str) -> ImportError:
-    """The error to raise instead of the bare one, if it is the framework that is not there."""
+def build_missing_framework_error(error: ImportError, *, package: str, extra: str) -> ImportError:
+    """Build an error that says which extra to install."""
     return ImportError(
         f"indelible.adapters.{extra.replace('-', '_')} needs the package {package}:"
         f" pip install 'indelible[{extra}]' ({error})",

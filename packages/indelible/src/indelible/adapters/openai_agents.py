@@ -13,22 +13,24 @@ from indelible import ChatMessage, Snapshot, ViewChange
 from indelible.adapters import conversations
 from indelible.adapters.forms import (
     MessageParts,
+    build_call,
     keep_form,
     read_forms,
-    stored_call,
-    text_or_none,
-    understood_content,
-    understood_role,
+    to_content,
+    to_role,
+    to_text_or_none,
 )
-from indelible.adapters.missing_extra import framework_missing
-from indelible.adapters.store_variants import Store, checked_store, for_async
+from indelible.adapters.missing_extra import build_missing_framework_error
+from indelible.adapters.store_variants import Store, check_store, to_async
 
 try:
     from agents.items import TResponseInputItem
     from agents.memory import Session
     from agents.models.fake_id import FAKE_RESPONSES_ID
 except ImportError as error:
-    raise framework_missing(error, package="openai-agents", extra="openai-agents") from error
+    raise build_missing_framework_error(
+        error, package="openai-agents", extra="openai-agents"
+    ) from error
 
 FRAMEWORK: Final = "openai_agents"
 _ROLES: Final = ("user", "assistant", "system", "developer")
@@ -37,57 +39,58 @@ _ROLES: Final = ("user", "assistant", "system", "developer")
 class IndelibleSession:
     """The items of one session, for `Runner.run(…, session=…)`.
 
-    Items that are added together are one batch. A batch with an id in it that is added again,
-    unchanged, is there once. What is popped or cleared is hidden, not deleted.
+    Items that are added together are one batch. A batch that contains an id and is added again,
+    unchanged, is stored once. Popped and cleared items are hidden, not deleted.
     """
 
     def __init__(self, session_id: str, store: Store, *, session_settings: Any = None) -> None:
         self.session_id = session_id
-        #: The SDK's own settings, of which `limit` bounds what `get_items` gives by default.
+        #: The SDK's settings; `limit` is the default of `get_items`.
         self.session_settings = session_settings
-        self._store = checked_store(store)
+        self._store = check_store(store)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The items that the session shows, in order; with `limit`, the newest of them."""
-        limit = _limit_of(self.session_settings) if limit is None else limit
-        # Below zero the SDK's own sessions know no limit.
+        """Return the visible items, in order; with `limit`, the newest of them."""
+        limit = _get_limit(self.session_settings) if limit is None else limit
+        # As in the SDK's own sessions, a negative limit means none.
         last = limit if limit is not None and limit >= 0 else None
-        found = await for_async(self._store).get_history(self.session_id, last=last)
-        items = _items(found)
+        found = await to_async(self._store).get_history(self.session_id, last=last)
+        items = _to_items(found)
         return items if last is None else items[max(0, len(items) - last) :]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items as one batch."""
-        stored = [_stored(cast("dict[str, Any]", item)) for item in items]
-        identified = any(_is_identified(cast("dict[str, Any]", item)) for item in items)
-        store = for_async(self._store)
+        forms = [cast("dict[str, Any]", item) for item in items]
+        stored = [keep_form(FRAMEWORK, form, _parse_item(form)) for form in forms]
+        identified = any(map(_is_identified, forms))
+        store = to_async(self._store)
         await conversations.append(store, self.session_id, stored, identified=identified)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the newest item away and return it; None if there is none."""
-        message = await conversations.pop(for_async(self._store), self.session_id)
-        items = [] if message is None else _items([message])
+        """Hide the newest item and return it; None if there is none."""
+        message = await conversations.pop(to_async(self._store), self.session_id)
+        items = [] if message is None else _to_items([message])
         return items[-1] if items else None
 
     async def clear_session(self) -> None:
-        """Let go of all items; nothing is deleted."""
-        await for_async(self._store).clear(self.session_id)
+        """Hide all items; nothing is deleted."""
+        await to_async(self._store).clear(self.session_id)
 
     async def snapshot(self, label: str | None = None) -> Snapshot:
-        """Write down what the session shows now."""
-        return await for_async(self._store).save_snapshot(self.session_id, label=label)
+        """Save the current view of the session."""
+        return await to_async(self._store).save_snapshot(self.session_id, label=label)
 
     async def rollback(self, snapshot_id: str) -> ViewChange:
         """Show exactly what a snapshot froze."""
-        return await for_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
+        return await to_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
 
     async def branch(self, session_id: str, *, at: str | None = None) -> IndelibleSession:
-        """A new session that begins with what this one shows, or with what a snapshot froze."""
-        await for_async(self._store).fork(self.session_id, session_id, at=at)
+        """Fork the session, or a snapshot of it, into a new one."""
+        await to_async(self._store).fork(self.session_id, session_id, at=at)
         return type(self)(session_id, self._store, session_settings=self.session_settings)
 
 
-def _limit_of(settings: Any) -> int | None:
+def _get_limit(settings: Any) -> int | None:
     limit = (
         settings.get("limit") if isinstance(settings, dict) else getattr(settings, "limit", None)
     )
@@ -95,49 +98,42 @@ def _limit_of(settings: Any) -> int | None:
 
 
 def _is_identified(item: dict[str, Any]) -> bool:
-    # Models that give no ids all get the same one.
+    # The SDK gives this id to all items of models without ids.
     return isinstance(item.get("id"), str) and item["id"] != FAKE_RESPONSES_ID
 
 
-def _stored(item: dict[str, Any]) -> ChatMessage:
-    return keep_form(FRAMEWORK, item, _understood(item))
-
-
-def _understood(item: dict[str, Any]) -> dict[str, Any]:
-    kind, call_id = item.get("type"), text_or_none(item.get("call_id"))
+def _parse_item(item: dict[str, Any]) -> dict[str, Any]:
+    kind, call_id = item.get("type"), to_text_or_none(item.get("call_id"))
     if "role" in item:
         calls = item.get("tool_calls")
+        valid = isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
         return {
-            "role": understood_role(item["role"], "user"),
-            "content": understood_content(item.get("content")),
-            "name": text_or_none(item.get("name")),
-            "tool_calls": calls if _are_dicts(calls) else None,
-            "tool_call_id": text_or_none(item.get("tool_call_id")),
+            "role": to_role(item["role"], "user"),
+            "content": to_content(item.get("content")),
+            "name": to_text_or_none(item.get("name")),
+            "tool_calls": calls if valid else None,
+            "tool_call_id": to_text_or_none(item.get("tool_call_id")),
         }
     if call_id is not None and str(kind).endswith("_output"):
-        output = understood_content(item.get("output"))
+        output = to_content(item.get("output"))
         return {"role": "tool", "content": output, "tool_call_id": call_id}
     if call_id is not None:
         arguments = item.get("arguments", item.get("input", item.get("action")))
-        call = stored_call(call_id, item.get("name", kind), arguments)
+        call = build_call(call_id, item.get("name", kind), arguments)
         return {"role": "assistant", "tool_calls": [call]}
-    return {"role": "assistant", "content": understood_content(item.get("content"))}
+    return {"role": "assistant", "content": to_content(item.get("content"))}
 
 
-def _are_dicts(calls: Any) -> bool:
-    return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
-
-
-def _items(messages: Sequence[ChatMessage]) -> list[TResponseInputItem]:
-    """The items of messages: one each, unless somebody else wrote them."""
+def _to_items(messages: Sequence[ChatMessage]) -> list[TResponseInputItem]:
+    """Convert messages to items: one each, unless another framework wrote them."""
     items: list[Any] = []
     for form, parts in read_forms(FRAMEWORK, messages):
-        items += _foreign_items(parts) if form is None else [form]
+        items += _build_foreign_items(parts) if form is None else [form]
     return items
 
 
-def _foreign_items(parts: MessageParts) -> list[dict[str, Any]]:
-    """Results, then what is said, then calls."""
+def _build_foreign_items(parts: MessageParts) -> list[dict[str, Any]]:
+    """Convert a message of another framework: results, then text, then calls."""
     items: list[dict[str, Any]] = [
         {"type": "function_call_output", "call_id": result.call_id, "output": result.text}
         for result in parts.results
@@ -146,7 +142,7 @@ def _foreign_items(parts: MessageParts) -> list[dict[str, Any]]:
         role = parts.role if parts.role in _ROLES else "user"
         content = parts.content if role == "user" else parts.text
         if isinstance(content, list):
-            content = [_input_block(block) for block in content]
+            content = [_to_input_block(block) for block in content]
         items.append({"role": role, "content": content})
     for call in parts.calls:
         said = {"call_id": call.id, "name": call.name, "arguments": call.as_text}
@@ -154,7 +150,7 @@ def _foreign_items(parts: MessageParts) -> list[dict[str, Any]]:
     return items
 
 
-def _input_block(block: dict[str, Any]) -> dict[str, Any]:
+def _to_input_block(block: dict[str, Any]) -> dict[str, Any]:
     is_text = block.get("type") == "text"
     return {"type": "input_text", "text": block["text"]} if is_text else block
 

@@ -15,69 +15,73 @@ import pydantic_core
 from indelible import AsyncMemoryStore, Receipt
 from indelible.adapters import conversations
 from indelible.adapters.branches import Branches
-from indelible.adapters.conversations import Shown, all_shown
-from indelible.adapters.missing_extra import framework_missing
+from indelible.adapters.conversations import VisibleMessages, read_visible
+from indelible.adapters.missing_extra import build_missing_framework_error
 from indelible.adapters.pydantic_ai_forms import from_dict, to_dicts
-from indelible.adapters.store_variants import for_async, for_blocking, settled
+from indelible.adapters.store_variants import run_blocking, to_async, to_blocking
 
 try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 except ImportError as error:
-    raise framework_missing(error, package="pydantic-ai-slim", extra="pydantic-ai") from error
+    raise build_missing_framework_error(
+        error, package="pydantic-ai-slim", extra="pydantic-ai"
+    ) from error
 
 
 class Messages(list[ModelMessage]):
-    """Messages for `message_history=`, and the version of the session that they are."""
+    """Messages for `message_history=`, and the version of the session."""
 
     def __init__(self, messages: Sequence[ModelMessage], *, version: str) -> None:
         super().__init__(messages)
-        #: Hand it to `expected=` to save only if nobody moved the session since.
+        #: Pass it as `expected=` to save only if the session has not changed since.
         self.version = version
 
 
 class IndelibleMessageHistory(Branches):
     """The model messages of one session: load them, run the agent, save the new ones.
 
-    What is saved together is one batch, and what a run left is there once, however often it is
-    saved. `expected=` refuses to add an answer to a conversation that went on meanwhile.
+    Messages that are saved together are one batch. The messages of a run are stored once, even if
+    they are saved again. `expected=` refuses to add to a conversation that changed meanwhile.
     """
 
     def load(self) -> Messages:
-        """The messages that the session shows, in order."""
-        return _loaded(settled(all_shown(for_blocking(self._store), self.session_id)))
+        """Load the visible messages, in order."""
+        return _to_model_messages(
+            run_blocking(read_visible(to_blocking(self._store), self.session_id))
+        )
 
     async def aload(self) -> Messages:
-        """The messages that the session shows, in order."""
-        return _loaded(await all_shown(for_async(self._store), self.session_id))
+        """Load the visible messages, in order."""
+        return _to_model_messages(await read_visible(to_async(self._store), self.session_id))
 
     def save(
         self, messages: Sequence[ModelMessage], *, expected: str | None = None
     ) -> Receipt | None:
         """Append messages, such as `result.new_messages()`, as one batch; None if there are none.
 
-        With `expected`, a session that moved since that version is a `ConflictError`, and nothing
+        With `expected`, a session that changed since that version is a `ConflictError`, and nothing
         is written.
         """
-        return settled(_saved(for_blocking(self._store), self.session_id, messages, expected))
+        return run_blocking(_append(to_blocking(self._store), self.session_id, messages, expected))
 
     async def asave(
         self, messages: Sequence[ModelMessage], *, expected: str | None = None
     ) -> Receipt | None:
         """Append messages, such as `result.new_messages()`, as one batch; None if there are none.
 
-        With `expected`, a session that moved since that version is a `ConflictError`, and nothing
+        With `expected`, a session that changed since that version is a `ConflictError`, and nothing
         is written.
         """
-        return await _saved(for_async(self._store), self.session_id, messages, expected)
+        return await _append(to_async(self._store), self.session_id, messages, expected)
 
 
-def _loaded(shown: Shown) -> Messages:
-    # As JSON, since in it bytes are base64, which they are stored as.
+def _to_model_messages(shown: VisibleMessages) -> Messages:
+    # Through JSON, since bytes are stored in base64.
     text = pydantic_core.to_json(to_dicts(shown.entries))
     return Messages(ModelMessagesTypeAdapter.validate_json(text), version=shown.version)
 
 
-async def _saved(
+async def _append(
     store: AsyncMemoryStore,
     session_id: str,
     messages: Sequence[ModelMessage],

@@ -1,4 +1,4 @@
-"""pydantic-ai's messages as ours, in the dicts that its own type adapter makes of them."""
+"""Converts pydantic-ai's messages, in the form of dicts of its type adapter."""
 
 from __future__ import annotations
 
@@ -6,30 +6,36 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible import ChatMessage, Entry
-from indelible.adapters.conversations import message_of
-from indelible.adapters.forms import MessageParts, keep_form, read_forms, stored_call, text_or_none
+from indelible.adapters.conversations import get_message
+from indelible.adapters.forms import (
+    MessageParts,
+    build_call,
+    keep_form,
+    read_forms,
+    to_text_or_none,
+)
 
 FRAMEWORK: Final = "pydantic_ai"
 
 
 def from_dict(form: dict[str, Any]) -> ChatMessage:
-    """What is stored for a message."""
+    """Convert a message of pydantic-ai."""
     parts = [part for part in form.get("parts", ()) if isinstance(part, dict)]
-    understood = _response(parts) if form.get("kind") == "response" else _request(parts)
+    understood = _parse_response(parts) if form.get("kind") == "response" else _parse_request(parts)
     return keep_form(FRAMEWORK, form, understood)
 
 
-def _response(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _parse_response(parts: list[dict[str, Any]]) -> dict[str, Any]:
     calls = [
-        stored_call(part.get("tool_call_id"), part.get("tool_name"), part.get("args"))
+        build_call(part.get("tool_call_id"), part.get("tool_name"), part.get("args"))
         for part in parts
         if part.get("part_kind") == "tool-call"
     ]
-    return {"role": "assistant", "content": _text(parts, "text"), "tool_calls": calls or None}
+    return {"role": "assistant", "content": _join_text(parts, "text"), "tool_calls": calls or None}
 
 
-def _request(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """A request may hold a system prompt, what the user said, and the answers of several tools."""
+def _parse_request(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Parse a request: a system prompt, the user's text, and results of several tools."""
     kinds = {part.get("part_kind") for part in parts}
     answers = [
         {
@@ -42,20 +48,20 @@ def _request(parts: list[dict[str, Any]]) -> dict[str, Any]:
         }
         for part in parts
         if part.get("part_kind") in ("tool-return", "retry-prompt")
-        and text_or_none(part.get("tool_call_id")) is not None
+        and to_text_or_none(part.get("tool_call_id")) is not None
         and part.get("tool_name") is not None
     ]
-    said = _text(parts, "user-prompt")
+    said = _join_text(parts, "user-prompt")
     if answers:
         texts = [] if said is None else [{"type": "text", "text": said}]
         return {"role": "tool", "content": [*answers, *texts]}
     if kinds == {"system-prompt"}:
-        return {"role": "system", "content": _text(parts, "system-prompt")}
-    # A trim would take the system prompt with it.
+        return {"role": "system", "content": _join_text(parts, "system-prompt")}
+    # Pinned, so that a trim does not hide the system prompt.
     return {"role": "user", "content": said, "pinned": "system-prompt" in kinds or None}
 
 
-def _text(parts: list[dict[str, Any]], kind: str) -> str | None:
+def _join_text(parts: list[dict[str, Any]], kind: str) -> str | None:
     texts = [
         piece
         for part in parts
@@ -69,19 +75,19 @@ def _text(parts: list[dict[str, Any]], kind: str) -> str | None:
 
 
 def to_dicts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """What the type adapter takes, also for messages that pydantic-ai did not write."""
-    read = read_forms(FRAMEWORK, [message_of(entry) for entry in entries])
+    """Convert messages to the input of the type adapter, also those of other frameworks."""
+    read = read_forms(FRAMEWORK, [get_message(entry) for entry in entries])
     found = []
     for entry, (form, parts) in zip(entries, read, strict=True):
         if form is not None:
             found.append(form)
         elif not parts.is_empty:
-            # Where nobody says when it was made, the time of the append; never the time of reading.
-            found.append(_foreign(parts, (parts.at or entry.written_at).isoformat()))
+            # Without a time of its own, a message has the time of its append.
+            found.append(_build_foreign_message(parts, (parts.at or entry.written_at).isoformat()))
     return found
 
 
-def _foreign(parts: MessageParts, at: str) -> dict[str, Any]:
+def _build_foreign_message(parts: MessageParts, at: str) -> dict[str, Any]:
     text = parts.text
     if parts.role == "assistant":
         said: list[dict[str, Any]] = [{"part_kind": "text", "content": text}] if text else []

@@ -1,8 +1,8 @@
-"""One logic for blocking and async frameworks: it awaits, and a blocking store answers at once.
+"""One implementation of adapters for sync and async frameworks.
 
-Adapters are written against the awaited verbs. For blocking code a `MemoryStore` is dressed so that
-no await ever waits, and the coroutine is run to its end in one go; for async code its calls are
-made in threads. An `AsyncMemoryStore` is used as it is, and serves async code alone.
+Adapters await the verbs of a store. For sync code, a `MemoryStore` is wrapped so that its awaits
+never suspend, and `run_blocking` runs the coroutine to its end. For async code, its calls run in
+threads. An `AsyncMemoryStore` is used directly, by async code only.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ T = TypeVar("T")
 Store = MemoryStore | AsyncMemoryStore
 
 
-def checked_store(store: Store) -> Store:
-    """The store, if it is one: a URL or a path is opened by whoever will close it."""
+def check_store(store: Store) -> Store:
+    """Check that this is an open store: who opens a URL or a path must also close it."""
     if not isinstance(store, MemoryStore | AsyncMemoryStore):
         raise UsageError(
             f"an open store is needed, not {store!r}: hand in indelible.open(…), or the awaited"
@@ -32,25 +32,25 @@ def checked_store(store: Store) -> Store:
     return store
 
 
-def for_async(store: Store) -> AsyncMemoryStore:
-    """The store as async code calls it."""
+def to_async(store: Store) -> AsyncMemoryStore:
+    """Return the store with awaitable verbs."""
     if isinstance(store, AsyncMemoryStore):
         return store
-    return cast("AsyncMemoryStore", _Dressed(store, _in_thread))
+    return cast("AsyncMemoryStore", _AwaitableStore(store, _call_in_thread))
 
 
-def for_blocking(store: Store) -> AsyncMemoryStore:
-    """The store for `settled`: its awaits are over at once."""
+def to_blocking(store: Store) -> AsyncMemoryStore:
+    """Return the store for `run_blocking`: its awaits never suspend."""
     if isinstance(store, AsyncMemoryStore):
         raise UsageError(
             "this was given an AsyncMemoryStore, which must be awaited: use the async methods, or"
             " hand in a store of indelible.open(…), which serves both"
         )
-    return cast("AsyncMemoryStore", _Dressed(store, _at_once))
+    return cast("AsyncMemoryStore", _AwaitableStore(store, _call_directly))
 
 
-def settled(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits."""
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -59,8 +59,8 @@ def settled(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a blocking store made its caller wait")
 
 
-class _Dressed:
-    """A blocking store whose verbs are awaited."""
+class _AwaitableStore:
+    """A sync store with awaitable verbs."""
 
     def __init__(
         self,
@@ -75,23 +75,23 @@ class _Dressed:
         return lambda *given, **named: self._call(functools.partial(verb, *given, **named))
 
 
-async def _at_once(work: Callable[[], T]) -> T:
+async def _call_directly(work: Callable[[], T]) -> T:
     return work()
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Call in a thread. Whoever is cancelled meanwhile learns of it when the outcome is known."""
+async def _call_in_thread(work: Callable[[], T]) -> T:
+    """Call in a thread. A cancelled caller still waits until the outcome is known."""
     loop = asyncio.get_running_loop()
     outcome: UncancellableFuture[T] = UncancellableFuture(loop=loop)
     context = contextvars.copy_context()
     future = loop.run_in_executor(None, functools.partial(context.run, work))
 
-    def tell(done: asyncio.Future[T]) -> None:
+    def copy_outcome(done: asyncio.Future[T]) -> None:
         error = done.exception()
         if error is not None:
             outcome.set_exception(error)
         else:
             outcome.set_result(done.result())
 
-    future.add_done_callback(tell)
+    future.add_done_callback(copy_outcome)
     return await outcome

@@ -1,4 +1,4 @@
-"""Commands for those who come from a framework: memory as tools, and histories of LangChain."""
+"""Commands for frameworks: an MCP server, and the import of LangChain's histories."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 import indelible
-from indelible.cli import phrases, progress
+from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.exit_codes import WRONG_DATA
 from indelible.cli.options import DryRun, Yes
-from indelible.cli.output import plain
+from indelible.cli.output import show_progress, to_plain
 from indelible.cli.prompts import confirm
 from indelible.connect import format_target
 from indelible.errors import UnsupportedError
@@ -49,7 +49,7 @@ def mcp(
         from indelible.adapters import mcp, store_variants  # noqa: PLC0415 (an extra)
     except ImportError as error:
         raise UnsupportedError(str(error)) from error
-    store = store_variants.for_async(call.store)
+    store = store_variants.to_async(call.store)
     asyncio.run(mcp.serve(store, session=session, any_session=any_session))
 
 
@@ -73,33 +73,35 @@ def import_langchain(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Bring in what LangChain's File-, SQL- and RedisChatMessageHistory wrote.
+    """Import what LangChain's File-, SQL- and RedisChatMessageHistory wrote.
 
     Each history becomes the session of its id. None is overwritten, the source is only read, and
-    running it again goes on where it was broken off.
+    an interrupted import is completed by running it again.
     """
     from indelible.adapters import langchain_import  # noqa: PLC0415 (seldom used)
 
     found = langchain_import.histories(source, table=table, key_prefix=key_prefix)
     if not dry_run:
         confirm(f"This imports histories into {format_target(call.place.url)}.", yes=yes)
-    with _target(call, dry_run=dry_run) as store, progress.shown("Importing") as tell:
+    with _open_target(call, dry_run=dry_run) as store, show_progress("Importing") as tell:
         report = langchain_import.import_histories(store, found, dry_run=dry_run, progress=tell)
-    if not call.out.json({"ok": report.ok, **plain(report)}):
-        for name in map(phrases.visible, report.differ):
+    if not call.out.print_json({"ok": report.ok, **to_plain(report)}):
+        for name in map(phrases.escape_name, report.differ):
             call.out.say(f"error: {name}: it is there already, and differs; it was left as it is")
         verb = "Would import" if dry_run else "Imported"
-        counts = phrases.counted(report.sessions, "session")
-        call.out.say(f"{verb} {counts} with {phrases.counted(report.messages, 'message')}.")
+        counts = phrases.format_count(report.sessions, "session")
+        call.out.say(f"{verb} {counts} with {phrases.format_count(report.messages, 'message')}.")
         if report.equal:
-            call.out.say(f"{phrases.counted(report.equal, 'session')} already there, and equal.")
+            call.out.say(
+                f"{phrases.format_count(report.equal, 'session')} already there, and equal."
+            )
     if not report.ok:
         raise typer.Exit(WRONG_DATA)
 
 
 @contextmanager
-def _target(call: CommandContext, *, dry_run: bool) -> Iterator[indelible.MemoryStore]:
-    """The store. An empty one stands in for one that is not there, nor to be made."""
+def _open_target(call: CommandContext, *, dry_run: bool) -> Iterator[indelible.MemoryStore]:
+    """Open the store; an empty one in memory for a dry run on a store that does not exist."""
     if dry_run and not call.place.exists():
         with indelible.open("memory:") as rehearsal:
             yield rehearsal

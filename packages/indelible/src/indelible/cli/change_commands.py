@@ -1,4 +1,4 @@
-"""Commands that append, or change what a session shows. None of them deletes anything."""
+"""Commands that append or change the view of a session. None of them deletes anything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from indelible.cli import phrases, previews
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
 from indelible.cli.prompts import confirm
-from indelible.cli.suggestions import hint
+from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import TTL_S_MAX
 from indelible.errors import CorruptEntryError, UsageError
 from indelible.model import ViewChange
@@ -35,24 +35,24 @@ def append(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="Refuse if the session moved since this version was read.",
+            help="Refuse if the session changed since this version was read.",
         ),
     ] = None,
     ttl: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="When the session runs out, from now on. Without it: never.",
+            help="When the session expires, from now on. Without it: never.",
         ),
     ] = None,
 ) -> None:
     """Append one message. A session, or a file, that is not there begins with it."""
     _check_ttl(ttl)
-    content = _stdin_text() if text == "-" else text
+    content = _read_stdin() if text == "-" else text
     receipt = call.store.add_message(session, role, content, key=key, expected=expected, ttl=ttl)
-    if call.out.json(receipt):
+    if call.out.print_json(receipt):
         return
-    where = phrases.spans(receipt.positions)
+    where = phrases.format_positions(receipt.positions)
     if receipt.replayed:
         hidden = "" if receipt.visible else " It no longer shows."
         call.out.say(f"Was there already, at position {where}; nothing was written twice.{hidden}")
@@ -68,7 +68,7 @@ def _check_ttl(ttl: float | None) -> None:
         )
 
 
-def _stdin_text() -> str:
+def _read_stdin() -> str:
     try:
         text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
@@ -76,7 +76,7 @@ def _stdin_text() -> str:
             f"what came on stdin is no UTF-8 text: {error.reason} at byte {error.start}."
             " Nothing was written"
         ) from None
-    # The newline that `echo` and every editor put at the end is not part of what was said.
+    # `echo` and editors add a newline at the end, which is not part of the message.
     return text[:-1].removesuffix("\r") if text.endswith("\n") else text
 
 
@@ -89,11 +89,11 @@ def snapshot(
         str | None, typer.Option(metavar="TEXT", help="A name for people; ids stay unique.")
     ] = None,
 ) -> None:
-    """Write down what a session shows now, to come back to it."""
-    call.existing(session)
+    """Save the current view of a session, to come back to it."""
+    call.require_session(session)
     taken = call.store.save_snapshot(session, label=label)
-    if not call.out.json(taken):
-        call.out.say(f"Snapshot {taken.id} holds {phrases.entries(taken.entries)}.")
+    if not call.out.print_json(taken):
+        call.out.say(f"Snapshot {taken.id} holds {phrases.format_entry_count(taken.entries)}.")
 
 
 @on_store()
@@ -108,12 +108,12 @@ def rollback(
 ) -> None:
     """Show exactly what a snapshot holds. Every snapshot stays, and undo takes it back."""
     if dry_run or not yes:
-        change = previews.rollback(call.store, session, snapshot)
+        change = previews.preview_rollback(call.store, session, snapshot)
         if dry_run:
-            _would(call, change)
+            _print_preview(call, change)
             return
-        confirm(f"Rolling back {session!r} to {snapshot} {_effect(change)}.", yes=yes)
-    _done(call, call.store.rollback_to_snapshot(session, snapshot, key=key))
+        confirm(f"Rolling back {session!r} to {snapshot} {_describe_effect(change)}.", yes=yes)
+    _print_result(call, call.store.rollback_to_snapshot(session, snapshot, key=key))
 
 
 @on_store()
@@ -122,9 +122,9 @@ def undo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key
     if not yes:
         newest = call.store.timeline(session).undo
         if newest is not None:
-            when = f"{newest.change} of {phrases.at(newest.at)} UTC"
+            when = f"{newest.change} of {phrases.format_time(newest.at)} UTC"
             confirm(f"In session {session!r} this takes back the {when}. No redo.", yes=yes)
-    _done(call, call.store.undo(session, key=key))
+    _print_result(call, call.store.undo(session, key=key))
 
 
 @on_store()
@@ -141,39 +141,39 @@ def trim(
     ] = None,
     before: Annotated[
         int | None,
-        typer.Option(min=0, metavar="POSITION", help="Let go of what stands before this position."),
+        typer.Option(min=0, metavar="POSITION", help="Hide what is before this position."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     key: Key = None,
 ) -> None:
-    """Let go of the front of a session. Nothing is deleted, and undo takes it back.
+    """Hide the oldest entries of a session. Nothing is deleted, and undo brings them back.
 
-    Pinned and system messages, summaries and unanswered tool calls stay; a call and its results
-    stay or go together.
+    Pinned and system messages, summaries and unanswered tool calls stay visible; a call and its
+    results are kept or hidden together.
     """
     rules = {"--keep-last": keep_last, "--max-tokens": max_tokens, "--before": before}
     given = [(option, number) for option, number in rules.items() if number is not None]
     if len(given) != 1:
         raise UsageError("trim takes exactly one of --keep-last, --max-tokens and --before")
-    call.existing(session)
+    call.require_session(session)
     if dry_run or not yes:
         try:
-            change = previews.trim(
+            change = previews.preview_trim(
                 call.store, session, keep_last=keep_last, max_tokens=max_tokens, before=before
             )
-            effect = _effect(change)
+            effect = _describe_effect(change)
         except CorruptEntryError:
-            # The trim itself can do what its preview cannot.
+            # The trim itself works on damaged entries; only its preview has to decode them.
             if dry_run:
                 raise
             ((option, number),) = given
             effect = f"by {option} {number} hides entries, uncounted since one cannot be read"
         if dry_run:
-            _would(call, change)
+            _print_preview(call, change)
             return
         confirm(f"Trimming session {session!r} {effect}.", yes=yes)
-    _done(
+    _print_result(
         call,
         call.store.trim(
             session, keep_last=keep_last, max_tokens=max_tokens, before=before, key=key
@@ -190,15 +190,15 @@ def clear(
     yes: Yes = False,
     key: Key = None,
 ) -> None:
-    """Let go of everything that a session shows. Snapshots stay, and undo takes it back."""
-    call.existing(session)
+    """Hide all entries of a session. Snapshots stay, and undo brings the entries back."""
+    call.require_session(session)
     if dry_run or not yes:
-        change = previews.clear(call.store, session)
+        change = previews.preview_clear(call.store, session)
         if dry_run:
-            _would(call, change)
+            _print_preview(call, change)
             return
-        confirm(f"Clearing {session!r} {_effect(change)}.", yes=yes)
-    _done(call, call.store.clear(session, key=key))
+        confirm(f"Clearing {session!r} {_describe_effect(change)}.", yes=yes)
+    _print_result(call, call.store.clear(session, key=key))
 
 
 @on_store()
@@ -209,44 +209,46 @@ def fork(
     *,
     at: Annotated[
         str | None,
-        typer.Option(metavar="SNAPSHOT", help="Copy what this snapshot holds, not what shows now."),
+        typer.Option(metavar="SNAPSHOT", help="Copy this snapshot, not the current view."),
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Copy what a session shows, or showed in a snapshot, into a new session."""
+    """Copy the visible entries of a session, or of a snapshot, into a new session."""
     state = f"snapshot {at} of session {session!r}" if at else f"what session {session!r} shows"
     confirm(f"This copies {state} into a new session {new!r}.", yes=yes)
     made = call.store.fork(session, new, at=at)
-    if not call.out.json(made):
-        call.out.say(f"Session {new!r} holds {phrases.entries(made.entries)}.")
+    if not call.out.print_json(made):
+        call.out.say(f"Session {new!r} holds {phrases.format_entry_count(made.entries)}.")
 
 
-def _would(call: CommandContext, change: previews.Preview) -> None:
-    if not call.out.json(change):
-        call.out.say(f"This {_effect(change)}. Nothing was changed.")
+def _print_preview(call: CommandContext, change: previews.Preview) -> None:
+    if not call.out.print_json(change):
+        call.out.say(f"This {_describe_effect(change)}. Nothing was changed.")
 
 
-def _done(call: CommandContext, change: ViewChange) -> None:
-    if call.out.json(change):
+def _print_result(call: CommandContext, change: ViewChange) -> None:
+    if call.out.print_json(change):
         return
     done = "had already" if change.replayed else "has"
-    effect = _effect(change, hides="hidden", brings_back="brought back", nothing="changed nothing")
+    effect = _describe_effect(
+        change, hides="hidden", brings_back="brought back", nothing="changed nothing"
+    )
     call.out.say(f"The {change.change} {done} {effect}.")
     if change.change != "undo" and (change.dropped or change.restored):
-        call.out.say(f"To take it back: {hint('undo', change.session_id)}")
+        call.out.say(f"To take it back: {suggest_command('undo', change.session_id)}")
 
 
-def _effect(
+def _describe_effect(
     change: ViewChange | previews.Preview,
     *,
     hides: str = "hides",
     brings_back: str = "brings back",
     nothing: str = "changes nothing",
 ) -> str:
-    """What a change does to the view, in words."""
-    parts = [
-        f"{verb} {phrases.entries(len(positions))} ({phrases.spans(positions)})"
-        for verb, positions in ((hides, change.dropped), (brings_back, change.restored))
-        if positions
-    ]
+    """Describe which entries a change hides and brings back."""
+    parts = []
+    for verb, positions in ((hides, change.dropped), (brings_back, change.restored)):
+        if positions:
+            count = phrases.format_entry_count(len(positions))
+            parts.append(f"{verb} {count} ({phrases.format_positions(positions)})")
     return " and ".join(parts) or nothing

@@ -1,4 +1,4 @@
-"""One call of a command: the open store, and where words and data go."""
+"""What commands share: the store that they work on, their output, and their common options."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from indelible.cli import suggestions
 from indelible.cli.location import Location
 from indelible.cli.options import AsJson, BusyTimeout, Namespace, Timeout, Url
 from indelible.cli.output import Output
-from indelible.core.limits import TIMEOUT_S
+from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.errors import SessionNotFoundError
 from indelible.model import SessionInfo, Status
-from indelible.store import BUSY_TIMEOUT_S
 
 P = ParamSpec("P")
 
 NAMED_STORE = "store_url"
-# An option with which a command asks for something that is not about a store.
+# An option of a command that then needs no store.
 NO_STORE = "faults"
 
 
 class CommandContext:
-    """What every command works with."""
+    """The store and the output of one command."""
 
     def __init__(self, place: Location, out: Output, *, creates: bool) -> None:
         self.place = place
@@ -38,20 +37,20 @@ class CommandContext:
 
     @property
     def store(self) -> indelible.MemoryStore:
-        """The store, opened when it is first used: no file is made before the input is checked."""
+        """The store, opened on first use: no file is created before the input is checked."""
         if self._store is None:
-            self._store = self.place.opened(creates=self._creates)
+            self._store = self.place.open(creates=self._creates)
         return self._store
 
     def close(self) -> None:
-        """Let go of the store, if it was opened."""
+        """Close the store, if it was opened."""
         if self._store is not None:
             self._store.close()
 
-    def existing(self, session: str) -> SessionInfo:
-        """A session that is there. On a command line an unknown id is a typing error, not a wish.
+    def require_session(self, session: str) -> SessionInfo:
+        """Return an active session, or raise `SessionNotFoundError`.
 
-        The store itself would take it as the name of a new and empty session.
+        To the store, an unknown id is a new session; on a command line it is a typing error.
         """
         info = self.store.session(session)
         if info.status is not Status.ACTIVE:
@@ -63,7 +62,7 @@ class CommandContext:
 def on_store(
     *, creates: bool = False
 ) -> Callable[[Callable[Concatenate[CommandContext, P], None]], Callable[..., None]]:
-    """Give a command an open store, and the options that name it."""
+    """Decorate a command: it gets a `CommandContext`, and the options that name the store."""
 
     def offering(command: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -77,7 +76,7 @@ def on_store(
             as_json: bool,
             **given: Any,
         ) -> None:
-            # A command that is about the store itself takes its URL as an argument, too.
+            # Some commands also take the URL as an argument.
             url = given.pop(NAMED_STORE, None) or url
             suggestions.remember_store(context, url)
             place = Location(
@@ -88,12 +87,12 @@ def on_store(
             with closing(CommandContext(place, Output(as_json=as_json), creates=creates)) as call:
                 command(call, *args, **given)
 
-        return _with_shared_options(called, command)
+        return _add_shared_options(called, command)
 
     return offering
 
 
-def _shared(
+def _declare_shared_options(
     context: typer.Context,
     *,
     url: Url = "",
@@ -102,20 +101,20 @@ def _shared(
     timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Its parameters are added to those of every command that works on a store."""
+    """Declare the parameters that every command on a store has."""
 
 
-def shared_names() -> frozenset[str]:
-    """The names of the parameters that every command on a store has."""
-    return frozenset(inspect.signature(_shared).parameters)
+def list_shared_names() -> frozenset[str]:
+    """List the names of the shared parameters."""
+    return frozenset(inspect.signature(_declare_shared_options).parameters)
 
 
-def _with_shared_options(
+def _add_shared_options(
     called: Callable[..., None], command: Callable[..., None]
 ) -> Callable[..., None]:
-    """Show the command's parameters and the shared ones to whoever inspects it: that is typer."""
+    """Give a command its own parameters and the shared ones, for typer to inspect."""
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    shared = inspect.signature(_shared, eval_str=True).parameters.values()
+    shared = inspect.signature(_declare_shared_options, eval_str=True).parameters.values()
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
     called.__annotations__ = {each.name: each.annotation for each in parameters}
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

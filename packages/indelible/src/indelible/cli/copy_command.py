@@ -9,18 +9,17 @@ from typing import Annotated
 import typer
 
 import indelible
-from indelible.cli import completion, phrases, progress, suggestions
+from indelible.cli import completion, phrases, suggestions
 from indelible.cli.command import CommandContext
 from indelible.cli.exit_codes import WRONG_DATA
 from indelible.cli.location import Location
 from indelible.cli.options import AsJson, BusyTimeout, DryRun, Namespace, Timeout, Yes
-from indelible.cli.output import Output, plain
+from indelible.cli.output import Output, show_progress, to_plain
 from indelible.cli.prompts import confirm
 from indelible.connect import format_target
-from indelible.core.limits import TIMEOUT_S
+from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
 from indelible.model import CopyReport
-from indelible.store import BUSY_TIMEOUT_S
 
 Source = Annotated[
     str, typer.Argument(metavar="SRC", help="The store to copy from: a file name, or a URL.")
@@ -34,7 +33,7 @@ Sessions = Annotated[
         "--session",
         metavar="ID",
         help="Only this session; may be given several times.",
-        autocompletion=completion.session_ids,
+        autocompletion=completion.complete_session_ids,
     ),
 ]
 Prefix = Annotated[
@@ -70,63 +69,65 @@ def copy(
     waits = {"busy_timeout_s": busy_timeout, "timeout_s": timeout}
     origin = Location(url=source, namespace=namespace, **waits)
     goal = Location(url=target, namespace=theirs, **waits)
-    _check(origin, goal)
+    _check_locations(origin, goal)
     if session and prefix:
         raise UsageError("--session and --prefix both say what to copy; give one of them")
     with ExitStack() as stack:
-        suggestions.remember_place(origin.url, origin.namespace)
+        suggestions.remember_location(origin.url, origin.namespace)
         call = stack.enter_context(closing(CommandContext(origin, out, creates=False)))
         for name in session or ():
-            call.existing(name)
+            call.require_session(name)
         page = call.store.list_sessions(prefix=prefix, limit=1)
         idle = dry_run or not (page or page.cursor)
         if not idle:
-            confirm(_will_do(origin, goal), yes=yes)
-        suggestions.remember_place(goal.url, goal.namespace)
-        copied = stack.enter_context(_goal(goal, idle=idle))
-        tell = stack.enter_context(progress.shown("Comparing" if dry_run else "Copying"))
-        stack.enter_context(_temporary_errors())
+            confirm(_describe_copy(origin, goal), yes=yes)
+        suggestions.remember_location(goal.url, goal.namespace)
+        copied = stack.enter_context(_open_goal(goal, idle=idle))
+        tell = stack.enter_context(show_progress("Comparing" if dry_run else "Copying"))
+        stack.enter_context(_translate_os_errors())
         report = indelible.copy_sessions(
             call.store, copied, session or None, prefix=prefix, dry_run=dry_run, progress=tell
         )
-    if not out.json({"ok": report.ok, **plain(report)}):
-        for line in _told(report):
+    if not out.print_json({"ok": report.ok, **to_plain(report)}):
+        for line in _format_report(report):
             out.say(line)
     for name in report.differ[:1]:
-        out.note(f"`{suggestions.hint('forget', name)}` erases it there, for a new copy.")
+        out.note(
+            f"`{suggestions.suggest_command('forget', name)}` erases it there, for a new copy."
+        )
     if not report.ok:
         raise typer.Exit(WRONG_DATA)
 
 
-def _check(origin: Location, goal: Location) -> None:
-    """Refuse what cannot be a copy before a store is opened, or a file made."""
+def _check_locations(origin: Location, goal: Location) -> None:
+    """Raise if the copy cannot work, before a store is opened or a file created."""
     for name, place in (("SRC", origin), ("DST", goal)):
         if not place.url:
             raise UsageError(f"{name} names no store: give a file name, or a URL")
         place.check(creates=True)
-    if origin.same_as(goal):
+    if origin.is_same_as(goal):
         raise UsageError("SRC and DST are the same store: there is nothing to copy")
     if not origin.exists():
-        raise UnavailableError(f"{origin.missing()}. Check SRC")
+        raise UnavailableError(f"{origin.describe_missing()}. Check SRC")
 
 
-def _will_do(origin: Location, goal: Location) -> str:
+def _describe_copy(origin: Location, goal: Location) -> str:
     return (
         f"This copies sessions from {format_target(origin.url)} into {format_target(goal.url)}."
         " Those that are there already are compared, and stay as they are."
     )
 
 
-def _goal(goal: Location, *, idle: bool) -> indelible.MemoryStore:
-    """The store to copy to. An empty one stands in for one that is not there, nor to be made."""
+def _open_goal(goal: Location, *, idle: bool) -> indelible.MemoryStore:
+    """Open the store to copy to; an empty one in memory if it must not be created."""
     if idle and not goal.exists():
         return indelible.open("memory:")
-    return goal.opened(creates=True)
+    return goal.open(creates=True)
 
 
 @contextmanager
-def _temporary_errors() -> Iterator[None]:
-    """Troubles with the files that a session passes through."""
+def _translate_os_errors() -> Iterator[None]:
+    """Report a temporary file that cannot be written as `UnavailableError`."""
     try:
         yield
     except OSError as error:
@@ -136,16 +137,16 @@ def _temporary_errors() -> Iterator[None]:
         ) from error
 
 
-def _told(report: CopyReport) -> Iterator[str]:
-    """The report in lines: what is wrong with which session, and what was done."""
-    for name in map(phrases.visible, report.differ):
+def _format_report(report: CopyReport) -> Iterator[str]:
+    """Format the report: problems by session, then the totals."""
+    for name in map(phrases.escape_name, report.differ):
         yield f"error: {name}: it is there already, and differs; it was left as it is"
-    for name in map(phrases.visible, report.changed):
+    for name in map(phrases.escape_name, report.changed):
         yield f"error: {name}: it changed in the source after it was copied"
     for finding in report.findings:
-        name = phrases.visible(finding.session_id or "")
-        yield f"{finding.severity}: {name}: {phrases.one_line(finding.what)}"
-    yield _done(report)
+        name = phrases.escape_name(finding.session_id or "")
+        yield f"{finding.severity}: {name}: {phrases.format_line(finding.what)}"
+    yield _format_summary(report)
     if report.equal:
         there = "1 session was" if report.equal == 1 else f"{report.equal} sessions were"
         yield f"{there} there already, and equal."
@@ -154,12 +155,10 @@ def _told(report: CopyReport) -> Iterator[str]:
         yield f"{over} left out."
 
 
-def _done(report: CopyReport) -> str:
+def _format_summary(report: CopyReport) -> str:
     verb = "Would copy" if report.dry_run else "Copied"
     if not report.sessions:
         return f"{verb} nothing."
-    counts = (
-        f"{phrases.counted(report.sessions, 'session')}, {phrases.entries(report.entries)} and"
-        f" {phrases.counted(report.snapshots, 'snapshot')}"
+    return f"{verb} {phrases.format_totals(report)}" + (
+        "." if report.dry_run else ", and read them back."
     )
-    return f"{verb} {counts}" + ("." if report.dry_run else ", and read them back.")

@@ -1,4 +1,4 @@
-"""Where the store is, and how a command opens it."""
+"""The store that a command line names: its URL, and how it is opened."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import indelible
-from indelible.cli.suggestions import hint
-from indelible.connect import KNOWN, format_target, refuse_unclear
+from indelible.cli.suggestions import suggest_command
+from indelible.connect import (
+    ENGINES,
+    KNOWN,
+    Storage,
+    describe_targets,
+    find_file,
+    format_target,
+    refuse_ambiguous,
+)
 from indelible.core.limits import TIMEOUT_S
 from indelible.errors import UnavailableError, UsageError
 
 IN_MEMORY = ("memory:", "memory", ":memory:")
-# A store in memory is of no use to a command, and so is not proposed.
-KNOWN_FILES = KNOWN.removeprefix("memory:, ").replace("a file name", "a file")
+# Not proposed: a store in memory ends with the command.
+KNOWN_FILES = describe_targets(
+    tuple(engine for engine in ENGINES if engine.storage is not Storage.MEMORY)
+).replace("a file name", "a file")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,20 +38,20 @@ class Location:
     timeout_s: float = TIMEOUT_S
 
     def check(self, *, creates: bool) -> None:
-        """Refuse a store that is not there, unless the command is one that may begin it."""
+        """Raise if the store does not exist, unless the command may create it."""
         if not self.url:
             raise UsageError("no store was named: give --url FILE, or set INDELIBLE_URL")
-        refuse_unclear(self.url)
+        refuse_ambiguous(self.url)
         if self.url in IN_MEMORY:
             raise UsageError(f"{self.url} ends with this command; name a file", value=self.url)
         if not creates and not self.exists():
             raise UnavailableError(
-                f"{self.missing()}. Check --url, or begin a store with `{hint('append')}` or"
-                f" `{hint('import')}`"
+                f"{self.describe_missing()}. Check --url, or begin a store with"
+                f" `{suggest_command('append')}` or `{suggest_command('import')}`"
             )
 
-    def opened(self, *, creates: bool = False) -> indelible.MemoryStore:
-        """The open store."""
+    def open(self, *, creates: bool = False) -> indelible.MemoryStore:
+        """Open the store, after `check`."""
         self.check(creates=creates)
         try:
             return indelible.open(
@@ -54,47 +64,48 @@ class Location:
             raise type(error)(error.message.replace(KNOWN, KNOWN_FILES), **error.details) from None
 
     def exists(self) -> bool:
-        """Whether the store is there to be opened, as far as that can be told without opening.
+        """Return whether the store exists, as far as that is known without opening it.
 
-        A file of no bytes is no store yet: opening it would make it one.
+        An empty file is not a store yet.
         """
-        path = file_of(self.url)
+        path = _find_file(self.url)
         try:
             if path is None or not path.is_file():
                 return path is None or path.exists()
             return path.stat().st_size > 0
         except OSError:
-            # Nobody may look: opening it says why, in the words of every other trouble.
+            # No permission to look: opening it reports why.
             return True
 
-    def same_as(self, other: Location) -> bool:
-        """Whether two names are of one store, as far as that can be told without opening."""
+    def is_same_as(self, other: Location) -> bool:
+        """Return whether two URLs name one store, as far as that is known without opening them."""
         if self.namespace != other.namespace:
             return False
-        mine, theirs = file_of(self.url), file_of(other.url)
+        mine, theirs = _find_file(self.url), _find_file(other.url)
         if mine is None or theirs is None:
             return self.url == other.url
         with suppress(OSError):
             return mine.samefile(theirs)
         return mine.resolve() == theirs.resolve()
 
-    def missing(self) -> str:
-        """What is there instead of a store."""
-        path = file_of(self.url)
+    def describe_missing(self) -> str:
+        """Describe what is there instead of a store."""
+        path = _find_file(self.url)
         if path is not None and path.exists():
             return f"the file {path} is empty, and was left so"
         return f"there is no file {path}, and none was made"
 
 
-def file_of(url: str) -> Path | None:
-    """The file that a URL names, spelled in either way; None if it names none.
+def _find_file(url: str) -> Path | None:
+    """Return the file that a URL names; None if it names none, or is misspelled.
 
-    None is also what is misspelled: the library says, when it opens it, how it is written.
+    What is misspelled is refused when it is opened, with the right spelling.
     """
-    scheme, separator, rest = url.partition("://")
-    if separator and (scheme != "sqlite" or not rest.startswith("/") or rest == "/"):
+    try:
+        path = find_file(url)
+    except UsageError:
         return None
     try:
-        return Path(rest[1:] if separator else url).expanduser()
+        return None if path is None else path.expanduser()
     except RuntimeError as error:
         raise UsageError(f"cannot open {format_target(url)!r}: {error}") from None

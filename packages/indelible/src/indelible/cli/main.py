@@ -1,4 +1,4 @@
-"""The `indelible` command: what it offers, and how it ends when something went wrong."""
+"""The `indelible` command: its commands, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOK = "Look"
 CHANGE = "Change what a session shows; nothing is deleted"
 MAINTAIN = "Look after a store"
 
-# Names that people try because other tools have them, and what the command is called here.
+# Names that people try because other tools have them.
 MEANT = {
     "list": "sessions",
     "ls": "sessions",
@@ -53,8 +53,8 @@ MOVED = {**{name: f"memory-contract {name}" for name in _KIT}, "golden": "snapsh
 
 
 @contextmanager
-def _redacted_usage_errors() -> Iterator[None]:
-    """Wrong usage is told with the words that were typed; a URL among them keeps its password."""
+def _redact_usage_errors() -> Iterator[None]:
+    """Remove passwords from usage errors, which repeat what was typed."""
     try:
         yield
     except Exception as error:
@@ -64,24 +64,24 @@ def _redacted_usage_errors() -> Iterator[None]:
         raise
 
 
-class Commands(TyperGroup):
-    """Knows what was meant by some names that no command has, and hides passwords in errors."""
+class CommandGroup(TyperGroup):
+    """Suggests the right name for some wrong ones, and hides passwords in errors."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Parse what stands before the command."""
-        with _redacted_usage_errors():
+        """Parse the options before the command."""
+        with _redact_usage_errors():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        """Parse the rest, and run the command."""
-        with _redacted_usage_errors():
+        """Parse the command's options and run it."""
+        with _redact_usage_errors():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the line names."""
+        """Find the command, or suggest another one."""
         if args[0] in MOVED and not ctx.resilient_parsing:
             command = shlex.join([*MOVED[args[0]].split(), *map(redact_url, args[1:])])
-            # Not in a frame that breaks lines: it is there to be copied.
+            # Printed without a frame, so that it can be copied.
             typer.echo(f"This is a command of another package. Run: {command}", err=True)
             ctx.exit(2)
         if args[0] in MEANT and not ctx.resilient_parsing:
@@ -91,12 +91,12 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     name="indelible",
-    cls=Commands,
+    cls=CommandGroup,
     help=HELP,
     epilog="Example: indelible sessions --url agent.db",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    # A traceback tells a person nothing about their data, and its locals may tell others too much.
+    # A traceback says nothing about the data, and its locals may contain secrets.
     pretty_exceptions_enable=False,
 )
 
@@ -120,82 +120,86 @@ def main(
     """A memory store for LLM agents that does not forget."""
 
 
-def _offer(
+def _add_command(
     command: Callable[..., None],
     panel: str,
     *examples: str,
     name: str = "",
 ) -> None:
-    """Add a command. Each example is a paragraph, so that no help formatter joins two of them."""
+    """Add a command. Each example is a paragraph, so that help formatters do not join them."""
     epilog = "\n\n".join(f"Example: indelible {example}" for example in examples)
     app.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
 
 
-_offer(read_commands.sessions, LOOK, "sessions --url agent.db --prefix user-")
-_offer(timeline.show, LOOK, "show user-42 --url agent.db")
-_offer(read_commands.history, LOOK, "history user-42 --last 10 --url agent.db")
-_offer(read_commands.snapshots, LOOK, "snapshots user-42 --url agent.db")
-_offer(
+_add_command(read_commands.sessions, LOOK, "sessions --url agent.db --prefix user-")
+_add_command(timeline.show, LOOK, "show user-42 --url agent.db")
+_add_command(read_commands.history, LOOK, "history user-42 --last 10 --url agent.db")
+_add_command(read_commands.snapshots, LOOK, "snapshots user-42 --url agent.db")
+_add_command(
     read_commands.diff,
     LOOK,
     "diff user-42 5f2c9a7d1e0b3846 --url agent.db",
     "diff user-42 5f2c9a7d1e0b3846 90ab12cd34ef5678 --url agent.db",
 )
-_offer(read_commands.claims, LOOK, "claims --url agent.db")
-_offer(
+_add_command(read_commands.claims, LOOK, "claims --url agent.db")
+_add_command(
     change_commands.append,
     CHANGE,
     'append user-42 user "Where is my order?" --url agent.db',
     "append user-42 assistant - --key turn-7 --url agent.db < answer.txt",
 )
-_offer(
+_add_command(
     change_commands.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db'
 )
-_offer(
+_add_command(
     change_commands.rollback, CHANGE, "rollback user-42 5f2c9a7d1e0b3846 --dry-run --url agent.db"
 )
-_offer(change_commands.undo, CHANGE, "undo user-42 --url agent.db")
-_offer(
+_add_command(change_commands.undo, CHANGE, "undo user-42 --url agent.db")
+_add_command(
     change_commands.trim,
     CHANGE,
     "trim user-42 --keep-last 20 --url agent.db",
     "trim user-42 --max-tokens 4000 --dry-run --url agent.db",
 )
-_offer(change_commands.clear, CHANGE, "clear user-42 --yes --url agent.db")
-_offer(
+_add_command(change_commands.clear, CHANGE, "clear user-42 --yes --url agent.db")
+_add_command(
     change_commands.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d1e0b3846 --url agent.db"
 )
-_offer(
+_add_command(
     doctor_command.doctor,
     MAINTAIN,
     "doctor agent.db",
     "doctor --url agent.db --json",
 )
-_offer(maintenance_commands.verify, MAINTAIN, "verify --url agent.db")
-_offer(maintenance_commands.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
-_offer(
+_add_command(maintenance_commands.verify, MAINTAIN, "verify --url agent.db")
+_add_command(maintenance_commands.repair, MAINTAIN, "repair user-42 --dry-run --url agent.db")
+_add_command(
     transfer_commands.export,
     MAINTAIN,
     "export backup.jsonl --url agent.db",
     "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
 )
-_offer(transfer_commands.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="import")
-_offer(
+_add_command(
+    transfer_commands.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="import"
+)
+_add_command(
     copy_command.copy,
     MAINTAIN,
     "copy agent.db sqlite:////srv/agent.db",
     "copy agent.db other.db --prefix user- --dry-run",
 )
-_offer(maintenance_commands.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db")
-_offer(maintenance_commands.forget, MAINTAIN, "forget user-42 --url agent.db")
-_offer(
+_add_command(
+    maintenance_commands.vacuum, MAINTAIN, "vacuum --undo-days 30 --dry-run --url agent.db"
+)
+_add_command(maintenance_commands.forget, MAINTAIN, "forget user-42 --url agent.db")
+_add_command(
     adapter_commands.import_langchain,
     MAINTAIN,
     "import-langchain chats/ --url agent.db",
     "import-langchain redis://localhost:6379/0 --dry-run --url agent.db",
     name="import-langchain",
 )
-_offer(
+_add_command(
     adapter_commands.mcp,
     MAINTAIN,
     "mcp agent.db --session user-42",
@@ -204,21 +208,21 @@ _offer(
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning of the library as a sentence: where in its code it was raised helps nobody here."""
-    from indelible.cli.phrases import visible  # noqa: PLC0415 (warnings are rare)
+    """Print a warning of the library without the place in its code."""
+    from indelible.cli.phrases import escape_name  # noqa: PLC0415 (warnings are rare)
 
-    sys.stderr.write(f"Warning: {visible(redact(str(message)))}\n")
+    sys.stderr.write(f"Warning: {escape_name(redact(str(message)))}\n")
 
 
 def run() -> None:
-    """Run the command line, and end with a sentence and a code instead of a traceback."""
+    """Run the command line; errors are printed as a sentence, with an exit code."""
     warnings.showwarning = _show_warning
     try:
         app(prog_name="indelible")
     except MemoryStoreError as error:
         from indelible.cli import exit_codes  # noqa: PLC0415 (errors are rare)
 
-        sys.exit(exit_codes.report(error, sys.argv[1:]))
+        sys.exit(exit_codes.report_error(error, sys.argv[1:]))
     finally:
-        if note := suggestions.password_note():
+        if note := suggestions.get_password_note():
             sys.stderr.write(f"{note}\n")

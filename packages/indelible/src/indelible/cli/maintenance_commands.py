@@ -1,4 +1,4 @@
-"""Commands that look after a store: check it, mend it, give space back, erase a session."""
+"""Commands for maintenance: verify, repair, vacuum and forget."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from indelible.cli import phrases, progress
+from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.exit_codes import WRONG_DATA
 from indelible.cli.options import AnySession, DryRun, SessionId, Yes
-from indelible.cli.output import plain
+from indelible.cli.output import show_progress, to_plain
 from indelible.cli.prompts import confirm
-from indelible.cli.suggestions import hint
+from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import UNDO_WINDOW_S
 from indelible.model import (
     Finding,
@@ -32,39 +32,36 @@ UNDO_DAYS = UNDO_WINDOW_S / DAY_S
 def verify(call: CommandContext, session: AnySession = None) -> None:
     """Read everything and check it; exits 1 if something is wrong."""
     if session is not None:
-        call.existing(session)
-    with progress.shown("Verifying") as tell:
+        call.require_session(session)
+    with show_progress("Verifying") as tell:
         report = call.store.verify(session, progress=tell)
-    if not call.out.json({"ok": report.ok, **plain(report)}):
+    if not call.out.print_json({"ok": report.ok, **to_plain(report)}):
         for finding in report.findings:
-            call.out.say(_finding(finding))
-        call.out.say(_verdict(report))
+            call.out.say(_format_finding(finding))
+        call.out.say(_format_verdict(report))
     if not report.ok:
-        repair = hint("repair", *([session] if session else []), options=["--dry-run"])
+        repair = suggest_command("repair", *([session] if session else []), options=["--dry-run"])
         call.out.note(f"`{repair}` says what can be set right.")
         raise typer.Exit(WRONG_DATA)
 
 
-def _verdict(report: VerifyReport) -> str:
-    read = f"{phrases.counted(report.sessions, 'session')}, {phrases.entries(report.entries)}"
+def _format_verdict(report: VerifyReport) -> str:
+    sessions = phrases.format_count(report.sessions, "session")
+    read = f"{sessions}, {phrases.format_entry_count(report.entries)}"
     if not report.findings:
         return f"Read {read}: all well."
     errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
     warnings = len(report.findings) - errors
-    found = f"{phrases.counted(errors, 'error')}, {phrases.counted(warnings, 'warning')}"
+    found = f"{phrases.format_count(errors, 'error')}, {phrases.format_count(warnings, 'warning')}"
     return f"Read {read}: {found}."
 
 
-def _finding(finding: Finding) -> str:
-    where = _where(finding.session_id, finding.position)
-    return f"{finding.severity}: {where}{phrases.one_line(finding.what)}"
-
-
-def _where(session: str | None, position: int | None) -> str:
-    if session is None:
-        return ""
-    place = "" if position is None else f", position {position}"
-    return f"{phrases.visible(session)}{place}: "
+def _format_finding(finding: Finding) -> str:
+    where = ""
+    if finding.session_id is not None:
+        position = "" if finding.position is None else f", position {finding.position}"
+        where = f"{phrases.escape_name(finding.session_id)}{position}: "
+    return f"{finding.severity}: {where}{phrases.format_line(finding.what)}"
 
 
 @on_store()
@@ -73,25 +70,27 @@ def repair(
 ) -> None:
     """Set right what verify finds: set aside what cannot be read, and keep its bytes."""
     if session is not None:
-        call.existing(session)
+        call.require_session(session)
     report = call.store.repair(session, dry_run=dry_run or not yes)
     if report.actions and not dry_run and not yes:
-        steps = "\n".join(f"  {_action(action)}" for action in report.actions)
+        steps = "\n".join(f"  {_format_action(action)}" for action in report.actions)
         confirm(f"The repair does this:\n{steps}", yes=yes)
         report = call.store.repair(session)
-    if call.out.json(report):
+    if call.out.print_json(report):
         return
     for action in report.actions:
-        call.out.say(_action(action))
+        call.out.say(_format_action(action))
     if not report.actions:
         call.out.say("Nothing to repair.")
     else:
         call.out.say("Nothing was changed." if report.dry_run else "Repaired.")
 
 
-def _action(action: RepairAction) -> str:
-    positions = f" ({phrases.spans(action.positions)})" if action.positions else ""
-    return f"{phrases.visible(action.session_id)}: {phrases.one_line(action.what)}{positions}"
+def _format_action(action: RepairAction) -> str:
+    positions = f" ({phrases.format_positions(action.positions)})" if action.positions else ""
+    return (
+        f"{phrases.escape_name(action.session_id)}: {phrases.format_line(action.what)}{positions}"
+    )
 
 
 @on_store()
@@ -100,65 +99,65 @@ def vacuum(
     *,
     undo_days: Annotated[
         float,
-        typer.Option(min=0.0, metavar="DAYS", help="Keep what changes of these days let go of."),
+        typer.Option(min=0.0, metavar="DAYS", help="Keep entries that were hidden in these days."),
     ] = UNDO_DAYS,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Give back the space of entries that nothing can reach: no view, no snapshot, no undo."""
+    """Delete entries that nothing can bring back: no view, no snapshot, no undo."""
     window_s = undo_days * DAY_S
     if not dry_run and not yes:
-        with progress.shown("Counting") as tell:
+        with show_progress("Counting") as tell:
             found = call.store.vacuum(undo_window=window_s, dry_run=True, progress=tell)
         confirm(
-            f"This removes {_counts(found)}, for good: no view and no snapshot shows them, and they"
-            f" were let go of more than {undo_days:g} days ago. Undo will not reach them.",
+            f"This removes {_format_counts(found)}, for good: no view and no snapshot shows them,"
+            f" and they were hidden more than {undo_days:g} days ago. Undo will not reach them.",
             yes=yes,
         )
-    with progress.shown("Vacuuming") as tell:
+    with show_progress("Vacuuming") as tell:
         report = call.store.vacuum(undo_window=window_s, dry_run=dry_run, progress=tell)
-    if not call.out.json(report):
-        call.out.say(_reclaimed(report))
+    if not call.out.print_json(report):
+        verb = "Would remove" if report.dry_run else "Removed"
+        call.out.say(f"{verb} {_format_counts(report)}.")
 
 
-def _reclaimed(report: VacuumReport) -> str:
-    verb = "Would remove" if report.dry_run else "Removed"
-    return f"{verb} {_counts(report)}."
-
-
-def _counts(report: VacuumReport) -> str:
-    what = f"{phrases.entries(report.entries)} ({report.bytes} bytes)"
-    lines = phrases.counted(report.journal_lines, "undo step")
-    return f"{what} and {lines} in {phrases.counted(report.sessions, 'session')}"
+def _format_counts(report: VacuumReport) -> str:
+    what = f"{phrases.format_entry_count(report.entries)} ({report.bytes} bytes)"
+    lines = phrases.format_count(report.journal_lines, "undo step")
+    return f"{what} and {lines} in {phrases.format_count(report.sessions, 'session')}"
 
 
 @on_store()
 def forget(call: CommandContext, session: SessionId, *, yes: Yes = False) -> None:
     """Erase a session: entries, snapshots, keys and undo steps. This cannot be taken back."""
     info = call.store.session(session)
-    # One that is not there may be asked for again, since bytes of it can still be pending.
+    # A session that is gone may be forgotten again, to clear bytes that were still pending.
     if info.status is not Status.NEW:
+        erased = _format_erased(info.logged, info.snapshots)
         confirm(
-            f"This erases session {session!r} ({info.status}) for good:"
-            f" {phrases.entries(info.logged)} and {phrases.counted(info.snapshots, 'snapshot')}."
+            f"This erases session {session!r} ({info.status}) for good: {erased}."
             " It cannot be undone.",
             yes=yes,
         )
     receipt = call.store.forget(session)
-    if not call.out.json(receipt):
-        for line in _forgotten(receipt):
+    if not call.out.print_json(receipt):
+        for line in _format_receipt(receipt):
             call.out.say(line)
 
 
-def _forgotten(receipt: ForgetReceipt) -> list[str]:
-    erased = (
-        f"{phrases.entries(receipt.entries)} and {phrases.counted(receipt.snapshots, 'snapshot')}"
+def _format_erased(entries: int, snapshots: int) -> str:
+    return (
+        f"{phrases.format_entry_count(entries)} and {phrases.format_count(snapshots, 'snapshot')}"
     )
+
+
+def _format_receipt(receipt: ForgetReceipt) -> list[str]:
+    erased = _format_erased(receipt.entries, receipt.snapshots)
     name = repr(receipt.session_id)
     if receipt.entries or receipt.snapshots:
         lines = [f"Erased {erased} of session {name}."]
     elif receipt.forks:
-        # It was there once: the id is right.
+        # Its forks are known, so it existed: the id is right.
         lines = [f"There is no session {name} left: nothing was erased."]
     else:
         lines = [f"There is no session {name}: nothing was erased. Check the id."]
@@ -167,6 +166,6 @@ def _forgotten(receipt: ForgetReceipt) -> list[str]:
         lines.append(f"Copies that were forked from it are still there: {names}")
     lines += [f"Bytes of it may still be in: {each}" for each in receipt.left]
     if receipt.pending:
-        again = hint("forget", receipt.session_id)
+        again = suggest_command("forget", receipt.session_id)
         lines.append(f"Once nobody else has the store open, this clears them: {again}")
     return lines

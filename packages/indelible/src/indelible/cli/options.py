@@ -12,7 +12,7 @@ from indelible.core.limits import TIMEOUT_S_MAX
 SessionId = Annotated[
     str,
     typer.Argument(
-        metavar="SESSION", help="The session's id.", autocompletion=completion.session_ids
+        metavar="SESSION", help="The session's id.", autocompletion=completion.complete_session_ids
     ),
 ]
 AnySession = Annotated[
@@ -20,13 +20,15 @@ AnySession = Annotated[
     typer.Argument(
         metavar="SESSION",
         help="The session's id. Without it: all of the store.",
-        autocompletion=completion.session_ids,
+        autocompletion=completion.complete_session_ids,
     ),
 ]
 SnapshotId = Annotated[
     str,
     typer.Argument(
-        metavar="SNAPSHOT", help="The snapshot's id.", autocompletion=completion.snapshot_ids
+        metavar="SNAPSHOT",
+        help="The snapshot's id.",
+        autocompletion=completion.complete_snapshot_ids,
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]

@@ -1,10 +1,11 @@
-"""Where the words of a command go: data to stdout, and words to stderr when stdout is for data."""
+"""The output of a command: data and text to stdout, text to stderr when stdout carries data."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from indelible.printable import escape_unseen_in_json
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod, RenderableType
 
-# Lines of a table that nobody watches being drawn: wide enough to keep ids whole.
+# The width of output that goes to a pipe: wide enough to keep ids whole.
 PIPE_COLUMNS = 160
 
 
@@ -24,30 +25,30 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
-    def json(self, value: object) -> bool:
-        """Print a value as one JSON document, if JSON was asked for; says whether it was."""
+    def print_json(self, value: object) -> bool:
+        """Print a value as one JSON document if --json was given; return whether it was."""
         if self.as_json:
-            print(json_text(value))
+            print(format_json(value))
         return self.as_json
 
     def say(self, text: str) -> None:
-        """Words for a person: on stdout, unless that is for data."""
-        print(phrases.safe(text), file=sys.stderr if self.as_json else sys.stdout)
+        """Print text: on stdout, unless that is for data."""
+        print(phrases.escape_text(text), file=sys.stderr if self.as_json else sys.stdout)
 
     def note(self, text: str) -> None:
-        """Words that are never part of what was asked for."""
-        print(phrases.safe(text), file=sys.stderr)
+        """Print a remark that is not part of the result, on stderr."""
+        print(phrases.escape_text(text), file=sys.stderr)
 
     def draw(self, *drawings: RenderableType, cut: bool = False) -> None:
-        """Draw for a person; `cut` ends lines at the edge instead of wrapping them."""
-        console = console_on_stdout()
+        """Draw with rich; `cut` ends lines at the edge instead of wrapping them."""
+        console = build_console()
         overflow: OverflowMethod | None = "ellipsis" if cut else None
         for drawing in drawings:
             console.print(drawing, no_wrap=cut, overflow=overflow)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def draw_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Draw rows under headings."""
-        # Each command imports only what it draws with: most of them draw nothing.
+        # Imported here, since most commands draw nothing and rich is slow to import.
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
@@ -55,12 +56,12 @@ class Output:
         for name in columns:
             table.add_column(name, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(phrases.visible(cell)) for cell in row))
+            table.add_row(*(Text(phrases.escape_name(cell)) for cell in row))
         self.draw(table)
 
 
-def console_on_stdout() -> Console:
-    """A console that is as wide as the terminal, or wide enough for a pipe."""
+def build_console() -> Console:
+    """Build a console that is as wide as the terminal, or wide enough for a pipe."""
     from rich.console import Console  # noqa: PLC0415
 
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
@@ -69,22 +70,52 @@ def console_on_stdout() -> Console:
     )
 
 
-def json_text(value: object) -> str:
-    """JSON of anything that a store gives back; times in ISO 8601, bytes in base64."""
+def format_json(value: object) -> str:
+    """Format any result of a store as JSON; times in ISO 8601, bytes in base64."""
     import pydantic_core  # noqa: PLC0415
 
-    text = pydantic_core.to_json(plain(value), indent=2, bytes_mode="base64").decode()
+    text = pydantic_core.to_json(to_plain(value), indent=2, bytes_mode="base64").decode()
     return escape_unseen_in_json(text)
 
 
-def plain(value: Any) -> Any:
-    """Named fields by name: what is a tuple with names in Python is an object in JSON."""
+def to_plain(value: Any) -> Any:
+    """Convert dataclasses and named tuples to dicts, recursively."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: to_plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(each) for name, each in value._asdict().items()}
+        return {name: to_plain(each) for name, each in value._asdict().items()}
     if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: to_plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple, range)):
-        return [plain(each) for each in value]
+        return [to_plain(each) for each in value]
     return value
+
+
+# Called with the session just finished and the entries done so far.
+ReportProgress = Callable[[str, int], None]
+
+
+@contextmanager
+def show_progress(doing: str) -> Iterator[ReportProgress | None]:
+    """Draw a progress bar on stderr, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415 (slow to import, and rarely needed)
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        # The total is unknown, so the bar only moves.
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed} entries"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[session]}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(doing, total=None, session="")
+        yield lambda session, entries: bar.update(
+            task, completed=entries, session=phrases.escape_name(session)
+        )

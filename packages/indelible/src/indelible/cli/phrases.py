@@ -1,4 +1,4 @@
-"""How stored values are put into words, safely: what an agent stored may be anything at all."""
+"""Formats stored values for a terminal. Stored text may contain anything, so it is escaped."""
 
 from __future__ import annotations
 
@@ -10,143 +10,154 @@ from typing import Any
 from indelible.core.content import get_block_kind, get_block_text
 from indelible.model import (
     ChatMessage,
+    CopyReport,
     CorruptEntry,
     Entry,
     Summary,
     ToolCall,
     ToolResult,
+    TransferReport,
     Value,
 )
 from indelible.printable import escape_unseen, escape_unseen_in_lines
 from indelible.view import Extents, from_positions
 
-# One line of a drawing; the drawing itself cuts it to the terminal's width.
+# The longest line that is formatted; drawing cuts it to the width of the terminal.
 LINE_CHARS_MAX = 400
 
-# How far the lines of a message stand in: what begins at the margin, a command says itself.
+# Continuation lines of a message are indented: only output of the command begins at the margin.
 INDENT = "    "
 
 
-def safe(text: str) -> str:
-    """Text with its lines; a stored message must not act on the terminal of who reads it."""
+def escape_text(text: str) -> str:
+    """Escape control characters in text of several lines: it must not control the terminal."""
     return escape_unseen_in_lines(text)
 
 
-def visible(text: str) -> str:
-    """A name or an id, whole, on one line."""
+def escape_name(text: str) -> str:
+    """Escape a name or an id into one line, without cutting it."""
     return escape_unseen(text)
 
 
-def one_line(text: str) -> str:
-    """Text as one line of limited length, with control characters made visible."""
-    # Split only as much as can show: a stored text may have megabytes.
-    line = visible(" ".join(text[: 4 * LINE_CHARS_MAX].split()))
+def format_line(text: str) -> str:
+    """Format text as one line of limited length, with control characters escaped."""
+    # Process only what fits: a stored text may have megabytes.
+    line = escape_name(" ".join(text[: 4 * LINE_CHARS_MAX].split()))
     return line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 1] + "…"
 
 
-def content_text(content: Any) -> str:
-    """What a message or a tool said, as text."""
+def format_content(content: Any) -> str:
+    """Format the content of a message or of a tool result."""
     if content is None:
         return ""
     if isinstance(content, str):
         return content
     if isinstance(content, list) and all(isinstance(block, Mapping) for block in content):
-        return "\n".join(_block_text(block) for block in content)
-    return compact(content)
+        return "\n".join(_format_block(block) for block in content)
+    return format_compact_json(content)
 
 
-def _block_text(block: Mapping[str, Any]) -> str:
+def _format_block(block: Mapping[str, Any]) -> str:
     kind, words = get_block_kind(block), get_block_text(block)
     if words is not None:
         return words if kind == "text" else f"thinks: {words}"
     if kind == "call":
         name = block.get("name", block.get("tool_name"))
         given = block.get("input", block.get("args", block.get("tool_kwargs")))
-        return f"calls {name} {content_text(given)}".rstrip()
+        return f"calls {name} {format_content(given)}".rstrip()
     if kind == "result":
-        return content_text(block.get("content"))
-    return compact(block)
+        return format_content(block.get("content"))
+    return format_compact_json(block)
 
 
-def compact(value: Any) -> str:
-    """JSON on one line."""
+def format_compact_json(value: Any) -> str:
+    """Format a value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def said(value: Value) -> str:
-    """A speaker, and what was said: no line of it can be taken for another speaker."""
-    text = safe(f"{who(value)}: {what(value)}".rstrip())
+def format_turn(value: Value) -> str:
+    """Format a value with its author. No line of the content can be mistaken for another author."""
+    text = escape_text(f"{format_author(value)}: {format_value(value)}".rstrip())
     return text.replace("\n", f"\n{INDENT}")
 
 
-def message_text(message: ChatMessage) -> str:
-    """A message with the tool calls that it makes."""
-    calls = [_call_text(call) for call in message.tool_calls or ()]
+def format_message(message: ChatMessage) -> str:
+    """Format a message with its tool calls."""
+    calls = [_format_call(call) for call in message.tool_calls or ()]
     content = message.content
     if calls and isinstance(content, list):
-        # LlamaIndex and LangChain have the calls in the blocks as well.
+        # LlamaIndex and LangChain repeat the calls in the blocks.
         content = [block for block in content if get_block_kind(block) != "call"]
-    return "\n".join(part for part in (content_text(content), *calls) if part)
+    return "\n".join(part for part in (format_content(content), *calls) if part)
 
 
-def _call_text(call: Mapping[str, Any]) -> str:
+def _format_call(call: Mapping[str, Any]) -> str:
     function = call.get("function")
     named: Mapping[str, Any] = function if isinstance(function, Mapping) else call
     arguments = named.get("arguments", named.get("args"))
-    return f"calls {named.get('name')} {content_text(arguments)}".rstrip()
+    return f"calls {named.get('name')} {format_content(arguments)}".rstrip()
 
 
-def who(value: Value) -> str:
-    """The role of a message, or what else an entry is."""
+def format_author(value: Value) -> str:
+    """Return the role of a message, or the kind of any other entry."""
     if isinstance(value, ChatMessage):
-        role = one_line(value.role)
-        # A colon in a role would look like the end of it.
-        return compact(role) if ":" in role else role
+        role = format_line(value.role)
+        # A colon in a role would look like the end of the role.
+        return format_compact_json(role) if ":" in role else role
     if isinstance(value, ToolCall):
         return "tool call"
     return "tool result" if isinstance(value, ToolResult) else "summary"
 
 
-def what(value: Value) -> str:
-    """The contents of an entry."""
+def format_value(value: Value) -> str:
+    """Format the content of an entry."""
     if isinstance(value, ChatMessage):
-        return message_text(value)
+        return format_message(value)
     if isinstance(value, ToolCall):
-        return f"{value.name} {content_text(value.arguments)}".rstrip()
-    return value.text if isinstance(value, Summary) else content_text(value.content)
+        return f"{value.name} {format_content(value.arguments)}".rstrip()
+    return value.text if isinstance(value, Summary) else format_content(value.content)
 
 
-def entry_line(entry: Entry | CorruptEntry) -> str:
-    """An entry in one line."""
+def format_entry(entry: Entry | CorruptEntry) -> str:
+    """Format an entry as one line."""
     if isinstance(entry, CorruptEntry):
         return f"{entry.position} unreadable: {entry.reason}"
-    return f"{entry.position} {who(entry.value)}: {one_line(what(entry.value))}"
+    return (
+        f"{entry.position} {format_author(entry.value)}: {format_line(format_value(entry.value))}"
+    )
 
 
-def at(moment: datetime) -> str:
-    """A time, in UTC, to the second."""
+def format_time(moment: datetime) -> str:
+    """Format a time in UTC, to the second."""
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """1 entry, 2 entries."""
     if number == 1:
         return f"1 {noun}"
     return f"{number} {plural or noun + 's'}"
 
 
-def entries(number: int) -> str:
+def format_entry_count(number: int) -> str:
     """1 entry, 2 entries."""
-    return counted(number, "entry", "entries")
+    return format_count(number, "entry", "entries")
 
 
-def spans(positions: Iterable[int]) -> str:
-    """Positions in short: 1-4, 7, 9-12."""
-    return extents_text(from_positions(positions))
+def format_totals(report: TransferReport | CopyReport) -> str:
+    """Format the totals of a transfer: 2 sessions, 7 entries and 1 snapshot."""
+    sessions = format_count(report.sessions, "session")
+    snapshots = format_count(report.snapshots, "snapshot")
+    return f"{sessions}, {format_entry_count(report.entries)} and {snapshots}"
 
 
-def extents_text(extents: Extents) -> str:
-    """Extents in short, each from its first position to its last."""
+def format_positions(positions: Iterable[int]) -> str:
+    """Format positions as ranges: 1-4, 7, 9-12."""
+    return format_extents(from_positions(positions))
+
+
+def format_extents(extents: Extents) -> str:
+    """Format extents as ranges, each from its first position to its last."""
     return ", ".join(
         f"{start}-{stop - 1}" if stop - start > 1 else f"{start}" for start, stop in extents
     )

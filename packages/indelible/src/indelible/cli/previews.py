@@ -1,4 +1,4 @@
-"""What a change would do, computed from reads alone."""
+"""Previews of view changes, computed from reads alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from indelible.store import MemoryStore
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preview:
-    """What a change would hide and bring back."""
+    """The positions that a change would hide and bring back."""
 
     session_id: str
     change: str
@@ -25,8 +25,8 @@ class Preview:
     dry_run: bool = True
 
 
-def rollback(store: MemoryStore, session: str, snapshot: str) -> Preview:
-    """What a rollback to a snapshot would do."""
+def preview_rollback(store: MemoryStore, session: str, snapshot: str) -> Preview:
+    """Compute what a rollback to a snapshot would change."""
     timeline = store.timeline(session)
     held = next((each.extents for each in timeline.snapshots if each.id == snapshot), None)
     if held is None:
@@ -37,18 +37,18 @@ def rollback(store: MemoryStore, session: str, snapshot: str) -> Preview:
     return Preview(
         session_id=session,
         change="rollback",
-        dropped=tuple(view.positions(view.subtract(shown, held))),
-        restored=tuple(view.positions(view.subtract(held, shown))),
+        dropped=tuple(view.iter_positions(view.subtract(shown, held))),
+        restored=tuple(view.iter_positions(view.subtract(held, shown))),
     )
 
 
-def clear(store: MemoryStore, session: str) -> Preview:
-    """What a clear would do."""
+def preview_clear(store: MemoryStore, session: str) -> Preview:
+    """Compute what a clear would change."""
     positions = (each.entry.position for each in store.timeline(session).entries if each.visible)
     return Preview(session_id=session, change="clear", dropped=tuple(positions))
 
 
-def trim(
+def preview_trim(
     store: MemoryStore,
     session: str,
     *,
@@ -56,9 +56,9 @@ def trim(
     max_tokens: int | None,
     before: int | None,
 ) -> Preview:
-    """What a trim would do."""
+    """Compute what a trim would change."""
     shown = [each.entry for each in store.timeline(session).entries if each.visible]
-    outline = [_outline(session, entry) for entry in shown]
+    outline = [_build_outline(session, entry) for entry in shown]
     if keep_last is not None:
         cut = trim_rules.find_cut_for_last(outline, keep_last)
         positions = trim_rules.find_dropped_before(outline, cut)
@@ -74,18 +74,18 @@ def trim(
         view.from_positions(positions),
         extents_max=view.EXTENTS_MAX - 1,
     )
-    return Preview(session_id=session, change="trim", dropped=tuple(view.positions(dropped)))
+    return Preview(session_id=session, change="trim", dropped=tuple(view.iter_positions(dropped)))
 
 
-def _outline(session: str, entry: Entry | CorruptEntry) -> Outline:
-    """What trim looks at. It reads this from beside the body; from outside, only the body tells."""
+def _build_outline(session: str, entry: Entry | CorruptEntry) -> Outline:
+    """Build the outline of an entry from its value; the store reads it from the entry's columns."""
     if isinstance(entry, CorruptEntry):
         raise CorruptEntryError(
             f"entry {entry.position} of session {session!r} cannot be read",
             session=session,
             position=entry.position,
-            reason=f"{entry.reason}. So a dry run cannot tell what a trim would let go of; the trim"
-            " itself can",
+            reason=f"{entry.reason}. A dry run needs it to compute the trim; the"
+            " trim itself does not",
         )
     draft = encode(entry.value)
     return Outline(

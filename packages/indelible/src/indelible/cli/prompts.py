@@ -1,4 +1,4 @@
-"""Nothing that changes data happens unasked."""
+"""Confirmation before a command changes data."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import sys
 
 import typer
 
-from indelible.cli.phrases import safe
+from indelible.cli.phrases import escape_text
 from indelible.core.redaction import redact
 from indelible.errors import UsageError
 
-# The same code as for a script that forgot --yes: the command was not let go on.
+# The same code as without a terminal and --yes.
 NOT_CONFIRMED = 2
-# What a shell gives for a command that Ctrl-C ended.
+# The exit code that shells report after Ctrl-C.
 INTERRUPTED = 130
 
 
 def confirm(will_do: str, *, yes: bool) -> None:
-    """Say what will be done and ask, or end here with nothing changed."""
+    """Ask before a change; end the command if the answer is not yes."""
     if yes:
         return
-    sys.stderr.write(f"{safe(redact(will_do))}\n")
+    sys.stderr.write(f"{escape_text(redact(will_do))}\n")
     if not sys.stdin.isatty():
         raise UsageError(
             "nothing was changed, since there is no terminal to ask on: add --yes to confirm"
         )
     try:
-        # Asked inside the try: a quick Ctrl-C comes before the reading has begun.
+        # Inside the try, since Ctrl-C may come before the read begins.
         sys.stderr.write("Go on? [y/N] ")
         sys.stderr.flush()
         answer = sys.stdin.readline()

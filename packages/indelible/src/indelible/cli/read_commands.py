@@ -1,4 +1,4 @@
-"""Commands that look and change nothing."""
+"""Commands that only read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 from indelible.cli import completion, phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import SessionId, SnapshotId
-from indelible.cli.output import plain
-from indelible.cli.suggestions import hint
+from indelible.cli.output import to_plain
+from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import PAGE_ENTRIES_MAX
 
 SESSIONS_DEFAULT = 100
@@ -27,24 +27,24 @@ def sessions(
         int, typer.Option(min=1, metavar="N", help="List this many at most.")
     ] = SESSIONS_DEFAULT,
 ) -> None:
-    """List the sessions of a store, with what each shows."""
-    ids, more = _first_ids(call, prefix, limit)
+    """List the sessions of a store, with their status and counts."""
+    ids, more = _list_first_ids(call, prefix, limit)
     infos = [call.store.session(session_id) for session_id in sorted(ids)]
     if more:
         call.out.note(f"There are more than {limit}: narrow them with --prefix, or raise --limit.")
-    if call.out.json(infos):
+    if call.out.print_json(infos):
         return
     if not infos:
         call.out.say("No sessions.")
         return
-    call.out.table(
+    call.out.draw_table(
         ("session", "status", "entries", "snapshots"),
         [(each.session_id, each.status, str(each.entries), str(each.snapshots)) for each in infos],
     )
 
 
-def _first_ids(call: CommandContext, prefix: str, limit: int) -> tuple[list[str], bool]:
-    """At most `limit` ids, and whether there are more."""
+def _list_first_ids(call: CommandContext, prefix: str, limit: int) -> tuple[list[str], bool]:
+    """Return at most `limit` ids, and whether there are more."""
     ids: list[str] = []
     cursor: str | None = None
     while len(ids) <= limit:
@@ -70,8 +70,8 @@ def history(
         typer.Option(min=0, metavar="N", help="Only the newest messages that fit, estimated."),
     ] = None,
 ) -> None:
-    """Print the messages that a session shows, oldest first."""
-    call.existing(session)
+    """Print the visible messages of a session, oldest first."""
+    call.require_session(session)
     messages = call.store.get_history(session, last=last, max_tokens=max_tokens)
     found = {
         "session_id": session,
@@ -79,42 +79,44 @@ def history(
         "version": messages.version,
         "messages": messages,
     }
-    # With --max-tokens there may be messages, of which none fits.
+    # With --max-tokens there may be messages that do not fit.
     if not messages and max_tokens is None and last != 0:
         _note_hidden(call, session)
-    if call.out.json(found):
+    if call.out.print_json(found):
         return
     for message in messages:
-        call.out.say(phrases.said(message))
+        call.out.say(phrases.format_turn(message))
 
 
 def _note_hidden(call: CommandContext, session: str) -> None:
-    """Nothing at all on the screen looks like nothing in the store, which it may not be."""
+    """Say that there are hidden entries: an empty output looks like an empty session."""
     hidden = sum(not each.visible for each in call.store.timeline(session).entries)
     if hidden:
         are = "is" if hidden == 1 else "are"
-        where = hint("show", session)
-        call.out.note(f"No messages show; {phrases.entries(hidden)} {are} hidden: {where}")
+        where = suggest_command("show", session)
+        call.out.note(
+            f"No messages show; {phrases.format_entry_count(hidden)} {are} hidden: {where}"
+        )
 
 
 @on_store()
 def snapshots(call: CommandContext, session: SessionId) -> None:
     """List the snapshots of a session, oldest first."""
-    call.existing(session)
+    call.require_session(session)
     found = call.store.list_snapshots(session)
-    if call.out.json(found):
+    if call.out.print_json(found):
         return
     if not found:
         call.out.say(f"Session {session!r} has no snapshots.")
         return
-    call.out.table(
+    call.out.draw_table(
         ("snapshot", "taken (UTC)", "entries", "label"),
         [
             (
                 each.id,
-                phrases.at(each.taken_at),
+                phrases.format_time(each.taken_at),
                 str(each.entries),
-                phrases.one_line(each.label or ""),
+                phrases.format_line(each.label or ""),
             )
             for each in found
         ],
@@ -130,35 +132,39 @@ def diff(
         str | None,
         typer.Argument(
             metavar="SNAPSHOT",
-            help="Another snapshot. Without it: what shows now.",
-            autocompletion=completion.snapshot_ids,
+            help="Another snapshot. Without it: the current view.",
+            autocompletion=completion.complete_snapshot_ids,
         ),
     ] = None,
 ) -> None:
     """Say what was added since a snapshot (+), and what is gone from view (-)."""
     found = call.store.diff_snapshots(session, snapshot, other)
-    if call.out.json(found):
+    if call.out.print_json(found):
         return
     if not found.removed and not found.added:
         call.out.say("No difference.")
     signed = [("-", entry) for entry in found.removed] + [("+", entry) for entry in found.added]
     for sign, entry in sorted(signed, key=lambda pair: pair[1].position):
-        call.out.say(f"{sign} {phrases.entry_line(entry)}")
+        call.out.say(f"{sign} {phrases.format_entry(entry)}")
 
 
 @on_store()
 def claims(call: CommandContext) -> None:
     """Say what the store promises on its engine, as it is configured right now."""
     promised = call.store.claims()
-    if call.out.json(promised):
+    if call.out.print_json(promised):
         return
-    rows = [(name, _claim(value)) for name, value in plain(promised).items() if name != "warnings"]
-    call.out.table(("claim", "value"), rows)
+    rows = [
+        (name, _format_claim(value))
+        for name, value in to_plain(promised).items()
+        if name != "warnings"
+    ]
+    call.out.draw_table(("claim", "value"), rows)
     for warning in promised.warnings:
         call.out.say(f"Warning: {warning}")
 
 
-def _claim(value: object) -> str:
+def _format_claim(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)

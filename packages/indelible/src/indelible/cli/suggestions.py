@@ -1,4 +1,4 @@
-"""Commands that a message proposes: whoever pastes one must not touch another store."""
+"""Commands that messages propose: they name the same store, and contain no password."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ import typer
 from indelible.core.redaction import HIDDEN, drop_password, has_password, is_keyword_dsn
 from indelible.printable import escape_unseen
 
-# A whole URL, and not a text in which there is one.
+# Text that is a URL, not text that contains one.
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 _STORE_OPTIONS = ("url", "namespace")
 
-# What this command line said about its store. What the environment says needs no repeating.
+# The store options of this command line. Those from the environment need not be repeated.
 _given: ContextVar[tuple[str, ...]] = ContextVar("_given", default=())
 
 FROM_ENVIRONMENT = "The password is left out of that command: put it into PGPASSWORD."
 FILL_IN = f"The password is left out of that command: write it in place of {HIDDEN}."
-# How a password comes back into a proposed command, if one was left out; and of one that was said.
+# The note about a password that was removed, and the note once a command was proposed.
 _left_out: ContextVar[str] = ContextVar("_left_out", default="")
 _told: ContextVar[str] = ContextVar("_told", default="")
 
 
 def remember_store(context: typer.Context, url: str) -> None:
-    """Keep the options that named the store, for every hint that follows."""
+    """Remember the options that named the store, for later suggestions."""
     named = {**context.params, "url": url}
     words: list[str] = []
     for name in _STORE_OPTIONS:
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
         if given or named[name] != context.params[name]:
-            words += [f"--{name}", without_secrets(str(named[name]))]
+            words += [f"--{name}", remove_secrets(str(named[name]))]
     _given.set(tuple(words))
 
 
-def remember_place(url: str, namespace: str) -> None:
-    """Keep a store that was named by an argument, for every hint that follows."""
-    _given.set(("--url", without_secrets(url), *(("--namespace", namespace) if namespace else ())))
+def remember_location(url: str, namespace: str) -> None:
+    """Remember a store that was named by an argument, for later suggestions."""
+    _given.set(("--url", remove_secrets(url), *(("--namespace", namespace) if namespace else ())))
 
 
-def without_secrets(word: str) -> str:
-    """A word of a command line that may be printed: a URL without its password."""
+def remove_secrets(word: str) -> str:
+    """Remove the password from a word of a command line."""
     option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
     named = _URL.match(value) is not None or is_keyword_dsn(value)
     if not named or not has_password(value):
@@ -54,18 +54,18 @@ def without_secrets(word: str) -> str:
     return option + equals + bare
 
 
-def hint(command: str, *arguments: str, options: Sequence[str] = ()) -> str:
-    """A command to paste, quoted for the shell, on the same store as this one."""
+def suggest_command(command: str, *arguments: str, options: Sequence[str] = ()) -> str:
+    """Build a command on the same store, quoted for the shell."""
     _told.set(_left_out.get())
     if any(each.startswith("-") for each in arguments):
-        # Behind a -- an id that looks like an option is an id.
+        # After a `--`, an id that looks like an option is an id.
         words = [command, *options, *_given.get(), "--", *arguments]
     else:
         words = [command, *arguments, *options, *_given.get()]
-    # Behind quotes, too, an id must not act on the terminal.
+    # Quoting does not escape control characters.
     return escape_unseen(shlex.join(["indelible", *words]))
 
 
-def password_note() -> str:
-    """How a command that was proposed gets its password; nothing if none was left out."""
+def get_password_note() -> str:
+    """Return how to pass the password to the proposed command; empty if none was removed."""
     return _told.get()

@@ -1,4 +1,4 @@
-"""Commands that carry sessions out of a store and into one."""
+"""The commands `export` and `import`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from typing import Annotated, TextIO
 import typer
 
 import indelible
-from indelible.cli import phrases, progress
+from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.exit_codes import WRONG_DATA
 from indelible.cli.options import AnySession, DryRun, Yes
+from indelible.cli.output import show_progress
 from indelible.cli.prompts import confirm
 from indelible.connect import format_target
 from indelible.core.plans.transfer import read_lines
 from indelible.errors import ConflictError, FormatError, UnavailableError, UsageError
-from indelible.model import Status, TransferReport
+from indelible.model import Status
 
 STREAM = "-"
 
-# The header of an export is far shorter. What is no export may be one line of any length.
+# The header of an export is far shorter; the first line of another file may have any length.
 HEADER_CHARS_MAX = 10_000
 SHOWN_CHARS_MAX = 60
 
@@ -49,14 +50,18 @@ def export(
             "--json and a FILE of - both want stdout; name a file, or leave out --json"
         )
     if session is not None:
-        call.existing(session)
+        call.require_session(session)
     if Path(file).is_file():
         confirm(f"The file {file} is there already and will be replaced.", yes=yes)
-    with _file_errors(file), _target(file) as target, progress.shown("Exporting") as tell:
+    with (
+        _translate_file_errors(file),
+        _open_target(file) as target,
+        show_progress("Exporting") as tell,
+    ):
         report = call.store.export(target, session, prefix=prefix, progress=tell)
-    if not call.out.json(report):
+    if not call.out.print_json(report):
         say = call.out.note if file == STREAM else call.out.say
-        say(f"Exported {_counts(report)}.")
+        say(f"Exported {phrases.format_totals(report)}.")
     for finding in report.skipped:
         call.out.note(f"Session {finding.session_id!r} is damaged: {finding.what}")
     if report.skipped:
@@ -72,27 +77,27 @@ def import_(
     yes: Yes = False,
 ) -> None:
     """Bring the sessions of an exported file into a store, which may be a new one."""
-    with _file_errors(file), _source(file) as source:
+    with _translate_file_errors(file), _open_source(file) as source:
         _check_header(call, file, source)
         if dry_run:
             with indelible.open("memory:") as rehearsal:
                 report = rehearsal.import_(source)
             source.seek(0)
-        names = _session_ids(source)
+        names = _read_session_ids(source)
         _refuse_existing(call, names)
         if not dry_run:
-            many = phrases.counted(len(names), "session")
+            many = phrases.format_count(len(names), "session")
             confirm(f"This imports {many} into {format_target(call.place.url)}.", yes=yes)
             source.seek(0)
-            with progress.shown("Importing") as tell:
+            with show_progress("Importing") as tell:
                 report = call.store.import_(source, progress=tell)
-    if not call.out.json(report):
+    if not call.out.print_json(report):
         verb = "Would import" if dry_run else "Imported"
-        call.out.say(f"{verb} {_counts(report)}.")
+        call.out.say(f"{verb} {phrases.format_totals(report)}.")
 
 
 def _check_header(call: CommandContext, file: str, source: TextIO) -> None:
-    """Refuse what is no export before anything is asked, and before a file is made."""
+    """Raise if the file is not an export, before any prompt and before a store is created."""
     first = source.readline(HEADER_CHARS_MAX)
     name = "stdin" if file == STREAM else file
     kept = "Nothing was imported" + ("" if call.place.exists() else ", and no store was made")
@@ -108,13 +113,13 @@ def _check_header(call: CommandContext, file: str, source: TextIO) -> None:
             f"{name} is not an export of indelible: its first line is {begins!r}. {kept}", file=name
         )
     with indelible.open("memory:") as rehearsal:
-        # A header alone is an export of nothing; the library says whether it can read the format.
+        # A header alone is a valid export; importing it checks the format version.
         rehearsal.import_(io.StringIO(first))
     source.seek(0)
 
 
-def _session_ids(source: TextIO) -> list[str]:
-    """The sessions that an export brings. Whether its lines are sound, the import itself checks."""
+def _read_session_ids(source: TextIO) -> list[str]:
+    """Read the ids of the sessions in an export. The import itself validates the lines."""
     found = []
     for line in read_lines(source):
         if line.startswith('{"session":'):
@@ -124,28 +129,28 @@ def _session_ids(source: TextIO) -> list[str]:
 
 
 def _refuse_existing(call: CommandContext, names: list[str]) -> None:
-    """Find a conflict before the first session is in, since a second try would trip over that."""
+    """Raise if a session exists, before any is imported: a second try would find those."""
     if not call.place.exists():
         return
     there = [name for name in names if call.store.session(name).status is Status.ACTIVE]
     if there:
         listed = ", ".join(map(repr, there[:5])) + (", …" if len(there) > 5 else "")
         raise ConflictError(
-            f"{phrases.counted(len(there), 'session')} of the file exist in the store already:"
+            f"{phrases.format_count(len(there), 'session')} of the file exist in the store already:"
             f" {listed}. Nothing was imported. Import into another store, or forget them first",
             reason="exists",
         )
 
 
 @contextmanager
-def _target(file: str) -> Iterator[str | TextIO]:
-    """A name for a file, which then appears when it is whole; a stream for all else."""
+def _open_target(file: str) -> Iterator[str | TextIO]:
+    """Return the name of a file, which the export replaces atomically, or an open stream."""
     if file == STREAM:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
     elif Path(file).exists() and not Path(file).is_file():
-        # A pipe or a device must be written to, not replaced.
+        # Write to a pipe or a device; do not replace it.
         with Path(file).open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
     else:
@@ -153,8 +158,8 @@ def _target(file: str) -> Iterator[str | TextIO]:
 
 
 @contextmanager
-def _source(file: str) -> Iterator[TextIO]:
-    """Lines that can be read twice: once to see what they bring, once to bring it."""
+def _open_source(file: str) -> Iterator[TextIO]:
+    """Open the input so that it can be read twice: once for the ids, once to import."""
     if file != STREAM:
         with Path(file).open(encoding="utf-8", newline="\n") as stream:
             yield stream
@@ -166,12 +171,12 @@ def _source(file: str) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _file_errors(file: str) -> Iterator[None]:
-    """Troubles with the file itself, in the words of every other trouble."""
+def _translate_file_errors(file: str) -> Iterator[None]:
+    """Report errors of the file as errors of indelible."""
     try:
         yield
     except BrokenPipeError:
-        # Whoever reads our output has read enough.
+        # The reader closed the pipe; typer handles it.
         raise
     except OSError as error:
         raise UnavailableError(f"the file {file} cannot be used: {error.strerror}") from error
@@ -179,10 +184,3 @@ def _file_errors(file: str) -> Iterator[None]:
         raise FormatError(
             f"the file {file} is no export of indelible: it is not UTF-8 text"
         ) from error
-
-
-def _counts(report: TransferReport) -> str:
-    return (
-        f"{phrases.counted(report.sessions, 'session')}, {phrases.entries(report.entries)} and"
-        f" {phrases.counted(report.snapshots, 'snapshot')}"
-    )

@@ -1,1 +1,1 @@
-"""What each operation does, without doing it: plans, rules, codec. No engine, no I/O."""
+"""The logic that all engines share: plans, rules, codec. No engine, no I/O."""

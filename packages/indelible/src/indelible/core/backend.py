@@ -93,3 +93,33 @@ class Handlers(Generic[C]):
     def plan(self, context: C, op: Operation[R]) -> Plan[R]:
         """Return the plan that performs an operation."""
         return self._handlers[type(op)](context, op)
+
+
+class DirectHandlers(Generic[C]):
+    """As `Handlers`, for an engine that runs Python inside its transactions.
+
+    Its handlers need no plan; they return the result:
+
+        @WRITES.handles(Append)
+        def append(context: Context, op: Append) -> AppendResult: ...
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[type[Operation[Any]], Callable[[C, Any], Any]] = {}
+
+    def handles(self, kind: type[O]) -> Callable[[Callable[[C, O], R]], Callable[[C, O], R]]:
+        """Register the decorated function for one kind of operation."""
+
+        def register(handler: Callable[[C, O], R]) -> Callable[[C, O], R]:
+            assert kind not in self._handlers, f"{kind.__name__} has two handlers"
+            self._handlers[kind] = handler
+            return handler
+
+        return register
+
+    def __contains__(self, kind: type[Operation[Any]]) -> bool:
+        return kind in self._handlers
+
+    def find(self, op: Operation[R]) -> Callable[[C, Operation[R]], R]:
+        """Return the function that performs an operation."""
+        return self._handlers[type(op)]

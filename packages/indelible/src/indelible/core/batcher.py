@@ -203,7 +203,8 @@ class Batcher(_Queue[Q, R]):
 
     def _lead(self, pending: Pending[Q, R]) -> bool:
         """Send the next batch, if there may be one more sender and nobody has taken `pending`."""
-        lease, batch = Lease(), list[Pending[Q, R]]()
+        lease = Lease()
+        batch: list[Pending[Q, R]] = []
         try:
             with self._lock:
                 leads = pending.lease is None and self._acquire(lease)
@@ -269,51 +270,71 @@ class AsyncBatcher(_Queue[Q, R]):
         self._refuse_if_closed()
         pending: Pending[Q, R] = Pending(request, deadline)
         pending.future = UncancellableFuture(loop=self._loop)
-        self._waiting.append(pending)
-        self._start_sender()
-        self._set_alarm(deadline)
-        await pending.future
+        try:
+            self._waiting.append(pending)
+            self._start_sender()
+            self._set_alarm(deadline)
+            await pending.future
+        except BaseException:
+            pending.gone = True
+            raise
         return pending.outcome()
 
     async def close(self) -> None:
         """Refuse further requests, and wait for those that came before."""
         self._closed = True
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        while tasks := {task for task in self._tasks if not task.done()}:
+            await asyncio.wait(tasks)
 
     def _start_sender(self) -> None:
         lease = Lease()
-        if not self._acquire(lease):
-            return
-        task = self._loop.create_task(self._send_all(lease))
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._after_sender, lease))
+        batch: list[Pending[Q, R]] = []
+        started = False
+        try:
+            if not self._acquire(lease):
+                return
+            task = self._loop.create_task(self._send_all(lease, batch))
+            started = True
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._after_sender, lease, batch))
+        finally:
+            if not started:
+                lease.held = False
 
-    def _after_sender(self, lease: Lease, task: asyncio.Task[None]) -> None:
-        """Start another sender if this one was cancelled or interrupted while others wait."""
+    def _after_sender(
+        self, lease: Lease, batch: list[Pending[Q, R]], task: asyncio.Task[None]
+    ) -> None:
+        """Clean up after a sender, and start another if this one was interrupted or cancelled."""
         self._tasks.discard(task)
         # A task that was cancelled before its first step did not release it.
         lease.held = False
+        self._wake(batch)
         if self._waiting:
             self._start_sender()
 
-    async def _send_all(self, lease: Lease) -> None:
+    async def _send_all(self, lease: Lease, batch: list[Pending[Q, R]]) -> None:
         """Send batch after batch, while anything waits."""
         try:
             while self._waiting:
-                batch: list[Pending[Q, R]] = []
                 try:
                     self._take(batch, lease)
                     if batch:
                         await self._send(batch)
                 finally:
-                    for pending in batch:
-                        if pending.future is not None and not pending.future.done():
-                            pending.future.set_result(None)
+                    self._wake(batch)
         finally:
             # Before the task is found to be done: a request that comes in between must not take it
             # for a sender.
             lease.held = False
+
+    def _wake(self, batch: list[Pending[Q, R]]) -> None:
+        """Tell a batch that it is over; if that is interrupted, the rest stays in the list."""
+        # A loop that was closed in the middle of a batch has nobody left to tell.
+        while batch and not self._loop.is_closed():
+            future = batch[0].future
+            if future is not None and not future.done():
+                future.set_result(None)
+            del batch[0]
 
     def _set_alarm(self, deadline: Deadline) -> None:
         when = self._loop.time() + deadline.left_s()

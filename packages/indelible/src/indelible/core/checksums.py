@@ -1,15 +1,15 @@
-"""Checksums of stored rows: an entry is bound to its place, a session's row to its fields.
+"""Checksums of rows: they bind an entry to its position, and a row to its fields.
 
-An envelope carries a checksum of its own bytes (see `codec`), which says nothing about where it
-stands. So each entry's row has a second one, an integer that every engine can complete by addition
-when it draws the position:
+The checksum in an envelope covers its bytes (see `codec`), but not its position. So the row of an
+entry has a second one, an integer that an engine can complete by addition when it assigns the
+position:
 
     checksum = (salt + content) + position + written_at + deadline + generation + batch
 
-`salt` comes from namespace and session, `content` from the envelope's own checksum. Taking the
-place away from the stored number gives `content` back. If that is not what the envelope says, then
-the row was moved, swapped with another, or damaged. These are checks against damage: whoever can
-write to the database can also write checksums.
+`salt` depends on namespace and session, `content` on the envelope's checksum. Subtracting the rest
+from the stored number gives `content`. If that is not the envelope's, the row was moved, swapped
+with another, or damaged. This protects against damage, not against an attacker: who can write to
+the database can also write checksums.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ CHECKSUM_BITS = 4 * CONTENT_DIGITS
 CHECKSUM_MASK = (1 << CHECKSUM_BITS) - 1
 
 
-def session_salt(namespace: str, session: str) -> int:
-    """A number that tells the entries of one session from those of every other."""
-    return row_checksum(namespace, session)
+def compute_session_salt(namespace: str, session: str) -> int:
+    """Compute a number that differs between sessions."""
+    return compute_row_checksum(namespace, session)
 
 
-def content_checksum(envelope: bytes) -> int:
-    """The first 48 bits of the checksum that an envelope carries."""
+def parse_content_checksum(envelope: bytes) -> int:
+    """Return the first 48 bits of the checksum in an envelope."""
     try:
         return int(envelope[CHECKSUM_FROM : CHECKSUM_FROM + CONTENT_DIGITS], 16)
     except ValueError:
-        # Damaged bytes that are copied as they are.
-        return row_checksum(envelope)
+        # Damaged bytes that are copied unchanged.
+        return compute_row_checksum(envelope)
 
 
-def entry_checksum(
+def compute_entry_checksum(
     salt: int,
     envelope: bytes,
     *,
@@ -47,12 +47,12 @@ def entry_checksum(
     generation: int = 0,
     batch: int = 0,
 ) -> int:
-    """The checksum of an entry's row; an engine that draws the rest itself adds that to it."""
-    content = (salt + content_checksum(envelope)) & CHECKSUM_MASK
+    """Compute the checksum of a row; an engine adds the fields that it assigns itself."""
+    content = (salt + parse_content_checksum(envelope)) & CHECKSUM_MASK
     return content + position + written_at_ms + (deadline_ms or 0) + generation + batch
 
 
-def content_at(
+def recover_content_checksum(
     checksum: int,
     salt: int,
     *,
@@ -62,14 +62,13 @@ def content_at(
     generation: int,
     batch: int,
 ) -> int:
-    """The content checksum that a row's checksum stands for, if the row is where it was written."""
+    """Compute the content checksum from the checksum and the other fields of a row."""
     place = position + written_at_ms + (deadline_ms or 0) + generation + batch
     return (checksum - place - salt) & CHECKSUM_MASK
 
 
-def row_checksum(*fields: str | bytes | int | None) -> int:
-    """48 bits of BLAKE2b over a row's fields; each is told apart from its neighbours."""
-    # Not `repr`, which shows a character as it is once Python's Unicode tables know it: a newer
-    # Python would compute something else.
+def compute_row_checksum(*fields: str | bytes | int | None) -> int:
+    """Compute 48 bits of BLAKE2b over the fields of a row, unambiguously separated."""
+    # Not `repr`: its output for a character depends on the Unicode version of Python.
     digest = blake2b(ascii(fields).encode(), digest_size=CHECKSUM_BITS // 8).digest()
     return int.from_bytes(digest, "big")

@@ -2,20 +2,19 @@
 
     {"sum":"9f86d081884c7d65","v":1,"message":{"role":"user","content":"hello"}}
 
-The checksum covers every byte behind it. It says whether stored bytes are still the ones that were
-written, and whether two appends with one key carry the same content: the body holds the caller's
-fields and nothing else. No pickle anywhere, and no class names: an upgrade has nothing to lose.
+The checksum covers every byte after it. It shows damage, and whether two appends with one key have
+the same content: the body holds the caller's fields and nothing else. There is no pickle, and there
+are no class names, so that any later version can read it.
 """
 
 from __future__ import annotations
 
 import base64
-import gc
 import json
 import math
 import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -37,51 +36,48 @@ _OPEN = b'{"sum":"'
 CHECKSUM_BYTES = 16
 _SUM_END = len(_OPEN) + CHECKSUM_BYTES
 _REST = _SUM_END + len(b'",')
-# Where an envelope has its checksum, and where it begins to say its kind: for engines that look
-# at stored bytes without Python.
+# Offsets of the checksum and of the kind in an envelope, for engines that read them without Python.
 CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM = len(_OPEN), _SUM_END, _REST
-# Leading digits of the checksum that an entry's row repeats, bound to its place: see `checksums`.
+# Leading digits of the checksum that are part of the checksum of an entry's row: see `checksums`.
 CONTENT_DIGITS = 12
 _PREFIX = {kind: b'"v":%d,"%s":' % (ENVELOPE_VERSION, kind.encode()) for kind in Kind}
-# How an envelope of each kind begins, once its checksum is put in.
+# The start of an envelope of each kind, with a placeholder for the checksum.
 _START = {kind: b'%b%%b",%b' % (_OPEN, prefix) for kind, prefix in _PREFIX.items()}
 _BODY = {kind: _REST + len(prefix) for kind, prefix in _PREFIX.items()}
 _MODEL: dict[Kind, type[Value]] = {kind: model for model, kind in KIND_OF.items()}
 _VALIDATE = {kind: model.__pydantic_validator__.validate_json for kind, model in _MODEL.items()}
 
 _MESSAGE_PREFIX = _PREFIX[Kind.MESSAGE].decode()
-# What a message's envelope has before its checksum, and from there to its body.
+# The envelope of a message before its checksum, and from there to its body.
 _MESSAGE_OPEN, _MESSAGE_NEXT = _OPEN.decode(), '",' + _MESSAGE_PREFIX
 _MESSAGE_BODY = _BODY[Kind.MESSAGE]
 _read_message = _VALIDATE[Kind.MESSAGE]
-# Rows whose values keep the garbage collector busy.
-_MANY = 500
 
 _INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
 
-# JSON text in quotes, in C, and to the letter as the model's serializer writes it.
+# Quotes JSON text in C, with the same output as the model's serializer.
 _quoted = json.encoder.encode_basestring
 
-# System text is what makes an agent that agent; trimming it away changes who answers.
+# Trim keeps these messages: without its system text an agent answers differently.
 _KEPT_ROLES = frozenset({"system", "developer"})
 
 
 def encode(value: Value) -> Draft:
-    """Turn a value into an entry that is ready to be stored, or refuse it."""
+    """Encode a value, or raise if it cannot be stored."""
     kind = KIND_OF.get(type(value))
     if kind is None:
-        raise UsageError(f"not something a session can hold: {format_value(value)}", value=value)
-    if isinstance(value, ChatMessage) and (text := _text_alone(value)) is not None:
+        raise UsageError(f"a session cannot store this type: {format_value(value)}", value=value)
+    if isinstance(value, ChatMessage) and (text := _get_plain_text(value)) is not None:
         return encode_text(value.role, text)
-    rest = b"%b%b}" % (_PREFIX[kind], _body(value))
-    envelope = b'%b%b",%b' % (_OPEN, checksum(rest), rest)
+    rest = b"%b%b}" % (_PREFIX[kind], _encode_body(value))
+    envelope = b'%b%b",%b' % (_OPEN, compute_digest(rest), rest)
     if len(envelope) > ENTRY_BYTES_MAX:
-        raise _too_long(envelope)
+        raise _build_size_error(envelope)
     return Draft(kind, envelope, *build_outline(value))
 
 
 def encode_text(role: str, text: str) -> Draft:
-    """Encode a message of role and text alone: the same bytes as `encode`, in a fraction of it."""
+    """Encode a message of role and text only: the same bytes as `encode`, much faster."""
     rest = f'{_MESSAGE_PREFIX}{{"role":{_quoted(role)},"content":{_quoted(text)}}}}}'
     try:
         summed = blake2b(rest.encode(), digest_size=8).hexdigest()
@@ -91,11 +87,11 @@ def encode_text(role: str, text: str) -> Draft:
         raise
     envelope = f'{{"sum":"{summed}",{rest}'.encode()
     if len(envelope) > ENTRY_BYTES_MAX:
-        raise _too_long(envelope)
+        raise _build_size_error(envelope)
     return tuple_new(Draft, (Kind.MESSAGE, envelope, role in _KEPT_ROLES, (), ()))
 
 
-def _too_long(envelope: bytes) -> LimitError:
+def _build_size_error(envelope: bytes) -> LimitError:
     return LimitError(
         f"an entry takes {len(envelope)} bytes; the limit is {ENTRY_BYTES_MAX}",
         limit=ENTRY_BYTES_MAX,
@@ -104,7 +100,7 @@ def _too_long(envelope: bytes) -> LimitError:
 
 
 def build_outline(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
-    """What trim must know of a value: whether it always stays, and what it opens and answers."""
+    """Return what trim needs: whether the value is always kept, and its call and answer ids."""
     if isinstance(value, ChatMessage):
         keep = value.pinned or value.role in _KEPT_ROLES
         if value.tool_calls is None and value.tool_call_id is None and type(value.content) is str:
@@ -118,48 +114,38 @@ def build_outline(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]
 def decode(
     kind: Kind | None, envelope: bytes, *, session: str, position: int, content: int | None = None
 ) -> Value:
-    """Turn stored bytes back into the value, or say that they are wrong; never less than all.
+    """Decode an entry, or raise a `CorruptEntryError`.
 
-    `content` is the checksum that must stand at this place, if the engine knows it.
+    `content` is the expected checksum of the content, if the engine stores it in the row.
     """
     if kind is None:
         why = "its kind is unknown" if envelope else "it is missing"
-        raise _corrupt(session, position, why, envelope)
+        raise _build_corrupt_error(session, position, why, envelope)
     rest = envelope[_REST:]
-    summed = checksum(rest)
+    summed = compute_digest(rest)
     if not envelope.startswith(_START[kind] % summed):
         if envelope[:_REST] != b'%b%b",' % (_OPEN, summed):
-            raise _corrupt(session, position, "its checksum does not match", envelope)
-        raise _foreign(session, position, envelope)
+            raise _build_corrupt_error(session, position, "its checksum does not match", envelope)
+        raise _build_foreign_error(session, position, envelope)
     if content is not None and content != int(summed[:CONTENT_DIGITS], 16):
-        raise _corrupt(session, position, "it was written for another place", envelope)
+        raise _build_corrupt_error(session, position, "it was written for another place", envelope)
     try:
         if kind is Kind.SUMMARY:
-            return _summary(envelope[_BODY[kind] : -1])
+            return _decode_summary(envelope[_BODY[kind] : -1])
         value: Value = _VALIDATE[kind](envelope[_BODY[kind] : -1])
         return value
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        raise _corrupt(session, position, "its body is not a " + kind, envelope) from exc
+        raise _build_corrupt_error(
+            session, position, "its body is not a " + kind, envelope
+        ) from exc
 
 
-def decode_all(rows: Sequence[StoredEntry], *, session: str) -> list[Value]:
-    """Turn rows into their values, in order; the first that is wrong is an error."""
-    if len(rows) < _MANY or not gc.isenabled():
-        return _decoded(rows, session)
-    # All of these live on, so Python's collector would find nothing, and look through them, and
-    # through the rest of the program, again and again: for as long as decoding takes.
-    try:
-        gc.disable()
-        return _decoded(rows, session)
-    finally:
-        gc.enable()
-
-
-def _decoded(rows: Iterable[StoredEntry], session: str) -> list[Value]:
+def decode_all(rows: Iterable[StoredEntry], *, session: str) -> list[Value]:
+    """Decode rows in order; a damaged one is an error."""
     values: list[Value] = []
     for position, kind, _, envelope, content in rows:
         if kind is Kind.MESSAGE:
-            # Most rows are messages as they should be. `decode` has the others, and says why.
+            # Fast path for valid messages. `decode` handles all others, and raises the errors.
             summed = blake2b(envelope[_REST:], digest_size=8).hexdigest()
             in_place = content is None or content == int(summed[:CONTENT_DIGITS], 16)
             if (
@@ -175,32 +161,32 @@ def _decoded(rows: Iterable[StoredEntry], session: str) -> list[Value]:
     return values
 
 
-# Enough of an envelope to tell its kind.
+# How many bytes of an envelope show its kind.
 KIND_BYTES = _REST + max(map(len, _PREFIX.values()))
 
 
-def names_kind(kind: Kind | None, start: bytes) -> bool:
-    """Whether an envelope that begins like this says that it is of this kind."""
+def has_kind(kind: Kind | None, start: bytes) -> bool:
+    """Return whether an envelope with this start is of this kind."""
     return kind is not None and start.startswith(_PREFIX[kind], _REST)
 
 
-def kind_mark(kind: Kind) -> bytes:
-    """How an envelope says, from `KIND_FROM` on, that it is of this kind."""
+def get_kind_prefix(kind: Kind) -> bytes:
+    """Return the bytes of an envelope from `KIND_FROM` on that name the kind."""
     return _PREFIX[kind]
 
 
-def checksum(data: bytes) -> bytes:
-    """64 bits of BLAKE2b, in hexadecimal."""
+def compute_digest(data: bytes) -> bytes:
+    """Compute 64 bits of BLAKE2b, in hexadecimal."""
     return blake2b(data, digest_size=8).hexdigest().encode()
 
 
-def compute_checksum(envelope: bytes) -> bytes:
-    """The checksum that an envelope carries: equal for equal content."""
+def parse_checksum(envelope: bytes) -> bytes:
+    """Return the checksum in an envelope: equal for equal content."""
     return envelope[len(_OPEN) : _SUM_END]
 
 
 def find_calls(message: ChatMessage) -> list[str]:
-    """The ids of the tool calls that a message makes, in its fields or in its content blocks."""
+    """Return the ids of the tool calls in a message, from its fields and content blocks."""
     ids = [call.get("id") for call in message.tool_calls or ()]
     if isinstance(message.content, list):
         ids += [block.get("id") for block in message.content if block.get("type") == "tool_use"]
@@ -208,7 +194,7 @@ def find_calls(message: ChatMessage) -> list[str]:
 
 
 def find_answers(message: ChatMessage) -> list[str]:
-    """The ids of the tool calls that a message answers."""
+    """Return the ids of the tool calls that a message answers."""
     ids: list[Any] = [message.tool_call_id]
     if isinstance(message.content, list):
         blocks = (block for block in message.content if block.get("type") == "tool_result")
@@ -217,13 +203,13 @@ def find_answers(message: ChatMessage) -> list[str]:
 
 
 def encode_json(value: Any, *, what: str) -> bytes:
-    """JSON that reads back equal, or a `UsageError` that shows the part that would not."""
+    """Encode JSON that reads back equal, or raise a `UsageError` that shows the offending part."""
     check_json(value, what)
     return pydantic_core.to_json(value)
 
 
 def check_json(value: Any, path: str, depth: int = 0) -> None:  # noqa: C901 (a case a type)
-    """Refuse whatever JSON would change in silence, or could not hold at all."""
+    """Raise if JSON would change a value or cannot represent it."""
     if depth > JSON_DEPTH_MAX:
         raise LimitError(
             f"{path} is nested deeper than {JSON_DEPTH_MAX} levels",
@@ -234,14 +220,14 @@ def check_json(value: Any, path: str, depth: int = 0) -> None:  # noqa: C901 (a 
         _check_text(value, path)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise _refused(path, value, "JSON has no such number")
+            raise _build_refusal(path, value, "JSON has no such number")
     elif type(value) is list:
         for index, item in enumerate(value):
             check_json(item, f"{path}[{index}]", depth + 1)
     elif type(value) is dict:
         for key, item in value.items():
             if not isinstance(key, str):
-                raise _refused(path, value, f"the key {key!r} would read back as text")
+                raise _build_refusal(path, value, f"the key {key!r} would read back as text")
             _check_text(key, path)
             check_json(item, f"{path}[{key!r}]", depth + 1)
     elif isinstance(value, int):
@@ -253,15 +239,15 @@ def check_json(value: Any, path: str, depth: int = 0) -> None:  # noqa: C901 (a 
                 actual=int(value.bit_length() * math.log10(2)) + 1,
             )
     elif value is not None:
-        raise _refused(path, value, f"a {type(value).__name__} would not read back equal")
+        raise _build_refusal(path, value, f"a {type(value).__name__} would not read back equal")
 
 
 def format_value(value: object) -> str:
-    """A value as an error shows it: enough to find it, never a page of it."""
+    """Format a value for an error message, shortened."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):
-        return f"<a {type(value).__name__} that cannot be shown>"
+        return f"<a {type(value).__name__} without a repr>"
     return text if len(text) <= 120 else text[:80] + " … " + text[-30:]
 
 
@@ -271,30 +257,30 @@ def _check_text(text: str, path: str) -> None:
             text.encode()
         except UnicodeEncodeError as exc:
             part = text[max(0, exc.start - 10) : exc.end + 10]
-            raise _refused(path, part, "a lone surrogate is not text") from None
+            raise _build_refusal(path, part, "a lone surrogate is not text") from None
 
 
-def _refused(path: str, value: object, why: str) -> UsageError:
+def _build_refusal(path: str, value: object, why: str) -> UsageError:
     return UsageError(
         f"{path} cannot be stored: {why}: {format_value(value)}", path=path, value=value
     )
 
 
-def _body(value: Value) -> bytes:
-    """The caller's fields as JSON."""
+def _encode_body(value: Value) -> bytes:
+    """Encode the caller's fields as JSON."""
     if type(value) is Summary:
-        return _summary_body(value)
+        return _encode_summary(value)
     try:
         _check_fields(value)
         body = value.__pydantic_serializer__.to_json(value, exclude_defaults=True, warnings=False)
     except (pydantic_core.PydanticSerializationError, UnicodeEncodeError) as exc:
         _check_fields(value)
         raise UsageError(f"cannot be stored: {format_value(value)}", value=value) from exc
-    return _readable(value, body)
+    return _check_reads_back(value, body)
 
 
-def _readable(value: Value, body: bytes) -> bytes:
-    """The body, if a reader makes an equal value of it: a copy may hold what no model takes."""
+def _check_reads_back(value: Value, body: bytes) -> bytes:
+    """Raise if the body does not decode to an equal value: `model_copy` does not validate."""
     try:
         again = _VALIDATE[KIND_OF[type(value)]](body)
     except ValueError as exc:
@@ -304,8 +290,8 @@ def _readable(value: Value, body: bytes) -> bytes:
     return body
 
 
-def _text_alone(message: ChatMessage) -> str | None:
-    """The text of a message that has role and text alone, as most have: any JSON holds it."""
+def _get_plain_text(message: ChatMessage) -> str | None:
+    """Return the text of a message that has role and text only; None for any other."""
     content = message.content
     if (
         type(content) is str
@@ -328,30 +314,30 @@ def _check_fields(value: Value) -> None:
             check_json(item, name)
 
 
-def _summary_body(summary: Summary) -> bytes:
+def _encode_summary(summary: Summary) -> bytes:
     _check_fields(summary)
     fields = summary.model_dump(exclude_defaults=True, exclude={"vector"})
     if summary.vector is not None:
-        fields["vector"] = _packed(summary.vector)
+        fields["vector"] = _pack_vector(summary.vector)
     body = pydantic_core.to_json(fields)
-    if _summary(body) != summary:
+    if _decode_summary(body) != summary:
         raise UsageError(f"would not read back equal: {format_value(summary)}", value=summary)
     return body
 
 
-def _summary(body: bytes) -> Summary:
+def _decode_summary(body: bytes) -> Summary:
     fields = pydantic_core.from_json(body)
     packed = fields.pop("vector", None)
     if packed is not None:
-        fields["vector"] = _unpacked(packed)
+        fields["vector"] = _unpack_vector(packed)
     return Summary.model_validate(fields)
 
 
-def _packed(vector: tuple[float, ...]) -> dict[str, str]:
-    """Single precision where that loses nothing (it is what embedders compute in), else double."""
+def _pack_vector(vector: tuple[float, ...]) -> dict[str, str]:
+    """Pack a vector in single precision if that loses nothing, else in double precision."""
     if not all(map(math.isfinite, vector)):
         bad = next(number for number in vector if not math.isfinite(number))
-        raise _refused("vector", bad, "it cannot be compared with anything")
+        raise _build_refusal("vector", bad, "it cannot be compared with anything")
     try:
         single = array("f", vector)
     except OverflowError:
@@ -362,7 +348,7 @@ def _packed(vector: tuple[float, ...]) -> dict[str, str]:
     return {name: base64.b64encode(numbers.tobytes()).decode("ascii")}
 
 
-def _unpacked(packed: dict[str, str]) -> tuple[float, ...]:
+def _unpack_vector(packed: dict[str, str]) -> tuple[float, ...]:
     ((name, text),) = packed.items()
     numbers = array({"f32": "f", "f64": "d"}[name], base64.b64decode(text, validate=True))
     if struct.pack("=H", 1) != struct.pack("<H", 1):
@@ -370,10 +356,12 @@ def _unpacked(packed: dict[str, str]) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _corrupt(session: str, position: int, why: str, envelope: bytes) -> CorruptEntryError:
+def _build_corrupt_error(
+    session: str, position: int, why: str, envelope: bytes
+) -> CorruptEntryError:
     return CorruptEntryError(
-        f"entry {position} of session {session!r} cannot be read: {why}; its bytes were left as"
-        ' they are. Read its neighbours with on_corrupt="quarantine".',
+        f"entry {position} of session {session!r} cannot be read: {why}; its bytes were not"
+        ' changed. Read the other entries with on_corrupt="quarantine".',
         session=session,
         position=position,
         reason=why,
@@ -381,12 +369,12 @@ def _corrupt(session: str, position: int, why: str, envelope: bytes) -> CorruptE
     )
 
 
-def _foreign(session: str, position: int, envelope: bytes) -> Exception:
-    """The bytes are as they were written, but not by this version."""
+def _build_foreign_error(session: str, position: int, envelope: bytes) -> Exception:
+    """Build the error for an intact envelope of another version."""
     try:
         version = pydantic_core.from_json(envelope).get("v")
     except (ValueError, AttributeError):
-        return _corrupt(session, position, "it is not an envelope", envelope)
+        return _build_corrupt_error(session, position, "it is not an envelope", envelope)
     if isinstance(version, int) and version > ENVELOPE_VERSION:
         return FormatError(
             f"entry {position} of session {session!r} was written by a newer indelible"
@@ -394,4 +382,4 @@ def _foreign(session: str, position: int, envelope: bytes) -> Exception:
             session=session,
             position=position,
         )
-    return _corrupt(session, position, "its envelope names another kind", envelope)
+    return _build_corrupt_error(session, position, "its envelope names another kind", envelope)

@@ -1,8 +1,8 @@
-"""What content and tool calls say, however models and frameworks spell them: pure.
+"""Text and tool calls in message content, in the forms of models and frameworks.
 
 A block has a `type`, or a `block_type` in LlamaIndex:
 
-| kind     | types                                                    | where its words are     |
+| kind     | types                                                    | fields of the text      |
 |----------|----------------------------------------------------------|-------------------------|
 | text     | text, input_text, output_text, refusal                   | text, refusal           |
 | thinking | thinking, redacted_thinking, reasoning, reasoning_text,  | thinking, text, content |
@@ -38,13 +38,13 @@ _WORDS: Final = {"text": ("text", "refusal"), "thinking": ("thinking", "text", "
 
 
 def get_block_kind(block: Mapping[str, Any]) -> BlockKind:
-    """What a content block is."""
+    """Return the kind of a content block."""
     found = block.get("type", block.get("block_type"))
     return _KINDS.get(found, "other") if isinstance(found, str) else "other"
 
 
 def get_block_text(block: Mapping[str, Any]) -> str | None:
-    """The text of a block of text or of thinking; None of any other."""
+    """Return the text of a text or thinking block; None for any other."""
     for field in _WORDS.get(get_block_kind(block), ()):
         if isinstance(words := block.get(field), str):
             return words
@@ -52,7 +52,7 @@ def get_block_text(block: Mapping[str, Any]) -> str | None:
 
 
 def get_content_text(content: Any) -> str | None:
-    """The text of a message's content, without thinking; None if it holds no text."""
+    """Return the text of content, without thinking; None if there is none."""
     if isinstance(content, str):
         return content
     blocks = [block for block in content or () if isinstance(block, Mapping)]
@@ -62,7 +62,7 @@ def get_content_text(content: Any) -> str | None:
 
 
 def has_text(content: Any) -> bool:
-    """Whether content says something to the other side: not only calls, results or thinking."""
+    """Return whether content has more than calls, results and thinking."""
     if isinstance(content, str):
         return True
     kinds = {get_block_kind(block) for block in content or () if isinstance(block, Mapping)}
@@ -70,7 +70,7 @@ def has_text(content: Any) -> bool:
 
 
 def parse_arguments(arguments: Any) -> Any:
-    """The arguments of a tool call as an object, where they are the JSON text of one."""
+    """Parse the arguments of a tool call if they are the JSON text of an object."""
     if not isinstance(arguments, str):
         return arguments
     try:

@@ -1,6 +1,6 @@
-"""How long a call may take, and how long to wait before it is tried again. It waits for nobody.
+"""The deadline of a call, and the waits between its attempts.
 
-The blocking and the async loops of a server's backend both ask it; only they sleep.
+It computes the waits; the sync and async callers sleep.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-# The first wait is about one round trip to a server near by.
+# The first wait is about one round trip to a server in the same data centre.
 WAIT_S_FIRST: Final = 0.005
-# A server that comes back is noticed within this time.
+# A server that is back is noticed within this time.
 WAIT_S_MAX: Final = 0.5
 
 
 class Deadline:
-    """A deadline, and waits that grow towards it."""
+    """A deadline, and exponential backoff towards it."""
 
     __slots__ = ("_attempts", "_ends", "_jitter", "_now")
 
@@ -34,14 +34,13 @@ class Deadline:
         self._attempts = 0
 
     def left_s(self) -> float:
-        """The time that is left, never below zero."""
+        """Return the time left, at least zero."""
         return max(0.0, self._ends - self._now())
 
     def next_wait_s(self) -> float | None:
-        """How long to wait before the next attempt; None if the deadline comes first.
+        """Return how long to wait before the next attempt; None if the deadline comes first.
 
-        Waits double, and each is a random part of that: callers who failed at the same moment must
-        not come back at the same moment.
+        Waits double, with jitter: callers that failed together must not retry together.
         """
         longest = min(WAIT_S_MAX, WAIT_S_FIRST * 2.0 ** min(self._attempts, 20))
         self._attempts += 1

@@ -1,8 +1,7 @@
-"""Checks of an imported session: every field by itself, and all of them against one another.
+"""Validation of imported sessions: every field by itself, and the fields against one another.
 
-A file that is imported comes from somebody else. What passes here is something that a store could
-have exported; everything else is an `InvalidLineError` that says what is wrong. Nothing here reads
-or writes.
+An import is untrusted input. Only what a store could have exported passes; everything else raises
+an `InvalidLineError` that says what is wrong. Nothing here reads or writes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from indelible.errors import CorruptEntryError, FormatError, MemoryStoreError
 from indelible.model import Kind
 from indelible.view import EXTENTS_MAX, VIEW_BYTES_MAX, Extents, View
 
-# The kinds of change that a journal may name. Redis keeps them between spaces.
+# The names of changes in a journal. Redis separates them by spaces.
 _CHANGE = re.compile(r"[a-z_]{1,32}")
 
 
@@ -62,35 +61,35 @@ class SessionHeader:
 
 
 def parse_session(fields: dict[str, Any]) -> SessionHeader:
-    """The first line of a session, checked."""
-    born = _int(fields, "born", 0, LOG_ENTRIES_MAX)
-    end = _int(fields, "end", born, LOG_ENTRIES_MAX)
-    metadata = _field(fields, "metadata")
+    """Parse and check the first line of a session."""
+    born = _parse_int(fields, "born", 0, LOG_ENTRIES_MAX)
+    end = _parse_int(fields, "end", born, LOG_ENTRIES_MAX)
+    metadata = _get_field(fields, "metadata")
     if type(metadata) is not dict:
         raise InvalidLineError("its metadata is not an object")
-    with _refusals():
+    with _convert_errors():
         data = encode_json(metadata, what="metadata")
     if len(data) > METADATA_BYTES_MAX:
         raise InvalidLineError(
             f"its metadata takes {len(data)} bytes; the limit is {METADATA_BYTES_MAX}"
         )
-    origin = _field(fields, "forked_from")
+    origin = _get_field(fields, "forked_from")
     return SessionHeader(
-        id=_session_id(_field(fields, "id")),
+        id=_parse_session_id(_get_field(fields, "id")),
         born=born,
         end=end,
-        view=_view(fields, "view", born, end),
-        generation=_int(fields, "generation", 0, COUNTER_MAX),
-        created_at_ms=_time(fields, "created_at_ms"),
-        deadline_ms=_deadline(fields),
-        forked_from=None if origin is None else _session_id(origin),
+        view=_parse_view(fields, "view", born, end),
+        generation=_parse_int(fields, "generation", 0, COUNTER_MAX),
+        created_at_ms=_parse_time(fields, "created_at_ms"),
+        deadline_ms=_parse_deadline(fields),
+        forked_from=None if origin is None else _parse_session_id(origin),
         metadata=data,
     )
 
 
 @dataclass(slots=True)
 class SessionCheck:
-    """What has been read of a session so far, and what must hold for the lines that follow."""
+    """The lines of a session so far, and what later lines must satisfy."""
 
     header: SessionHeader
     entries: int = 0
@@ -98,12 +97,12 @@ class SessionCheck:
     journal: list[JournalLine] = field(default_factory=list)
     # The first position that the next entry may have.
     _next: int = 0
-    # The stretches of the log that are there.
+    # The extents of the log that were read.
     _there: list[view.Extent] = field(default_factory=list)
-    # Where the newest batch ends. After a gap, or a damaged entry, nobody knows.
+    # Where the newest batch ends; unknown after a gap or a damaged entry.
     _batch_end: int = 0
     _batch_unknown: bool = False
-    # Hashes of the keys that were used: a session may have millions.
+    # Hashes of the keys, which saves memory: a session may have millions.
     _keys: set[int] = field(default_factory=set)
     _newest: LogRow | None = None
 
@@ -111,10 +110,10 @@ class SessionCheck:
         self._next = self._batch_end = self.header.born
 
     def parse_entry(self, fields: dict[str, Any]) -> LogRow:
-        """The next entry, checked against those before it."""
-        row = _row(self.header, fields)
+        """Parse the next entry and check it against those before it."""
+        row = _parse_row(self.header, fields)
         if row.position < self._next:
-            raise InvalidLineError(f"position {row.position} is not behind the entry before it")
+            raise InvalidLineError(f"position {row.position} does not follow the entry before it")
         self._check_batch(row)
         if row.key is not None:
             if hash(row.key) in self._keys:
@@ -130,13 +129,13 @@ class SessionCheck:
         return row
 
     def _check_batch(self, row: LogRow) -> None:
-        """A batch of n is one entry that says so, and n - 1 behind it; a vacuum leaves gaps."""
+        """Check the batch: the first of n entries says n, the others 0. A vacuum leaves gaps."""
         if row.position > self._next and row.position >= self._batch_end:
             self._batch_unknown = True
         if row.position + row.batch > self.header.end:
             raise InvalidLineError(f"its batch of {row.batch} reaches past the end of the log")
         if row.kind is None:
-            # Damaged where it came from: its size may be, too.
+            # It was damaged in the source, and its batch size may be, too.
             self._batch_unknown = True
             return
         if row.batch == 0:
@@ -151,65 +150,67 @@ class SessionCheck:
         self._batch_unknown = False
 
     def parse_snapshot(self, fields: dict[str, Any]) -> None:
-        """The next snapshot, checked."""
+        """Parse and check the next snapshot."""
         if len(self.snapshots) == IMPORT_SNAPSHOTS_MAX:
             raise InvalidLineError(f"it has more than {IMPORT_SNAPSHOTS_MAX} snapshots")
-        end = _int(fields, "end", self.header.born, self.header.end)
-        label = _field(fields, "label")
+        end = _parse_int(fields, "end", self.header.born, self.header.end)
+        label = _get_field(fields, "label")
         record = SnapshotRecord(
-            id=_text(fields, "id", KEY_BYTES_MAX),
-            label=None if label is None else _text(fields, "label", LABEL_BYTES_MAX),
-            taken_at_ms=_time(fields, "taken_at_ms"),
-            view=_view(fields, "view", self.header.born, end),
+            id=_parse_text(fields, "id", KEY_BYTES_MAX),
+            label=None if label is None else _parse_text(fields, "label", LABEL_BYTES_MAX),
+            taken_at_ms=_parse_time(fields, "taken_at_ms"),
+            view=_parse_view(fields, "view", self.header.born, end),
             end=end,
         )
         frozen = view.freeze(record.view, end)
         if len(frozen) > EXTENTS_MAX or len(view.encode(frozen)) > VIEW_BYTES_MAX:
             raise InvalidLineError(
-                f"it lies in {len(frozen)} pieces; the limit is {EXTENTS_MAX}, and"
+                f"it has {len(frozen)} extents; the limit is {EXTENTS_MAX}, and"
                 f" {VIEW_BYTES_MAX} bytes"
             )
         self.snapshots.append(record)
 
     def parse_journal(self, fields: dict[str, Any]) -> None:
-        """The next change of the view, checked."""
+        """Parse and check the next change of the view."""
         if len(self.journal) == JOURNAL_LINES_MAX:
             raise InvalidLineError(f"it has more than {JOURNAL_LINES_MAX} changes")
-        end = _int(fields, "end", self.header.born, self.header.end)
+        end = _parse_int(fields, "end", self.header.born, self.header.end)
         if self.journal and end < self.journal[-1].end:
             raise InvalidLineError("the log was longer at the change before it")
-        change = _field(fields, "change")
+        change = _get_field(fields, "change")
         if not isinstance(change, str) or not _CHANGE.fullmatch(change):
             raise InvalidLineError(f"no change is called {change!r:.60}")
-        undone_by = _field(fields, "undone_by")
+        undone_by = _get_field(fields, "undone_by")
         line = JournalLine(
-            key=_text(fields, "operation", KEY_BYTES_MAX),
+            key=_parse_text(fields, "operation", KEY_BYTES_MAX),
             change=change,
-            changed_at_ms=_time(fields, "changed_at_ms"),
-            # The version is of the session that it came from; the backend gives the new one.
+            changed_at_ms=_parse_time(fields, "changed_at_ms"),
+            # The backend sets the version, which depends on the new life.
             version="",
             end=end,
-            before=_view(fields, "before", self.header.born, end),
-            after=_view(fields, "after", self.header.born, end),
-            undone_by=None if undone_by is None else _text(fields, "undone_by", KEY_BYTES_MAX),
+            before=_parse_view(fields, "before", self.header.born, end),
+            after=_parse_view(fields, "after", self.header.born, end),
+            undone_by=None
+            if undone_by is None
+            else _parse_text(fields, "undone_by", KEY_BYTES_MAX),
         )
         if line.before == line.after:
             raise InvalidLineError("it is a change that changed nothing")
         self.journal.append(line)
 
     def parse_end(self, fields: dict[str, Any]) -> None:
-        """The last line of a session: what came must be whole, and fit together."""
+        """Parse the last line; check that the session is complete and consistent."""
         found = (self.entries, len(self.snapshots), len(self.journal))
-        said = tuple(_field(fields, name) for name in ("entries", "snapshots", "journal"))
+        said = tuple(_get_field(fields, name) for name in ("entries", "snapshots", "journal"))
         if said != found or any(type(count) is not int for count in said):
-            raise InvalidLineError(f"it counts {said} where {found} came")
-        if _field(fields, "session") != self.header.id:
+            raise InvalidLineError(f"it counts {said}, but {found} were read")
+        if _get_field(fields, "session") != self.header.id:
             raise InvalidLineError(f"it does not end session {self.header.id!r}")
-        for problem in self._problems():
+        for problem in self._find_problems():
             raise InvalidLineError(problem)
 
-    def _problems(self) -> Iterator[str]:
-        """What does not fit together, now that all is known."""
+    def _find_problems(self) -> Iterator[str]:
+        """Describe inconsistencies between the parts of the session."""
         header, journal, newest = self.header, self.journal, self._newest
         if header.end > header.born and self._next != header.end:
             yield "the session lacks its newest entry"
@@ -232,12 +233,12 @@ class SessionCheck:
             yield f"the session says {header.generation} changes of its view, and has more"
         if journal and journal[-1].after != header.view:
             yield "the view of the session is not what its newest change left"
-        missing = view.count(view.subtract(self._needed(), tuple(self._there)))
+        missing = view.count(view.subtract(self._find_needed(), tuple(self._there)))
         if missing > MISSING_NAMED_MAX:
             yield f"its views show {missing} entries that are not in its log"
 
-    def _needed(self) -> Extents:
-        """Everything that a view of the session shows."""
+    def _find_needed(self) -> Extents:
+        """Return all positions that a view of the session shows."""
         found = list(view.freeze(self.header.view, self.header.end))
         for record in self.snapshots:
             found += view.freeze(record.view, record.end)
@@ -247,33 +248,33 @@ class SessionCheck:
         return view.normalize(found)
 
 
-def _row(header: SessionHeader, fields: dict[str, Any]) -> LogRow:
-    position = _int(fields, "position", header.born, header.end - 1)
-    name = _field(fields, "kind")
+def _parse_row(header: SessionHeader, fields: dict[str, Any]) -> LogRow:
+    position = _parse_int(fields, "position", header.born, header.end - 1)
+    name = _get_field(fields, "kind")
     if name is not None and name not in tuple(Kind):
         raise InvalidLineError(f"no entry is of the kind {name!r:.60}")
     kind = None if name is None else Kind(name)
-    key = _field(fields, "key")
-    keep = _field(fields, "keep")
+    key = _get_field(fields, "key")
+    keep = _get_field(fields, "keep")
     if type(keep) is not bool:
         raise InvalidLineError("keep is neither true nor false")
     row = LogRow(
         position=position,
         kind=kind,
-        written_at_ms=_time(fields, "written_at_ms"),
-        deadline_ms=_deadline(fields),
-        batch=_int(fields, "batch", 0, BATCH_ENTRIES_MAX),
-        generation=_int(fields, "generation", 0, header.generation),
+        written_at_ms=_parse_time(fields, "written_at_ms"),
+        deadline_ms=_parse_deadline(fields),
+        batch=_parse_int(fields, "batch", 0, BATCH_ENTRIES_MAX),
+        generation=_parse_int(fields, "generation", 0, header.generation),
         keep=keep,
-        key=None if key is None else _text(fields, "key", KEY_BYTES_MAX),
-        opens=_texts(fields, "opens"),
-        answers=_texts(fields, "answers"),
-        envelope=_envelope(fields),
+        key=None if key is None else _parse_text(fields, "key", KEY_BYTES_MAX),
+        opens=_parse_texts(fields, "opens"),
+        answers=_parse_texts(fields, "answers"),
+        envelope=_parse_envelope(fields),
     )
     return _check_value(header.id, row, raw="raw" in fields)
 
 
-def _envelope(fields: dict[str, Any]) -> bytes:
+def _parse_envelope(fields: dict[str, Any]) -> bytes:
     if "raw" in fields:
         raw = fields["raw"]
         if not isinstance(raw, str):
@@ -284,7 +285,7 @@ def _envelope(fields: dict[str, Any]) -> bytes:
             raise InvalidLineError("raw is not base64") from None
     else:
         try:
-            envelope = pydantic_core.to_json(_field(fields, "envelope"))
+            envelope = pydantic_core.to_json(_get_field(fields, "envelope"))
         except ValueError as error:
             raise InvalidLineError(f"its envelope is not JSON: {error}") from None
     if len(envelope) > ENTRY_BYTES_MAX:
@@ -293,13 +294,13 @@ def _envelope(fields: dict[str, Any]) -> bytes:
 
 
 def _check_value(session: str, row: LogRow, *, raw: bool) -> LogRow:
-    """An entry that can be read is as the verbs would have stored it.
+    """Check that a readable entry is stored as the public verbs would store it.
 
-    One that travels raw was damaged where it came from, in itself or in what stands beside it. If
-    nothing of that shows, it stood at a wrong place: it must not become readable here, so it is
-    stored without a kind.
+    An entry with raw bytes was damaged in the source, in its body or its columns. If neither is
+    damaged, it was at a wrong position: it must not become readable by the import, so it is stored
+    without a kind.
     """
-    with _refusals():
+    with _convert_errors():
         try:
             value = decode(row.kind, row.envelope, session=session, position=row.position)
         except (CorruptEntryError, FormatError):
@@ -315,74 +316,74 @@ def _check_value(session: str, row: LogRow, *, raw: bool) -> LogRow:
     return row
 
 
-def _field(fields: dict[str, Any], name: str) -> Any:
+def _get_field(fields: dict[str, Any], name: str) -> Any:
     try:
         return fields[name]
     except KeyError:
         raise InvalidLineError(f"it has no field {name!r}") from None
 
 
-def _int(fields: dict[str, Any], name: str, low: int, high: int) -> int:
-    value = _field(fields, name)
+def _parse_int(fields: dict[str, Any], name: str, low: int, high: int) -> int:
+    value = _get_field(fields, name)
     if type(value) is not int:
         raise InvalidLineError(f"{name} is not a whole number")
     if not low <= value <= high:
-        raise InvalidLineError(f"{name} is {_shown(value)}, outside of {low} to {high}")
+        raise InvalidLineError(f"{name} is {_format_number(value)}, outside of {low} to {high}")
     return value
 
 
-def _shown(number: int) -> str:
+def _format_number(number: int) -> str:
     return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 
 
-def _time(fields: dict[str, Any], name: str) -> int:
-    return _int(fields, name, 0, MILLISECONDS_MAX)
+def _parse_time(fields: dict[str, Any], name: str) -> int:
+    return _parse_int(fields, name, 0, MILLISECONDS_MAX)
 
 
-def _deadline(fields: dict[str, Any]) -> int | None:
-    if _field(fields, "deadline_ms") is None:
+def _parse_deadline(fields: dict[str, Any]) -> int | None:
+    if _get_field(fields, "deadline_ms") is None:
         return None
-    return _time(fields, "deadline_ms")
+    return _parse_time(fields, "deadline_ms")
 
 
-def _text(fields: dict[str, Any], name: str, bytes_max: int) -> str:
-    with _refusals():
-        return check_text(_field(fields, name), what=name, bytes_max=bytes_max)
+def _parse_text(fields: dict[str, Any], name: str, bytes_max: int) -> str:
+    with _convert_errors():
+        return check_text(_get_field(fields, name), what=name, bytes_max=bytes_max)
 
 
-def _session_id(value: object) -> str:
-    with _refusals():
+def _parse_session_id(value: object) -> str:
+    with _convert_errors():
         return check_session_id(value)
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
-    """What the verbs would refuse, a line that holds it is refused for, too."""
+def _convert_errors() -> Iterator[None]:
+    """Report an error of a check of the public verbs as an `InvalidLineError`."""
     try:
         yield
     except MemoryStoreError as error:
         raise InvalidLineError(error.message) from error
 
 
-def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
-    values = _field(fields, name)
+def _parse_texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
+    values = _get_field(fields, name)
     if type(values) is not list or not all(isinstance(value, str) for value in values):
         raise InvalidLineError(f"{name} is not a list of texts")
     return tuple(values)
 
 
-def _view(fields: dict[str, Any], name: str, born: int, end: int) -> View:
-    """A view in normal form, inside of the log as it was."""
-    given = _field(fields, name)
+def _parse_view(fields: dict[str, Any], name: str, born: int, end: int) -> View:
+    """Parse a view in normal form, inside of the log at its time."""
+    given = _get_field(fields, name)
     if type(given) is not dict:
         raise InvalidLineError(f"{name} is not an object")
-    pieces = _field(given, "extents")
-    tail = _int(given, "tail", born, end)
+    pieces = _get_field(given, "extents")
+    tail = _parse_int(given, "tail", born, end)
     if type(pieces) is not list:
         raise InvalidLineError(f"the extents of {name} are not a list")
     if len(pieces) > EXTENTS_MAX:
         raise InvalidLineError(
-            f"{name} lies in {len(pieces)} pieces; the limit is {EXTENTS_MAX}. Trim or fork the"
+            f"{name} has {len(pieces)} extents; the limit is {EXTENTS_MAX}. Trim or fork the"
             " session before it is exported"
         )
     for piece in pieces:
@@ -390,7 +391,7 @@ def _view(fields: dict[str, Any], name: str, born: int, end: int) -> View:
             raise InvalidLineError(f"the extents of {name} are not pairs of whole numbers")
     shown = View(tuple((start, stop) for start, stop in pieces), tail)
     if view.build_view(shown.extents, tail) != shown:
-        raise InvalidLineError(f"the extents of {name} are not in order, and apart")
+        raise InvalidLineError(f"the extents of {name} are not sorted and disjoint")
     if not is_inside(shown, born, end):
         raise InvalidLineError(f"{name} reaches outside of the log ({born} to {end})")
     return shown

@@ -1,19 +1,19 @@
-"""Slots that stay usable when Ctrl-C interrupts whoever holds one.
+"""Slots that are released reliably when `KeyboardInterrupt` interrupts their holder.
 
-Python raises `KeyboardInterrupt` when a function begins, after a call has returned, when a loop
-goes back, and inside calls that block; never between two assignments. So whatever takes a slot or
-gives it back by a call can be interrupted between the call and the record of it, also in a
-`finally`. Here a slot belongs to a `Lease`, which is let go by one assignment:
+Python raises `KeyboardInterrupt` when a function begins, after a call has returned, at the end of a
+loop's body, and in calls that block, but never between two assignments. A slot that is taken or
+released by a call can be lost if the interrupt comes between the call and the record of it, also in
+a `finally`. Here a slot belongs to a `Lease`, which is released by one assignment:
 
     lease = Lease()
     try:
-        slot = slots.take(lease, patience.left_s)
+        slot = slots.take(lease, deadline.left_s)
         ...
     finally:
         lease.held = False  # first, before any call
         slots.wake()
 
-All else is a courtesy: a thread that was not woken looks again by itself.
+Waking other threads is an optimisation: a thread that was not woken looks again by itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Lease:
-    """Whether somebody holds the slot that it was taken for. Each is for one slot, once."""
+    """The ownership of one slot. A lease is used once."""
 
     __slots__ = ("held", "slot")
 
@@ -41,10 +41,10 @@ class Lease:
 
 
 class Latch:
-    """What one thread waits for and others open. To open it twice is to open it once.
+    """An event for one waiting thread. Opening it twice is the same as once.
 
-    A lock, since `threading.Event` is written in Python: whoever is interrupted in its `set` leaves
-    its own lock taken.
+    It is a lock, since `threading.Event` is written in Python: an interrupt in its `set` leaves the
+    internal lock of the event locked.
     """
 
     __slots__ = ("_lock",)
@@ -54,43 +54,46 @@ class Latch:
         self._lock.acquire()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it is opened, but not for longer; spurious returns are possible."""
+        """Wait until it is opened or the time is over; it may also return early."""
         self._lock.acquire(timeout=max(0.0, min(seconds, LOOK_AGAIN_S)))
 
     def open(self) -> None:
-        """Let the waiting thread go on."""
-        with suppress(RuntimeError):
+        """Wake the waiting thread."""
+        try:
             self._lock.release()
+        except RuntimeError:
+            # It is open already.
+            return
 
 
 class Leased(Generic[T]):
-    """A fixed number of things that threads lease, one thread at a time."""
+    """A fixed number of things, each leased by at most one thread."""
 
     def __init__(self, things: Iterable[T]) -> None:
         self.things = list(things)
         self._leases = [Lease() for _ in self.things]
-        # Taken by `with` alone: that cannot be interrupted halfway.
+        # Only used by `with`, which cannot be interrupted halfway.
         self._lock = threading.Lock()
 
     @property
     def held(self) -> int:
-        """How many are leased."""
+        """The number of leased things."""
         return sum(lease.held for lease in self._leases)
 
     def idle(self) -> list[T]:
-        """What nobody holds."""
+        """Return the things that are not leased."""
         pairs = zip(self.things, self._leases, strict=True)
         return [thing for thing, lease in pairs if not lease.held]
 
     def reset(self) -> None:
-        """In a forked child: nobody holds anything."""
+        """In a forked child: release everything."""
         self._leases = [Lease() for _ in self.things]
         self._lock = threading.Lock()
 
     def _free(self, lease: Lease) -> T | None:
         for number, other in enumerate(self._leases):
             if not other.held:
-                # No call in between: all of this happens or nothing.
+                # Assignments only, so that no interrupt comes in between.
                 lease.slot = self.things[number]
                 lease.held = True
                 self._leases[number] = lease
@@ -99,19 +102,19 @@ class Leased(Generic[T]):
 
 
 class Slots(Leased[T]):
-    """Things that threads wait for, one by one."""
+    """Leased things that threads can wait for."""
 
     def __init__(self, things: Iterable[T]) -> None:
         super().__init__(things)
         self._waiting: deque[Latch] = deque()
 
     def try_take(self, lease: Lease) -> T | None:
-        """A free slot, which is the lease's from now on; None if there is none."""
+        """Take a free slot for a lease; None if there is none."""
         with self._lock:
             return self._free(lease)
 
     def take(self, lease: Lease, left_s: Callable[[], float]) -> T | None:
-        """Wait for a free slot; None if there is none before the time is up."""
+        """Wait for a free slot and take it; None if none is free before the deadline."""
         thing = self.try_take(lease)
         if thing is not None:
             return thing
@@ -120,7 +123,7 @@ class Slots(Leased[T]):
             while True:
                 if latch not in self._waiting:
                     self._waiting.append(latch)
-                # After the latch was put down, so that nobody gives back in between unnoticed.
+                # After the latch was queued, so that no release in between is missed.
                 thing = self.try_take(lease)
                 left = left_s()
                 if thing is not None or left <= 0:
@@ -131,154 +134,26 @@ class Slots(Leased[T]):
                 self._waiting.remove(latch)
 
     def wake(self) -> None:
-        """Tell one thread that waits that a slot was given back."""
+        """Wake one waiting thread, after a slot was released."""
         if self._waiting:
             with suppress(IndexError):
                 self._waiting.popleft().open()
 
     def wake_all(self) -> None:
-        """Tell every thread that waits to look again."""
+        """Wake all waiting threads."""
         for latch in list(self._waiting):
             latch.open()
 
     def reset(self) -> None:
-        """In a forked child: nobody holds anything, and nobody waits."""
+        """In a forked child: release everything, and forget the waiting threads."""
         super().reset()
         self._waiting = deque()
 
 
-class Queued:
-    """Work that waits until a thread takes it on, with others or alone."""
-
-    __slots__ = ("gone", "latch", "lease")
-
-    def __init__(self) -> None:
-        # The lease of whoever took it on. When that is let go, it is over, come what may.
-        self.lease: Lease | None = None
-        self.latch: Latch | None = None
-        # Whether its caller was interrupted, or gave up: then nobody may do it later.
-        self.gone = False
-
-    @property
-    def over(self) -> bool:
-        """Whether somebody took it on, and is done or was interrupted."""
-        return self.lease is not None and not self.lease.held
-
-
-J = TypeVar("J", bound=Queued)
-
-
-def fill(
-    group: list[J],
-    waiting: deque[J],
-    lease: Lease,
-    *,
-    size_of: Callable[[J], int],
-    jobs_max: int,
-    bytes_max: int,
-) -> None:
-    """Take the next group out of a queue, in the order in which it came."""
-    size = 0
-    while waiting and len(group) < jobs_max:
-        job = waiting[0]
-        if not job.gone:
-            size += size_of(job)
-            if group and size > bytes_max:
-                break
-            group.append(job)
-            # No call from here on: it is taken and out of the queue, or neither.
-            job.lease = lease
-        del waiting[0]
-
-
-class Leaders(Leased[T], Generic[T, J]):
-    """Threads whose work is done in groups: a few lead one each, the others wait for its end.
-
-    Whoever finds a free slot leads, and takes all that waits. If it is interrupted, its group is
-    over, and the next thread leads.
-    """
-
-    def __init__(
-        self,
-        things: Iterable[T],
-        perform: Callable[[T, list[J]], None],
-        take: Callable[[list[J], deque[J], Lease], None],
-    ) -> None:
-        super().__init__(things)
-        self._perform = perform
-        self._take = take
-        self.waiting: deque[J] = deque()
-
-    def run(self, job: J, left_s: Callable[[], float]) -> bool:
-        """Have it done, by this thread or another; False if nobody could before the deadline."""
-        try:
-            job.latch = Latch()
-            self.waiting.append(job)
-            while not job.over:
-                if self._lead(job) or job.over:
-                    continue
-                left = left_s()
-                if left <= 0 and self._withdraw(job):
-                    return False
-                # What was taken on comes to an end: whoever did so has a deadline, too.
-                job.latch.wait(left if left > 0 else LOOK_AGAIN_S)
-            return True
-        except BaseException:
-            job.gone = True
-            raise
-
-    def try_take(self, lease: Lease, *, ahead: bool = False) -> T | None:
-        """A free slot, if nobody waits for one or `ahead` of them; it is let go like any other."""
-        with self._lock:
-            return None if self.waiting and not ahead else self._free(lease)
-
-    def _lead(self, job: J) -> bool:
-        """Perform the next group, if a slot is free and nobody has taken the job on."""
-        lease, group = Lease(), list[J]()
-        try:
-            with self._lock:
-                thing = None if job.lease is not None else self._free(lease)
-                if thing is not None:
-                    self._take(group, self.waiting, lease)
-            if thing is not None:
-                self._perform(thing, group)
-            return thing is not None
-        finally:
-            lease.held = False
-            if group:
-                self.wake(group)
-
-    def _withdraw(self, job: J) -> bool:
-        """Take a job back that nobody has taken on."""
-        with self._lock:
-            if job.lease is not None:
-                return False
-            job.gone = True
-            with suppress(ValueError):
-                self.waiting.remove(job)
-            return True
-
-    def wake(self, group: Iterable[J] = ()) -> None:
-        """Tell a group that it is over, and the next in line that it may lead."""
-        for job in group:
-            if job.latch is not None:
-                job.latch.open()
-        if self.waiting:
-            with suppress(IndexError):
-                latch = self.waiting[0].latch
-                if latch is not None:
-                    latch.open()
-
-    def reset(self) -> None:
-        """In a forked child: nobody leads, and nobody waits."""
-        super().reset()
-        self.waiting = deque()
-
-
 def call_into(box: list[Any], function: Callable[[], Any]) -> None:
-    """Put what a function returns into a list.
+    """Call a function and append its result to a list, uninterruptibly.
 
     `box.append(function())` can be interrupted after the function has returned and before its
-    result is stored anywhere. Here both happen inside of one call.
+    result is stored. Here both happen inside of one call.
     """
     box.extend(map(operator.call, (function,)))

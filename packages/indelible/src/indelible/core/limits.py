@@ -1,4 +1,4 @@
-"""Every bound by name, with its reason. Passing one is a `LimitError`; nothing is written."""
+"""All limits, with their reasons. Exceeding one raises a `LimitError`; nothing is written."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ VERSION_BYTES_MAX: Final = 512
 ROLE_CHARS_MAX: Final = 64
 # A snapshot's label is for people.
 LABEL_BYTES_MAX: Final = 512
-# Session metadata is read with every look at the session.
+# Metadata is read whenever the session is.
 METADATA_BYTES_MAX: Final = 64 * 1024
 
 # Twice the largest text that we promise (16 MiB) and a little: quotes take two bytes in JSON.
@@ -23,29 +23,29 @@ ROW_BYTES_MAX: Final = 4 * ENTRY_BYTES_MAX
 # A batch is one transaction and one network message.
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 BATCH_ENTRIES_MAX: Final = 1000
-# Nested deeper than this, JSON parsers differ in whether they can read it back.
+# JSON parsers differ in how deep a nesting they can read.
 JSON_DEPTH_MAX: Final = 100
-# Python reads no longer whole numbers than this, unless it is told to.
+# Python's default limit for parsing integers.
 INTEGER_DIGITS_MAX: Final = 4300
 
 # The position shares a 64-bit row id with the session's number.
 LOG_ENTRIES_MAX: Final = 2**32
 
-# More entries than this, missing in one stretch, are said as a whole and not one by one: a single
-# bit of a row id can seem to make a log longer by millions.
+# More consecutive missing entries are reported as one problem: one flipped bit in a row id can make
+# a log look longer by millions.
 MISSING_NAMED_MAX: Final = 100_000
 
-# Damaged rows of one table that verify names; where there are more, the file as a whole is damaged.
+# Damaged rows that verify reports per table; with more, the whole file is damaged.
 DAMAGED_ROWS_NAMED_MAX: Final = 100
 
-# Pages are one answer in memory.
+# A page is held in memory.
 PAGE_ENTRIES_MAX: Final = 1000
 PAGE_ENTRIES_DEFAULT: Final = 200
 
-# Sessions that `risks(sessions=True)` looks at: a few seconds of work on any engine.
+# Sessions that `risks(sessions=True)` examines: a few seconds on any engine.
 RISK_SESSIONS_MAX: Final = 10_000
 
-# A vacuum leaves undoable what was changed within this time, unless told otherwise.
+# The default of `vacuum`: changes within this time can still be undone.
 UNDO_WINDOW_S: Final = 7 * 24 * 3600
 # A copy that has not been finished for this long has no copier any more.
 STAGE_ABANDONED_S: Final = 24 * 3600
@@ -79,6 +79,8 @@ APPEND_ATTEMPTS_MAX: Final = 3
 # in this time is as lost as what was written just before.
 MOVED_CHECK_S: Final = 0.001
 
+# How long a write on SQLite waits for other writers, unless told otherwise.
+BUSY_TIMEOUT_S: Final = 5.0
 # How long a call to a server may take, with all its retries, unless told otherwise.
 TIMEOUT_S: Final = 10.0
 # A deadline beyond an hour is a mistake, and past some weeks timers overflow.

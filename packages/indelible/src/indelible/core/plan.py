@@ -1,8 +1,7 @@
-"""A plan says what to do; it never does it.
+"""Plans: generators that yield operations and receive their results.
 
-A plan is a generator that yields steps and is sent their results. The blocking loop and the
-awaiting loop below are the only two places where plans meet the world, so that every operation
-has one logic for both. An error of a step is thrown into its plan, which may know what to do.
+A plan performs no I/O. `run_plan` and `run_plan_async` are the only places that do, so sync and
+async share one logic. The error of an operation is thrown into its plan, which may handle it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ R = TypeVar("R")
 
 
 class Operation(Generic[R]):
-    """One thing to be done by a driver, answered with an `R`."""
+    """A request to a backend, which returns an `R`."""
 
     __slots__ = ()
 
@@ -26,7 +25,7 @@ Plan = Generator[Operation[Any], Any, T]
 
 
 def perform(op: Operation[R]) -> Plan[R]:
-    """Yield one step and return its answer, with its type."""
+    """Yield one operation and return its result, typed."""
     answer: R = yield op
     return answer
 

@@ -1,7 +1,6 @@
-"""Take passwords out of whatever is printed or written: URLs, keyword DSNs, and text about them.
+"""Removes passwords from URLs, keyword DSNs, and text that contains them.
 
-What counts is that no password gets through. Where a URL is ambiguous, too much is hidden rather
-than too little.
+No password may get through: of an ambiguous URL, too much is hidden rather than too little.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from urllib.parse import unquote, urlsplit
 
 HIDDEN = "***"
 
-# A URL of a server that was taken for a path, which leaves one slash, or was mistyped.
+# A URL of a server that was parsed as a path, which leaves one slash, or is misspelled.
 _DAMAGED_URL = re.compile(r"(?is)(.*?(?:postgres(?:ql)?|rediss?)(?:\+\w+)?)(:/?)(?!/)(.*)")
 
 _BLANKS = re.compile(r"(\s+)")
 _PARAMETER_OF_URL = re.compile(r"(?s)([?&])([^=&?]*)=([^&]*)")
 _PARAMETER_IN_TEXT = re.compile(r"([?&])([^\s=&?]*)=([^\s&]*)")
 _SECRET_NAME = re.compile(r"(?i)\w*(?:password|passwd|secret)|pwd")
-# `password=…` of a keyword DSN: quoted, or up to a blank that no backslash stands before.
+# `password=…` of a keyword DSN: quoted, or up to a blank that is not escaped.
 _KEYWORD = re.compile(
     r"(?i)(?<![?&\w])(\w*(?:password|passwd|secret)|pwd)(\s*=\s*)"
     r"('(?:[^'\\]|\\.)*'?|(?:\\.|[^\s\\])+)"
@@ -32,7 +31,7 @@ _LIBPQ_KEYWORD = re.compile(
 def redact(text: str) -> str:
     """Hide the passwords of every URL and keyword DSN in a text."""
     if "@" in text:
-        # Word by word: no URL of a text goes on behind a blank.
+        # Word by word, since a URL contains no blank.
         text = "".join(map(_hide_userinfo, _BLANKS.split(text)))
     text = _PARAMETER_IN_TEXT.sub(_hide_parameter, text)
     return _KEYWORD.sub(rf"\1\2{HIDDEN}", text)
@@ -45,26 +44,26 @@ def redact_url(url: str) -> str:
     try:
         urlsplit(url)
     except ValueError:
-        # Not a URL: nothing says where a password would be.
+        # Invalid: the password could be anywhere.
         return url.partition("://")[0] + "://…"
     url = _hide_userinfo(url)
     return _PARAMETER_OF_URL.sub(_hide_parameter, url)
 
 
 def has_password(url: str) -> bool:
-    """Whether a URL or a keyword DSN holds a password."""
+    """Return whether a URL or a keyword DSN contains a password."""
     return redact_url(url) != url
 
 
 def is_keyword_dsn(text: str) -> bool:
-    """Whether a text is a connection string of libpq, such as `host=db password=…`."""
+    """Return whether a text is a connection string of libpq, such as `host=db password=…`."""
     return "://" not in text and _LIBPQ_KEYWORD.search(text) is not None
 
 
 def drop_password(url: str) -> str:
-    """A URL for a command that takes its password from elsewhere; others keep `***` instead.
+    """Remove the password of a PostgreSQL URL; other URLs have `***` instead.
 
-    libpq finds the password of a PostgreSQL URL in PGPASSWORD or in a password file.
+    libpq can read the password from PGPASSWORD or from a password file.
     """
     url = redact_url(url)
     if not url.startswith(("postgresql://", "postgres://")):
@@ -76,7 +75,7 @@ def drop_password(url: str) -> str:
 
 
 def _hide_userinfo(word: str) -> str:
-    """Hide all from the first colon to the last @: a password may hold any of / ? # @ unencoded."""
+    """Hide all from the first colon to the last @: a password may contain / ? # @ unencoded."""
     scheme, mark, rest = word.partition("://")
     if not mark and (damaged := _DAMAGED_URL.match(word)):
         scheme, mark, rest = damaged[1], damaged[2], damaged[3]

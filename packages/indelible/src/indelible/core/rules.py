@@ -1,7 +1,8 @@
-"""Decisions that every engine takes alike: compute, then act.
+"""The decisions that all engines share, as pure functions.
 
-An engine that can run Python inside its atomic step (memory, the SQL engines) reads a `Standing`,
-asks these functions, and writes what they say. Nothing here reads or writes by itself.
+A backend loads a `SessionState`, calls these functions, and writes what they return. They answer
+whether a session is active, which version it has, and why a write is refused. Functions named
+`refuse_…` raise the error; functions named `build_…_error` return it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from indelible.core.codec import compute_checksum
+from indelible.core.codec import parse_checksum
 from indelible.core.limits import (
     EXPIRED_KNOWN_S,
     LOG_ENTRIES_MAX,
@@ -33,7 +34,7 @@ from indelible.view import (
     VIEW_BYTES_MAX,
     Extents,
     View,
-    build_cleared,
+    build_empty_view,
     build_view,
     contains,
     encode,
@@ -47,7 +48,7 @@ ROLLBACK = "rollback"
 
 
 class SessionState(NamedTuple):
-    """Where a session stands: what an append must know, and no more."""
+    """The part of a session's row that decides about appends."""
 
     life: str
     born: int
@@ -57,40 +58,40 @@ class SessionState(NamedTuple):
     staged: bool = False
 
 
-def compute_status(standing: SessionState | None, now_ms: int) -> Status:
-    """New, active or expired, as the session stands at this moment."""
-    if standing is None or standing.staged:
+def compute_status(state: SessionState | None, now_ms: int) -> Status:
+    """Return whether a session is new, active or expired at this time."""
+    if state is None or state.staged:
         return Status.NEW
-    if standing.deadline_ms is None or now_ms < standing.deadline_ms:
+    if state.deadline_ms is None or now_ms < state.deadline_ms:
         return Status.ACTIVE
-    known_until_ms = standing.deadline_ms + EXPIRED_KNOWN_S * 1000
+    known_until_ms = state.deadline_ms + EXPIRED_KNOWN_S * 1000
     return Status.EXPIRED if now_ms < known_until_ms else Status.NEW
 
 
-def compute_version(standing: SessionState | None, status: Status) -> str:
-    """An opaque token that changes when anyone appends, moves the view, or time runs out."""
-    if standing is None or status is Status.NEW:
+def compute_version(state: SessionState | None, status: Status) -> str:
+    """Return an opaque token that changes with every append, view change and expiry."""
+    if state is None or status is Status.NEW:
         return NEW_VERSION
-    token = build_version(standing.life, standing.end, standing.generation)
+    token = build_version(state.life, state.end, state.generation)
     return token + "!" if status is Status.EXPIRED else token
 
 
 def build_version(life: str, end: int, generation: int) -> str:
-    """The version of an active session in this state."""
+    """Build the version of an active session."""
     return f"{life}.{end}.{generation}"
 
 
 def compute_deadline_ms(now_ms: int, ttl_s: float | None) -> int | None:
-    """When a life ends that is written to now; fixed from then on, whatever later releases say."""
+    """Return when a session expires that is written to now."""
     return None if ttl_s is None else now_ms + math.ceil(ttl_s * 1000)
 
 
 def refuse_if_moved(session: str, expected: str | None, actual: str) -> None:
-    """Raise if the caller worked from a state that is no longer the session's."""
+    """Raise if the session no longer has the version that the caller expects."""
     if expected is not None and expected != actual:
         raise ConflictError(
-            f"session {session!r} moved since it was read: expected version {expected}, it is now"
-            f" {actual}; nothing was written. Read it again and decide anew.",
+            f"session {session!r} changed since it was read: expected version {expected}, it is now"
+            f" {actual}; nothing was written. Read it again, and retry with its new version.",
             session=session,
             reason="version",
             expected=expected,
@@ -103,7 +104,7 @@ def refuse_if_full(session: str, first: int, count: int) -> None:
     if first + count > LOG_ENTRIES_MAX:
         raise LimitError(
             f"session {session!r} has no room for {count} more entries; nothing was written."
-            " Fork it to go on.",
+            " Fork it to continue.",
             session=session,
             limit=LOG_ENTRIES_MAX,
             actual=first + count,
@@ -111,17 +112,17 @@ def refuse_if_full(session: str, first: int, count: int) -> None:
 
 
 def refuse_many_missing(session: str, missing: int, start: int, stop: int) -> None:
-    """Raise if more entries are missing than are worth naming one by one."""
+    """Raise if too many entries are missing to report each of them."""
     if missing > MISSING_NAMED_MAX:
         raise FormatError(
             f"session {session!r} has {missing} entries missing between positions {start} and"
-            f" {stop}: where its log ends was damaged; nothing was changed",
+            f" {stop}: the end of its log is damaged; nothing was changed",
             session=session,
         )
 
 
 def choose_stage_start(session: str, end: int, first: int | None) -> int:
-    """Where a stage begins: at the end of the log, or further on if it must keep its positions."""
+    """Return the first position of a stage: `first` if given, else the end of the log."""
     if first is None:
         return end
     if first < end:
@@ -132,24 +133,25 @@ def choose_stage_start(session: str, end: int, first: int | None) -> int:
 def find_reachable(
     head: Head, snapshots: Iterable[SnapshotRecord], journal: Iterable[JournalLine]
 ) -> Extents:
-    """What a session shows, or could be made to show: by its snapshots, and by undoing.
+    """Find the positions that are visible, or that a snapshot or an undo can make visible.
 
-    A view that reaches outside of the log is a `FormatError`: it must not decide what is removed.
+    A view that reaches outside of the log is damaged and raises a `FormatError`: it must not decide
+    what is removed.
     """
     records, lines = list(snapshots), list(journal)
     for what in find_views_outside(head, records, lines):
-        raise FormatError(f"{what}; nothing was removed. verify names everything that is wrong.")
+        raise FormatError(f"{what}; nothing was removed. Run verify for details.")
     found = list(freeze(head.view, head.end))
     for record in records:
         found += freeze(record.view, record.end)
     for line in lines:
-        # Undoing restores the view with its open tail, so all that came later shows too.
+        # Undo restores the view with its open tail, so later entries become visible too.
         found += freeze(line.before, head.end)
     return normalize(found)
 
 
 def is_inside(shown: View, born: int, end: int) -> bool:
-    """Whether a view in normal form lies inside of `[born, end]`, the log of its life."""
+    """Return whether a view in normal form lies inside of `[born, end]`, the log of its life."""
     first = shown.extents[0][0] if shown.extents else shown.tail
     return born <= first and shown.tail <= end
 
@@ -157,7 +159,7 @@ def is_inside(shown: View, born: int, end: int) -> bool:
 def find_views_outside(
     head: Head, snapshots: Iterable[SnapshotRecord], journal: Iterable[JournalLine]
 ) -> Iterator[str]:
-    """Say which stored views of a session reach outside of its log."""
+    """Describe each stored view of a session that reaches outside of its log."""
     log = f"its log ({head.born} to {head.end})"
     if not is_inside(head.view, head.born, head.end):
         yield f"its view reaches outside of {log}"
@@ -173,11 +175,11 @@ def find_views_outside(
 
 
 def keep_undoable(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[JournalLine]:
-    """The journal lines that a vacuum leaves: all that are inside the undo window, newest first.
+    """Return the journal lines that a vacuum keeps: all inside the undo window, newest first.
 
-    However many they are. Lines that changed nothing are kept like the others, for their keys.
+    Lines that changed nothing are kept like the others, for their keys.
     """
-    # All up to the oldest inside the window: clocks may differ, and the order of lines counts.
+    # Clocks may differ, so a line outside the window is kept if an older one is inside.
     newest = list(lines)
     while newest and newest[-1].changed_at_ms <= undo_since_ms:
         newest.pop()
@@ -185,23 +187,23 @@ def keep_undoable(lines: Sequence[JournalLine], undo_since_ms: int) -> Sequence[
 
 
 def count_removed_changes(lines: Sequence[JournalLine], kept: Sequence[JournalLine]) -> int:
-    """How many changes a vacuum takes out of a journal; lines that changed nothing are none."""
+    """Count the changes that a vacuum removes; lines that changed nothing are not counted."""
     return sum(line.before != line.after for line in lines[len(kept) :])
 
 
-def refuse_if_not_staged(step_session: str, stage: str, standing: SessionState | None) -> None:
-    """Raise if somebody else wrote to the session while a copy of another was being staged."""
-    if standing is None or not is_stage(standing, stage):
-        raise build_exists_error(step_session)
+def refuse_if_not_staged(session: str, stage: str, state: SessionState | None) -> None:
+    """Raise if the session is not this stage any more, because somebody else wrote to it."""
+    if state is None or not is_stage(state, stage):
+        raise build_exists_error(session)
 
 
-def is_stage(standing: SessionState, stage: str) -> bool:
-    """Whether a session is still this stage: nobody else wrote to it, and it is not shown yet."""
-    return standing.staged and standing.life == stage
+def is_stage(state: SessionState, stage: str) -> bool:
+    """Return whether a session is still this stage: not shown yet, and written by nobody else."""
+    return state.staged and state.life == stage
 
 
 def build_exists_error(session: str) -> ConflictError:
-    """The target of a copy is in use."""
+    """Build the error for a copy whose target exists."""
     return ConflictError(
         f"session {session!r} exists already; nothing was copied. Choose another id.",
         session=session,
@@ -210,11 +212,11 @@ def build_exists_error(session: str) -> ConflictError:
 
 
 def refuse_different_content(op: Append, first: int, stored: list[bytes]) -> None:
-    """Raise if an earlier append with this key carried something else than this one does.
+    """Raise if an earlier append with this key had other content.
 
     `stored` are the checksums of the earlier append's entries.
     """
-    offered = [compute_checksum(draft.envelope) for draft in op.drafts]
+    offered = [parse_checksum(draft.envelope) for draft in op.drafts]
     if stored != offered:
         raise ConflictError(
             f"the key {op.key!r} was used in session {op.session!r} for other content, at"
@@ -229,20 +231,20 @@ def refuse_different_content(op: Append, first: int, stored: list[bytes]) -> Non
 
 
 def is_visible(view: View, end: int, first: int, count: int) -> bool:
-    """Whether every entry of an append is in the view."""
+    """Return whether every entry of an append is visible."""
     return contains(freeze(view, end), first, first + count)
 
 
 def refuse_if_hidden(op: Append, appended: AppendResult) -> None:
-    """Raise if a caller repeats a key whose entries are not all visible any more."""
+    """Raise if a caller repeats a key whose entries were hidden since."""
     if appended.visible:
         return
     first, last = appended.first, appended.first + appended.entries - 1
     where = f"position {first}" if first == last else f"positions {first} to {last}"
     raise ConflictError(
         f"the key {op.key!r} was used in session {op.session!r} for the same content, at"
-        f" {where}, which was hidden since; nothing was written. Use a new key to add it again, or"
-        ' pass replay="hidden-ok" if it is enough that it was added once.',
+        f" {where}, which was hidden since; nothing was written. Use a new key to write it again,"
+        ' or pass replay="hidden-ok" if it is enough that it was written once.',
         session=op.session,
         reason="hidden",
         key=op.key,
@@ -252,7 +254,7 @@ def refuse_if_hidden(op: Append, appended: AppendResult) -> None:
 
 
 def refuse_different_change(session: str, key: str, change: str, done: JournalLine) -> None:
-    """Raise if an earlier change with this key was of another kind."""
+    """Raise if the key was used for another kind of change."""
     if done.change != change:
         raise ConflictError(
             f"the key {key!r} was used in session {session!r} for a {done.change}; nothing was"
@@ -266,7 +268,7 @@ def refuse_different_change(session: str, key: str, change: str, done: JournalLi
 
 
 def refuse_if_changed(op: ChangeView, head: Head) -> None:
-    """Raise if the view that this change was computed from is no longer the session's."""
+    """Raise if the view changed since this change was computed."""
     if head.status is not Status.ACTIVE or head.life != op.life:
         raise build_view_conflict(op.session)
     refuse_if_moved(op.session, op.expected, head.version)
@@ -275,7 +277,7 @@ def refuse_if_changed(op: ChangeView, head: Head) -> None:
 
 
 def plan_rollback(op: Rollback, head: Head, record: SnapshotRecord | None) -> ChangeView:
-    """Build the change of the view that a rollback is, from the session and its snapshot."""
+    """Build the view change that performs a rollback."""
     if head.status is not Status.ACTIVE or record is None:
         raise build_view_conflict(op.session)
     for what in find_views_outside(head, [record], ()):
@@ -295,19 +297,19 @@ def plan_rollback(op: Rollback, head: Head, record: SnapshotRecord | None) -> Ch
 
 
 def build_view_conflict(session: str) -> ConflictError:
-    """The view is no longer the one that a change was computed from."""
+    """Build the error for a change whose view is out of date."""
     return ConflictError(
-        f"somebody else changed what session {session!r} shows; nothing was changed.",
+        f"the view of session {session!r} was changed by somebody else; nothing was changed.",
         session=session,
         reason="view",
     )
 
 
 def build_journal_line(op: ChangeView, head: Head, now_ms: int) -> JournalLine:
-    """The journal line of a change: what showed, and what shows from now on."""
+    """Build the journal line of a change: the view before and after it."""
     after = build_view(op.extents, head.end if op.tail is None else op.tail)
     if not is_inside(after, head.born, head.end):
-        raise build_outside_error(op.session, "what it would show reaches outside of its log")
+        raise build_outside_error(op.session, "the new view would reach outside of its log")
     return JournalLine(
         key=op.key,
         change=op.change,
@@ -320,42 +322,42 @@ def build_journal_line(op: ChangeView, head: Head, now_ms: int) -> JournalLine:
 
 
 def choose_frozen_view(session: str, asked: FrozenView | None, head: Head) -> FrozenView:
-    """The state to read: the one that a page asks for, unless it is out of reach, or the latest."""
+    """Return the state to read: the one that a cursor names, if it still exists, or the latest."""
     if asked is None:
         return FrozenView(head.life, freeze(head.view, head.end), head.version, head.vacuums)
     if head.status is not Status.ACTIVE or asked.life != head.life:
         raise build_gone_error(session)
     extents = asked.extents
     if extents and not head.born <= extents[0][0] <= extents[-1][1] <= head.end:
-        raise build_outside_error(session, "what is to be read reaches outside of its log")
+        raise build_outside_error(session, "the view to read reaches outside of its log")
     return asked
 
 
 def build_outside_error(session: str, what: str) -> FormatError:
-    """A view that came from outside, or was damaged, and is not followed."""
+    """Build the error for a view that is damaged, or came from outside."""
     return FormatError(
-        f"session {session!r} is damaged: {what}; nothing was changed. verify says more.",
+        f"session {session!r} is damaged: {what}; nothing was changed. Run verify for details.",
         session=session,
     )
 
 
 def build_gone_error(session: str) -> ConflictError:
-    """A page was asked for that is no longer there."""
+    """Build the error for a page whose entries do not exist any more."""
     return ConflictError(
-        f"what the first page of session {session!r} saw has expired, or was forgotten or vacuumed"
-        " away since. Start again without a cursor.",
+        f"the state that the first page of session {session!r} showed has expired, or was forgotten"
+        " or vacuumed since. Start again without a cursor.",
         session=session,
         reason="gone",
     )
 
 
 def refuse_too_many_extents(session: str, extents: Extents) -> None:
-    """Raise before a snapshot is saved that would not fit its row."""
+    """Raise if a view has too many extents for the row of a snapshot."""
     if len(extents) > EXTENTS_MAX or len(encode(extents)) > VIEW_BYTES_MAX:
         raise LimitError(
-            f"what session {session!r} shows lies in {len(extents)} pieces; the limit is"
+            f"the view of session {session!r} has {len(extents)} extents; the limit is"
             f" {EXTENTS_MAX}, and {VIEW_BYTES_MAX} bytes. Nothing was written and nothing is lost:"
-            " trim it, or fork it, which copies what it shows into one piece.",
+            " trim it, or fork it, which copies the visible entries into one extent.",
             session=session,
             limit=EXTENTS_MAX,
             actual=len(extents),
@@ -363,7 +365,7 @@ def refuse_too_many_extents(session: str, extents: Extents) -> None:
 
 
 def build_head(
-    standing: SessionState | None,
+    state: SessionState | None,
     *,
     view: View,
     now_ms: int,
@@ -373,39 +375,39 @@ def build_head(
     forked_from: str | None,
     vacuums: int,
 ) -> Head:
-    """A session as readers see it; one that is new or expired shows nothing."""
-    status = compute_status(standing, now_ms)
-    version = compute_version(standing, status)
-    if standing is None or status is not Status.ACTIVE:
-        end = standing.end if standing else 0
-        deadline = standing.deadline_ms if standing and status is Status.EXPIRED else None
-        life = standing.life if standing and status is Status.EXPIRED else ""
+    """Build the head of a session; a new or expired one has an empty view."""
+    status = compute_status(state, now_ms)
+    version = compute_version(state, status)
+    if state is None or status is not Status.ACTIVE:
+        end = state.end if state else 0
+        deadline = state.deadline_ms if state and status is Status.EXPIRED else None
+        life = state.life if state and status is Status.EXPIRED else ""
         return Head(
             status=status,
             life=life,
             born=end,
             end=end,
-            view=build_cleared(end),
+            view=build_empty_view(end),
             generation=0,
             version=version,
             deadline_ms=deadline,
             now_ms=now_ms,
         )
-    if not is_inside(view, standing.born, standing.end) or standing.end > LOG_ENTRIES_MAX:
+    if not is_inside(view, state.born, state.end) or state.end > LOG_ENTRIES_MAX:
         raise FormatError(
-            f"what the session shows reaches outside of its log ({standing.born} to"
-            f" {standing.end}): {view.extents[:3]}, and from {view.tail} on"
+            f"the view of the session reaches outside of its log ({state.born} to"
+            f" {state.end}): {view.extents[:3]}, and from {view.tail} on"
         )
     return Head(
         status=status,
-        life=standing.life,
-        born=standing.born,
-        end=standing.end,
+        life=state.life,
+        born=state.born,
+        end=state.end,
         view=view,
-        generation=standing.generation,
+        generation=state.generation,
         version=version,
         created_at_ms=created_at_ms,
-        deadline_ms=standing.deadline_ms,
+        deadline_ms=state.deadline_ms,
         now_ms=now_ms,
         metadata=metadata,
         snapshots=snapshots,

@@ -1,34 +1,36 @@
-"""What a store was opened with, as far as plans care."""
+"""The settings of a store that plans need, and checks of common arguments."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import SESSION_ID_BYTES_MAX, TTL_S_MAX, VERSION_BYTES_MAX
-from indelible.core.sources import Ids, random_ids
 from indelible.errors import LimitError, UsageError
 from indelible.model import NEVER, Embedder, Never
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The store's defaults: time to live, where ids come from, and what embeds text."""
+    """The default time to live, the generator of ids, and the embedder."""
 
     ttl: float | Never = NEVER
     ids: Ids = random_ids
     embedder: Embedder | None = None
 
     def ttl_s(self, ttl: float | Never | None) -> float | None:
-        """The time to live of one append in seconds; None for no end."""
+        """Return the time to live of one append in seconds; None if it never expires."""
         return check_ttl_s(self.ttl if ttl is None else ttl)
 
 
 def check_ttl_s(ttl: float | Never) -> float | None:
-    """A time to live in seconds, or None for `NEVER`."""
+    """Check a time to live; return None for `NEVER`."""
     if isinstance(ttl, Never):
         return None
     if not isinstance(ttl, (int, float)) or isinstance(ttl, bool) or not ttl > 0:
-        raise UsageError(f"a ttl is a number of seconds above 0, or NEVER: {ttl!r}", value=ttl)
+        raise UsageError(
+            f"ttl must be a number of seconds above 0, or NEVER, not {ttl!r}", value=ttl
+        )
     if ttl > TTL_S_MAX:
         raise LimitError(
             f"a ttl of {ttl} s is over the limit of {TTL_S_MAX} s; use NEVER",
@@ -39,7 +41,7 @@ def check_ttl_s(ttl: float | Never) -> float | None:
 
 
 def check_text(text: object, *, what: str, bytes_max: int) -> str:
-    """Non-empty text within its limit, or an error that shows what was given."""
+    """Check that a value is non-empty text within a limit."""
     if not isinstance(text, str) or not text:
         raise UsageError(f"{what} is non-empty text, not {text!r}", value=text)
     try:
@@ -56,14 +58,14 @@ def check_text(text: object, *, what: str, bytes_max: int) -> str:
 
 
 def check_version(expected: object) -> str | None:
-    """A version that a caller expects, or None; what is no text was never one."""
+    """Check an expected version."""
     if expected is None:
         return None
     return check_text(expected, what="an expected version", bytes_max=VERSION_BYTES_MAX)
 
 
 def check_session_id(session_id: object) -> str:
-    """A session id that every engine can tell from every other."""
+    """Check a session id."""
     if (
         type(session_id) is str
         and session_id.isascii()

@@ -1,8 +1,8 @@
-"""Which answer belongs to which tool call: pure, by call id and by order.
+"""Pairs tool calls with their answers, by call id and order.
 
-Models may use an id again, so an id alone does not tie two entries. An answer belongs to the oldest
-call of its id before it that has none yet; an answer with no such call is an orphan, and a call
-that no answer came to is dangling.
+Models may use an id again, so the id is not enough. An answer belongs to the oldest unanswered call
+with its id before it. An answer without such a call is an orphan, and a call without an answer is
+dangling.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class CallPair(NamedTuple):
-    """A call and its answer, as indexes into what was paired; None where one is missing."""
+    """A call and its answer, as indexes of entries; None where one is missing."""
 
     call_id: str
     call: int | None
@@ -21,9 +21,9 @@ class CallPair(NamedTuple):
 
 
 def pair_calls(links: Iterable[tuple[Iterable[str], Iterable[str]]]) -> list[CallPair]:
-    """Pair the calls that entries open with the answers that entries give, in order of the calls.
+    """Pair calls with answers, in the order of the calls; orphans come last.
 
-    Each link holds the ids that one entry opens, and those that it answers. Orphans come last.
+    Each link has the ids of the calls that one entry makes, and of those that it answers.
     """
     calls: list[tuple[str, int]] = []
     answer_of: dict[int, int] = {}

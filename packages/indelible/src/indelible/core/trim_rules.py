@@ -1,8 +1,8 @@
-"""Which entries a trim lets go of: pure, on outlines.
+"""Which entries a trim hides, computed from their outlines.
 
 A trim keeps a conversation valid. Pinned and system messages and summaries always stay. Entries
-that are tied by tool-call ids (a call, its results, other calls of the same message) stay or go
-together, and a call that has no result yet stays: its result may be on its way.
+that belong together by tool call ids (a call, its results, other calls of the same message) are
+kept or hidden together, and a call without a result is kept, since its result may still come.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from indelible.model import Kind
 
 @dataclass(frozen=True, slots=True)
 class TrimGroup:
-    """Entries that stay or go together, as indexes into the outline."""
+    """Entries that are kept or hidden together, as indexes into the outline."""
 
     members: tuple[int, ...]
     must_stay: bool
 
 
 def group_entries(outline: Sequence[Outline]) -> list[TrimGroup]:
-    """Tie calls and their answers together; entries with neither stand alone."""
+    """Group calls with their answers; any other entry is a group of its own."""
     leader = list(range(len(outline)))
 
     def find(index: int) -> int:
@@ -47,8 +47,8 @@ def group_entries(outline: Sequence[Outline]) -> list[TrimGroup]:
 
 
 def find_dropped_before(outline: Sequence[Outline], cut: int) -> list[int]:
-    """The positions to drop so that all from index `cut` on stays: whole groups before it."""
-    return _positions(
+    """Return the positions to hide: groups that end before index `cut`."""
+    return _list_positions(
         outline,
         (
             group
@@ -59,7 +59,7 @@ def find_dropped_before(outline: Sequence[Outline], cut: int) -> list[int]:
 
 
 def find_cut_for_last(outline: Sequence[Outline], keep_last: int) -> int:
-    """The index of the first of the last `keep_last` messages."""
+    """Return the index of the first of the last `keep_last` messages."""
     if keep_last == 0:
         return len(outline)
     seen = 0
@@ -72,17 +72,17 @@ def find_cut_for_last(outline: Sequence[Outline], keep_last: int) -> int:
 
 
 def find_cut_for_position(outline: Sequence[Outline], before: int) -> int:
-    """The index of the first entry at or behind a position."""
+    """Return the index of the first entry at or after a position."""
     return next((i for i, entry in enumerate(outline) if entry.position >= before), len(outline))
 
 
 def find_over_budget(
     outline: Sequence[Outline], max_tokens: int, tokens: Callable[[int], int]
 ) -> list[int]:
-    """The positions to drop so that the rest fits: what must stay first, then the newest groups.
+    """Return the positions to hide so that the rest fits into `max_tokens`.
 
-    `tokens` gives the size of the entry at an index. Groups are taken from the newest end; the
-    first that does not fit ends the taking, so that no old turn outlives a newer one.
+    `tokens` returns the size of the entry at an index. Entries that must stay count first, then
+    groups from the newest on; the first that does not fit is hidden with all older ones.
     """
     groups = group_entries(outline)
     left = max_tokens - sum(
@@ -96,8 +96,8 @@ def find_over_budget(
         if left < 0:
             break
         optional.pop()
-    return _positions(outline, optional)
+    return _list_positions(outline, optional)
 
 
-def _positions(outline: Sequence[Outline], groups: Iterable[TrimGroup]) -> list[int]:
+def _list_positions(outline: Sequence[Outline], groups: Iterable[TrimGroup]) -> list[int]:
     return sorted(outline[index].position for group in groups for index in group.members)

@@ -1,4 +1,4 @@
-"""Cancelling a caller does not hide what became of its write."""
+"""A future that a cancelled task keeps waiting for."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ T = TypeVar("T")
 
 
 class UncancellableFuture(asyncio.Future[T]):
-    """What becomes of a write that is under way.
+    """The outcome of a write in progress. It cannot be cancelled.
 
-    It cannot be cancelled. A task that is cancelled while it waits here goes on waiting until the
-    write has landed or failed, and is cancelled then: it never leaves a write behind that may still
-    happen, and never a connection in the middle of one.
+    A task that is cancelled while it awaits this future keeps waiting until the write has succeeded
+    or failed, and is cancelled then. So it leaves no write behind that may still happen, and no
+    connection in the middle of one.
     """
 
     def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002 (the base class's signature)
-        """Refuse; the task that asked remembers that it was cancelled."""
+        """Refuse. The task remembers its cancellation."""
         return False

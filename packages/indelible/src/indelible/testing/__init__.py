@@ -1,4 +1,4 @@
-"""For tests: fixtures, work in other processes, and what the contract kit needs to know.
+"""For tests: fixtures, functions in other processes, and the target of the contract kit.
 
 Fixtures are opt-in: `pytest_plugins = ["indelible.testing"]` in a `conftest.py`.
 """

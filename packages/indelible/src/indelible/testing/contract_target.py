@@ -1,7 +1,7 @@
 """The contract kit's target for indelible: every backend that `indelible.open` knows, by URL.
 
-A file that is named is never touched: the kit works on fresh ones in the same folder, so on the
-same file system. On a server it works in namespaces that it makes and forgets.
+A named file is never touched: the kit creates new ones in the same folder, so on the same file
+system. On a server it works in namespaces of its own, which it erases afterwards.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from pathlib import Path
 from typing import Any, Final
 
 import indelible
+from indelible.connect import Storage, find_engine, find_file
+from indelible.core.limits import BUSY_TIMEOUT_S
 from indelible.core.redaction import redact_url
-from indelible.store import BUSY_TIMEOUT_S
 from memory_contract.adapter import CAPABILITIES, Adapter, Message
 from memory_contract.calling import said
 from memory_contract.handles import then
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
 
-# Files that are taken for databases by their names.
+# Suffixes of database files.
 FILES: Final = {".db", ".sqlite", ".sqlite3"}
-# The one that it does not offer: what was said is not taken back by popping it.
+# indelible has no `pop`.
 _OFFERED: Final = frozenset(CAPABILITIES) - {"pop"}
-# On a bad day calls wait until their deadline: the shorter that is, the sooner the day is over.
+# Under faults, calls wait until their deadline; a short one makes the cases faster.
 BAD_DAY_TIMEOUT_S: Final = 2.0
-# On a busy machine, making the tables takes longer than such a call may: then again.
+# On a busy machine, creating the tables may exceed that deadline: retry.
 OPENINGS_MAX: Final = 5
 
 
 def find_adapter(target: str) -> Adapter | None:
-    """The adapter of a target that names a store of indelible; None if it names something else."""
+    """Return the adapter of a target that names a store of indelible; None for any other."""
     if ":" in target:
         ours = target == "memory:" or "://" in target
     else:
-        # A database file, and not a module whose class was forgotten.
+        # A database file, not a module without a class.
         ours = Path(target).suffix in FILES or Path(target).is_file()
     if not ours:
         return None
@@ -49,7 +50,7 @@ def find_adapter(target: str) -> Adapter | None:
 
 
 def build_adapter(url: str) -> Adapter:
-    """The adapter of indelible on an engine."""
+    """Build the adapter of indelible on an engine."""
     opener = OpenUrl(url)
     common: dict[str, Any] = {
         "open": opener,
@@ -57,11 +58,11 @@ def build_adapter(url: str) -> Adapter:
         "capabilities": _OFFERED,
         "name": redact_url(url),
         "thread_safe": True,
-        # A life ends by the clock, when it is looked at: nothing has to come by and sweep.
+        # Expiry is decided when a session is read, so it is not late.
         "ttl_s_late": 0.25,
         "patience_s": 3 * BUSY_TIMEOUT_S,
     }
-    if url == "memory:":
+    if find_engine(url).storage is Storage.MEMORY:
         return Adapter(**common, reach="handle")
     if (path := opener.path) is not None:
         return Adapter(**common, durability="power", home=path.absolute().parent)
@@ -77,7 +78,7 @@ def build_adapter(url: str) -> Adapter:
         **common,
         durability=claims.durability.value,
         server=url,
-        discard=Forget(url),
+        discard=SessionEraser(url),
         notes=simulated,
     )
 
@@ -93,72 +94,64 @@ class OpenUrl:
     @property
     def path(self) -> Path | None:
         """The file that the URL names, if it names one."""
-        scheme, separator, rest = self.url.partition("://")
-        if separator and scheme == "sqlite":
-            return Path(rest.removeprefix("/"))
-        return None if separator or self.url == "memory:" else Path(self.url)
+        return find_file(self.url)
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """What keeps nothing until a store is opened: a process may be forked that has it."""
-        if self.url == "memory:":
-            return (__name__,)
-        if self.path is not None:
-            return (__name__, "indelible.backends.sqlite")
-        server = "postgres" if self.url.startswith("postgres") else "redis"
-        return (__name__, f"indelible.backends.{server}")
+        """Modules that keep no state until a store is opened, so that workers may be forked."""
+        return (__name__, find_engine(self.url).module)
 
     def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
-        """A handle, or something to await for it; `server` stands in for the URL."""
+        """Open a handle, or return an awaitable of it; `server` replaces the URL."""
         target, options = self._place(workspace)
         if server is not None:
             target, options = server, {**options, "timeout_s": BAD_DAY_TIMEOUT_S}
         if self.awaited:
-            return _opened(target, options)
-        return StoreHandle(_open(target, options))
+            return _open_async_with_retries(target, options)
+        return StoreHandle(_open_with_retries(target, options))
 
     def _place(self, workspace: Path) -> tuple[str, dict[str, Any]]:
-        if self.url == "memory:":
+        if find_engine(self.url).storage is Storage.MEMORY:
             return self.url, {}
         if self.path is not None:
             return str(workspace / "store.db"), {}
-        return self.url, {"namespace": _namespace(workspace)}
+        return self.url, {"namespace": _build_namespace(workspace)}
 
 
-def _open(target: str, options: dict[str, Any]) -> indelible.MemoryStore:
+def _open_with_retries(target: str, options: dict[str, Any]) -> indelible.MemoryStore:
     for _ in range(OPENINGS_MAX - 1):
         with contextlib.suppress(indelible.UnavailableError):
             return indelible.open(target, **options)
     return indelible.open(target, **options)
 
 
-async def _opened(target: str, options: dict[str, Any]) -> StoreHandle:
+async def _open_async_with_retries(target: str, options: dict[str, Any]) -> StoreHandle:
     for _ in range(OPENINGS_MAX - 1):
         with contextlib.suppress(indelible.UnavailableError):
             return StoreHandle(await indelible.open_async(target, **options))
     return StoreHandle(await indelible.open_async(target, **options))
 
 
-def _namespace(workspace: Path) -> str:
+def _build_namespace(workspace: Path) -> str:
     return f"indelible-check-{workspace.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class SessionEraser:
     """Erases what a case wrote on a server."""
 
     url: str = field(repr=False)
 
     def __call__(self, workspace: Path, sessions: Iterable[str]) -> None:
         """Forget every session of the workspace's namespace, also those that expired."""
-        with indelible.open(self.url, namespace=_namespace(workspace)) as store:
-            for session in {*_all(store), *sessions}:
+        with indelible.open(self.url, namespace=_build_namespace(workspace)) as store:
+            for session in {*_list_sessions(store), *sessions}:
                 with contextlib.suppress(indelible.UsageError, indelible.LimitError):
                     store.forget(session)
 
 
 class StoreHandle:
-    """indelible's verbs in the kit's words, for either store: what one awaits is passed on."""
+    """The kit's verbs on a store; awaitables of an async store are passed on."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -177,27 +170,27 @@ class StoreHandle:
         return self._store.add_messages(session, batch, key=key, expected=expected, ttl=ttl_s)
 
     def read(self, session: str, *, limit: int | None = None) -> Any:
-        """The messages of the history."""
-        return then(self._store.get_history(session, last=limit), _messages)
+        """Return the messages."""
+        return then(self._store.get_history(session, last=limit), _to_kit_messages)
 
     def trim(self, session: str, keep: int) -> Any:
-        """Keep the last ones."""
+        """Keep the last messages."""
         return self._store.trim(session, keep_last=keep)
 
     def clear(self, session: str) -> Any:
-        """Show nothing."""
+        """Hide all messages."""
         return self._store.clear(session)
 
     def undo(self, session: str) -> Any:
-        """Take the last change back."""
+        """Undo the last change."""
         return self._store.undo(session)
 
     def snapshot(self, session: str) -> Any:
-        """The id of a new snapshot."""
+        """Save a snapshot; return its id."""
         return then(self._store.save_snapshot(session), lambda snapshot: snapshot.id)
 
     def rollback(self, session: str, snapshot: str) -> Any:
-        """Show what the snapshot froze."""
+        """Restore the view of a snapshot."""
         return self._store.rollback_to_snapshot(session, snapshot)
 
     def fork(self, session: str, target: str) -> Any:
@@ -205,39 +198,43 @@ class StoreHandle:
         return self._store.fork(session, target)
 
     def version(self, session: str) -> Any:
-        """The version that `expected` takes."""
+        """Return the version, for `expected`."""
         return then(self._store.session(session), lambda info: info.version)
 
     def page(self, session: str, limit: int, cursor: str | None = None) -> Any:
-        """A page of messages, and the cursor of the next."""
+        """Return a page of messages, and the cursor of the next."""
         page = self._store.get_entries(session, kinds=["message"], limit=limit, cursor=cursor)
-        return then(page, lambda found: (_messages([e.value for e in found]), found.cursor))
+        return then(page, lambda found: (_to_kit_messages([e.value for e in found]), found.cursor))
 
     def export(self, session: str) -> Any:
-        """A session as text."""
+        """Export a session as text."""
         lines = io.StringIO()
         return then(self._store.export(lines, session), lambda _: lines.getvalue())
 
     def import_session(self, text: str) -> Any:
-        """Bring such a text in."""
+        """Import such a text."""
         return self._store.import_(io.StringIO(text))
 
     def sessions(self) -> Any:
-        """The ids of all sessions."""
+        """List the ids of all sessions."""
         page = self._store.list_sessions()
-        return _all_awaited(self._store, page) if inspect.isawaitable(page) else _all(self._store)
+        return (
+            _list_sessions_async(self._store, page)
+            if inspect.isawaitable(page)
+            else _list_sessions(self._store)
+        )
 
     def close(self) -> Any:
-        """Let go of the engine."""
+        """Close the store."""
         return self._store.close()
 
 
-def _messages(history: list[indelible.ChatMessage]) -> list[Message]:
-    # No content is said by leaving it out.
+def _to_kit_messages(history: list[indelible.ChatMessage]) -> list[Message]:
+    # The kit expects the field, also if there is no content.
     return [{"content": None} | message.model_dump(exclude_unset=True) for message in history]
 
 
-def _all(store: Any) -> list[str]:
+def _list_sessions(store: Any) -> list[str]:
     page = store.list_sessions()
     found = list(page)
     while page.cursor is not None:
@@ -246,7 +243,7 @@ def _all(store: Any) -> list[str]:
     return found
 
 
-async def _all_awaited(store: Any, first: Any) -> list[str]:
+async def _list_sessions_async(store: Any, first: Any) -> list[str]:
     page = await first
     found = list(page)
     while page.cursor is not None:

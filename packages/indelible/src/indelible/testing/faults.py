@@ -1,7 +1,7 @@
-"""A store of an application's own that fails on cue, on any engine.
+"""Fault injection for the stores of an application under test, on any engine.
 
-It sits at the waist: a backend around the backend. What core does about a failing engine, such as
-asking again with the key, it does here too.
+A backend is wrapped in another one that fails. So retries with the same key, and all else that core
+does about a failing engine, happen here too.
 """
 
 from __future__ import annotations
@@ -25,50 +25,29 @@ from indelible import (
     UnavailableError,
     UsageError,
 )
-from indelible.core import operations
+from indelible.core import verbs
 from indelible.core.backend import AsyncBackend, Backend
 from indelible.core.plan import Operation
 
-What = Literal["fail", "time out", "lose the reply", "be slow"]
+FaultKind = Literal["fail", "time out", "lose the reply", "be slow"]
 S = TypeVar("S", MemoryStore, AsyncMemoryStore)
 
 ANY: Final = "*"
-# Steps of the waist that decide: when one of these is done, the verb is.
-_DECISIVE: Final = (
-    operations.Append,
-    operations.ChangeView,
-    operations.Rollback,
-    operations.SaveSnapshot,
-    operations.DeleteSnapshot,
-    operations.SetMetadata,
-    operations.ShowStage,
-    operations.Reclaim,
-    operations.Erase,
-    operations.Quarantine,
-)
-# What leaves everything as it is: there is no write whose reply could be lost.
-_READS: Final = frozenset(
-    {"get_history", "get_entries", "get_tool_calls", "get_summaries", "load_memory", "session"}
-    | {"search_summaries", "list_snapshots", "list_sessions", "diff_snapshots", "timeline"}
-    | {"verify", "quarantined", "export", "risks"}
-)
-_NOT_VERBS: Final = frozenset({"close", "claims"})
-VERBS: Final = frozenset(
-    name
-    for name, member in vars(MemoryStore).items()
-    if callable(member) and not name.startswith("_") and name not in _NOT_VERBS
-)
+# Verbs that can be made to fail. `claims` performs no operation, so no fault can reach it.
+FAULT_VERBS: Final = frozenset(verbs.VERBS) - {"claims"}
+# A verb that writes nothing has no reply whose loss leaves the outcome unknown.
+_READS: Final = frozenset(name for name, verb in verbs.VERBS.items() if not verb.writes)
 
 
 @dataclass(slots=True)
-class _Cue:
-    """What is to happen to the next calls of a verb."""
+class _Fault:
+    """A fault for the next calls of a verb."""
 
     verb: str
-    what: What
+    what: FaultKind
     error: MemoryStoreError | None
     seconds: float
-    # None is until `heal`.
+    # How many calls are left; None until `heal`.
     left: int | None
     struck: int = 0
 
@@ -80,43 +59,43 @@ class Struck(NamedTuple):
     """A call that was made to fail."""
 
     verb: str
-    what: What
+    what: FaultKind
 
 
 @dataclass(slots=True)
-class _Call:
-    """A call that is under way, and what is to become of it."""
+class _FaultyCall:
+    """A call in progress, and its fault."""
 
     verb: str
-    cue: _Cue | None
+    fault: _Fault | None
     slept: bool = False
 
-    def seconds(self) -> float:
-        """How long to wait now: a call is slow once, however many steps it has."""
-        slow = self.cue is not None and self.cue.what == "be slow" and not self.slept
+    def take_delay(self) -> float:
+        """Return how long to wait: a call is slow once, however many operations it has."""
+        slow = self.fault is not None and self.fault.what == "be slow" and not self.slept
         self.slept = True
-        return self.cue.seconds if self.cue is not None and slow else 0.0
+        return self.fault.seconds if self.fault is not None and slow else 0.0
 
-    def refuse(self, step: Operation[Any]) -> None:
-        """Raise in the engine's place, before it hears of anything."""
-        if self.cue is None:
+    def raise_before(self, op: Operation[Any]) -> None:
+        """Raise before the operation reaches the engine."""
+        if self.fault is None:
             return
-        if self.cue.what == "fail":
-            raise cast(MemoryStoreError, self.cue.error).copy()
-        if self.cue.what == "time out":
-            if isinstance(step, _DECISIVE):
-                raise _unknown()
+        if self.fault.what == "fail":
+            raise cast(MemoryStoreError, self.fault.error).copy()
+        if self.fault.what == "time out":
+            if isinstance(op, verbs.COMMITTING_OPERATIONS):
+                raise _build_unknown_error()
             if self.verb in _READS:
                 raise UnavailableError("the store did not answer in time")
 
-    def lose(self, step: Operation[Any]) -> None:
-        """Raise in the place of an answer."""
-        lost = self.cue is not None and self.cue.what == "lose the reply"
-        if lost and isinstance(step, _DECISIVE):
-            raise _unknown()
+    def raise_after(self, op: Operation[Any]) -> None:
+        """Raise after the engine has performed the operation."""
+        lost = self.fault is not None and self.fault.what == "lose the reply"
+        if lost and isinstance(op, verbs.COMMITTING_OPERATIONS):
+            raise _build_unknown_error()
 
 
-def _unknown() -> OutcomeUnknownError:
+def _build_unknown_error() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "the store did not answer in time: the write may have landed. The same call with the same"
         " key lands it exactly once",
@@ -124,12 +103,12 @@ def _unknown() -> OutcomeUnknownError:
     )
 
 
-# The call that this thread or task is in. Verbs that call verbs are one call.
-_current: ContextVar[_Call | None] = ContextVar("indelible_memory_faults", default=None)
+# The call of this thread or task. A verb that calls another verb is one call.
+_current_call: ContextVar[_FaultyCall | None] = ContextVar("indelible_memory_faults", default=None)
 
 
 class MemoryFaults:
-    """Makes calls of an application's stores fail, each when it is told to.
+    """Makes calls of an application's stores fail.
 
     `verb` is the name of a method, such as `"add_messages"`, or `"*"` for any; `times` says how
     many calls in a row, None until `heal`.
@@ -137,11 +116,11 @@ class MemoryFaults:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._cues: list[_Cue] = []
-        self._spent: list[_Cue] = []
+        self._faults: list[_Fault] = []
+        self._spent: list[_Fault] = []
         self._struck: list[Struck] = []
 
-    # What may happen
+    # Faults
 
     def fail_next(
         self,
@@ -156,125 +135,129 @@ class MemoryFaults:
         if not isinstance(error, MemoryStoreError):
             raise UsageError(f"a store raises errors of indelible, not {error!r}", value=error)
         if isinstance(error, OutcomeUnknownError):
-            # Core would ask again, and succeed: as if it had been tried until the deadline.
+            # Otherwise core would retry and succeed; this says that the deadline was reached.
             error = error.copy(exhausted=True)
         self._arm(verb, "fail", times, error=error)
 
     def time_out_next(self, verb: str, *, times: int | None = 1) -> None:
-        """Give no answer in time, and do nothing: a write says that its outcome is unknown."""
+        """Time out without doing anything; the outcome of a write is then unknown."""
         self._arm(verb, "time out", times)
 
     def lose_next_reply(self, verb: str, *, times: int | None = 1) -> None:
-        """Do it, and give no answer: the outcome is unknown, and it landed."""
+        """Perform the write and lose the reply; its outcome is then unknown."""
         if verb in _READS:
             raise UsageError(f"{verb} writes nothing, so no reply to a write can be lost")
         self._arm(verb, "lose the reply", times)
 
     def run_out_of_memory_next(self, verb: str, *, times: int | None = 1) -> None:
-        """Refuse for want of memory, as a full Redis does; nothing is written."""
+        """Fail as a Redis without memory does; nothing is written."""
         full = UnavailableError("the memory of the server is full; nothing was written", code="OOM")
         self._arm(verb, "fail", times, error=full)
 
     def slow_next(self, verb: str, seconds: float, *, times: int | None = 1) -> None:
-        """Take so long, and then do it."""
+        """Wait, then perform the call."""
         self._arm(verb, "be slow", times, seconds=seconds)
 
     def heal(self) -> None:
-        """Let everything succeed again."""
+        """Disarm all faults."""
         with self._lock:
-            self._spent += self._cues
-            self._cues = []
+            self._spent += self._faults
+            self._faults = []
 
-    # What happened
+    # Results
 
     @property
     def struck(self) -> list[Struck]:
-        """The calls that were made to fail, in their order."""
+        """The calls that were made to fail, in order."""
         with self._lock:
             return list(self._struck)
 
     @property
     def unstruck(self) -> list[str]:
-        """What was asked for and never happened: a test that rests on it proved nothing."""
+        """Faults that never happened: a test that relies on one proved nothing."""
         with self._lock:
-            return [str(cue) for cue in (*self._spent, *self._cues) if not cue.struck]
+            return [str(fault) for fault in (*self._spent, *self._faults) if not fault.struck]
 
-    # Where it happens
+    # Stores
 
     def watch(self, store: S) -> S:
-        """Let a store that is open already fail, too."""
-        if not isinstance(store._backend, (_Faulty, _AsyncFaulty)):  # noqa: SLF001 -- our own store
+        """Inject faults into a store that is open already."""
+        if not isinstance(store._backend, (_FaultyBackend, _AsyncFaultyBackend)):  # noqa: SLF001 -- our own store
             awaited = isinstance(store, AsyncMemoryStore)
-            around: Any = _AsyncFaulty if awaited else _Faulty
+            around: Any = _AsyncFaultyBackend if awaited else _FaultyBackend
             store._backend = around(store._backend)  # noqa: SLF001
-            for verb in VERBS:
-                wrap = self._awaited if awaited else self._blocking
+            for verb in FAULT_VERBS:
+                wrap = self._wrap_async if awaited else self._wrap
                 setattr(store, verb, wrap(verb, getattr(store, verb)))
         return store
 
     def _arm(
         self,
         verb: str,
-        what: What,
+        what: FaultKind,
         times: int | None,
         *,
         error: MemoryStoreError | None = None,
         seconds: float = 0.0,
     ) -> None:
-        if verb != ANY and verb not in VERBS:
-            raise UsageError(f"a store has no verb {verb!r}; it has {', '.join(sorted(VERBS))}")
+        if verb != ANY and verb not in FAULT_VERBS:
+            raise UsageError(
+                f"a store has no verb {verb!r}; it has {', '.join(sorted(FAULT_VERBS))}"
+            )
         if times is not None and times < 1:
             raise UsageError(f"times is a number from 1 up, or None, not {times!r}", value=times)
         with self._lock:
-            self._cues.append(_Cue(verb, what, error, seconds, times))
+            self._faults.append(_Fault(verb, what, error, seconds, times))
 
-    def _take(self, verb: str) -> _Cue | None:
-        """The cue of a call that begins now, if there is one for it."""
+    def _take_fault(self, verb: str) -> _Fault | None:
+        """Take the fault of a call that begins now, if there is one."""
         with self._lock:
-            for cue in self._cues:
-                if cue.verb not in (verb, ANY) or (cue.what == "lose the reply" and verb in _READS):
+            for fault in self._faults:
+                if fault.verb not in (verb, ANY):
                     continue
-                cue.struck += 1
-                if cue.left is not None:
-                    cue.left -= 1
-                    if not cue.left:
-                        self._cues.remove(cue)
-                        self._spent.append(cue)
-                self._struck.append(Struck(verb, cue.what))
-                return cue
+                if fault.what == "lose the reply" and verb in _READS:
+                    continue
+                fault.struck += 1
+                if fault.left is not None:
+                    fault.left -= 1
+                    if not fault.left:
+                        self._faults.remove(fault)
+                        self._spent.append(fault)
+                self._struck.append(Struck(verb, fault.what))
+                return fault
         return None
 
     @contextmanager
-    def _call(self, verb: str) -> Iterator[None]:
-        if _current.get() is not None:
+    def _enter_call(self, verb: str) -> Iterator[None]:
+        if _current_call.get() is not None:
             yield
             return
-        current = _current.set(_Call(verb, self._take(verb)))
+        current = _current_call.set(_FaultyCall(verb, self._take_fault(verb)))
         try:
             yield
         finally:
-            _current.reset(current)
+            _current_call.reset(current)
 
-    def _blocking(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(*arguments: Any, **options: Any) -> Any:
-            with self._call(verb):
+            with self._enter_call(verb):
                 return method(*arguments, **options)
 
         return call
 
-    def _awaited(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_async(self, verb: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         async def call(*arguments: Any, **options: Any) -> Any:
-            with self._call(verb):
+            with self._enter_call(verb):
                 answer = method(*arguments, **options)
                 return await answer if inspect.isawaitable(answer) else answer
 
         return call
 
 
-class _Faulty:
-    """A backend around a blocking backend."""
+class _FaultyBackend:
+    """A backend that injects faults into another one."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
@@ -282,18 +265,18 @@ class _Faulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def perform(self, step: Operation[Any]) -> Any:
-        """Do one step, as the call that it belongs to is to go."""
-        call = _current.get() or _Call("", None)
-        time.sleep(call.seconds())
-        call.refuse(step)
-        answer = self._inner.perform(step)
-        call.lose(step)
+    def perform(self, op: Operation[Any]) -> Any:
+        """Perform an operation, with the fault of its call."""
+        call = _current_call.get() or _FaultyCall("", None)
+        time.sleep(call.take_delay())
+        call.raise_before(op)
+        answer = self._inner.perform(op)
+        call.raise_after(op)
         return answer
 
 
-class _AsyncFaulty:
-    """A backend around an async backend."""
+class _AsyncFaultyBackend:
+    """A backend that injects faults into another one, async."""
 
     def __init__(self, inner: AsyncBackend) -> None:
         self._inner = inner
@@ -301,20 +284,20 @@ class _AsyncFaulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def perform(self, step: Operation[Any]) -> Any:
-        """Do one step, as the call that it belongs to is to go."""
-        call = _current.get() or _Call("", None)
-        if seconds := call.seconds():
+    async def perform(self, op: Operation[Any]) -> Any:
+        """Perform an operation, with the fault of its call."""
+        call = _current_call.get() or _FaultyCall("", None)
+        if seconds := call.take_delay():
             await asyncio.sleep(seconds)
-        call.refuse(step)
-        answer = await self._inner.perform(step)
-        call.lose(step)
+        call.raise_before(op)
+        answer = await self._inner.perform(op)
+        call.raise_after(op)
         return answer
 
 
 @contextmanager
 def watching() -> Iterator[MemoryFaults]:
-    """Faults for every store that is opened meanwhile, and for those that are told to `watch`."""
+    """Inject faults into every store that is opened meanwhile, and those passed to `watch`."""
     faults = MemoryFaults()
     classes: tuple[Any, ...] = (MemoryStore, AsyncMemoryStore)
     before = [kind.__init__ for kind in classes]

@@ -9,11 +9,11 @@ import pytest
 
 from indelible import AsyncMemoryStore, MemoryStore
 from indelible.testing.processes import Started, run_in_process, starting
-from indelible.testing.stores import fresh, fresh_async
+from indelible.testing.stores import open_fresh, open_fresh_async
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which store the fixtures open."""
+    """Add the option for the store that the fixtures open."""
     group = parser.getgroup("indelible", "stores for tests")
     group.addoption(
         "--memory-store",
@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def memory_store_url(pytestconfig: pytest.Config) -> str:
-    """What memory_store and async_memory_store open; return another URL to override it."""
+    """The URL that memory_store and async_memory_store open; override it to change that."""
     asked = pytestconfig.getoption("memory_store")
     return str(asked or pytestconfig.getini("memory_store"))
 
@@ -36,8 +36,8 @@ def memory_store_url(pytestconfig: pytest.Config) -> str:
 def memory_store(
     memory_store_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryStore]:
-    """A store of its own for each test: empty, apart from all others, and erased after it."""
-    with fresh(memory_store_url, tmp_path_factory) as store:
+    """An empty store for each test, separate from all others and erased afterwards."""
+    with open_fresh(memory_store_url, tmp_path_factory) as store:
         yield store
 
 
@@ -45,8 +45,8 @@ def memory_store(
 def async_memory_store(
     memory_store_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AsyncMemoryStore]:
-    """The same as memory_store, awaited. It needs no plugin of its own; your test may need one."""
-    with fresh_async(memory_store_url, tmp_path_factory) as store:
+    """The same as memory_store, async. It needs no plugin itself; an async test may need one."""
+    with open_fresh_async(memory_store_url, tmp_path_factory) as store:
         yield store
 
 

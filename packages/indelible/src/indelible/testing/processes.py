@@ -1,7 +1,7 @@
 """Work in a new process: "A saves and exits, B rolls back" in three lines.
 
-The process is a new interpreter. It knows the same modules, and has none of the open files,
-threads and caches of the one that began it. What it prints is printed here.
+The process is a new interpreter with the same module path, and without the open files, threads and
+caches of its parent. It inherits stdout and stderr.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, Final, Self
 
 TIMEOUT_S: Final = 60.0
 SIZE_BYTES: Final = 8
-# A process that was killed may have left others behind, which hold its pipe open.
+# Children of a killed process may hold its pipe open.
 LINGER_S: Final = 5.0
-# Loads this file alone: the package around it takes longer than most of what tests do there.
+# Loads only this file, since importing the package is slow.
 _LAUNCH: Final = """
 import sys
 sys.path[:] = {path!r}
@@ -31,12 +31,12 @@ from importlib.util import module_from_spec, spec_from_file_location
 spec = spec_from_file_location("_indelible_child", {file!r})
 module = module_from_spec(spec)
 spec.loader.exec_module(module)
-module.child({pipe})
+module.run_child({pipe})
 """
 
 
 class ChildError(Exception):
-    """The other process did not come to an end of its own, or its error cannot be carried over."""
+    """The other process was killed, or its error or result cannot be pickled."""
 
 
 class Started:
@@ -44,7 +44,7 @@ class Started:
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> None:
         self._name = getattr(function, "__qualname__", repr(function))
-        work = _sent(function, args, named)
+        work = _pickle_call(function, args, named)
         ours, theirs = os.pipe()
         code = _LAUNCH.format(path=sys.path, file=__file__, pipe=theirs)
         try:
@@ -60,7 +60,7 @@ class Started:
         self._reading = threading.Thread(target=self._read, args=(ours,), daemon=True)
         self._reading.start()
         assert self._process.stdin is not None
-        # A child that died at once has closed it.
+        # A child that died at once has closed the pipe.
         with suppress(BrokenPipeError), self._process.stdin as pipe:
             pipe.write(work)
 
@@ -82,15 +82,15 @@ class Started:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Return whether it still runs."""
         return self._process.poll() is None
 
     def kill(self) -> int:
-        """End it as `kill -9` does, if it still runs; gives its exit code, -9 if killed."""
+        """Kill it if it still runs; return its exit code, -9 if it was killed."""
         if self.running():
             self._process.kill()
         code = self._process.wait()
@@ -98,7 +98,7 @@ class Started:
         return code
 
     def result(self, timeout_s: float = TIMEOUT_S) -> Any:
-        """What the function returned; raises what it raised, or a `ChildError` if it was killed.
+        """Return the result of the function, or raise its error, or `ChildError` if it was killed.
 
         A process that takes longer than `timeout_s` is killed, and a `TimeoutError` raised.
         """
@@ -112,7 +112,7 @@ class Started:
             ) from None
         self._reading.join(LINGER_S)
         if not self._answer:
-            raise ChildError(f"{self._name} gave no answer: its process {_ended(code)}")
+            raise ChildError(f"{self._name} gave no answer: its process {_describe_exit(code)}")
         try:
             kind, value, said = pickle.loads(self._answer)  # noqa: S301 (our own child's)
         except Exception as error:  # noqa: BLE001 (a class may fail in any way to be made again)
@@ -128,17 +128,17 @@ class Started:
 
 
 def start_in_process(function: Callable[..., Any], /, *args: Any, **named: Any) -> Started:
-    """Start `function(*args, **named)` in a new process; it may be killed, or waited for."""
+    """Start `function(*args, **named)` in a new process, to be killed or waited for."""
     return Started(function, args, named)
 
 
 def run_in_process(
     function: Callable[..., Any], /, *args: Any, timeout_s: float = TIMEOUT_S, **named: Any
 ) -> Any:
-    """What `function(*args, **named)` returns in a new process, or raise what it raises.
+    """Run `function(*args, **named)` in a new process; return its result or raise its error.
 
-    The function stands in a module, by its own name; it and its arguments are pickled. Whatever
-    takes longer than `timeout_s` is killed.
+    The function must be importable by its name; its arguments are pickled. A process that takes
+    longer than `timeout_s` is killed.
     """
     __tracebackhide__ = True
     with Started(function, args, named) as started:
@@ -147,7 +147,7 @@ def run_in_process(
 
 @contextmanager
 def starting() -> Iterator[Callable[..., Started]]:
-    """Gives `start_in_process`, and ends at last whatever it began."""
+    """Yield `start_in_process`; kill the processes that it started at the end."""
     begun: list[Started] = []
 
     def start(function: Callable[..., Any], /, *args: Any, **named: Any) -> Started:
@@ -161,14 +161,14 @@ def starting() -> Iterator[Callable[..., Started]]:
             each.kill()
 
 
-def _ended(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     return f"was ended by {signal.Signals(-code).name}"
 
 
-def _sent(function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> bytes:
-    """The function by where it stands, and its arguments."""
+def _pickle_call(function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> bytes:
+    """Pickle the arguments, with the module and name of the function."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     file = getattr(sys.modules.get(str(module)), "__file__", None)
     if module is None or not name or "<" in name:
@@ -183,25 +183,25 @@ def _sent(function: Callable[..., Any], args: tuple[Any, ...], named: Any) -> by
         raise ValueError(f"an argument of {name} cannot be carried over: {error}") from None
 
 
-def child(pipe: int) -> None:
-    """In the new process: do the work, and answer through the pipe."""
+def run_child(pipe: int) -> None:
+    """In the new process: call the function, and answer through the pipe."""
     os.set_inheritable(pipe, False)
     where = json.loads(sys.stdin.buffer.readline())
     try:
-        function = _found(where["module"], where["file"], where["name"])
+        function = _find_function(where["module"], where["file"], where["name"])
         args, named = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 (our own parent's)
-        answer = _packed("returned", function(*args, **named), "")
+        answer = _pickle_answer("returned", function(*args, **named), "")
     except BaseException as error:  # noqa: BLE001 (all of it is the parent's)
-        answer = _packed("raised", error, traceback.format_exc())
+        answer = _pickle_answer("raised", error, traceback.format_exc())
     with open(pipe, "wb") as file:
         file.write(len(answer).to_bytes(SIZE_BYTES) + answer)
 
 
-def _packed(kind: str, value: Any, said: str) -> bytes:
+def _pickle_answer(kind: str, value: Any, said: str) -> bytes:
     try:
         answer = pickle.dumps((kind, value, said))
         if kind == "raised":
-            # Some errors can be pickled and not made again.
+            # Some errors can be pickled but not unpickled.
             pickle.loads(answer)  # noqa: S301 (our own)
         return answer
     except Exception as error:  # noqa: BLE001 (a class may fail in any way)
@@ -209,8 +209,8 @@ def _packed(kind: str, value: Any, said: str) -> bytes:
         return pickle.dumps(("raised", None, said))
 
 
-def _found(module: str, file: str | None, name: str) -> Callable[..., Any]:
-    """The function. A test module may not be importable by its name: then it is by its file."""
+def _find_function(module: str, file: str | None, name: str) -> Callable[..., Any]:
+    """Find the function. A test module may not be importable by name; then it is loaded by file."""
     import importlib.util  # noqa: PLC0415 (only the child looks for modules)
 
     try:

@@ -1,12 +1,14 @@
-"""How the contract kit records a store of indelible: what each verb means in the kit's terms."""
+"""How the contract kit records a store of indelible: each verb in the kit's terms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from indelible import AsyncMemoryStore, MemoryStore
+from indelible.core.verbs import VERBS
 from memory_contract.recording.notes import Note
 from memory_contract.recording.policy import Hand
 from memory_contract.recording.verbs import (
@@ -27,7 +29,7 @@ from memory_contract.traces import CALL
 
 
 def find_verbs(store: Any) -> Callable[[Hand], Verbs] | None:
-    """The table of verbs of a store; None if the object is not one."""
+    """Return the table of verbs of a store; None for another object."""
     if not isinstance(store, MemoryStore | AsyncMemoryStore):
         return None
     return partial(build_verbs, ttl_s=store._settings.ttl_s)  # noqa: SLF001 (our own)
@@ -41,7 +43,7 @@ def _get_history(
     on_corrupt: str = "raise",
     **_: Any,
 ) -> Note:
-    # What is left out on purpose is no loss: such a read is not judged.
+    # Such a read leaves out messages on purpose, so it is not checked for losses.
     if max_tokens is not None or on_corrupt != "raise":
         return Note(CALL, session_id)
     return Note("read", session_id, limit=last)
@@ -50,12 +52,12 @@ def _get_history(
 def _trim_last(
     session_id: str, *, keep_last: int | None = None, key: str | None = None, **_: Any
 ) -> Note:
-    # A trim by tokens or by position drops what it drops: any of it may go.
+    # After a trim by tokens or by position, any message may be missing.
     return Note("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
 
 
 def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
-    """The verbs of `MemoryStore` and its twin. Their default time to live is known."""
+    """Build the table of verbs of `MemoryStore` and `AsyncMemoryStore`."""
 
     def add_message(
         session_id: str,
@@ -95,46 +97,38 @@ def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         ]
         return Note("append", session_id, messages=turn, key=key, ttl_s=ttl_s(ttl))
 
-    appends = {
+    described: dict[str, Verb] = {
         # A default time to live would have to be noted with each of them.
         "add_message": Verb(add_message, placed, quick=hand.plain and ttl_s(None) is None),
         "add_messages": Verb(add_messages, placed, (1, "messages")),
         "save_context": Verb(save_context, placed),
-    }
-    reads = {
         "get_history": Verb(_get_history, showed),
         "load_memory": Verb(lambda session_id: Note("read", session_id, turns=True), showed_turns),
-    }
-    changes = {
-        "trim": Verb(_trim_last, removes=True),
-        "hide": Verb(_hide, removes=True),
-        "clear": Verb(change("clear"), removes=True),
-        "clear_all": Verb(lambda: Note("clear", "", every=True), removes=True),
-        "undo": Verb(change("undo"), removes=True),
-        "forget": Verb(change("clear"), removes=True),
-        "repair": Verb(_repair, removes=True),
+        "trim": Verb(_trim_last),
+        "hide": Verb(_hide),
+        "clear": Verb(change("clear")),
+        "clear_all": Verb(lambda: Note("clear", "", every=True)),
+        "undo": Verb(change("undo")),
+        "forget": Verb(change("clear")),
+        "repair": Verb(_repair),
         "save_snapshot": Verb(change("snapshot"), froze),
-        "rollback_to_snapshot": Verb(rollback, removes=True),
+        "rollback_to_snapshot": Verb(rollback),
         "fork": Verb(fork_at),
         "delete_snapshot": Verb(_delete_snapshot),
         "import_": Verb(lambda *_, **__: Note(CALL, "", every=True)),
+        "vacuum": Verb(other_call),
     }
-    others = {name: Verb(other_call) for name in _OTHERS}
-    others |= {name: Verb(store_call) for name in _ABOUT_ALL}
-    return {**appends, **reads, **changes, **others}
-
-
-_OTHERS: Final = (
-    *("add_entries", "add_tool_call", "add_tool_result", "add_summary", "get_entries"),
-    *("get_tool_calls", "get_summaries", "search_summaries", "list_snapshots", "diff_snapshots"),
-    *("session", "set_metadata", "timeline", "verify", "vacuum", "quarantined"),
-)
-# Of the store, and of no session.
-_ABOUT_ALL: Final = ("claims", "export", "identity", "list_sessions", "risks")
+    return {
+        name: replace(
+            described.get(name) or Verb(other_call if verb.session_first else store_call),
+            removes=verb.removes,
+        )
+        for name, verb in VERBS.items()
+    }
 
 
 def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> Note:
-    # Which entries stand at its positions is not in the trace: any may go.
+    # The trace has no positions, so any message may be missing.
     return Note("trim", session_id, keep=0, key=key).doubtful()
 
 

@@ -54,10 +54,9 @@ class RedisLog:
     introduces: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, url: str, namespace: str) -> None:
+        import redis  # noqa: PLC0415
         from redis.backoff import NoBackoff  # noqa: PLC0415
         from redis.retry import Retry  # noqa: PLC0415
-
-        import redis  # noqa: PLC0415
 
         retry = Retry(NoBackoff(), 0)
         self._errors = redis.exceptions

@@ -1,4 +1,4 @@
-"""A dict behind the waist: the reference that the other engines are compared with.
+"""A store in plain dicts: the reference that the other engines are compared with.
 
 It keeps encoded envelopes, so what goes in and what comes out are copies. It lives and dies with
 its process, and says so.
@@ -7,16 +7,24 @@ its process, and says so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from indelible import view
-from indelible.backends.memory.session import Life, Session, at, keys_in, ordered, walk
+from indelible.backends.memory.session import (
+    Life,
+    Session,
+    find_keys,
+    iterate_positions,
+    to_extent,
+    to_log_order,
+)
 from indelible.core import rules
-from indelible.core.codec import compute_checksum
+from indelible.core.backend import DirectHandlers
+from indelible.core.clock import Clock, read_clock_ms
+from indelible.core.codec import parse_checksum
 from indelible.core.cursors import create_secret
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, STAGE_ABANDONED_S
 from indelible.core.operations import (
@@ -69,7 +77,6 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Operation
 from indelible.core.rules import SessionState
-from indelible.core.sources import Clock, read_clock_ms
 from indelible.errors import ClosedError, FormatError
 from indelible.model import Claims, Durability, Gravity, Risk, Status
 from indelible.view import View
@@ -86,8 +93,11 @@ RISKS = (
 )
 
 
+HANDLERS: Final[DirectHandlers[MemoryBackend]] = DirectHandlers()
+
+
 class MemoryBackend:
-    """Performs the waist on plain Python values, under one lock.
+    """Performs operations on plain Python values, under one lock.
 
     A write computes first and changes then, by assignments with no call in between: Ctrl-C cannot
     come between two of them, and leave half a write behind.
@@ -100,50 +110,19 @@ class MemoryBackend:
         self._lives = 0
         self._cursor_key = create_secret()
         self._closed = False
-        self._handlers: dict[type, Callable[[Any], Any]] = {
-            Append: self._append,
-            ReadHead: lambda op: self._head(op.session),
-            Read: self._read,
-            ReadOutline: self._outline,
-            ChangeView: self._change_view,
-            Rollback: self._rollback,
-            FindChange: self._find_change,
-            SaveSnapshot: self._save_snapshot,
-            ReadSnapshots: self._read_snapshots,
-            DeleteSnapshot: self._delete_snapshot,
-            ReadJournal: self._read_journal,
-            SetMetadata: self._set_metadata,
-            ListSessions: self._list_sessions,
-            BeginStage: self._begin_stage,
-            StageRows: self._stage_rows,
-            ShowStage: self._show_stage,
-            DropStage: self._drop_stage,
-            ReadLog: self._read_log,
-            Reclaim: self._reclaim,
-            Erase: self._erase,
-            Scrub: lambda _: (),
-            CheckEngine: lambda _: (),
-            CheckSession: lambda _: (),
-            FindRisks: lambda _: RISKS,
-            FindNearest: lambda _: None,
-            ReadCursorKey: lambda _: self._cursor_key,
-            Identify: lambda _: f"memory {id(self)}",
-            Quarantine: self._quarantine,
-            ReadQuarantine: self._read_quarantine,
-        }
 
     def perform(self, op: Operation[R]) -> R:
-        """Do one step, atomically."""
+        """Perform one operation, atomically."""
         with self._lock:
             if self._closed:
                 raise ClosedError("the store is closed")
-            return cast(R, self._handlers[type(op)](op))
+            return HANDLERS.find(op)(self, op)
 
     def prepare(self) -> None:
-        """Nothing has to be reached."""
+        """Do nothing: there is no server."""
 
     def claims(self) -> Claims:
-        """Memory promises order and exactly-once, and survives nothing."""
+        """Return what memory promises: order and exactly-once. It survives nothing."""
         return Claims(
             engine="memory",
             engine_version="",
@@ -155,27 +134,27 @@ class MemoryBackend:
         )
 
     def owns(self, path: Path) -> bool:  # noqa: ARG002 (no file is)
-        """Whether a file is part of the store itself."""
+        """Return whether a file is part of the store itself."""
         return False
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Drop everything."""
         with self._lock:
             self._closed = True
             self._sessions.clear()
 
     # What a session is
 
-    def _standing(self, name: str) -> tuple[SessionState | None, Status]:
+    def _find_state(self, name: str) -> tuple[SessionState | None, Status]:
         session = self._sessions.get(name)
-        standing = session.standing() if session else None
-        return standing, rules.compute_status(standing, read_clock_ms(self._clock))
+        state = session.build_state() if session else None
+        return state, rules.compute_status(state, read_clock_ms(self._clock))
 
-    def _head(self, name: str) -> Head:
+    def _load_head(self, name: str) -> Head:
         session = self._sessions.get(name)
         life = session.life if session else None
         return rules.build_head(
-            session.standing() if session else None,
+            session.build_state() if session else None,
             view=life.view if life else View(),
             now_ms=read_clock_ms(self._clock),
             created_at_ms=life.created_at_ms if life else None,
@@ -197,30 +176,31 @@ class MemoryBackend:
             born=born,
             created_at_ms=now_ms,
             deadline_ms=rules.compute_deadline_ms(now_ms, ttl_s),
-            view=view.build_cleared(born),
+            view=view.build_empty_view(born),
             **{"staged": False, **fields},
         )
         return Session(session.log if session else {}, born, life)
 
-    def _living(self, name: str, *, ttl_s: float | None) -> Session:
-        """The session, begun anew unless it is active; whoever changes it puts it in its place."""
-        _, status = self._standing(name)
+    def _ensure_active(self, name: str, *, ttl_s: float | None) -> Session:
+        """Return the session, begun anew unless it is active. The caller stores what it changes."""
+        _, status = self._find_state(name)
         if status is Status.ACTIVE:
             return self._sessions[name]
         return self._begin_life(name, ttl_s=ttl_s)
 
     # Writing
 
+    @HANDLERS.handles(Append)
     def _append(self, op: Append) -> AppendResult:
-        standing, status = self._standing(op.session)
+        state, status = self._find_state(op.session)
         if status is Status.ACTIVE and not op.fresh:
             earlier = self._sessions[op.session].life.keys.get(op.key)
             if earlier is not None:
-                return self._replay(op, *earlier)
-        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(standing, status))
-        first = standing.end if standing else 0
+                return self._build_replay(op, *earlier)
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
+        first = state.end if state else 0
         rules.refuse_if_full(op.session, first, len(op.drafts))
-        session = self._living(op.session, ttl_s=op.ttl_s)
+        session = self._ensure_active(op.session, ttl_s=op.ttl_s)
         life = session.life
         now_ms = read_clock_ms(self._clock)
         deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
@@ -241,7 +221,7 @@ class MemoryBackend:
             for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
         }
         end = first + len(op.drafts)
-        checksums = [compute_checksum(draft.envelope) for draft in op.drafts]
+        checksums = [parse_checksum(draft.envelope) for draft in op.drafts]
         appended = AppendResult(
             first, len(op.drafts), rules.build_version(life.token, end, life.generation)
         )
@@ -253,7 +233,7 @@ class MemoryBackend:
         self._sessions[op.session] = session
         return appended
 
-    def _replay(
+    def _build_replay(
         self, op: Append, first: int, checksums: list[bytes], generation: int
     ) -> AppendResult:
         session = self._sessions[op.session]
@@ -267,8 +247,9 @@ class MemoryBackend:
             visible=rules.is_visible(session.life.view, session.end, first, count),
         )
 
+    @HANDLERS.handles(ChangeView)
     def _change_view(self, op: ChangeView) -> ViewChangeResult:
-        head = self._head(op.session)
+        head = self._load_head(op.session)
         if head.status is Status.ACTIVE:
             done = self._find_change(FindChange(op.session, op.change, op.key))
             if done is not None:
@@ -286,8 +267,9 @@ class MemoryBackend:
         life.generation += 1
         return changed
 
+    @HANDLERS.handles(Rollback)
     def _rollback(self, op: Rollback) -> ViewChangeResult:
-        head = self._head(op.session)
+        head = self._load_head(op.session)
         done = self._find_change(FindChange(op.session, rules.ROLLBACK, op.key))
         if done is not None:
             return ViewChangeResult(done, replayed=True)
@@ -295,16 +277,18 @@ class MemoryBackend:
         snapshots = self._sessions[op.session].life.snapshots if active else {}
         return self._change_view(rules.plan_rollback(op, head, snapshots.get(op.snapshot)))
 
+    @HANDLERS.handles(FindChange)
     def _find_change(self, op: FindChange) -> JournalLine | None:
-        if self._head(op.session).status is Status.ACTIVE:
+        if self._load_head(op.session).status is Status.ACTIVE:
             for line in self._sessions[op.session].life.journal:
                 if line.key == op.key:
                     rules.refuse_different_change(op.session, op.key, op.change, line)
                     return line
         return None
 
+    @HANDLERS.handles(SaveSnapshot)
     def _save_snapshot(self, op: SaveSnapshot) -> SnapshotRecord:
-        session = self._living(op.session, ttl_s=op.ttl_s)
+        session = self._ensure_active(op.session, ttl_s=op.ttl_s)
         life = session.life
         if op.id not in life.snapshots:
             rules.refuse_too_many_extents(op.session, view.freeze(life.view, session.end))
@@ -315,22 +299,25 @@ class MemoryBackend:
             self._sessions[op.session] = session
         return life.snapshots[op.id]
 
+    @HANDLERS.handles(DeleteSnapshot)
     def _delete_snapshot(self, op: DeleteSnapshot) -> bool:
-        _, status = self._standing(op.session)
+        _, status = self._find_state(op.session)
         if status is not Status.ACTIVE:
             return False
         return self._sessions[op.session].life.snapshots.pop(op.id, None) is not None
 
+    @HANDLERS.handles(SetMetadata)
     def _set_metadata(self, op: SetMetadata) -> Head:
-        standing, status = self._standing(op.session)
-        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(standing, status))
-        session = self._living(op.session, ttl_s=op.ttl_s)
+        state, status = self._find_state(op.session)
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
+        session = self._ensure_active(op.session, ttl_s=op.ttl_s)
         session.life.metadata = op.metadata
         self._sessions[op.session] = session
-        return self._head(op.session)
+        return self._load_head(op.session)
 
+    @HANDLERS.handles(BeginStage)
     def _begin_stage(self, op: BeginStage) -> Stage:
-        _, status = self._standing(op.session)
+        _, status = self._find_state(op.session)
         if status is Status.ACTIVE:
             raise rules.build_exists_error(op.session)
         if op.first is not None:
@@ -346,21 +333,23 @@ class MemoryBackend:
         self._sessions[op.session] = session
         return Stage(session.life.token, session.life.born)
 
-    def _staged(self, name: str, stage: str) -> Session:
-        standing, _ = self._standing(name)
-        rules.refuse_if_not_staged(name, stage, standing)
+    def _find_stage(self, name: str, stage: str) -> Session:
+        state, _ = self._find_state(name)
+        rules.refuse_if_not_staged(name, stage, state)
         return self._sessions[name]
 
+    @HANDLERS.handles(StageRows)
     def _stage_rows(self, op: StageRows) -> None:
-        session = self._staged(op.session, op.stage)
+        session = self._find_stage(op.session, op.stage)
         for row in op.rows:
             session.log[row.position] = row
             session.end = max(session.end, row.position + 1)
             session.life.deadline_ms = row.deadline_ms
 
+    @HANDLERS.handles(ShowStage)
     def _show_stage(self, op: ShowStage) -> Head:
         self._stage_rows(StageRows(op.session, op.stage, op.rows))
-        session = self._staged(op.session, op.stage)
+        session = self._find_stage(op.session, op.stage)
         life = session.life
         life.staged = False
         life.metadata = op.metadata
@@ -373,20 +362,22 @@ class MemoryBackend:
             replace(line, version=rules.build_version(life.token, line.end, generation))
             for generation, line in enumerate(op.journal, first)
         ]
-        life.keys = dict(keys_in(session))
-        return self._head(op.session)
+        life.keys = dict(find_keys(session))
+        return self._load_head(op.session)
 
+    @HANDLERS.handles(DropStage)
     def _drop_stage(self, op: DropStage) -> None:
         session = self._sessions.get(op.session)
-        if session and rules.is_stage(session.standing(), op.stage):
+        if session and rules.is_stage(session.build_state(), op.stage):
             del self._sessions[op.session]
 
+    @HANDLERS.handles(Reclaim)
     def _reclaim(self, op: Reclaim) -> ReclaimResult:
         session = self._sessions.get(op.session)
         if session is None:
             return ReclaimResult()
-        _, status = self._standing(op.session)
-        life, head = session.life, self._head(op.session)
+        _, status = self._find_state(op.session)
+        life, head = session.life, self._load_head(op.session)
         if status is Status.ACTIVE:
             journal = life.journal[::-1]
             kept = rules.keep_undoable(journal, op.undo_since_ms)
@@ -398,7 +389,7 @@ class MemoryBackend:
             if life.staged and read_clock_ms(self._clock) < abandoned_ms:
                 return ReclaimResult()
             kept, lines, dead = (), 0, ((0, session.end),)
-        rows = [row for row in session.log.values() if view.between(dead, *at(row))]
+        rows = [row for row in session.log.values() if view.clip(dead, *to_extent(row))]
         reclaimed = ReclaimResult(len(rows), sum(len(row.envelope) for row in rows), lines)
         if op.dry_run:
             return reclaimed
@@ -410,11 +401,13 @@ class MemoryBackend:
         if status is not Status.ACTIVE:
             life.snapshots.clear()
             life.keys.clear()
-            life.view = view.build_cleared(session.end)
+            life.generation += 1
+            life.view = view.build_empty_view(session.end)
         if status is Status.NEW:
             del self._sessions[op.session]
         return reclaimed
 
+    @HANDLERS.handles(Erase)
     def _erase(self, op: Erase) -> EraseResult:
         forks = tuple(
             sorted(
@@ -429,20 +422,56 @@ class MemoryBackend:
         size = sum(len(row.envelope) for row in session.log.values())
         return EraseResult(len(session.log), len(session.life.snapshots), size, forks)
 
+    @HANDLERS.handles(Quarantine)
     def _quarantine(self, op: Quarantine) -> None:
         kept = self._sessions[op.session].quarantine
         for entry in op.entries:
             kept.setdefault(entry[0], entry)
 
+    # The engine itself
+
+    @HANDLERS.handles(Scrub)
+    def _scrub(self, _op: Scrub) -> tuple[str, ...]:
+        return ()
+
+    @HANDLERS.handles(CheckEngine)
+    def _check_engine(self, _op: CheckEngine) -> tuple[str, ...]:
+        return ()
+
+    @HANDLERS.handles(CheckSession)
+    def _check_session(self, _op: CheckSession) -> tuple[str, ...]:
+        return ()
+
+    @HANDLERS.handles(FindRisks)
+    def _find_risks(self, _op: FindRisks) -> tuple[Risk, ...]:
+        return RISKS
+
+    @HANDLERS.handles(FindNearest)
+    def _find_nearest(self, _op: FindNearest) -> None:
+        return None
+
+    @HANDLERS.handles(ReadCursorKey)
+    def _read_cursor_key(self, _op: ReadCursorKey) -> bytes:
+        return self._cursor_key
+
+    @HANDLERS.handles(Identify)
+    def _identify(self, _op: Identify) -> str:
+        return f"memory {id(self)}"
+
     # Reading
 
+    @HANDLERS.handles(ReadHead)
+    def _read_head(self, op: ReadHead) -> Head:
+        return self._load_head(op.session)
+
+    @HANDLERS.handles(Read)
     def _read(self, op: Read) -> EntrySlice:
-        head = self._head(op.session)
+        head = self._load_head(op.session)
         frozen = rules.choose_frozen_view(op.session, op.frozen, head)
         session = self._sessions.get(op.session)
         rows: list[StoredEntry] = []
         missing = 0
-        for position in walk(frozen.extents, op):
+        for position in iterate_positions(frozen.extents, op):
             row = session.log.get(position) if session else None
             if row is None and frozen.vacuums != head.vacuums:
                 raise rules.build_gone_error(op.session)
@@ -453,13 +482,14 @@ class MemoryBackend:
                 continue
             if len(rows) == op.limit:
                 resume = rows[-1].position + (0 if op.newest else 1)
-                return EntrySlice(head, frozen, ordered(rows, op), resume)
+                return EntrySlice(head, frozen, to_log_order(rows, op), resume)
             written_at_ms, envelope = (row.written_at_ms, row.envelope) if row else (0, b"")
             rows.append(StoredEntry(position, kind, written_at_ms, envelope))
-        return EntrySlice(head, frozen, ordered(rows, op))
+        return EntrySlice(head, frozen, to_log_order(rows, op))
 
+    @HANDLERS.handles(ReadLog)
     def _read_log(self, op: ReadLog) -> LogPage:
-        head = self._head(op.session)
+        head = self._load_head(op.session)
         if head.status is not Status.ACTIVE:
             return LogPage(head, (), None)
         log = self._sessions[op.session].log
@@ -470,14 +500,16 @@ class MemoryBackend:
         rows = tuple(there[: op.limit])
         return LogPage(head, rows, rows[-1].position + 1 if len(there) > op.limit else None)
 
+    @HANDLERS.handles(ReadQuarantine)
     def _read_quarantine(self, op: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
         session = self._sessions.get(op.session)
         return tuple(entry for _, entry in sorted(session.quarantine.items())) if session else ()
 
-    def _outline(self, op: ReadOutline) -> SessionOutline:
-        head = self._head(op.session)
+    @HANDLERS.handles(ReadOutline)
+    def _read_outline(self, op: ReadOutline) -> SessionOutline:
+        head = self._load_head(op.session)
         entries = []
-        for position in view.positions(view.freeze(head.view, head.end)):
+        for position in view.iter_positions(view.freeze(head.view, head.end)):
             row = self._sessions[op.session].log.get(position)
             if row is None or row.kind is None:
                 raise FormatError(
@@ -489,22 +521,25 @@ class MemoryBackend:
             entries.append(Outline(position, row.kind, size, row.keep, row.opens, row.answers))
         return SessionOutline(head, tuple(entries))
 
+    @HANDLERS.handles(ReadSnapshots)
     def _read_snapshots(self, op: ReadSnapshots) -> SnapshotList:
-        head = self._head(op.session)
+        head = self._load_head(op.session)
         if head.status is not Status.ACTIVE:
             return SnapshotList(head, ())
         there = self._sessions[op.session].life.snapshots
         ids = there if op.ids is None else op.ids
         return SnapshotList(head, tuple(there[id_] for id_ in ids if id_ in there))
 
+    @HANDLERS.handles(ReadJournal)
     def _read_journal(self, op: ReadJournal) -> JournalPage:
-        head = self._head(op.session)
+        head = self._load_head(op.session)
         if head.status is not Status.ACTIVE:
             return JournalPage(head, ())
         lines = self._sessions[op.session].life.journal
         changes = [line for line in reversed(lines) if line.before != line.after]
         return JournalPage(head, tuple(changes[: op.limit]))
 
+    @HANDLERS.handles(ListSessions)
     def _list_sessions(self, op: ListSessions) -> SessionPage:
         after = op.resume
         names = sorted(
@@ -512,33 +547,33 @@ class MemoryBackend:
             for name in self._sessions
             if name.startswith(op.prefix)
             and (after is None or name > after)
-            and (op.dead or self._standing(name)[1] is Status.ACTIVE)
+            and (op.dead or self._find_state(name)[1] is Status.ACTIVE)
         )
         page = tuple(names[: op.limit])
         return SessionPage(page, page[-1] if len(names) > op.limit else None)
 
 
 class AsyncMemoryBackend:
-    """The same, awaited. Nothing in it ever suspends."""
+    """The same, awaited; nothing in it suspends."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._backend = MemoryBackend(clock=clock)
 
     async def perform(self, op: Operation[R]) -> R:
-        """Do one step, atomically."""
+        """Perform one operation, atomically."""
         return self._backend.perform(op)
 
     async def prepare(self) -> None:
-        """Nothing has to be reached."""
+        """Do nothing: there is no server."""
 
     async def claims(self) -> Claims:
-        """Memory promises order and exactly-once, and survives nothing."""
+        """Return what memory promises: order and exactly-once. It survives nothing."""
         return self._backend.claims()
 
     def owns(self, path: Path) -> bool:
-        """Whether a file is part of the store itself."""
+        """Return whether a file is part of the store itself."""
         return self._backend.owns(path)
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Drop everything."""
         self._backend.close()

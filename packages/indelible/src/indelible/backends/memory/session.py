@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from indelible import view
-from indelible.core.codec import compute_checksum
+from indelible.core.codec import parse_checksum
 from indelible.core.operations import JournalLine, LogRow, Read, SnapshotRecord, StoredEntry
 from indelible.core.rules import SessionState
 from indelible.view import View
@@ -41,8 +41,8 @@ class Session:
     vacuums: int = 0
     quarantine: dict[int, tuple[int, str, bytes]] = field(default_factory=dict)
 
-    def standing(self) -> SessionState:
-        """Where the session stands."""
+    def build_state(self) -> SessionState:
+        """Return the state that the rules decide by."""
         life = self.life
         return SessionState(
             life.token,
@@ -54,34 +54,32 @@ class Session:
         )
 
 
-def walk(extents: view.Extents, op: Read) -> Iterator[int]:
-    """The positions that a read goes over, in its direction."""
+def iterate_positions(extents: view.Extents, op: Read) -> Iterator[int]:
+    """Yield the positions that a read goes over, in its direction."""
     if op.newest:
         stop = op.start if op.start is not None else extents[-1][1] if extents else 0
-        for start, end in reversed(view.between(extents, 0, stop)):
+        for start, end in reversed(view.clip(extents, 0, stop)):
             yield from range(end - 1, start - 1, -1)
     else:
         start = op.start or 0
         stop = extents[-1][1] if extents else 0
-        yield from view.positions(view.between(extents, start, stop))
+        yield from view.iter_positions(view.clip(extents, start, stop))
 
 
-def at(row: LogRow) -> tuple[int, int]:
-    """The extent of one entry."""
+def to_extent(row: LogRow) -> tuple[int, int]:
+    """Return the extent of one entry."""
     return row.position, row.position + 1
 
 
-def keys_in(session: Session) -> Iterator[tuple[str, tuple[int, list[bytes], int]]]:
-    """The keys of a copied log, from its entries."""
+def find_keys(session: Session) -> Iterator[tuple[str, tuple[int, list[bytes], int]]]:
+    """Yield the keys of a copied log, from its entries."""
     for row in session.log.values():
         if row.key is not None and row.position >= session.life.born:
             batch = range(row.position, min(row.position + row.batch, session.end))
-            checksums = [
-                compute_checksum(session.log[p].envelope) for p in batch if p in session.log
-            ]
+            checksums = [parse_checksum(session.log[p].envelope) for p in batch if p in session.log]
             yield row.key, (row.position, checksums, row.generation)
 
 
-def ordered(rows: list[StoredEntry], op: Read) -> tuple[StoredEntry, ...]:
-    """What was read, in the order of the log."""
+def to_log_order(rows: list[StoredEntry], op: Read) -> tuple[StoredEntry, ...]:
+    """Return what was read in the order of the log."""
     return tuple(reversed(rows)) if op.newest else tuple(rows)

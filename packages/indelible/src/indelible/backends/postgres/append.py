@@ -1,49 +1,34 @@
-"""An append in PostgreSQL's words: one statement where nothing has to be decided, else a look."""
+"""Appends: the guarded write of one or more, and what happens when the guard does not hold."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
+from indelible.backends.postgres.context import Context
+from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
-    Context,
     SessionRow,
     damaged,
     ensure_active,
     locked,
-    update_session,
+    ttl_ms,
 )
-from indelible.backends.postgres.statements import Do, Row, Sql
-from indelible.backends.postgres.vectors import vector_of
+from indelible.backends.postgres.statements import LOCK_WAIT_S, Call, Row, Sql
 from indelible.core import rules
-from indelible.core.checksums import content_checksum, entry_checksum
-from indelible.core.codec import CHECKSUM_BYTES, compute_checksum
-from indelible.core.operations import Append, AppendResult, Draft, LogRow
-from indelible.core.plan import Plan
-from indelible.model import Kind, Status
+from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
+from indelible.core.codec import CHECKSUM_BYTES, parse_checksum
+from indelible.core.operations import Append, AppendResult
+from indelible.core.plan import Plan, perform
+from indelible.errors import BusyError
+from indelible.model import Status
 
-KIND_NUMBER: Final = {
-    Kind.MESSAGE: 1,
-    Kind.TOOL_CALL: 2,
-    Kind.TOOL_RESULT: 3,
-    Kind.SUMMARY: 4,
-}
-
-ENTRY_COLUMNS: Final = """
-    session, position, written_at, deadline, generation, life, batch, kind, keep, key, opens,
-    answers, payload, embedder, vector, checksum"""
-# Rows as one array for each column: one statement for any number of them.
-INSERT: Final = f"""
-    INSERT INTO indelible.entry ({ENTRY_COLUMNS})
-    SELECT $1, position, written_at, deadline, generation, $2, batch, kind, keep, key, opens,
-        answers, payload, embedder, vector::real[], checksum
-    FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[],
-        $8::smallint[], $9::boolean[], $10::bytea[], $11::text[], $12::text[], $13::bytea[],
-        $14::bytea[], $15::text[], $16::bigint[])
-        AS row (position, written_at, deadline, generation, batch, kind, keep, key, opens, answers,
-            payload, embedder, vector, checksum)"""
+# See the migration that creates the function.
+_APPEND: Final = "SELECT indelible.append($1, $2, $3, $4, $5)"
 _EARLIER: Final = (
     """
     SELECT part.position, part.batch, part.generation,
@@ -66,36 +51,76 @@ _KEPT: Final = (
     + OF_SESSION
     + " AND part.key = $3"
 )
-# The checksum stands at the front of an envelope.
+# An envelope begins with its checksum.
 _HEAD_BYTES: Final = 64
 
 
-def columns(drafts: Sequence[Draft]) -> tuple[list[Any], ...]:
-    """Kinds, what must stay, links and envelopes, as a column each."""
-    return (
-        [KIND_NUMBER[draft.kind] for draft in drafts],
-        [draft.keep for draft in drafts],
-        [encode_links(draft.opens) for draft in drafts],
-        [encode_links(draft.answers) for draft in drafts],
-        [draft.envelope for draft in drafts],
-    )
+def sort_appends(appends: Sequence[Append]) -> list[int]:
+    """The order in which a group is sent: sessions by name, and appends of one as they came.
+
+    Everyone locks rows in this order, so that two groups never wait for each other in a circle.
+    """
+    return sorted(range(len(appends)), key=lambda nth: appends[nth].session.encode())
 
 
-def vector_columns(entries: Sequence[Draft] | Sequence[LogRow]) -> tuple[list[Any], list[Any]]:
-    """Embedders and vectors, as a column each."""
-    both = [vector_of(entry.kind, entry.envelope) for entry in entries]
-    return [embedder for embedder, _ in both], [vector for _, vector in both]
+def build_call(
+    context: Context, appends: Sequence[Append], *, wait_s_max: float = LOCK_WAIT_S
+) -> Call:
+    """The guarded write of sorted appends."""
+    payloads: list[bytes] = []
+    written = 0
+
+    def build_append(op: Append, salt: int) -> dict[str, Any]:
+        nonlocal written
+        entries = []
+        for kind, envelope, keep, opens, answers in op.drafts:
+            entry: dict[str, Any] = {
+                "kind": KIND_NUMBERS[kind],
+                "keep": keep,
+                "checksum": compute_entry_checksum(salt, envelope),
+                "start": written + 1,
+                "size": len(envelope),
+            }
+            if opens or answers:
+                entry |= {"opens": encode_links(opens), "answers": encode_links(answers)}
+            embedder, vector = index_vector(kind, envelope)
+            if embedder is not None:
+                entry |= {"embedder": embedder.hex(), "vector": vector}
+            entries.append(entry)
+            payloads.append(envelope)
+            written += len(envelope)
+        return {
+            "key": op.key.encode().hex(),
+            "fresh": op.fresh,
+            "expected": _format_expected(op.expected),
+            "ttl": ttl_ms(op.ttl_s),
+            "entries": entries,
+        }
+
+    sessions = []
+    for session, own in groupby(appends, attrgetter("session")):
+        salt = context.salt(session)
+        sessions.append(
+            {"name": session.encode().hex(), "appends": [build_append(op, salt) for op in own]}
+        )
+    params = context.namespace, context.now_ms(), json.dumps(sessions), b"".join(payloads)
+    return Call(_APPEND, params, wait_s_max)
+
+
+def _format_expected(version: str | None) -> str | None:
+    """An expected version; text that the server may not be able to read is no session's version."""
+    return version if version is None or (version.isascii() and version.isprintable()) else ""
 
 
 def build_result(op: Append, version: str) -> AppendResult:
-    """What the function's answer means."""
+    """The result of an append that was written."""
     end = int(version.split(".")[2])
     count = len(op.drafts)
     return AppendResult(end - count, count, version)
 
 
-def append(context: Context, op: Append) -> Plan[AppendResult]:
-    """Put a batch at the end of the log, after a look at what stands in the way."""
+def decide_append(context: Context, op: Append) -> Plan[AppendResult]:
+    """Decide about an append whose guard did not hold, and write it if the rules allow that."""
     named = context.named(op.session)
     key, salt = op.key.encode(), context.salt(op.session)
     place, (kept, earlier) = yield from locked(
@@ -104,56 +129,29 @@ def append(context: Context, op: Append) -> Plan[AppendResult]:
         Sql(_KEPT, (*named, key)),
         Sql(_EARLIER, (*named, key, _HEAD_BYTES, salt)),
     )
-    standing, status = place.standing, place.status
+    status = place.status
     if status is Status.ACTIVE and (kept or earlier):
-        # The lock of the row is a write: its commit waits for what the answer speaks of.
-        return _replayed(place, op, *_known(op.session, kept, earlier))
-    version = rules.compute_version(standing, status)
-    rules.refuse_if_moved(op.session, op.expected, version)
-    count = len(op.drafts)
-    rules.refuse_if_full(op.session, standing.end if standing else 0, count)
-    place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
-    standing = place.standing
-    assert standing is not None
-    deadline = rules.compute_deadline_ms(place.now_ms, op.ttl_s)
-    end = standing.end + count
-    batches = [count] + [0] * (count - 1)
-    yield Do(update_session(log_end="$3", deadline="$4"), (*named, end, deadline))
-    yield Do(
-        INSERT,
-        (
-            place.number,
-            place.life,
-            list(range(standing.end, end)),
-            [place.now_ms] * count,
-            [deadline] * count,
-            [standing.generation] * count,
-            batches,
-            *columns(op.drafts)[:2],
-            [key] + [None] * (count - 1),
-            *columns(op.drafts)[2:],
-            *vector_columns(op.drafts),
-            [
-                entry_checksum(
-                    salt,
-                    draft.envelope,
-                    position=position,
-                    written_at_ms=place.now_ms,
-                    deadline_ms=deadline,
-                    generation=standing.generation,
-                    batch=batch,
-                )
-                for position, batch, draft in zip(
-                    range(standing.end, end), batches, op.drafts, strict=True
-                )
-            ],
-        ),
-    )
-    version = rules.build_version(standing.life, end, standing.generation)
-    return AppendResult(standing.end, count, version)
+        # Locking the session's row is a write; its commit waits for the earlier append.
+        return _replay(place, op, *_read_earlier(op.session, kept, earlier))
+    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(place.standing, status))
+    end = place.standing.end if place.standing else 0
+    rules.refuse_if_full(op.session, end, len(op.drafts))
+    if place.standing is not None:
+        place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
+    # What was expected has been compared, with the life before this one perhaps.
+    ((version,),) = yield from perform(build_call(context, [_without_expected(op)]))
+    if version is None:
+        raise BusyError(f"another writer began session {op.session!r} at this very moment")
+    return build_result(op, version)
 
 
-def _known(session: str, kept: list[Row], earlier: list[Row]) -> tuple[int, int, int, list[bytes]]:
+def _without_expected(op: Append) -> Append:
+    return Append(op.session, op.drafts, op.key, op.fresh, None, op.ttl_s)
+
+
+def _read_earlier(
+    session: str, kept: list[Row], earlier: list[Row]
+) -> tuple[int, int, int, list[bytes]]:
     """Position, entries, generation and checksums of the append that used the key first."""
     if kept:
         first, count, generation, joined, is_intact = kept[0]
@@ -167,15 +165,15 @@ def _known(session: str, kept: list[Row], earlier: list[Row]) -> tuple[int, int,
             [joined[at : at + size] for at in range(0, len(joined), size)],
         )
     first, count, generation, heads, content = earlier[0]
-    if not heads or content != content_checksum(heads[0]):
+    if not heads or content != parse_content_checksum(heads[0]):
         raise damaged(session, f"entry {first} in indelible.entry")
-    return first, count, generation, [compute_checksum(start) for start in heads]
+    return first, count, generation, [parse_checksum(start) for start in heads]
 
 
-def _replayed(
+def _replay(
     place: SessionRow, op: Append, first: int, count: int, generation: int, stored: list[bytes]
 ) -> AppendResult:
-    """The first receipt once more; other content under the key is a conflict."""
+    """The first receipt of a key; other content under it is a conflict."""
     standing = place.standing
     assert standing is not None
     rules.refuse_different_content(op, first, stored)
@@ -186,21 +184,3 @@ def _replayed(
         replayed=True,
         visible=rules.is_visible(place.view, standing.end, first, count),
     )
-
-
-def encode_links(call_ids: tuple[str, ...]) -> str | None:
-    """Call ids as a row keeps them."""
-    return json.dumps(call_ids) if call_ids else None
-
-
-def decode_links(text: str | None) -> tuple[str, ...]:
-    """Call ids as they were handed in; a `ValueError` if the row does not hold any such."""
-    if text is None:
-        return ()
-    try:
-        call_ids = json.loads(text)
-    except RecursionError as error:
-        raise ValueError(text) from error
-    if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
-        raise ValueError(text)
-    return tuple(call_ids)

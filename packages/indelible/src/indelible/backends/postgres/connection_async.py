@@ -1,26 +1,24 @@
-"""The async twin of `link`: it differs by its awaits, and by how it waits for the socket."""
+"""A connection with a deadline for each call, its errors translated."""
 
 from __future__ import annotations
 
-import asyncio
 import select
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import AsyncExitStack, suppress
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar, cast
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.types.array import ListBinaryDumper
 from psycopg.waiting import Ready, Wait, wait_async
 
-from indelible.backends.postgres.calls import Caller
-from indelible.backends.postgres.connection import (
-    SYNC_WAIT,
-    bind_arrays,
-    give_up,
-    interrupt_behind,
-    not_replicated,
+from indelible.backends.postgres.errors import (
+    TimeLimitError,
+    build_not_replicated_error,
+    find_interrupt,
+    translate_error,
 )
-from indelible.backends.postgres.errors import TimeLimitError, translate_error
 from indelible.backends.postgres.statements import (
     BEGIN_READ,
     BEGIN_WRITE,
@@ -31,173 +29,240 @@ from indelible.backends.postgres.statements import (
     Call,
     Commit,
     Do,
-    DoAlone,
     Fetch,
+    Row,
     Rows,
     Script,
     Sql,
-    bounds,
+    format_lock_wait,
+    format_milliseconds,
 )
 from indelible.core.deadline import Deadline
 from indelible.core.plan import Operation
 
 T = TypeVar("T")
 
+# Called around every statement, by tests of faults alone.
 AsyncSeam = Callable[[Operation[Any], Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
+# A statement that was sent so often over one connection is prepared.
+_PREPARE_THRESHOLD: Final = 3
+PID: Final = "SELECT pg_catalog.pg_backend_pid()"
+# How often a wait for the server looks at its deadline.
+_INTERVAL_S: Final = 0.1
+# Where in the server a commit says that it did not wait for its standby. The warning has no code of
+# its own, and others, such as those of a coming wraparound, must not be taken for it.
+_SYNC_WAIT: Final = "SyncRepWaitForLSN"
 
-class AsyncLink:
-    """A connection with a deadline, and its errors translated. One task uses it at a time."""
+
+class AsyncDriverConnection(psycopg.AsyncConnection[Row]):
+    """A connection of the driver whose every wait for the server ends at a deadline.
+
+    After a deadline, a cancellation or Ctrl-C it is closed: otherwise an answer that comes late
+    would be taken for that of the next statement.
+    """
+
+    deadline = Deadline(float("inf"))
+    # Closed in the middle of a call. What the driver does then to clean up waits for nothing.
+    given_up = False
+
+    async def wait(
+        self,
+        gen: Generator[Wait, Ready | int, T],
+        interval: float = _INTERVAL_S,
+        timeout: float | None = None,  # noqa: ASYNC109, ARG002 (newer drivers pass it)
+    ) -> T:
+        """Let the driver go on whenever its socket is ready, until the deadline."""
+        if self.given_up:
+            return cast(T, None)
+        bounded = _stop_at_deadline(gen, self.deadline)
+        interval = min(interval, max(0.001, self.deadline.left_s()))
+        try:
+            return await wait_async(bounded, self.pgconn.socket, interval)
+        except psycopg.Error:
+            raise
+        except BaseException:
+            self.given_up = True
+            self.pgconn.finish()
+            # The driver may want to talk to the server once more.
+            with suppress(psycopg.Error, RuntimeError):
+                bounded.close()
+            with suppress(psycopg.Error, RuntimeError):
+                gen.close()
+            raise
+
+
+class AsyncBorrowedConnection(AsyncDriverConnection):
+    """The same for the connection of an application, which goes on using and closes it."""
+
+    def __del__(self, *_: Any) -> None:
+        """Do not complain that nobody closed it."""
+
+
+def _stop_at_deadline(
+    gen: Generator[Wait, Ready | int, T], deadline: Deadline
+) -> Generator[Wait, Ready | int, T]:
+    """Run a generator of the driver; raise if nothing was ready and the deadline has passed."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and deadline.left_s() == 0:
+                raise TimeLimitError
+            wanted = gen.send(ready)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+
+
+class AsyncConnection:
+    """Sends the statements of plans. One task uses it at a time."""
 
     def __init__(
-        self,
-        connection: psycopg.AsyncConnection[Any],
-        *,
-        place: str,
-        seam: AsyncSeam | None = None,
-        named: bool = False,
+        self, driver: AsyncDriverConnection, *, place: str, seam: AsyncSeam | None = None
     ) -> None:
-        self.connection = connection
+        self.driver = driver
         self._place = place
         self._seam = seam
-        self._patience = Deadline(0)
-        self._stack = AsyncExitStack()
+        # Statements without a result wait for the next that has one.
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._in_transaction = False
         self._warned = False
-        self._pipelined = False
-        self._pipeline: psycopg.AsyncPipeline | None = None
-        self._caller = Caller(connection, named=named)
-        # What its owner had set, and gets back.
-        self.was_autocommit = connection.autocommit
-        connection.add_notice_handler(self._on_notice)
-        # The driver has no deadline for a statement; all its waiting goes through this method.
-        vars(connection)["wait"] = self._wait
+        # As text, bytes in an array are escaped for a literal, which it is not: what is stored then
+        # depends on settings of the role (standard_conforming_strings, array_nulls).
+        driver.adapters.register_dumper(list, ListBinaryDumper)
+        self._cursor = psycopg.AsyncRawCursor(driver, row_factory=tuple_row)
+        driver.add_notice_handler(self._on_notice)
 
-    def begin(self, patience: Deadline) -> None:
-        """From now on, this deadline counts."""
-        self._patience = patience
+    async def allow_prepared_statements(self) -> None:
+        """Have functions and reads prepared, if all statements go to the same server process.
+
+        A pooler cannot tell its client the number of a process that changes, and makes one up.
+        """
+        ((pid,),) = await self.execute(Fetch(PID, ()))
+        if pid == self.driver.info.backend_pid:
+            self.driver.prepare_threshold = _PREPARE_THRESHOLD
+
+    def begin_call(self, deadline: Deadline) -> None:
+        """Use this deadline from now on."""
+        self.driver.deadline = deadline
         self._warned = False
 
     async def execute(self, op: Operation[Any]) -> Any:
-        """Do one step."""
+        """Perform one operation of a plan."""
+        may_commit = isinstance(op, Commit) or (isinstance(op, Call) and not self._in_transaction)
         try:
             if self._seam is not None:
                 answer = await self._seam(op, lambda: self._execute(op))
             else:
                 answer = await self._execute(op)
         except (psycopg.Error, TimeLimitError) as error:
-            interrupt = interrupt_behind(error)
+            interrupt = find_interrupt(error)
             if interrupt is not None:
                 raise interrupt from None
-            committing = isinstance(op, (Call, Commit, DoAlone))
-            raise translate_error(error, place=self._place, committing=committing) from error
-        if self._warned and isinstance(op, (Call, Commit, DoAlone)):
-            raise not_replicated(self._place)
+            raise translate_error(error, place=self._place, committing=may_commit) from error
+        if self._warned and may_commit:
+            raise build_not_replicated_error(self._place)
         return answer
 
     async def _execute(self, op: Operation[Any]) -> Any:
-        if isinstance(op, Call):
-            return await self._wait(self._caller.call(op))
-        if isinstance(op, Fetch):
-            return await self._wait(self._caller.fetch(op))
-        if isinstance(op, Sql) and self._is_outside_transaction():
-            return (await self._all(All((op,))))[0]
-        if isinstance(op, (Sql, DoAlone)):
-            return await (await self._run(op.text, op.params)).fetchall()
-        if isinstance(op, Do):
-            await self._run(op.text, op.params)
-        elif isinstance(op, All):
-            return await self._all(op)
-        elif isinstance(op, Begin):
-            await self._begin(BEGIN_WRITE)
-            await self._run(BOUNDS, bounds(self._patience.left_s()))
-        elif isinstance(op, Commit):
-            await self._run("COMMIT")
-            await self._end_pipeline()
-        elif isinstance(op, Script):
-            # Several statements in one message need the simple protocol, outside of a pipeline.
-            await self.connection.execute(op.text.encode())
+        match op:
+            case Call():
+                wait = format_lock_wait(self.driver.deadline.left_s(), op.wait_s_max)
+                return (await self._send_one(op.text, (wait, *op.params)))[0]
+            case Fetch():
+                return await self._send_one(op.text, op.params)
+            case Sql():
+                return (await self._send_all(All((op,))))[0]
+            case All():
+                return await self._send_all(op)
+            case Do():
+                self._pending.append((op.text, op.params))
+            case Begin():
+                left_s = self.driver.deadline.left_s()
+                bounds = format_lock_wait(left_s), format_milliseconds(left_s)
+                self._pending = [(BEGIN_WRITE, ()), (BOUNDS, bounds)]
+                self._in_transaction = True
+            case Commit():
+                await self._send(then="COMMIT")
+                self._in_transaction = False
+            case Script():
+                await self._send()
+                # Several statements in one message need the simple protocol.
+                await self.driver.execute(op.text.encode())
         return None
 
-    def _is_outside_transaction(self) -> bool:
-        idle = psycopg.pq.TransactionStatus.IDLE
-        return not self._pipelined and self.connection.info.transaction_status is idle
+    async def _send_all(self, op: All) -> list[Rows]:
+        queries = [(query.text, query.params) for query in op.queries]
+        if self._in_transaction and not self._pending and len(queries) == 1:
+            return [await self._send_one(*queries[0])]
+        if self._in_transaction:
+            return await self._send(*queries)
+        self._pending = [(BEGIN_READ, ()), (FIX_SEARCH_PATH, ())]
+        return await self._send(*queries, then="COMMIT")
 
-    async def _begin(self, how: str) -> None:
-        self._pipeline = await self._stack.enter_async_context(self.connection.pipeline())
-        self._pipelined = True
-        await self._run(how)
+    async def _send_one(self, text: str, params: tuple[Any, ...]) -> Rows:
+        """Send a statement that may be prepared; return its rows."""
+        if self._pending:
+            return (await self._send((text, params)))[0]
+        await self._run(self._cursor, text, params, prepare=None)
+        return await self._cursor.fetchall()
 
-    async def _end_pipeline(self) -> None:
-        self._pipelined = False
-        await self._stack.aclose()
-
-    async def _run(self, text: str, params: tuple[Any, ...] = ()) -> psycopg.AsyncRawCursor[Any]:
-        cursor = psycopg.AsyncRawCursor(self.connection, row_factory=tuple_row)
-        params = bind_arrays(cursor, params)
-        # Never a named statement: behind a pooler the next one may go to another server process.
-        return await cursor.execute(text.encode(), params, prepare=False, binary=True)
-
-    async def _all(self, op: All) -> list[Rows]:
-        alone = not self._pipelined
-        if alone:
-            await self._begin(BEGIN_READ)
-            await self._run(FIX_SEARCH_PATH)
-        cursors = [await self._run(query.text, query.params) for query in op.queries]
-        if alone:
-            await self._run("COMMIT")
-            await self._end_pipeline()
+    async def _send(
+        self, *statements: tuple[str, tuple[Any, ...]], then: str | None = None
+    ) -> list[Rows]:
+        """Send what is pending and these in one round trip; return the rows of these."""
+        pending, self._pending = self._pending, []
+        async with self.driver.pipeline():
+            for text, params in pending:
+                await self._run(self._new_cursor(), text, params)
+            cursors = [await self._run(self._new_cursor(), *each) for each in statements]
+            if then is not None:
+                await self._run(self._new_cursor(), then, ())
         return [await cursor.fetchall() for cursor in cursors]
+
+    def _new_cursor(self) -> psycopg.AsyncRawCursor[Row]:
+        return psycopg.AsyncRawCursor(self.driver, row_factory=tuple_row)
+
+    async def _run(
+        self,
+        cursor: psycopg.AsyncRawCursor[Row],
+        text: str,
+        params: tuple[Any, ...],
+        *,
+        prepare: bool | None = False,
+    ) -> psycopg.AsyncRawCursor[Row]:
+        # An array of nothing but NULL has no type, and would be sent as text. NULL stands for it:
+        # `unnest` fills up the shorter of several arrays.
+        bound = [
+            None if isinstance(value, list) and value and not any(_is_set(value)) else value
+            for value in params
+        ]
+        return await cursor.execute(text.encode(), bound, prepare=prepare, binary=True)
 
     async def roll_back(self) -> None:
         """Leave nothing behind of a transaction that was given up."""
-        with suppress(psycopg.Error):
-            await self._end_pipeline()
-        if self.connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
-            await self._run("ROLLBACK")
+        self._pending = []
+        self._in_transaction = False
+        if self.driver.info.transaction_status is not TransactionStatus.IDLE:
+            await self._run(self._cursor, "ROLLBACK", ())
 
     def is_alive(self) -> bool:
         """Whether the server has said nothing since: an idle connection only ever hears its end."""
-        if self.connection.closed:
+        if self.driver.closed:
             return False
         poll = select.poll()
-        poll.register(self.connection.pgconn.socket, select.POLLIN)
+        poll.register(self.driver.pgconn.socket, select.POLLIN)
         return not poll.poll(0)
-
-    def release(self) -> None:
-        """Give the connection back to its owner as it was."""
-        vars(self.connection).pop("wait", None)
-        self.connection.remove_notice_handler(self._on_notice)
 
     def close(self) -> None:
         """Hang up. What the server is doing, it may still finish."""
-        self.connection.pgconn.finish()
-        if self._pipeline is not None:
-            vars(self._pipeline)["_conn"] = Gone()
-            self._pipeline.result_queue.clear()
-        self._stack.pop_all()
-        vars(self.connection).pop("wait", None)
+        self.driver.pgconn.finish()
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
-        if notice.source_function == SYNC_WAIT:
+        if notice.source_function == _SYNC_WAIT:
             self._warned = True
 
-    async def _wait(self, waits: Generator[Wait, Ready | int, T], *_: Any, **__: Any) -> T:
-        """Let the driver go on whenever its socket is ready, until the deadline."""
-        left_s = self._patience.left_s()
-        try:
-            async with asyncio.timeout(left_s):
-                return await wait_async(waits, self.connection.pgconn.socket, left_s + 1)
-        except TimeoutError:
-            give_up(self.connection, waits)
-            raise TimeLimitError from None
-        except asyncio.CancelledError:
-            # Else the driver would go on waiting for what is left of a pipeline.
-            give_up(self.connection, waits)
-            raise
 
-
-class Gone:
-    """Stands in for a connection that is gone, in a pipeline that nobody left: see its twin."""
-
-    async def wait(self, waits: object) -> None:
-        """Nothing comes any more."""
+def _is_set(values: list[Any]) -> Generator[bool, None, None]:
+    return (value is not None for value in values)

@@ -1,52 +1,53 @@
-"""Connections that a blocking store lends to its calls: bounded in number, and in waiting."""
+# Generated from connection_pool_async.py by scripts/generate_sync.py: edit that file instead.
+"""Connections that a store lends to its calls: bounded in number, and in waiting.
+
+The store's own pool opens a connection in the call that needs it. So the reason why none comes
+about reaches that caller, a server that came back is found by the next attempt, and there is no
+thread in the background that a fork would leave behind. `psycopg_pool` does otherwise, and loses a
+connection for good if Ctrl-C comes while one is handed out (see DESIGN.md). A pool of the
+application is used through its own interface.
+"""
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import psycopg
 import psycopg_pool
-from psycopg.conninfo import make_conninfo
 
-from indelible.backends.postgres.connection import Link, Seam
-from indelible.backends.postgres.errors import exhausted, none_to_spare, not_connected, refused
+from indelible.backends.postgres.connection import (
+    BorrowedConnection,
+    Connection,
+    DriverConnection,
+    Seam,
+)
+from indelible.backends.postgres.conninfo import (
+    CONNECT_ATTEMPTS,
+    choose_connect_timeout,
+    is_up,
+    lacks_password,
+)
+from indelible.backends.postgres.errors import (
+    build_exhausted_error,
+    build_none_to_spare_error,
+    build_refused_error,
+    build_unreachable_error,
+)
+from indelible.backends.postgres.waiting import Slots, limit_time
 from indelible.core.deadline import Deadline
-from indelible.core.leases import Lease, Slots, call_into
+from indelible.core.leases import Lease
 from indelible.errors import ClosedError, MemoryStoreError
 
 # Two per core of a small server. Servers allow about a hundred, for all processes together.
 CONNECTIONS_MAX: Final = 8
-# How often a server that is up must refuse before it is believed to mean it.
-ATTEMPTS_AT_THE_DOOR: Final = 2
-
-
-def connect_s_of(patience: Deadline, servers: int) -> int:
-    """How long to try each of several servers: one that is silent must not take all the time."""
-    return max(1, math.ceil(patience.left_s() / servers))
-
-
-def lacks_password(error: psycopg.Error) -> bool:
-    """Whether the server asked for a password and there was none to give."""
-    return error.pgconn is not None and error.pgconn.needs_password
-
-
-def is_up(conninfo: str, connect_s: int) -> bool:
-    """Whether the only server lets clients in, whoever they are.
-
-    A failed connection carries no code. But libpq knows the code, and tells by it whether a server
-    that answered is only starting or ending.
-    """
-    asked = make_conninfo(conninfo, connect_timeout=connect_s).encode()
-    return psycopg.pq.PGconn.ping(asked) == psycopg.pq.Ping.OK
 
 
 class Pool(Protocol):
-    """Lends connections, one call at a time."""
+    """Lends connections, for one call each."""
 
-    def borrow(self, lease: Lease, patience: Deadline) -> Link:
-        """A connection, within the deadline, or an error that says why not."""
+    def borrow(self, lease: Lease, deadline: Deadline) -> Connection:
+        """Return a connection within the deadline, or raise an error that says why not."""
         ...
 
     def give_back(self, lease: Lease, *, healthy: bool) -> None:
@@ -54,39 +55,39 @@ class Pool(Protocol):
         ...
 
     def wake(self) -> None:
-        """A lease was let go: whoever waits may have its slot."""
+        """Tell whoever waits that a lease was released."""
+        ...
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
         ...
 
     def close(self) -> None:
-        """Close every connection that is ours."""
+        """Close every connection that is the store's own."""
         ...
 
 
 class Place:
     """A place for one connection."""
 
-    __slots__ = ("busy", "link")
+    __slots__ = ("busy", "connection")
 
     def __init__(self) -> None:
-        self.link: Link | None = None
-        # Whether a call is under way on it. Where it still says so when nobody has it, that call
-        # was interrupted: there may be an answer on the way, and the connection is not used again.
+        self.connection: Connection | None = None
+        # Whether a call is under way on it. If it still says so when nobody has it, that call was
+        # interrupted: there may be an answer on the way, and the connection is not used again.
         self.busy = False
 
     def close(self) -> None:
         """Hang up; the next call opens another."""
-        link, self.link = self.link, None
+        connection, self.connection = self.connection, None
         self.busy = False
-        if link is not None:
-            link.close()
+        if connection is not None:
+            connection.close()
 
 
 class OwnPool:
-    """Connections of our own, opened when they are needed, by whoever needs them.
-
-    So the reason why none comes about reaches the caller, and no thread of ours reconnects behind
-    its back.
-    """
+    """Connections of the store's own, opened when they are needed, by whoever needs them."""
 
     def __init__(
         self, conninfo: str, *, servers: int, place: str, seam: Seam | None = None
@@ -96,71 +97,77 @@ class OwnPool:
         self._place = place
         self._seam = seam
         # Connections of a parent process: not ours to close, and never to be used here.
-        self._inherited: list[Link] = []
+        self._inherited: list[Connection] = []
         self._slots = Slots(Place() for _ in range(CONNECTIONS_MAX))
         self._closed = False
         # Whether the user, the password and the database were ever right.
         self._known = False
 
     @property
-    def idle(self) -> list[Link]:
+    def held(self) -> int:
+        """How many connections are lent."""
+        return self._slots.held
+
+    @property
+    def idle(self) -> list[Connection]:
         """Connections that the next call may have."""
         places = [place for place in self._slots.idle() if not place.busy]
-        return [place.link for place in places if place.link is not None]
+        return [place.connection for place in places if place.connection is not None]
 
-    def after_fork(self) -> None:
-        """In a forked child: leave the parent's connections alone."""
-        for place in self._slots.things:
-            if place.link is not None:
-                self._inherited.append(place.link)
-            place.link = None
-            place.busy = False
-        self._slots.reset()
-
-    def borrow(self, lease: Lease, patience: Deadline) -> Link:
-        """An idle connection that is alive, or a new one."""
-        place = self._slots.take(lease, patience.left_s)
+    def borrow(self, lease: Lease, deadline: Deadline) -> Connection:
+        """Return an idle connection that is alive, or a new one."""
+        place = self._slots.take(lease, deadline.left_s)
         if place is None:
-            raise exhausted(CONNECTIONS_MAX, place=self._place)
+            raise build_exhausted_error(CONNECTIONS_MAX, place=self._place)
         if self._closed:
             raise ClosedError("the store is closed")
-        link = place.link
-        if link is None or place.busy or not link.is_alive():
+        connection = place.connection
+        if connection is None or place.busy or not connection.is_alive():
             place.close()
-            link = place.link = self._connect(patience)
+            connection = place.connection = self._connect(deadline)
         place.busy = True
-        link.begin(patience)
-        return link
+        connection.begin_call(deadline)
+        return connection
 
-    def _connect(self, patience: Deadline) -> Link:
-        connect_s = connect_s_of(patience, self._servers)
+    def _connect(self, deadline: Deadline) -> Connection:
+        timeout_s = choose_connect_timeout(deadline, self._servers)
         failure: MemoryStoreError
-        # Twice, since a server may have come up between an attempt and the look at it.
-        for _ in range(ATTEMPTS_AT_THE_DOOR):
+        for _ in range(CONNECT_ATTEMPTS):
             try:
-                connection = psycopg.connect(
-                    self._conninfo,
-                    autocommit=True,
-                    prepare_threshold=None,
-                    connect_timeout=connect_s,
-                )
+                with limit_time(deadline.left_s()):
+                    driver = DriverConnection.connect(
+                        self._conninfo,
+                        autocommit=True,
+                        prepare_threshold=None,
+                        connect_timeout=timeout_s,
+                    )
             except psycopg.Error as error:
-                failure = refused(error, place=self._place)
+                failure = build_refused_error(error, place=self._place)
                 if lacks_password(error):
                     break
-                if self._known or self._servers > 1 or not is_up(self._conninfo, connect_s):
-                    failure = not_connected(error, place=self._place)
+                is_known = self._known or self._servers > 1
+                if is_known or not is_up(self._conninfo, timeout_s):
+                    failure = build_unreachable_error(error, place=self._place)
                     break
+            except TimeoutError:
+                late = psycopg.OperationalError("no connection before the deadline")
+                failure = build_unreachable_error(late, place=self._place)
+                break
             else:
                 self._known = True
-                link = Link(connection, place=self._place, seam=self._seam, named=True)
-                link.begin(patience)
-                return link
+                connection = Connection(driver, place=self._place, seam=self._seam)
+                connection.begin_call(deadline)
+                try:
+                    connection.allow_prepared_statements()
+                except BaseException:
+                    connection.close()
+                    raise
+                return connection
         # Outside of the handler, so that the driver's error does not come along as its context.
         raise failure
 
     def give_back(self, lease: Lease, *, healthy: bool) -> None:
-        """Keep it for the next call, unless it is unwell or the store was closed."""
+        """Keep it for the next call, unless it is broken or the store was closed."""
         place: Place | None = lease.slot
         if place is not None:
             if healthy and not self._closed:
@@ -169,11 +176,20 @@ class OwnPool:
                 place.close()
 
     def wake(self) -> None:
-        """A lease was let go: whoever waits may have its slot."""
+        """Tell whoever waits that a lease was released."""
         self._slots.wake()
 
+    def after_fork(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+        for place in self._slots.things:
+            if place.connection is not None:
+                self._inherited.append(place.connection)
+            place.connection = None
+            place.busy = False
+        self._slots.reset()
+
     def close(self) -> None:
-        """Close what is idle; what is lent closes when it comes back."""
+        """Close what is idle; what is lent is closed when it comes back."""
         self._closed = True
         leases = [Lease() for _ in self._slots.things]
         try:
@@ -188,7 +204,7 @@ class OwnPool:
 
 
 class GivenPool:
-    """The pool of an application. Connections go back as they came."""
+    """The pool of an application. Its connections go back as they came."""
 
     def __init__(
         self,
@@ -202,72 +218,80 @@ class GivenPool:
         self._seam = seam
         self._closed = False
 
-    def borrow(self, lease: Lease, patience: Deadline) -> Link:
-        """A connection that is alive, as soon as the pool has one to spare."""
+    def borrow(self, lease: Lease, deadline: Deadline) -> Connection:
+        """Return a connection that is alive, as soon as the pool has one to spare."""
         for left in range(self._pool.max_size, -1, -1):
             if self._closed:
                 raise ClosedError("the store is closed")
-            # What came out of the pool is noted at once: if this is interrupted, it goes back.
-            taken: list[psycopg.Connection[Any]] = []
-            lease.slot = taken
-            self._take(taken, patience)
-            link = Link(taken[0], place=self._place, seam=self._seam)
-            lease.slot = link
-            link.begin(patience)
+            # From here on it goes back, also if the call is interrupted.
+            loan = lease.slot = self._take(deadline)
+            connection = loan.open(self._place, self._seam)
+            connection.begin_call(deadline)
             # After as many as there can be, the last one has to do.
-            if not left or link.is_alive():
-                link.connection.autocommit = True
-                return link
+            if not left or connection.is_alive():
+                return connection
             self.give_back(lease, healthy=False)
         raise AssertionError("the last one is always taken")
 
-    def _take(self, taken: list[psycopg.Connection[Any]], patience: Deadline) -> None:
+    def _take(self, deadline: Deadline) -> Loan:
         failure: MemoryStoreError
-        wait_s = max(0.001, patience.left_s())
         try:
-            call_into(taken, lambda: self._pool.getconn(timeout=wait_s))
+            return Loan(self._pool.getconn(timeout=max(0.001, deadline.left_s())))
         except psycopg_pool.PoolClosed as error:
-            failure = not_connected(error, place=self._place)
+            failure = build_unreachable_error(error, place=self._place)
         except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests):
-            failure = none_to_spare(self._pool.max_size, place=self._place)
-        else:
-            return
+            failure = build_none_to_spare_error(self._pool.max_size, place=self._place)
         raise failure
 
     def give_back(self, lease: Lease, *, healthy: bool) -> None:
         """Hand it back; the pool replaces one that is closed."""
-        lent: Link | list[psycopg.Connection[Any]] | None = lease.slot
+        loan: Loan | None = lease.slot
+        if loan is None:
+            return
         try:
-            self._hand_back(lent, healthy=healthy)
+            loan.end(healthy=healthy)
+            self._pool.putconn(loan.connection)
         except BaseException:
             # Once more, since nobody else will. The pool refuses what it has back already.
             with suppress(Exception):
-                self._hand_back(lent, healthy=False)
+                loan.end(healthy=False)
+                self._pool.putconn(loan.connection)
             raise
         finally:
             lease.slot = None
 
-    def _hand_back(
-        self, lent: Link | list[psycopg.Connection[Any]] | None, *, healthy: bool
-    ) -> None:
-        if isinstance(lent, Link):
-            connection = lent.connection
-            if not healthy:
-                lent.close()
-            else:
-                with suppress(psycopg.Error):
-                    connection.autocommit = lent.was_autocommit
-            lent.release()
-            self._pool.putconn(connection)
-        elif lent:
-            self._pool.putconn(lent[0])
-
     def wake(self) -> None:
-        """The pool sees to those who wait for it."""
+        """The pool itself wakes those who wait for it."""
 
     def after_fork(self) -> None:
-        """Forked children are the application's to provide for, with a pool of their own."""
+        """Forked children need a pool of their own, which is for the application to provide."""
 
     def close(self) -> None:
-        """Use it no more. It is the application's to close."""
+        """Use it no more. The application closes it."""
         self._closed = True
+
+
+class Loan:
+    """A connection of an application's pool, used through an object of our own.
+
+    Both stand on one connection of libpq. So the application's object keeps its settings, its
+    handlers and its statements.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+        pgconn = connection.pgconn
+        self._handlers = pgconn.notice_handler, pgconn.notify_handler
+
+    def open(self, place: str, seam: Seam | None) -> Connection:
+        """Return the object of our own."""
+        driver = BorrowedConnection(self.connection.pgconn)
+        driver.set_autocommit(True)
+        return Connection(driver, place=place, seam=seam)
+
+    def end(self, *, healthy: bool) -> None:
+        """Leave the connection as it was, or close it."""
+        pgconn = self.connection.pgconn
+        pgconn.notice_handler, pgconn.notify_handler = self._handlers
+        if not healthy:
+            pgconn.finish()

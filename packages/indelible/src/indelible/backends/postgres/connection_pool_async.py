@@ -1,35 +1,52 @@
-"""The async twins of `pools`: bounded in number, and in waiting. A pool belongs to one loop."""
+"""Connections that a store lends to its calls: bounded in number, and in waiting.
+
+The store's own pool opens a connection in the call that needs it. So the reason why none comes
+about reaches that caller, a server that came back is found by the next attempt, and there is no
+thread in the background that a fork would leave behind. `psycopg_pool` does otherwise, and loses a
+connection for good if Ctrl-C comes while one is handed out (see DESIGN.md). A pool of the
+application is used through its own interface.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import psycopg
 import psycopg_pool
 
-from indelible.backends.postgres.connection_async import AsyncLink, AsyncSeam
-from indelible.backends.postgres.connection_pool import (
-    ATTEMPTS_AT_THE_DOOR,
-    CONNECTIONS_MAX,
-    connect_s_of,
-    is_up,
+from indelible.backends.postgres.connection_async import (
+    AsyncBorrowedConnection,
+    AsyncConnection,
+    AsyncDriverConnection,
+    AsyncSeam,
+)
+from indelible.backends.postgres.conninfo import (
+    CONNECT_ATTEMPTS,
+    choose_connect_timeout,
+    is_up_async,
     lacks_password,
 )
-from indelible.backends.postgres.errors import exhausted, none_to_spare, not_connected, refused
+from indelible.backends.postgres.errors import (
+    build_exhausted_error,
+    build_none_to_spare_error,
+    build_refused_error,
+    build_unreachable_error,
+)
+from indelible.backends.postgres.waiting import AsyncSlots, limit_time_async
 from indelible.core.deadline import Deadline
-from indelible.core.leases import Lease, Slots
-from indelible.core.limits import LOOK_AGAIN_S
+from indelible.core.leases import Lease
 from indelible.errors import ClosedError, MemoryStoreError
+
+# Two per core of a small server. Servers allow about a hundred, for all processes together.
+CONNECTIONS_MAX: Final = 8
 
 
 class AsyncPool(Protocol):
-    """Lends connections, one call at a time."""
+    """Lends connections, for one call each."""
 
-    async def borrow(self, lease: Lease, patience: Deadline) -> AsyncLink:
-        """A connection, within the deadline, or an error that says why not."""
+    async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncConnection:
+        """Return a connection within the deadline, or raise an error that says why not."""
         ...
 
     async def give_back(self, lease: Lease, *, healthy: bool) -> None:
@@ -37,33 +54,39 @@ class AsyncPool(Protocol):
         ...
 
     def wake(self) -> None:
-        """A lease was let go: whoever waits may have its slot."""
+        """Tell whoever waits that a lease was released."""
+        ...
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
         ...
 
     def close(self) -> None:
-        """Close every connection that is ours."""
+        """Close every connection that is the store's own."""
         ...
 
 
 class AsyncPlace:
-    """A place for one connection; see its twin."""
+    """A place for one connection."""
 
-    __slots__ = ("busy", "link")
+    __slots__ = ("busy", "connection")
 
     def __init__(self) -> None:
-        self.link: AsyncLink | None = None
+        self.connection: AsyncConnection | None = None
+        # Whether a call is under way on it. If it still says so when nobody has it, that call was
+        # interrupted: there may be an answer on the way, and the connection is not used again.
         self.busy = False
 
     def close(self) -> None:
         """Hang up; the next call opens another."""
-        link, self.link = self.link, None
+        connection, self.connection = self.connection, None
         self.busy = False
-        if link is not None:
-            link.close()
+        if connection is not None:
+            connection.close()
 
 
 class AsyncOwnPool:
-    """Connections of our own, opened when they are needed, by whoever needs them."""
+    """Connections of the store's own, opened when they are needed, by whoever needs them."""
 
     def __init__(
         self, conninfo: str, *, servers: int, place: str, seam: AsyncSeam | None = None
@@ -72,100 +95,78 @@ class AsyncOwnPool:
         self._servers = servers
         self._place = place
         self._seam = seam
-        self._slots = Slots(AsyncPlace() for _ in range(CONNECTIONS_MAX))
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        # Connections of a parent process: not ours to close, and never to be used here.
+        self._inherited: list[AsyncConnection] = []
+        self._slots = AsyncSlots(AsyncPlace() for _ in range(CONNECTIONS_MAX))
         self._closed = False
         # Whether the user, the password and the database were ever right.
         self._known = False
 
     @property
-    def idle(self) -> list[AsyncLink]:
+    def held(self) -> int:
+        """How many connections are lent."""
+        return self._slots.held
+
+    @property
+    def idle(self) -> list[AsyncConnection]:
         """Connections that the next call may have."""
         places = [place for place in self._slots.idle() if not place.busy]
-        return [place.link for place in places if place.link is not None]
+        return [place.connection for place in places if place.connection is not None]
 
-    async def borrow(self, lease: Lease, patience: Deadline) -> AsyncLink:
-        """An idle connection that is alive, or a new one."""
-        place = None if self._waiting else self._slots.try_take(lease)
-        while place is None:
-            await self._wait(patience)
-            place = self._slots.try_take(lease)
+    async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncConnection:
+        """Return an idle connection that is alive, or a new one."""
+        place = await self._slots.take(lease, deadline.left_s)
+        if place is None:
+            raise build_exhausted_error(CONNECTIONS_MAX, place=self._place)
         if self._closed:
             raise ClosedError("the store is closed")
-        link = place.link
-        if link is None or place.busy or not link.is_alive():
+        connection = place.connection
+        if connection is None or place.busy or not connection.is_alive():
             place.close()
-            link = place.link = await self._connect(patience)
+            connection = place.connection = await self._connect(deadline)
         place.busy = True
-        link.begin(patience)
-        return link
+        connection.begin_call(deadline)
+        return connection
 
-    async def _wait(self, patience: Deadline) -> None:
-        """Wait until a slot may be free."""
-        left_s = patience.left_s()
-        if left_s == 0:
-            raise exhausted(CONNECTIONS_MAX, place=self._place)
-        woken = asyncio.get_running_loop().create_future()
-        try:
-            self._waiting.append(woken)
-            async with asyncio.timeout(min(left_s, LOOK_AGAIN_S)):
-                await woken
-        except TimeoutError:
-            pass
-        except BaseException:
-            # What it was woken for is the next one's.
-            if woken.done():
-                self.wake()
-            raise
-        finally:
-            with suppress(ValueError):
-                self._waiting.remove(woken)
-
-    def wake(self) -> None:
-        """A lease was let go: whoever waits may have its slot."""
-        while self._waiting:
-            woken = self._waiting.popleft()
-            if not woken.done():
-                woken.set_result(None)
-                break
-
-    async def _connect(self, patience: Deadline) -> AsyncLink:
-        connect_s = connect_s_of(patience, self._servers)
+    async def _connect(self, deadline: Deadline) -> AsyncConnection:
+        timeout_s = choose_connect_timeout(deadline, self._servers)
         failure: MemoryStoreError
-        # Twice, since a server may have come up between an attempt and the look at it.
-        for _ in range(ATTEMPTS_AT_THE_DOOR):
+        for _ in range(CONNECT_ATTEMPTS):
             try:
-                async with asyncio.timeout(patience.left_s()):
-                    connection = await psycopg.AsyncConnection.connect(
+                async with limit_time_async(deadline.left_s()):
+                    driver = await AsyncDriverConnection.connect(
                         self._conninfo,
                         autocommit=True,
                         prepare_threshold=None,
-                        connect_timeout=connect_s,
+                        connect_timeout=timeout_s,
                     )
             except psycopg.Error as error:
-                failure = refused(error, place=self._place)
+                failure = build_refused_error(error, place=self._place)
                 if lacks_password(error):
                     break
-                if self._known or self._servers > 1 or not await self._is_up(connect_s):
-                    failure = not_connected(error, place=self._place)
+                is_known = self._known or self._servers > 1
+                if is_known or not await is_up_async(self._conninfo, timeout_s):
+                    failure = build_unreachable_error(error, place=self._place)
                     break
             except TimeoutError:
                 late = psycopg.OperationalError("no connection before the deadline")
-                failure = not_connected(late, place=self._place)
+                failure = build_unreachable_error(late, place=self._place)
                 break
             else:
                 self._known = True
-                link = AsyncLink(connection, place=self._place, seam=self._seam, named=True)
-                link.begin(patience)
-                return link
+                connection = AsyncConnection(driver, place=self._place, seam=self._seam)
+                connection.begin_call(deadline)
+                try:
+                    await connection.allow_prepared_statements()
+                except BaseException:
+                    connection.close()
+                    raise
+                return connection
         # Outside of the handler, so that the driver's error does not come along as its context.
         raise failure
 
-    async def _is_up(self, connect_s: int) -> bool:
-        return await asyncio.to_thread(is_up, self._conninfo, connect_s)
-
     async def give_back(self, lease: Lease, *, healthy: bool) -> None:
-        """Keep it for the next call, unless it is unwell or the store was closed."""
+        """Keep it for the next call, unless it is broken or the store was closed."""
         place: AsyncPlace | None = lease.slot
         if place is not None:
             if healthy and not self._closed:
@@ -173,15 +174,36 @@ class AsyncOwnPool:
             else:
                 place.close()
 
+    def wake(self) -> None:
+        """Tell whoever waits that a lease was released."""
+        self._slots.wake()
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+        for place in self._slots.things:
+            if place.connection is not None:
+                self._inherited.append(place.connection)
+            place.connection = None
+            place.busy = False
+        self._slots.reset()
+
     def close(self) -> None:
-        """Close what is idle; what is lent closes when it comes back."""
+        """Close what is idle; what is lent is closed when it comes back."""
         self._closed = True
-        for place in self._slots.idle():
-            place.close()
+        leases = [Lease() for _ in self._slots.things]
+        try:
+            for lease in leases:
+                place = self._slots.try_take(lease)
+                if place is not None:
+                    place.close()
+        finally:
+            for lease in leases:
+                lease.held = False
+            self._slots.wake_all()
 
 
 class AsyncGivenPool:
-    """The pool of an application. Connections go back as they came."""
+    """The pool of an application. Its connections go back as they came."""
 
     def __init__(
         self,
@@ -195,53 +217,80 @@ class AsyncGivenPool:
         self._seam = seam
         self._closed = False
 
-    async def borrow(self, lease: Lease, patience: Deadline) -> AsyncLink:
-        """A connection that is alive, as soon as the pool has one to spare."""
+    async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncConnection:
+        """Return a connection that is alive, as soon as the pool has one to spare."""
         for left in range(self._pool.max_size, -1, -1):
             if self._closed:
                 raise ClosedError("the store is closed")
-            link = AsyncLink(await self._take(patience), place=self._place, seam=self._seam)
-            # From here on it goes back, also if the task is cancelled.
-            lease.slot = link
-            link.begin(patience)
+            # From here on it goes back, also if the call is interrupted.
+            loan = lease.slot = await self._take(deadline)
+            connection = await loan.open(self._place, self._seam)
+            connection.begin_call(deadline)
             # After as many as there can be, the last one has to do.
-            if not left or link.is_alive():
-                await link.connection.set_autocommit(True)
-                return link
+            if not left or connection.is_alive():
+                return connection
             await self.give_back(lease, healthy=False)
         raise AssertionError("the last one is always taken")
 
-    async def _take(self, patience: Deadline) -> psycopg.AsyncConnection[Any]:
+    async def _take(self, deadline: Deadline) -> AsyncLoan:
         failure: MemoryStoreError
         try:
-            connection: psycopg.AsyncConnection[Any] = await self._pool.getconn(
-                timeout=max(0.001, patience.left_s())
-            )
+            return AsyncLoan(await self._pool.getconn(timeout=max(0.001, deadline.left_s())))
         except psycopg_pool.PoolClosed as error:
-            failure = not_connected(error, place=self._place)
+            failure = build_unreachable_error(error, place=self._place)
         except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests):
-            failure = none_to_spare(self._pool.max_size, place=self._place)
-        else:
-            return connection
+            failure = build_none_to_spare_error(self._pool.max_size, place=self._place)
         raise failure
 
     async def give_back(self, lease: Lease, *, healthy: bool) -> None:
         """Hand it back; the pool replaces one that is closed."""
-        link: AsyncLink | None = lease.slot
-        if link is None:
+        loan: AsyncLoan | None = lease.slot
+        if loan is None:
             return
-        lease.slot = None
-        if not healthy:
-            link.close()
-        else:
-            with suppress(psycopg.Error):
-                await link.connection.set_autocommit(link.was_autocommit)
-        link.release()
-        await self._pool.putconn(link.connection)
+        try:
+            loan.end(healthy=healthy)
+            await self._pool.putconn(loan.connection)
+        except BaseException:
+            # Once more, since nobody else will. The pool refuses what it has back already.
+            with suppress(Exception):
+                loan.end(healthy=False)
+                await self._pool.putconn(loan.connection)
+            raise
+        finally:
+            lease.slot = None
 
     def wake(self) -> None:
-        """The pool sees to those who wait for it."""
+        """The pool itself wakes those who wait for it."""
+
+    def after_fork(self) -> None:
+        """Forked children need a pool of their own, which is for the application to provide."""
 
     def close(self) -> None:
-        """Use it no more. It is the application's to close."""
+        """Use it no more. The application closes it."""
         self._closed = True
+
+
+class AsyncLoan:
+    """A connection of an application's pool, used through an object of our own.
+
+    Both stand on one connection of libpq. So the application's object keeps its settings, its
+    handlers and its statements.
+    """
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self.connection = connection
+        pgconn = connection.pgconn
+        self._handlers = pgconn.notice_handler, pgconn.notify_handler
+
+    async def open(self, place: str, seam: AsyncSeam | None) -> AsyncConnection:
+        """Return the object of our own."""
+        driver = AsyncBorrowedConnection(self.connection.pgconn)
+        await driver.set_autocommit(True)
+        return AsyncConnection(driver, place=place, seam=seam)
+
+    def end(self, *, healthy: bool) -> None:
+        """Leave the connection as it was, or close it."""
+        pgconn = self.connection.pgconn
+        pgconn.notice_handler, pgconn.notify_handler = self._handlers
+        if not healthy:
+            pgconn.finish()

@@ -1,18 +1,14 @@
-"""What the blocking and the async driver share: options, the table of plans, and the attempts."""
+"""What the blocking and the async driver share: options, and the attempts at an operation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
+# Modules whose handlers are registered when they are imported.
 from indelible.backends.postgres import (
     append,
-    at_once,
     maintenance,
     read,
     risks,
@@ -22,60 +18,36 @@ from indelible.backends.postgres import (
     staging,
     views,
 )
+from indelible.backends.postgres.conninfo import parse_url
+from indelible.backends.postgres.context import GUARDED_WRITES, READS, WRITES, Context
 from indelible.backends.postgres.errors import KeyUsedError
-from indelible.backends.postgres.sessions import Context, Handler
-from indelible.backends.postgres.statements import in_transaction, lock_wait_s
+from indelible.backends.postgres.statements import in_transaction
 from indelible.core import operations
+from indelible.core.clock import Clock
 from indelible.core.cursors import derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.plan import Operation, Plan, perform
-from indelible.core.sources import Clock
 from indelible.errors import (
     MemoryStoreBackendError,
     OutcomeUnknownError,
     UnavailableError,
     UnsupportedError,
-    UsageError,
 )
 from indelible.model import Claims, Durability
 
-_WRITES: Final[dict[type, Handler]] = {
-    operations.ChangeView: views.change_view,
-    operations.Rollback: views.rollback,
-    operations.FindChange: views.find_change,
-    operations.SaveSnapshot: views.save_snapshot,
-    operations.DeleteSnapshot: views.delete_snapshot,
-    operations.SetMetadata: sessions.set_metadata,
-    operations.BeginStage: staging.begin_stage,
-    operations.StageRows: staging.stage_rows,
-    operations.ShowStage: staging.show_stage,
-    operations.DropStage: staging.drop_stage,
-    operations.Reclaim: maintenance.reclaim,
-    operations.Erase: maintenance.erase,
-    operations.Quarantine: maintenance.quarantine,
-}
-# What is one call of a function in most cases; where it is not, the plan above does it.
-_AT_ONCE: Final[dict[type, at_once.Shortcut]] = {
-    operations.Rollback: at_once.roll_back,
-    operations.SaveSnapshot: at_once.save_snapshot,
-}
-_READS: Final[dict[type, Handler]] = {
-    operations.ReadHead: sessions.head,
-    operations.Read: read.read,
-    operations.FindNearest: search.nearest,
-    operations.ReadOutline: read.outline,
-    operations.ReadSnapshots: views.read_snapshots,
-    operations.ReadJournal: views.read_journal,
-    operations.ListSessions: sessions.list_sessions,
-    operations.ReadLog: read.read_log,
-    operations.ReadQuarantine: maintenance.read_quarantine,
-    operations.CheckEngine: maintenance.check_engine,
-    operations.CheckSession: maintenance.check_session,
-}
-# Gives the version that an attempt at an append came to, None where somebody must look, or raises.
-Tried = Callable[[], str | None]
+__all__ = ["maintenance", "read", "search", "sessions", "staging", "views"]
+
+# Groups of appends that are under way at once: the second is sent while the first is being
+# committed. More would only make the groups smaller.
+SENDERS_MAX: Final = 2
+# A group is one statement and one transaction.
+GROUP_MAX: Final = 128
+GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
+# How long a group waits for the row of one of its sessions. Then it is given up, and each of its
+# appends is sent alone: nobody waits long for somebody else's lock.
+GROUP_WAIT_S: Final = 0.25
 # The part of its time that an append must have left for one more attempt. With less, a caller would
-# often stop waiting before the server answers, and not know what became of it.
+# often stop waiting before the server answers, and not know whether it was written.
 LAST_ATTEMPT: Final = 0.1
 
 
@@ -100,35 +72,28 @@ class PostgresOptions:
         return Context(self.namespace.encode(), self.clock)
 
     def conninfo(self) -> tuple[str, int]:
-        """How to connect, and to how many servers; the one that can be written to is meant."""
-        asked: dict[str, Any] | None = None
-        # A percent sign may stand before what is no UTF-8.
-        with suppress(psycopg.ProgrammingError, UnicodeDecodeError):
-            asked = conninfo_to_dict(self.target)
-        if asked is None:
-            # The driver's error shows what it cannot read, with the password: it stays behind.
-            raise UsageError(f"not a URL of a PostgreSQL server: {self.shown}")
-        servers = str(asked.get("host") or asked.get("hostaddr") or "").count(",") + 1
-        if servers > 1:
-            asked.setdefault("target_session_attrs", "read-write")
-        asked.setdefault("application_name", "indelible")
-        return make_conninfo("", **asked), servers
+        """The connection string, and how many servers it names."""
+        return parse_url(self.target, shown=self.shown)
 
 
 @dataclass(slots=True)
 class Run(Operation[Any]):
-    """Run a plan on a connection; in a transaction, unless it only reads."""
+    """Run a plan on a connection."""
 
     plan: Callable[[], Plan[Any]]
-    patience: Deadline
+    deadline: Deadline
 
 
 @dataclass(slots=True)
 class Send(Operation[str | None]):
-    """Append with the one statement, alone."""
+    """Send the guarded write of an append, alone or together with others that wait.
+
+    The result is the version after it, or None if the guard did not hold.
+    """
 
     append: operations.Append
-    patience: Deadline
+    deadline: Deadline
+    alone: bool
 
 
 @dataclass(slots=True)
@@ -138,126 +103,104 @@ class Pause(Operation[None]):
     seconds: float
 
 
-def writes(op: Operation[Any]) -> bool:
-    """Whether a step changes anything."""
-    return type(op) is operations.Append or type(op) in _WRITES
+def is_write(op: Operation[Any]) -> bool:
+    """Whether an operation changes anything."""
+    return type(op) in WRITES or type(op) in GUARDED_WRITES
 
 
 def run_with_retries(options: PostgresOptions, context: Context, op: Operation[Any]) -> Plan[Any]:
-    """Every attempt at a step that is not an append, within its deadline."""
-    patience = Deadline(options.timeout_s)
-    if isinstance(op, operations.Scrub):
-        # What the server keeps, no client can clear: the receipt of the erasure says so.
-        return ()
+    """Every attempt at an operation, within its deadline."""
+    if isinstance(op, operations.Append):
+        return (yield from _append_with_retries(options, context, op))
+    deadline = Deadline(options.timeout_s)
     if isinstance(op, operations.ReadCursorKey):
-        return (yield from _read_cursor_key(options, context, op, patience))
-    if isinstance(op, operations.FindRisks):
-        settings = yield from patiently(risks.read_settings, patience)
-        return risks.risks_of(settings)
-    if isinstance(op, operations.Identify):
-        place = yield from patiently(risks.read_place, patience)
-        return f"{place} {options.namespace}"
-    handler = _WRITES.get(type(op))
-    if handler is None:
-        handler = _READS[type(op)]
-        return (yield from patiently(lambda: handler(context, op), patience))
-    return (yield from patiently(lambda: _written(handler, context, op, patience), patience))
+        return (yield from _read_cursor_key(options, context, op, deadline))
+    if type(op) in READS:
+        return (yield from _retry(lambda: READS.plan(context, op), deadline))
+    if type(op) in GUARDED_WRITES:
+        return (yield from _retry(lambda: GUARDED_WRITES.plan(context, op), deadline))
+    return (yield from _retry(lambda: in_transaction(WRITES.plan(context, op)), deadline))
 
 
 def _read_cursor_key(
-    options: PostgresOptions, context: Context, op: operations.ReadCursorKey, patience: Deadline
+    options: PostgresOptions, context: Context, op: operations.ReadCursorKey, deadline: Deadline
 ) -> Plan[bytes]:
     """The key for cursors; the first one who needs it writes the secret of the tables."""
     if not context.cursor_key or op.again:
-        secret = yield from patiently(schema.read_secret, patience)
+        secret = yield from _retry(schema.read_secret, deadline)
         if secret is None:
-            secret = yield from patiently(lambda: in_transaction(schema.ensure_secret()), patience)
+            secret = yield from _retry(lambda: in_transaction(schema.ensure_secret()), deadline)
         context.cursor_key[:] = [derive_key(secret, options.namespace)]
     return context.cursor_key[0]
 
 
-def _written(
-    handler: Handler, context: Context, op: Operation[Any], patience: Deadline
-) -> Plan[Any]:
-    """A write by one call of a function if that will do, else in a transaction."""
-    shortcut = _AT_ONCE.get(type(op))
-    if shortcut is not None:
-        done = yield from shortcut(context, op, lock_wait_s(patience.left_s()))
-        if done is not None:
-            return done
-    return (yield from in_transaction(handler(context, op)))
-
-
-def patiently(plan: Callable[[], Plan[Any]], patience: Deadline) -> Plan[Any]:
-    """Try until it is done, or until the deadline; only what surely was not written again."""
+def _retry(plan: Callable[[], Plan[Any]], deadline: Deadline) -> Plan[Any]:
+    """Run a plan until the deadline; again only if nothing was written."""
     while True:
         try:
-            return (yield Run(plan, patience))
+            return (yield Run(plan, deadline))
         except OutcomeUnknownError as error:
-            if patience.left_s() == 0:
+            if deadline.left_s() == 0:
                 raise error.copy(exhausted=True) from error.__cause__
             raise
         except UnavailableError:
-            wait_s = patience.next_wait_s()
+            wait_s = deadline.next_wait_s()
             if wait_s is None:
                 raise
         yield Pause(wait_s)
 
 
-def append_with_retries(
-    options: PostgresOptions,
-    context: Context,
-    op: operations.Append,
-    patience: Deadline,
-    tried: Tried | None,
+def _append_with_retries(
+    options: PostgresOptions, context: Context, op: operations.Append
 ) -> Plan[operations.AppendResult]:
-    """Go on after an attempt in company. After a lost answer, ask again: the key makes that safe.
-
-    `tried` gives what came of that attempt.
-    """
+    """Send an append until it is written or refused; its key makes it safe to send it again."""
+    deadline = Deadline(options.timeout_s)
     unknown: OutcomeUnknownError | None = None
+    alone = False
     while True:
         error: MemoryStoreBackendError
         try:
-            appended = yield from _attempt(context, op, patience, tried)
+            appended = yield from _attempt(context, op, deadline, alone=alone)
             return appended._replace(resent=unknown is not None)
         except OutcomeUnknownError as lost:
             unknown = error = lost
         except UnavailableError as failed:
             error = failed
-        wait_s = patience.next_wait_s()
-        if wait_s is None or patience.left_s() < options.timeout_s * LAST_ATTEMPT:
+        wait_s = deadline.next_wait_s()
+        if wait_s is None or deadline.left_s() < options.timeout_s * LAST_ATTEMPT:
             if unknown is not None and error is not unknown:
                 # That nothing was written now does not say that nothing was before.
                 raise unknown.copy(exhausted=True) from error
             raise error.copy(exhausted=True) from error.__cause__
         yield Pause(wait_s)
-        # What failed in company may have been a neighbour's fault: from now on, alone.
-        tried = None
+        # The group may have failed because of another append; and this one may have been written.
+        alone, op = True, replace(op, fresh=False)
 
 
 def _attempt(
-    context: Context, op: operations.Append, patience: Deadline, tried: Tried | None
+    context: Context, op: operations.Append, deadline: Deadline, *, alone: bool
 ) -> Plan[operations.AppendResult]:
     try:
-        version = tried() if tried is not None else (yield from perform(Send(op, patience)))
+        version = yield from perform(Send(op, deadline, alone))
         if version is not None:
             return append.build_result(op, version)
     except KeyUsedError:
-        # An earlier attempt landed, or a neighbour's did; a look tells.
-        pass
-    looked: operations.AppendResult = yield Run(
-        lambda: in_transaction(append.append(context, op)), patience
+        # The unique index refused one of a group, or an attempt that was committed in between.
+        op = replace(op, fresh=False)
+        if not alone:
+            return (yield from _attempt(context, op, deadline, alone=True))
+    decided: operations.AppendResult = yield Run(
+        lambda: in_transaction(append.decide_append(context, op)), deadline
     )
-    return looked
+    return decided
 
 
 def prepare_schema(options: PostgresOptions) -> Plan[None]:
     """Reach the server, see to the tables, and refuse it if it cannot keep what was demanded."""
-    patience = Deadline(options.timeout_s)
-    yield from patiently(lambda: schema.prepare(options.shown, wait_s=patience.left_s()), patience)
+    deadline = Deadline(options.timeout_s)
+    yield from _retry(lambda: schema.prepare(options.shown, wait_s=deadline.left_s()), deadline)
     if options.durability is not None:
-        given = (yield from patiently(risks.read_settings, patience)).durability
+        given = (yield from _retry(risks.read_settings, deadline)).durability
         if not given.covers(options.durability):
             raise UnsupportedError(
                 f"{options.shown} cannot promise durability {options.durability!s}; as it runs now,"
@@ -267,5 +210,5 @@ def prepare_schema(options: PostgresOptions) -> Plan[None]:
 
 def read_claims(options: PostgresOptions) -> Plan[Claims]:
     """What is promised on the server as it runs now."""
-    settings = yield from patiently(risks.read_settings, Deadline(options.timeout_s))
+    settings = yield from _retry(risks.read_settings, Deadline(options.timeout_s))
     return risks.claims_of(settings, ttl_clock="server" if options.clock is None else "caller")

@@ -28,6 +28,11 @@ _AWAY = {
     "58",  # system_error
     "25006",  # read_only_sql_transaction: this one is no primary, or not any more
     "25P03",  # idle_in_transaction_session_timeout
+    # The server has forgotten a prepared statement, has another one of that name, or its function
+    # was replaced: a new connection prepares it anew.
+    "26000",
+    "42P05",
+    "0A000",
 }
 # Said by a server that goes away; what it was doing may have been committed a moment before.
 _LAST_WORDS = {"57P01", "57P02", "57P04", "57P05"}
@@ -96,7 +101,7 @@ def _said(error: Exception) -> str:
     return getattr(diag, "message_primary", None) or type(error).__name__
 
 
-def not_connected(error: psycopg.Error, *, place: str) -> UnavailableError:
+def build_unreachable_error(error: psycopg.Error, *, place: str) -> UnavailableError:
     """No connection came about. The driver's error knows the password, so a copy is the cause."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     ours = UnavailableError(f"{place} cannot be reached ({said}); nothing was written", place=place)
@@ -104,7 +109,7 @@ def not_connected(error: psycopg.Error, *, place: str) -> UnavailableError:
     return ours
 
 
-def refused(error: psycopg.Error, *, place: str) -> MemoryStoreBackendError:
+def build_refused_error(error: psycopg.Error, *, place: str) -> MemoryStoreBackendError:
     """The server is there and lets nobody in with these words; a copy is the cause, as above."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     ours = MemoryStoreBackendError(
@@ -116,7 +121,7 @@ def refused(error: psycopg.Error, *, place: str) -> MemoryStoreBackendError:
     return ours
 
 
-def exhausted(count: int, *, place: str) -> BusyError:
+def build_exhausted_error(count: int, *, place: str) -> BusyError:
     """Every connection stayed in use."""
     return BusyError(
         f"all {count} connections to {place} stayed in use: the pool is exhausted; nothing was"
@@ -126,7 +131,7 @@ def exhausted(count: int, *, place: str) -> BusyError:
     )
 
 
-def none_to_spare(count: int, *, place: str) -> BusyError:
+def build_none_to_spare_error(count: int, *, place: str) -> BusyError:
     """The application's pool gave nothing, and does not say why."""
     return BusyError(
         f"the given pool of at most {count} connections had none to spare: it is exhausted, or"
@@ -141,6 +146,27 @@ def is_usable_after(error: BaseException) -> bool:
     cause = error.__cause__ if isinstance(error, MemoryStoreError) else error
     if isinstance(cause, (psycopg.Error, TimeLimitError)):
         code = getattr(cause, "sqlstate", None)
-        return code is not None and (code in _STAYS or code[:2] in _STAYS)
+        return code is not None and code not in _AWAY and bool({code, code[:2]} & _STAYS)
     # Between two statements; anything but an exception may have come in the middle of one.
     return isinstance(error, Exception)
+
+
+def find_interrupt(error: BaseException) -> BaseException | None:
+    """Ctrl-C, or a cancellation, that an error of the driver has replaced.
+
+    The driver cleans up when it is interrupted, and if that fails, its error comes out instead.
+    """
+    behind: BaseException | None = error
+    while behind is not None and isinstance(behind, Exception):
+        # What was raised from another on purpose, such as a timeout, replaces nothing.
+        behind = None if behind.__suppress_context__ else behind.__context__
+    return behind
+
+
+def build_not_replicated_error(place: str) -> OutcomeUnknownError:
+    """The commit is on the primary, and did not wait for its standby."""
+    return OutcomeUnknownError(
+        f"{place} warned at the commit: it landed there, but may not be as durable as it should."
+        " The same call with the same key makes sure",
+        place=place,
+    )

@@ -1,12 +1,12 @@
-"""Upkeep in PostgreSQL's words: what may go, what must go, what is wrong."""
+"""Maintenance: vacuum, erasure, checks and quarantine."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from indelible import view
+from indelible.backends.postgres.context import READS, WRITES, Context
 from indelible.backends.postgres.sessions import (
-    Context,
     SessionRow,
     locked,
     session_checksum,
@@ -31,6 +31,7 @@ from indelible.core.operations import (
     ReadQuarantine,
     Reclaim,
     ReclaimResult,
+    Scrub,
 )
 from indelible.core.plan import Plan, perform
 from indelible.model import Status
@@ -63,8 +64,8 @@ _KEEP_KEYS: Final = f"""
 # Rows that are not what was written.
 _DAMAGED: Final = {
     "session": session_checksum(),
-    "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, tail, id,"
-    " label, extents)",
+    "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, id, label,"
+    " extents)",
     "journal": "indelible.journal_checksum(session, life, generation, changed_at, log_end,"
     " tail_before, tail_after, operation, change, undone_by, extents_before, extents_after)",
     "kept_key": "indelible.kept_key_checksum(session, life, position, generation, entries, key,"
@@ -72,6 +73,7 @@ _DAMAGED: Final = {
 }
 
 
+@WRITES.handles(Reclaim)
 def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach."""
     snapshots, journal = (
@@ -170,13 +172,14 @@ def remove_life(context: Context, place: SessionRow, session: str, *, forget: bo
         ended = update_session(
             born="log_end",
             tail="log_end",
-            extents="''",
+            extents="'{}'",
             generation="generation + 1",
             metadata="'{}'",
         )
         yield Do(ended, named)
 
 
+@WRITES.handles(Erase)
 def erase(context: Context, op: Erase) -> Plan[EraseResult]:
     """Remove every row of a session."""
     forks = Sql(
@@ -196,7 +199,8 @@ def erase(context: Context, op: Erase) -> Plan[EraseResult]:
     return EraseResult(size.entries, snapshots, size.size_bytes, names, _KEPT)
 
 
-def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
+@READS.handles(CheckEngine)
+def check_engine(_context: Context, _op: CheckEngine) -> Plan[tuple[str, ...]]:
     """Rows that belong to no session, and rows whose checksum does not match."""
     queries = {
         f"rows of {table} belong to no session": f"SELECT count(*) FROM indelible.{table} AS part"
@@ -212,12 +216,21 @@ def check_engine(_context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]
     )
 
 
-def check_session(_context: Context, _step: CheckSession) -> Plan[tuple[str, ...]]:
+@READS.handles(Scrub)
+def scrub(_context: Context, _op: Scrub) -> Plan[tuple[str, ...]]:
+    """Do nothing: what the server keeps, no client can clear; the receipt of an erasure says so."""
+    yield from ()
+    return ()
+
+
+@READS.handles(CheckSession)
+def check_session(_context: Context, _op: CheckSession) -> Plan[tuple[str, ...]]:
     """Every row of a session is read by other steps."""
     yield from ()
     return ()
 
 
+@WRITES.handles(Quarantine)
 def quarantine(context: Context, op: Quarantine) -> Plan[None]:
     """Keep the bytes of entries that cannot be read."""
     place, _ = yield from locked(context, op.session)
@@ -229,6 +242,7 @@ def quarantine(context: Context, op: Quarantine) -> Plan[None]:
         )
 
 
+@READS.handles(ReadQuarantine)
 def read_quarantine(
     context: Context, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:

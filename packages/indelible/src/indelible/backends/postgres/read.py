@@ -1,4 +1,4 @@
-"""Entries out of the log: ranges of positions, checked for gaps, never quietly fewer."""
+"""Reads of the log: ranges of positions, checked for gaps, so that no read is quietly shorter."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from operator import itemgetter
 from typing import Any, Final
 
 from indelible import view
-from indelible.backends.postgres.append import KIND_NUMBER, decode_links
-from indelible.backends.postgres.named import Statement, array, bigint, bigints, smallint
+from indelible.backends.postgres.context import READS, Context
+from indelible.backends.postgres.entries import KIND_NUMBERS, KINDS, decode_links
 from indelible.backends.postgres.sessions import (
-    Context,
+    SESSION_COLUMNS,
     SessionRow,
     build_session_row,
+    load_only,
     load_session,
-    look_only_at,
 )
 from indelible.backends.postgres.statements import All, Fetch, Row, Rows, Sql
 from indelible.core import rules
-from indelible.core.codec import KIND_BYTES, names_kind
+from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.operations import (
     EntrySlice,
     FrozenView,
@@ -33,8 +33,6 @@ from indelible.core.operations import (
 from indelible.core.plan import Plan, perform
 from indelible.errors import BusyError, CorruptEntryError, FormatError
 from indelible.model import Kind, Status
-
-_KIND: Final = {number: kind for kind, number in KIND_NUMBER.items()}
 
 # Any number of extents in one statement; for one, a range that the planner can see through. The
 # order of rows is made here: a sort in the server would go to its disk for a long session.
@@ -55,12 +53,8 @@ _ROWS: Final = f"""
     SELECT position, kind, written_at, CASE WHEN kind OPERATOR(pg_catalog.=) ANY($4::smallint[])
         THEN pg_catalog.substr(payload, 1, {KIND_BYTES}) ELSE payload END,
         {CONTENT.format(salt="$5")} """
-_ROWS_IN_ONE: Final = Statement(
-    _ROWS + _IN_ONE, "bigint", "bigint", "bigint", "smallint[]", "bigint"
-)
-_ROWS_IN_MANY: Final = Statement(
-    _ROWS + IN_MANY, "bigint", "bigint[]", "bigint[]", "smallint[]", "bigint"
-)
+_ROWS_IN_ONE: Final = _ROWS + _IN_ONE
+_ROWS_IN_MANY: Final = _ROWS + IN_MANY
 _OUTLINE: Final = "SELECT position, kind, octet_length(payload), keep, opens, answers "
 _LOG: Final = f"""
     SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
@@ -77,20 +71,27 @@ class _VacuumedError(Exception):
     """Entries of the state that was looked at are gone."""
 
 
+@READS.handles(Read)
 def read(context: Context, op: Read) -> Plan[EntrySlice]:
-    """Entries of one state, in order.
+    """Read entries of one state, in order.
 
-    Entries never change, so a look that takes the view and the end together is one state, and the
-    rows may be fetched after it. Only a vacuum can come between; then it looks again.
+    Entries never change, so a load that takes the view and the end together is one state, and the
+    rows may be fetched after it. Only a vacuum can come between; then it is loaded again. The
+    newest entries come with the load.
     """
+    is_simple = op.newest and op.start is None and op.frozen is None and op.limit is not None
+    newest = op.limit + 1 if is_simple and op.limit is not None else 0
+    others = [n for kind, n in KIND_NUMBERS.items() if op.kinds and kind not in op.kinds]
     for _ in range(_ATTEMPTS_MAX):
-        place = build_session_row(
-            op.session, (yield from perform(look_only_at(context, op.session)))
-        )
+        load = load_only(context, op.session, newest=newest, without=others, cut=KIND_BYTES)
+        loaded = yield from perform(load)
+        place = build_session_row(op.session, loaded)
         head = place.head()
         frozen = rules.choose_frozen_view(op.session, op.frozen, head)
+        columns = loaded[0][SESSION_COLUMNS:]
+        found = list(zip(*columns, strict=True)) if columns[0] is not None else []
         try:
-            rows, resume = yield from _rows(context, op, place, frozen)
+            rows, resume = yield from _rows(context, op, place, frozen, others, found)
         except _VacuumedError:
             continue
         return EntrySlice(head, frozen, rows, resume)
@@ -98,18 +99,24 @@ def read(context: Context, op: Read) -> Plan[EntrySlice]:
 
 
 def _rows(
-    context: Context, op: Read, place: SessionRow, frozen: FrozenView
+    context: Context,
+    op: Read,
+    place: SessionRow,
+    frozen: FrozenView,
+    others: list[int],
+    loaded: Rows,
 ) -> Plan[tuple[tuple[StoredEntry, ...], int | None]]:
     left = _extents(frozen.extents, op)
     wanted = view.count(left) if op.limit is None else op.limit + 1
-    others = [n for kind, n in KIND_NUMBER.items() if op.kinds and kind not in op.kinds]
     rows: list[StoredEntry] = []
     while left and (op.limit is None or len(rows) <= op.limit):
-        chunk = view.last(left, wanted) if op.newest else _first(left, wanted)
+        chunk = view.take_last(left, wanted) if op.newest else _first(left, wanted)
         left = view.subtract(left, chunk)
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
-        found = yield from _chunk(context, op, place, frozen, chunk, others)
+        found, loaded = sorted(loaded, key=itemgetter(0)), []
+        if [row[0] for row in found] != list(view.iter_positions(chunk)):
+            found = yield from _chunk(context, op, place, frozen, chunk, others)
         rows += yield from _wanted(op, place, reversed(found) if op.newest else found)
     resume = None
     if op.limit is not None and len(rows) > op.limit:
@@ -124,8 +131,8 @@ def _extents(extents: view.Extents, op: Read) -> view.Extents:
         return ()
     last = extents[-1][1]
     if op.newest:
-        return view.between(extents, 0, last if op.start is None else op.start)
-    return view.between(extents, op.start or 0, last)
+        return view.clip(extents, 0, last if op.start is None else op.start)
+    return view.clip(extents, op.start or 0, last)
 
 
 def _first(extents: view.Extents, n: int) -> view.Extents:
@@ -148,24 +155,22 @@ def _chunk(
     others: list[int],
 ) -> Plan[Rows]:
     """The rows of some extents, with an empty one for each that is missing."""
-    number, salt = bigint(place.number), bigint(context.salt(op.session))
-    kinds = array("smallint", list(map(smallint, others)))
+    salt = context.salt(op.session)
     if len(extents) == 1:
         ((start, stop),) = extents
-        query = Fetch(_ROWS_IN_ONE, [number, bigint(start), bigint(stop), kinds, salt])
+        query = Fetch(_ROWS_IN_ONE, (place.number, start, stop, others, salt))
     else:
-        starts, stops = map(bigints, bounds_of(extents))
-        query = Fetch(_ROWS_IN_MANY, [number, starts, stops, kinds, salt])
+        query = Fetch(_ROWS_IN_MANY, (place.number, *bounds_of(extents), others, salt))
     found = sorted((yield from perform(query)), key=itemgetter(0))
     if len(found) == view.count(extents):
         return found
-    now = build_session_row(op.session, (yield from perform(look_only_at(context, op.session))))
+    now = build_session_row(op.session, (yield from perform(load_only(context, op.session))))
     if (now.number, now.life, now.vacuums) != (place.number, place.life, frozen.vacuums):
         if op.frozen is not None:
             raise rules.build_gone_error(op.session)
         raise _VacuumedError
     there = {row[0]: row for row in found}
-    return [there.get(at, (at, None, 0, b"", None)) for at in view.positions(extents)]
+    return [there.get(at, (at, None, 0, b"", None)) for at in view.iter_positions(extents)]
 
 
 def bounds_of(extents: view.Extents) -> tuple[list[int], list[int]]:
@@ -176,17 +181,17 @@ def bounds_of(extents: view.Extents) -> tuple[list[int], list[int]]:
 def stored(
     position: int, number: int, written_at_ms: int, payload: bytes, content: int
 ) -> StoredEntry:
-    """A row as the waist has it."""
-    return StoredEntry(position, _KIND.get(number), written_at_ms, payload, content)
+    """An entry from its row."""
+    return StoredEntry(position, KINDS.get(number), written_at_ms, payload, content)
 
 
 def _wanted(op: Read, place: SessionRow, found: Any) -> Plan[list[StoredEntry]]:
     """Those of the kinds that were asked for, and those that cannot be told."""
     rows: list[StoredEntry] = []
     for position, number, written_at, payload, content in found:
-        kind = _KIND.get(number)
+        kind = KINDS.get(number)
         if kind is not None and op.kinds is not None and kind not in op.kinds:
-            if names_kind(kind, payload):
+            if has_kind(kind, payload):
                 continue
             whole = "SELECT payload FROM indelible.entry WHERE session = $1 AND position = $2"
             ((payload,),) = yield from perform(Sql(whole, (place.number, position)))  # noqa: PLW2901
@@ -194,6 +199,7 @@ def _wanted(op: Read, place: SessionRow, found: Any) -> Plan[list[StoredEntry]]:
     return rows
 
 
+@READS.handles(ReadLog)
 def read_log(context: Context, op: ReadLog) -> Plan[LogPage]:
     """The log of the session's life itself, whether it shows or not."""
     salt = context.salt(op.session)
@@ -209,7 +215,7 @@ def read_log(context: Context, op: ReadLog) -> Plan[LogPage]:
 def _log_row(row: Row) -> LogRow:
     position, number, written_at, deadline, batch, generation, keep, key, *rest = row
     opens, answers, payload, content = rest
-    kind: Kind | None = _KIND.get(number)
+    kind: Kind | None = KINDS.get(number)
     try:
         links = decode_links(opens), decode_links(answers)
         name = None if key is None else key.decode()
@@ -231,12 +237,11 @@ def _log_row(row: Row) -> LogRow:
     )
 
 
+@READS.handles(ReadOutline)
 def outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
     """Kinds, sizes and links of what the session shows."""
     for _ in range(_ATTEMPTS_MAX):
-        place = build_session_row(
-            op.session, (yield from perform(look_only_at(context, op.session)))
-        )
+        place = build_session_row(op.session, (yield from perform(load_only(context, op.session))))
         head = place.head()
         extents = view.freeze(head.view, head.end)
         if not extents:
@@ -245,7 +250,7 @@ def outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
         rows = sorted((yield from perform(query)), key=itemgetter(0))
         if len(rows) == view.count(extents):
             return SessionOutline(head, tuple(_outline(op.session, row) for row in rows))
-        now = build_session_row(op.session, (yield from perform(look_only_at(context, op.session))))
+        now = build_session_row(op.session, (yield from perform(load_only(context, op.session))))
         if (now.number, now.life, now.vacuums) == (place.number, place.life, place.vacuums):
             raise FormatError(
                 f"session {op.session!r} has entries missing; nothing was changed. verify says"
@@ -259,7 +264,7 @@ def _outline(session: str, row: Row) -> Outline:
     position, kind, size, keep, opens, answers = row
     try:
         return Outline(
-            position, _KIND[kind], size, keep, decode_links(opens), decode_links(answers)
+            position, KINDS[kind], size, keep, decode_links(opens), decode_links(answers)
         )
     except (KeyError, ValueError) as error:
         raise CorruptEntryError(

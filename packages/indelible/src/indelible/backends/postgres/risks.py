@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from indelible.backends.postgres.context import READS, Context
 from indelible.backends.postgres.statements import All, Sql
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
+from indelible.core.operations import FindRisks, Identify
 from indelible.core.plan import Plan, perform
 from indelible.model import Claims, Durability, Gravity, Risk
 
@@ -81,10 +83,17 @@ def read_settings() -> Plan[Settings]:
     return settings._replace(strangers=tuple(role for (role,) in strangers))
 
 
-def read_place() -> Plan[str]:
-    """The server and its database, whatever names lead there."""
+@READS.handles(Identify)
+def identify(context: Context, _op: Identify) -> Plan[str | None]:
+    """Name the server and its database, whatever URL leads there, and the namespace."""
     ((place,),) = yield from perform(Sql(_PLACE))
-    return str(place)
+    return f"{place} {context.namespace.decode()}"
+
+
+@READS.handles(FindRisks)
+def find_risks(_context: Context, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
+    """Read the settings of the server, and say what may be lost."""
+    return risks_of((yield from read_settings()))
 
 
 def claims_of(settings: Settings, *, ttl_clock: str) -> Claims:

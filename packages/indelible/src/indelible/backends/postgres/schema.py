@@ -6,19 +6,19 @@ from importlib.resources import files
 from typing import Final
 
 from indelible.backends.postgres.statements import (
-    BEGIN_WRITE,
-    FIX_SEARCH_PATH,
+    Begin,
+    Commit,
     Do,
     Script,
     Sql,
-    milliseconds_of,
+    format_milliseconds,
 )
-from indelible.core.checksums import entry_checksum, session_salt
+from indelible.core.checksums import compute_entry_checksum, compute_session_salt
 from indelible.core.cursors import SECRET_BYTES, create_secret
 from indelible.core.plan import Plan, perform
 from indelible.errors import FormatError
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 # "indl" twice: whoever migrates holds this lock until its transaction ends.
 MIGRATION_LOCK: Final = 0x696E646C696E646C
 
@@ -55,11 +55,10 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
     found, _ = yield from _format_of(place)
     if found >= FORMAT:
         return
-    yield Do(BEGIN_WRITE)
-    yield Do(FIX_SEARCH_PATH)
+    yield Begin()
     # A server may be told to read backslashes in literals as escapes; these files do not.
     yield Do("SET LOCAL standard_conforming_strings = on")
-    yield Do("SELECT set_config('lock_timeout', $1, true)", (milliseconds_of(wait_s),))
+    yield Do("SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(wait_s),))
     yield Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
     # Another process may have done it while this one waited.
     found, has_schema = yield from _format_of(place)
@@ -70,7 +69,7 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
         yield Script(text)
         if version == _CHECKSUMS_SINCE:
             yield from _add_entry_checksums()
-    yield Do("COMMIT")
+    yield Commit()
 
 
 def _add_entry_checksums() -> Plan[None]:
@@ -78,8 +77,8 @@ def _add_entry_checksums() -> Plan[None]:
     after = (0, -1)
     while rows := (yield from perform(Sql(_UNCHECKED, (*after, _BACKFILL_ENTRIES)))):
         checksums = [
-            entry_checksum(
-                session_salt(namespace.decode(), name.decode()),
+            compute_entry_checksum(
+                compute_session_salt(namespace.decode(), name.decode()),
                 head,
                 position=position,
                 written_at_ms=written_at,

@@ -10,13 +10,13 @@ from operator import itemgetter
 from typing import Final
 
 from indelible import view
-from indelible.backends.postgres.append import KIND_NUMBER
+from indelible.backends.postgres.context import READS, Context
+from indelible.backends.postgres.entries import KIND_NUMBERS, encode_embedder, pack_vector
 from indelible.backends.postgres.read import CONTENT, IN_MANY, bounds_of, stored
-from indelible.backends.postgres.sessions import Context, build_session_row, load_session
+from indelible.backends.postgres.sessions import build_session_row, load_session
 from indelible.backends.postgres.statements import All, Sql
-from indelible.backends.postgres.vectors import name_of, packed
 from indelible.core import rules
-from indelible.core.codec import KIND_FROM, kind_mark
+from indelible.core.codec import KIND_FROM, get_kind_prefix
 from indelible.core.operations import FindNearest, StoredEntry
 from indelible.core.plan import Plan, perform
 from indelible.model import Kind
@@ -32,7 +32,7 @@ _EXTENSION: Final = """
 _COUNT: Final = "SELECT count(*) " + IN_MANY
 # A summary, or what may have been one before it was damaged.
 _MAY_BE_SUMMARY: Final = f"""
-    (kind = {KIND_NUMBER[Kind.SUMMARY]}
+    (kind = {KIND_NUMBERS[Kind.SUMMARY]}
         OR (substr(payload, {KIND_FROM + 1}, octet_length(($9::bytea[])[kind]))
             = ($9::bytea[])[kind]) IS NOT TRUE)"""
 # By the order of CASE, none is cast that is of another length. A vector of zeros has no direction,
@@ -52,13 +52,16 @@ _NEAREST: Final = f"""
     FROM compared JOIN indelible.entry USING (position)
     WHERE session = $1 AND (unknown OR distance = 'NaN'
         OR distance <= coalesce((SELECT distance FROM reach), 'Infinity'))"""
-_MARKS: Final = [kind_mark(kind) for kind in sorted(KIND_NUMBER, key=KIND_NUMBER.__getitem__)]
+_MARKS: Final = [
+    get_kind_prefix(kind) for kind in sorted(KIND_NUMBERS, key=KIND_NUMBERS.__getitem__)
+]
 
 
+@READS.handles(FindNearest)
 def nearest(context: Context, op: FindNearest) -> Plan[tuple[StoredEntry, ...] | None]:
     """Those that may be among the nearest; None where the server cannot tell."""
     dimension = len(op.vector)
-    if not 0 < dimension <= DIMENSIONS_MAX or (vector := packed(op.vector)) is None:
+    if not 0 < dimension <= DIMENSIONS_MAX or (vector := pack_vector(op.vector)) is None:
         return None
     looked, extension = yield from perform(
         All((load_session(context, op.session), Sql(_EXTENSION)))
@@ -70,7 +73,7 @@ def nearest(context: Context, op: FindNearest) -> Plan[tuple[StoredEntry, ...] |
     ((schema,),) = extension
     shown = view.count(extents)
     within = place.number, *bounds_of(extents)
-    query = (name_of(op.embedder), dimension, vector, margin(dimension))
+    query = (encode_embedder(op.embedder), dimension, vector, margin(dimension))
     ((there,),), rows = yield from perform(
         All(
             (

@@ -1,21 +1,19 @@
-"""Sessions in PostgreSQL's words: where one stands, how a life begins, metadata, lists."""
+"""Sessions: how their rows are read, locked and changed, how a life begins; metadata, lists."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from indelible import view
-from indelible.backends.postgres.named import Statement, bigint
+from indelible.backends.postgres.context import READS, WRITES, Context
 from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
 from indelible.core import rules
-from indelible.core.checksums import session_salt
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
 from indelible.core.plan import Plan, perform
 from indelible.core.rules import SessionState
-from indelible.core.sources import Clock, read_clock_ms
 from indelible.errors import BusyError, FormatError
 from indelible.model import Status
 from indelible.view import View
@@ -43,16 +41,14 @@ def update_session(**changed: str) -> str:
     return f"UPDATE indelible.session SET {values} WHERE namespace = $1 AND name = $2"
 
 
-_IS_INTACT = f"checksum OPERATOR(pg_catalog.=) {session_checksum()}"
+_IS_INTACT = f"checksum = {session_checksum()}"
 _COLUMNS = f"""
     indelible.now_ms($3::bigint), number, life, born, log_end, generation, deadline, staged, tail,
     extents, created_at, metadata, forked_from, vacuums, {_IS_INTACT}"""
-# A row in any case: it carries the server's time, also where there is no session.
-_LOOK = f"""
-    SELECT {_COLUMNS} FROM (VALUES (1)) AS one
-    LEFT JOIN indelible.session
-        ON namespace OPERATOR(pg_catalog.=) $1 AND name OPERATOR(pg_catalog.=) $2"""
-_LOOK_ONLY = Statement(_LOOK, "bytea", "bytea", "bigint")
+# A row in any case: it carries the server's time, also where there is no session. With it come the
+# newest visible entries, if any are asked for, as an array for each column.
+_LOAD = "SELECT * FROM indelible.load_session($1, $2, $3, $4, $5, $6, $7)"
+SESSION_COLUMNS: Final = 15
 # Whoever writes takes the session's row first.
 _LOOK_AND_LOCK = f"""
     SELECT {_COLUMNS} FROM indelible.session
@@ -79,7 +75,7 @@ _NEW_SESSION = """
         namespace="$1",
         name="$2",
         forked_from="$7",
-        extents="''",
+        extents="'{}'",
         metadata="'{}'",
         log_end="$4",
         deadline="now + $5::bigint",
@@ -96,7 +92,7 @@ _NEW_LIFE = update_session(
     staged="$6",
     forked_from="$7",
     metadata="'{}'",
-    extents="''",
+    extents="'{}'",
 )
 _LIST = f"""
     SELECT name, number, life, born, log_end, generation, deadline, staged,
@@ -137,37 +133,18 @@ class SessionRow(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What the plans of one store share."""
-
-    namespace: bytes
-    # None for the server's time, which is the rule; a caller's clock is for tests.
-    clock: Clock | None
-    # The key that signs cursors, once it was read; a list, since the rest is frozen.
-    cursor_key: list[bytes] = field(default_factory=list, repr=False)
-
-    def now_ms(self) -> int | None:
-        """The caller's time, if it has one of its own."""
-        return None if self.clock is None else read_clock_ms(self.clock)
-
-    def named(self, session: str) -> tuple[bytes, bytes]:
-        """The first two parameters of most statements."""
-        return self.namespace, session.encode()
-
-    def salt(self, session: str) -> int:
-        """What binds the checksums of entries to their session."""
-        return session_salt(self.namespace.decode(), session)
-
-
 def load_session(context: Context, session: str) -> Sql:
-    """The statement that looks at a session, along with others."""
-    return Sql(_LOOK, (*context.named(session), context.now_ms()))
+    """The statement that reads a session's row, to be sent along with others."""
+    return Sql(_LOAD, (*context.named(session), context.now_ms(), 0, None, 0, 0))
 
 
-def look_only_at(context: Context, session: str) -> Fetch:
-    """The same, alone."""
-    return Fetch(_LOOK_ONLY, [*context.named(session), bigint(context.now_ms())])
+def load_only(
+    context: Context, session: str, *, newest: int = 0, without: Iterable[int] = (), cut: int = 0
+) -> Fetch:
+    """The same, alone; with the newest entries. Kinds in `without` are cut after some bytes."""
+    salt = context.salt(session) if newest else 0
+    named = context.named(session)
+    return Fetch(_LOAD, (*named, context.now_ms(), newest, list(without), cut, salt))
 
 
 def lock_of(context: Context, session: str) -> Sql:
@@ -182,7 +159,7 @@ def build_session_row(session: str, rows: list[Row]) -> SessionRow:
     now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = rows[0]
     if number is None:
         return SessionRow(now_ms)
-    created_at, metadata, forked_from, vacuums, is_intact = rest
+    created_at, metadata, forked_from, vacuums, is_intact = rest[: SESSION_COLUMNS - 10]
     if not is_intact:
         raise damaged(session, "its row in indelible.session")
     return SessionRow(
@@ -190,12 +167,22 @@ def build_session_row(session: str, rows: list[Row]) -> SessionRow:
         number,
         life,
         SessionState(f"{number}.{life}", born, end, generation, deadline, staged),
-        view.build_view(view.decode(extents), tail),
+        view.build_view(to_extents(extents), tail),
         created_at,
         metadata,
         None if forked_from is None else forked_from.decode(),
         vacuums,
     )
+
+
+def to_extents(numbers: list[int]) -> view.Extents:
+    """Extents as a row has them: starts and stops in turn."""
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def to_array(extents: view.Extents) -> list[int]:
+    """The numbers that a row has for extents."""
+    return [number for extent in extents for number in extent]
 
 
 def damaged(session: str, what: str) -> FormatError:
@@ -215,11 +202,12 @@ def locked(context: Context, session: str, *also: Sql) -> Plan[tuple[SessionRow,
     return build_session_row(session, first), others
 
 
+@READS.handles(ReadHead)
 def head(context: Context, op: ReadHead) -> Plan[Head]:
     """Look at a session without its entries."""
     if not op.count_snapshots:
         return build_session_row(
-            op.session, (yield from perform(look_only_at(context, op.session)))
+            op.session, (yield from perform(load_only(context, op.session)))
         ).head()
     count = Sql(
         "SELECT count(*) FROM indelible.snapshot AS part" + OF_SESSION,
@@ -269,7 +257,7 @@ def begin_life(
         number,
         life,
         SessionState(f"{number}.{life}", born, born, 0, deadline, staged),
-        view.build_cleared(born),
+        view.build_empty_view(born),
         now_ms,
         b"{}",
         forked_from,
@@ -286,6 +274,7 @@ def ensure_active(
     return (yield from begin_life(context, place, session, ttl_s=ttl_s))
 
 
+@WRITES.handles(SetMetadata)
 def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
     place, _ = yield from locked(context, op.session)
@@ -302,6 +291,7 @@ def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
     return replace(place._replace(metadata=op.metadata).head(), snapshots=snapshots)
 
 
+@READS.handles(ListSessions)
 def list_sessions(context: Context, op: ListSessions) -> Plan[SessionPage]:
     """Name a page of active sessions, by name; the last name looked at is where to go on."""
     names: list[str] = []
@@ -334,6 +324,3 @@ def _name_of(name: bytes) -> str:
             f"the name of a session is damaged: {name[:40]!r} is not text. Nothing was changed."
             " Restore its row in indelible.session from a backup.",
         ) from error
-
-
-Handler = Callable[[Context, Any], Plan[Any]]

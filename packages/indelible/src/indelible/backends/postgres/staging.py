@@ -1,21 +1,21 @@
-"""Copies in PostgreSQL's words: a life that is put together out of sight and shown at once."""
+"""Staging: a copy is written out of sight, and then shown at once."""
 
 from __future__ import annotations
 
-from indelible import view
-from indelible.backends.postgres.append import INSERT, KIND_NUMBER, encode_links, vector_columns
+from indelible.backends.postgres.context import WRITES, Context
+from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
 from indelible.backends.postgres.maintenance import remove_life
 from indelible.backends.postgres.sessions import (
-    Context,
     SessionRow,
     begin_life,
     locked,
+    to_array,
     update_session,
 )
 from indelible.backends.postgres.statements import Do
 from indelible.backends.postgres.views import insert_line, insert_snapshot
 from indelible.core import rules
-from indelible.core.checksums import entry_checksum
+from indelible.core.checksums import compute_entry_checksum
 from indelible.core.operations import (
     BeginStage,
     DropStage,
@@ -29,9 +29,21 @@ from indelible.core.plan import Plan
 from indelible.model import Status
 from indelible.view import View
 
-_UNLESS_THERE = " ON CONFLICT (session, position) DO NOTHING"
+# Rows as one array for each column: one statement for any number of them.
+_INSERT = """
+    INSERT INTO indelible.entry (session, life, position, written_at, deadline, generation, batch,
+        kind, keep, key, opens, answers, payload, embedder, vector, checksum)
+    SELECT $1, $2, position, written_at, deadline, generation, batch, kind, keep, key, opens,
+        answers, payload, embedder, vector::real[], checksum
+    FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[],
+        $8::smallint[], $9::boolean[], $10::bytea[], $11::text[], $12::text[], $13::bytea[],
+        $14::bytea[], $15::text[], $16::bigint[])
+        AS row (position, written_at, deadline, generation, batch, kind, keep, key, opens, answers,
+            payload, embedder, vector, checksum)
+    ON CONFLICT (session, position) DO NOTHING"""
 
 
+@WRITES.handles(BeginStage)
 def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
     """Begin a life that nobody sees yet."""
     place, _ = yield from locked(context, op.session)
@@ -54,14 +66,16 @@ def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
     return Stage(begun.standing.life, begun.standing.born)
 
 
+@WRITES.handles(StageRows)
 def stage_rows(context: Context, op: StageRows) -> Plan[None]:
     """Put entries at their positions."""
     place = yield from _staged(context, op.session, op.stage)
     if not op.rows:
         return
     rows, salt = op.rows, context.salt(op.session)
+    vectors = [index_vector(row.kind, row.envelope) for row in rows]
     yield Do(
-        INSERT + _UNLESS_THERE,
+        _INSERT,
         (
             place.number,
             place.life,
@@ -70,13 +84,14 @@ def stage_rows(context: Context, op: StageRows) -> Plan[None]:
             [row.deadline_ms for row in rows],
             [row.generation for row in rows],
             [row.batch for row in rows],
-            [KIND_NUMBER[row.kind] if row.kind is not None else 0 for row in rows],
+            [KIND_NUMBERS[row.kind] if row.kind is not None else 0 for row in rows],
             [row.keep for row in rows],
             [None if row.key is None else row.key.encode() for row in rows],
             [encode_links(row.opens) for row in rows],
             [encode_links(row.answers) for row in rows],
             [row.envelope for row in rows],
-            *vector_columns(rows),
+            [embedder for embedder, _ in vectors],
+            [vector for _, vector in vectors],
             [_checksum_of(salt, row) for row in rows],
         ),
     )
@@ -87,7 +102,7 @@ def stage_rows(context: Context, op: StageRows) -> Plan[None]:
 
 
 def _checksum_of(salt: int, row: LogRow) -> int:
-    return entry_checksum(
+    return compute_entry_checksum(
         salt,
         row.envelope,
         position=row.position,
@@ -98,6 +113,7 @@ def _checksum_of(salt: int, row: LogRow) -> int:
     )
 
 
+@WRITES.handles(ShowStage)
 def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
     if op.rows:
@@ -116,7 +132,7 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
             staged="false",
             metadata="$3",
             tail="$4",
-            extents="$5",
+            extents="$5::bigint[]",
             generation="$6",
             created_at="$7",
         ),
@@ -124,7 +140,7 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
             *context.named(op.session),
             op.metadata,
             shown.tail,
-            view.encode(shown.extents),
+            to_array(shown.extents),
             op.generation,
             created_at,
         ),
@@ -137,6 +153,7 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
     ).head()
 
 
+@WRITES.handles(DropStage)
 def drop_stage(context: Context, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
     place, _ = yield from locked(context, op.session)

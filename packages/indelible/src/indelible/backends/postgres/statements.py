@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from indelible.backends.postgres.named import Statement
 from indelible.core.plan import Operation, Plan
 
 Row = tuple[Any, ...]
 Rows = list[Row]
 
+# How long an attempt waits for a lock, and keeps its connection from others. Then it pauses, and
+# tries again until its deadline.
+LOCK_WAIT_S: Final = 1.0
+
 
 @dataclass(slots=True)
 class Sql(Operation[Rows]):
-    """One statement, answered with its rows."""
+    """One statement that returns rows; outside of a transaction, it only reads."""
 
     text: str
     params: tuple[Any, ...] = ()
@@ -22,41 +25,37 @@ class Sql(Operation[Rows]):
 
 @dataclass(slots=True)
 class All(Operation[list[Rows]]):
-    """Statements that do not wait for one another: one round trip, and outside one state."""
+    """Several `Sql` in one round trip; outside of a transaction, they read one state."""
 
     queries: tuple[Sql, ...]
 
 
 @dataclass(slots=True)
-class Do(Operation[None]):
-    """One statement that answers nothing; it travels with the next one that does."""
-
-    text: str
-    params: tuple[Any, ...] = ()
-
-
-@dataclass(slots=True)
-class DoAlone(Operation[Rows]):
-    """One statement that writes and commits by itself, answered with its rows."""
+class Fetch(Operation[Rows]):
+    """One statement that reads outside of a transaction; every name in it must be qualified."""
 
     text: str
     params: tuple[Any, ...]
 
 
 @dataclass(slots=True)
-class Call(Operation[str | None]):
-    """A call of one of the schema's functions, which commits by itself; answered with its text."""
+class Call(Operation[Row]):
+    """A call of a function that writes, with its row; outside of a transaction, it commits.
 
-    statement: Statement
-    values: list[bytes | None]
+    The connection adds the function's first argument: how long it may wait for a lock.
+    """
+
+    text: str
+    params: tuple[Any, ...]
+    wait_s_max: float = LOCK_WAIT_S
 
 
 @dataclass(slots=True)
-class Fetch(Operation[Rows]):
-    """A query that only reads, outside of a transaction, answered with its rows."""
+class Do(Operation[None]):
+    """One statement without a result. It is sent together with the next that has one."""
 
-    statement: Statement
-    values: list[bytes | None]
+    text: str
+    params: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class Script(Operation[None]):
 
 
 class Begin(Operation[None]):
-    """Begin a transaction that writes."""
+    """Begin a transaction that writes. It is sent together with the next statement."""
 
     __slots__ = ()
 
@@ -78,20 +77,14 @@ class Commit(Operation[None]):
     __slots__ = ()
 
 
-BEGIN: Final = Begin()
-COMMIT: Final = Commit()
-
-# Whatever the server's or the role's defaults are: each statement sees what was committed before
+# Whatever the defaults of the server or the role are: each statement sees what was committed before
 # it, so that a look behind the lock of a session's row sees all that its holder left.
 BEGIN_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 # One state for all statements.
 BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# How long an attempt waits for a lock, and keeps its connection from others. Then it pauses, and
-# tries again until its deadline.
-LOCK_WAIT_S: Final = 1.0
-# Else an operator that another role made in `public`, and that takes exactly the types at hand, is
-# preferred to PostgreSQL's own, and runs as this role. Set by each transaction: a pooler may give
-# each one another server process. Statements outside of one qualify all that they name.
+# Otherwise an operator that another role made in `public`, and that takes exactly the types at
+# hand, is preferred to PostgreSQL's own, and runs as this role. Set by each transaction: a pooler
+# may give each one another server process. Statements outside of one qualify all that they name.
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
 FIX_SEARCH_PATH: Final = f"SET LOCAL search_path = {SEARCH_PATH}"
 # Local to the transaction, so that a pooler may give the connection to anyone afterwards. A client
@@ -104,23 +97,18 @@ BOUNDS: Final = f"""
 
 
 def in_transaction(plan: Plan[Any]) -> Plan[Any]:
-    """Put one transaction around a plan that writes; whoever drives it rolls back what is left."""
-    yield BEGIN
+    """Put one transaction around a plan that writes; whoever runs it rolls back what is left."""
+    yield Begin()
     result = yield from plan
-    yield COMMIT
+    yield Commit()
     return result
 
 
-def lock_wait_s(left_s: float, *, longest_s: float = LOCK_WAIT_S) -> float:
-    """How long to wait for a lock: the server must give up, and say so, before its caller does."""
-    return min(left_s / 2, longest_s)
+def format_lock_wait(left_s: float, wait_s_max: float = LOCK_WAIT_S) -> str:
+    """Milliseconds to wait for a lock: the server must give up, and say so, before its caller."""
+    return format_milliseconds(min(left_s / 2, wait_s_max))
 
 
-def bounds(left_s: float) -> tuple[str, str]:
-    """The parameters of `BOUNDS`."""
-    return milliseconds_of(lock_wait_s(left_s)), milliseconds_of(left_s)
-
-
-def milliseconds_of(seconds: float) -> str:
+def format_milliseconds(seconds: float) -> str:
     """A bound as the server takes it; 0 would mean none."""
     return str(max(1, int(seconds * 1000)))

@@ -1,20 +1,23 @@
-"""The view in PostgreSQL's words: changing it, writing it down, and the journal that undoes it."""
+"""Changes of the view, snapshots of it, and the journal that undoes changes."""
 
 from __future__ import annotations
 
 from indelible import view
+from indelible.backends.postgres.context import GUARDED_WRITES, READS, WRITES, Context
+from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
-    Context,
     SessionRow,
     build_session_row,
     damaged,
     ensure_active,
     load_session,
     locked,
+    to_array,
+    to_extents,
     update_session,
 )
-from indelible.backends.postgres.statements import All, Do, Row, Sql
+from indelible.backends.postgres.statements import All, Call, Do, Row, Sql, in_transaction
 from indelible.core import rules
 from indelible.core.operations import (
     ChangeView,
@@ -50,8 +53,9 @@ _NEWEST_FIRST = " ORDER BY part.generation DESC LIMIT $3"
 _NEW_LINE = """
     INSERT INTO indelible.journal (session, life, operation, change, changed_at, generation,
         log_end, tail_before, tail_after, extents_before, extents_after, undone_by, checksum)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, indelible.journal_checksum($1, $2,
-        $6, $5, $7, $8, $9, $3, $4, $12, $10, $11))"""
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::bigint[], $11::bigint[], $12,
+        indelible.journal_checksum($1, $2, $6, $5, $7, $8, $9, $3, $4, $12, $10::bigint[],
+            $11::bigint[]))"""
 _UNDONE = """
     UPDATE indelible.journal SET undone_by = $4,
         checksum = indelible.journal_checksum(session, life, generation, changed_at, log_end,
@@ -59,21 +63,27 @@ _UNDONE = """
     WHERE session = $1 AND life = $2 AND operation = $3"""
 _SNAPSHOTS = (
     """
-    SELECT part.id, part.label, part.taken_at, part.log_end, part.tail, part.extents,
+    SELECT part.id, part.label, part.taken_at, part.log_end, part.extents,
         part.checksum = indelible.snapshot_checksum(part.session, part.life, part.number,
-            part.taken_at, part.log_end, part.tail, part.id, part.label, part.extents)
+            part.taken_at, part.log_end, part.id, part.label, part.extents)
     FROM indelible.snapshot AS part"""
     + OF_SESSION
 )
-# The row is a copy of the session's own view, whatever the length of the history.
 _NEW_SNAPSHOT = """
-    INSERT INTO indelible.snapshot (session, life, id, label, taken_at, log_end, tail, extents,
-        number, checksum)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8, number,
-        indelible.snapshot_checksum($1, $2, number, $5, $6, $7, $3, $4, $8)
+    INSERT INTO indelible.snapshot (session, life, id, label, taken_at, log_end, extents, number,
+        checksum)
+    SELECT $1, $2, $3, $4, $5, $6, $7::bigint[], number,
+        indelible.snapshot_checksum($1, $2, number, $5, $6, $3, $4, $7::bigint[])
     FROM nextval('indelible.snapshot_number') AS number"""
+# The guarded writes: see the migration that creates the functions.
+_SAVE_SNAPSHOT = "SELECT * FROM indelible.save_snapshot($1, $2, $3, $4, $5, $6, $7)"
+_ROLL_BACK = "SELECT * FROM indelible.roll_back($1, $2, $3, $4, $5, $6, $7, $8)"
+# So many extents are below both limits of a snapshot, however long the log is: the start and the
+# length of one take at most five bytes each.
+_EXTENTS_SURE = min(view.EXTENTS_MAX, view.VIEW_BYTES_MAX // 10)
 
 
+@WRITES.handles(ChangeView)
 def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
     """Show something else, if the view is still the one that was looked at."""
     query = _line_by_key(context, op.session, op.key)
@@ -84,8 +94,47 @@ def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
     return (yield from _write_change(context, place, op))
 
 
+@GUARDED_WRITES.handles(Rollback)
 def rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
     """Make visible what a snapshot froze."""
+    expected = op.expected
+    if expected is None or (expected.isascii() and expected.isprintable()):
+        row = yield from _call_guarded(
+            _ROLL_BACK,
+            *context.named(op.session),
+            context.now_ms(),
+            expected,
+            op.snapshot.encode(),
+            op.key.encode(),
+            rules.ROLLBACK.encode(),
+        )
+        if row is not None:
+            changed_at, version, end, *tails, before, after = row
+            line = JournalLine(
+                key=op.key,
+                change=rules.ROLLBACK,
+                changed_at_ms=changed_at,
+                version=version,
+                end=end,
+                before=view.View(to_extents(before), tails[0]),
+                after=view.View(to_extents(after), tails[1]),
+            )
+            return ViewChangeResult(line)
+    result: ViewChangeResult = yield from in_transaction(_decide_rollback(context, op))
+    return result
+
+
+def _call_guarded(function: str, *params: object) -> Plan[Row | None]:
+    """Call a guarded write; None if it wrote nothing."""
+    try:
+        row = yield from perform(Call(function, params))
+    except KeyUsedError:
+        # An earlier attempt, which still waited in the server, was committed in between.
+        return None
+    return None if row[0] is None else row
+
+
+def _decide_rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
     queries = (
         _line_by_key(context, op.session, op.key),
         _snapshot_by_id(context, op.session, op.snapshot),
@@ -99,6 +148,7 @@ def rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
     return (yield from _write_change(context, place, change))
 
 
+@WRITES.handles(FindChange)
 def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
     """Find a change by its key, and sync it."""
     query = _line_by_key(context, op.session, op.key)
@@ -124,8 +174,8 @@ def _write_change(context: Context, place: SessionRow, op: ChangeView) -> Plan[V
     rules.refuse_if_changed(op, head)
     line = rules.build_journal_line(op, head, place.now_ms)
     yield Do(
-        update_session(tail="$3", extents="$4", generation="generation + 1"),
-        (*context.named(op.session), line.after.tail, view.encode(line.after.extents)),
+        update_session(tail="$3", extents="$4::bigint[]", generation="generation + 1"),
+        (*context.named(op.session), line.after.tail, to_array(line.after.extents)),
     )
     yield insert_line(place, line, head.generation + 1)
     if op.undoes is not None:
@@ -133,6 +183,7 @@ def _write_change(context: Context, place: SessionRow, op: ChangeView) -> Plan[V
     return ViewChangeResult(line)
 
 
+@READS.handles(ReadJournal)
 def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
     looked, lines = yield from perform(
@@ -166,8 +217,8 @@ def insert_line(place: SessionRow, line: JournalLine, generation: int) -> Do:
             line.end,
             line.before.tail,
             line.after.tail,
-            view.encode(line.before.extents),
-            view.encode(line.after.extents),
+            to_array(line.before.extents),
+            to_array(line.after.extents),
             None if line.undone_by is None else line.undone_by.encode(),
         ),
     )
@@ -184,8 +235,7 @@ def insert_snapshot(place: SessionRow, record: SnapshotRecord) -> Do:
             None if record.label is None else record.label.encode(),
             record.taken_at_ms,
             record.end,
-            record.view.tail,
-            view.encode(record.view.extents),
+            _close(record.view, record.end),
         ),
     )
 
@@ -199,8 +249,26 @@ def _snapshot_by_id(context: Context, session: str, snapshot_id: str) -> Sql:
     return Sql(_SNAPSHOTS + " AND part.id = $3", (*context.named(session), snapshot_id.encode()))
 
 
+@GUARDED_WRITES.handles(SaveSnapshot)
 def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
-    """Write the view and the log's end down under a new id."""
+    """Store the view and the end of the log under a new id."""
+    label = None if op.label is None else op.label.encode()
+    row = yield from _call_guarded(
+        _SAVE_SNAPSHOT,
+        *context.named(op.session),
+        context.now_ms(),
+        op.id.encode(),
+        label,
+        _EXTENTS_SURE,
+    )
+    if row is not None:
+        taken_at, end, extents = row
+        return SnapshotRecord(op.id, op.label, taken_at, _open(extents, end), end)
+    record: SnapshotRecord = yield from in_transaction(_decide_snapshot(context, op))
+    return record
+
+
+def _decide_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     place, (there,) = yield from locked(
         context,
         op.session,
@@ -217,6 +285,7 @@ def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     return record
 
 
+@READS.handles(ReadSnapshots)
 def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
     """All snapshots of the session's life, or the named ones."""
     if op.ids is None:
@@ -237,6 +306,7 @@ def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
     return SnapshotList(head, tuple(records))
 
 
+@WRITES.handles(DeleteSnapshot)
 def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
     place, _ = yield from locked(context, op.session)
@@ -254,15 +324,30 @@ def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
 
 def record_of(session: str, row: Row) -> SnapshotRecord:
     """A snapshot as it was stored."""
-    snapshot_id, label, taken_at, end, tail, extents, is_intact = row
+    snapshot_id, label, taken_at, end, extents, is_intact = row
     if not is_intact:
         raise damaged(session, f"its snapshot {snapshot_id!r} in indelible.snapshot")
     return SnapshotRecord(
         snapshot_id.decode(),
         None if label is None else label.decode(),
         taken_at,
-        view.build_view(view.decode(extents), tail),
+        _open(extents, end),
         end,
+    )
+
+
+def _close(shown: view.View, end: int) -> list[int]:
+    """A snapshot's view as its row has it: what the tail held is its last extent."""
+    tail = () if shown.tail == end else ((shown.tail, end),)
+    return to_array((*shown.extents, *tail))
+
+
+def _open(closed: list[int], end: int) -> view.View:
+    """The view that a snapshot was taken of."""
+    *extents, last = to_extents(closed) or ((end, end),)
+    # Not put into normal form: what reaches outside of the log must be found.
+    return (
+        view.View(tuple(extents), last[0]) if last[1] == end else view.View((*extents, last), end)
     )
 
 
@@ -277,8 +362,8 @@ def _line(session: str, row: Row) -> JournalLine:
         changed_at_ms=changed_at,
         version=rules.build_version(f"{at}.{life}", end, generation),
         end=end,
-        before=view.build_view(view.decode(before), tails[0]),
-        after=view.build_view(view.decode(after), tails[1]),
+        before=view.build_view(to_extents(before), tails[0]),
+        after=view.build_view(to_extents(after), tails[1]),
         undone_by=None if undone_by is None else undone_by.decode(),
     )
 

@@ -10,7 +10,7 @@ from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import load_script
 from indelible.backends.redis.sessions import parse_head, parse_life
 from indelible.core import rules
-from indelible.core.checksums import entry_checksum
+from indelible.core.checksums import compute_entry_checksum
 from indelible.core.codec import CHECKSUM_BYTES
 from indelible.core.deadline import Deadline
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
@@ -78,7 +78,7 @@ def build_append_call(
         arguments += (
             format_meta(kind, keep, batch, opens, answers),
             envelope,
-            entry_checksum(keys.salt, envelope, batch=batch),
+            compute_entry_checksum(keys.salt, envelope, batch=batch),
         )
         batch = 0
     return AppendCall(load_script("append"), (keys,), context.time(), tuple(arguments), True)

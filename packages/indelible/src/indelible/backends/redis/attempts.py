@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from redis import exceptions as theirs
+
 from indelible.backends.redis.calls import ScriptCall
 from indelible.backends.redis.errors import (
     Next,
@@ -12,7 +14,6 @@ from indelible.backends.redis.errors import (
     choose_next,
 )
 from indelible.errors import MemoryStoreError
-from redis import exceptions as theirs
 
 
 class Attempts:

@@ -10,8 +10,8 @@ from typing import Any
 from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
 from indelible.backends.redis.scripts import Script, load_script
 from indelible.core.backend import Handlers
+from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.deadline import Deadline
-from indelible.core.sources import Clock, read_clock_ms
 from indelible.model import Durability
 
 Argument = str | bytes | int

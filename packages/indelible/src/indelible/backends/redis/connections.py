@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+import redis
 import redis.asyncio
 import redis.asyncio.cluster
 import redis.asyncio.retry
@@ -21,7 +22,6 @@ import redis.retry
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
 
-import redis
 from indelible.backends.redis.options import RedisOptions
 from indelible.errors import UsageError
 

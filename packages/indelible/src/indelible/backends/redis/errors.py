@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 
+from redis import exceptions as theirs
+
 from indelible.errors import (
     BusyError,
     FormatError,
@@ -14,7 +16,6 @@ from indelible.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from redis import exceptions as theirs
 
 
 class Next(Enum):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from redis.crc import key_slot
 
-from indelible.core.checksums import session_salt
+from indelible.core.checksums import compute_session_salt
 
 # Every key of ours begins like this.
 PREFIX = "indelible:"
@@ -64,7 +64,9 @@ def build_keys(namespace: str, session: str) -> SessionKeys:
     """All keys of a session."""
     tag = f"{PREFIX}{{{encode_part(namespace)}:{encode_part(session)}}}"
     names = tuple((tag + part).encode() for part in PARTS)
-    return SessionKeys(tag + HEAD, names, key_slot(names[0]), session_salt(namespace, session))
+    return SessionKeys(
+        tag + HEAD, names, key_slot(names[0]), compute_session_salt(namespace, session)
+    )
 
 
 def build_heads_pattern(namespace: str, prefix: str) -> str:

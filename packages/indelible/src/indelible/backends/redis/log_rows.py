@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from indelible.backends.redis.scripts import KIND_NUMBER
-from indelible.core.checksums import content_at, entry_checksum
+from indelible.core.checksums import compute_entry_checksum, recover_content_checksum
 from indelible.core.operations import LogRow
 from indelible.model import Kind
 
@@ -69,7 +69,7 @@ class Stamp(NamedTuple):
 def format_stamp(row: LogRow, salt: int) -> str:
     """What is known of an entry's time, with its checksum, as a script would write it."""
     deadline = "" if row.deadline_ms is None else str(row.deadline_ms)
-    checksum = entry_checksum(
+    checksum = compute_entry_checksum(
         salt,
         row.envelope,
         position=row.position,
@@ -109,7 +109,7 @@ def parse_row(
         beside.opens,
         beside.answers,
         envelope,
-        content_at(
+        recover_content_checksum(
             at.checksum,
             salt,
             position=int(position),

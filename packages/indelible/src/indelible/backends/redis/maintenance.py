@@ -28,6 +28,7 @@ from indelible.backends.redis.sessions import SCAN_KEYS, parse_head, require
 from indelible.backends.redis.settings import list_copies_on_disk, read_settings
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
+from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     BATCH_ENTRIES_MAX,
     KEYS_KEPT,
@@ -49,7 +50,6 @@ from indelible.core.operations import (
     Scrub,
 )
 from indelible.core.plan import Plan
-from indelible.core.sources import MADE_PREFIX
 from indelible.errors import ConflictError
 from indelible.model import Status
 
@@ -176,7 +176,7 @@ def _keys_to_keep(
             if not key or heads == KEYS_KEPT:
                 continue
             heads += 1
-            if key.startswith(MADE_PREFIX.encode()) and view.between(dead, first, first + count):
+            if key.startswith(MADE_PREFIX.encode()) and view.clip(dead, first, first + count):
                 stored = b"".join(
                     sums.get(first + at, b"") for at in range(min(count, BATCH_ENTRIES_MAX))
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from indelible.core.sources import Clock
+from indelible.core.clock import Clock
 from indelible.model import Durability
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from redis import exceptions as theirs
+
 from indelible.backends.redis.attempts import Attempts
 from indelible.backends.redis.calls import Command, Context, ScriptCall
 from indelible.backends.redis.errors import (
@@ -24,7 +26,6 @@ from indelible.core.deadline import Deadline
 from indelible.core.plan import Operation, Plan
 from indelible.errors import MemoryStoreError
 from indelible.model import Durability
-from redis import exceptions as theirs
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Final, NamedTuple
 
 from indelible.backends.redis.keys import VIEW_FIELDS
-from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, kind_mark
+from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, get_kind_prefix
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
 from indelible.model import Kind
 
@@ -98,7 +98,7 @@ def _read(name: str) -> str:
 
 def _constants() -> dict[str, object]:
     marks = ", ".join(
-        f"['{number}'] = '{kind_mark(kind).decode()}'" for kind, number in KIND_NUMBER.items()
+        f"['{number}'] = '{get_kind_prefix(kind).decode()}'" for kind, number in KIND_NUMBER.items()
     )
     # Lua counts from 1, and both ends are included.
     return {

@@ -30,10 +30,10 @@ from indelible.backends.redis.keys import (
 )
 from indelible.backends.redis.requests import ask_server, call_script, count_servers
 from indelible.core import rules
+from indelible.core.clock import read_clock_ms
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
 from indelible.core.plan import Plan
 from indelible.core.rules import SessionState
-from indelible.core.sources import read_clock_ms
 from indelible.errors import FormatError, UsageError
 from indelible.model import Status
 from indelible.view import Extents, View, build_view

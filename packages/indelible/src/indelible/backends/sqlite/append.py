@@ -1,32 +1,30 @@
-"""An append in SQLite's words: look where the session stands, then one row for each entry."""
+"""An append: load the session's state, let the rules decide, then one row for each entry."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from indelible import view
-from indelible.backends.sqlite.checksums import damaged_row, is_intact
-from indelible.backends.sqlite.connection import Do, Sql, SqlMany
+from indelible.backends.sqlite.checksums import build_damage_error, is_intact
+from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.handlers import WRITES
 from indelible.backends.sqlite.sessions import (
     POSITION_MASK,
-    TIPS_MAX,
-    Context,
     SessionRow,
-    Tip,
-    ensure_active,
-    entry_id,
+    begin_life,
     entry_ids,
     find_session,
-    touch,
+    log_entry_ids,
+    sync,
 )
 from indelible.core import rules
-from indelible.core.checksums import entry_checksum, session_salt
-from indelible.core.codec import CHECKSUM_BYTES, compute_checksum
-from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX
-from indelible.core.operations import Append, AppendResult, Draft
-from indelible.core.plan import Plan, perform
-from indelible.core.sources import MADE_PREFIX
+from indelible.core.checksums import compute_entry_checksum, compute_session_salt
+from indelible.core.codec import CHECKSUM_BYTES, parse_checksum
+from indelible.core.ids import MADE_PREFIX
+from indelible.core.limits import KEYS_KEPT
+from indelible.core.operations import Append, AppendResult, LogRow
 from indelible.model import Kind, Status
 
 KIND_NUMBER = {
@@ -36,10 +34,11 @@ KIND_NUMBER = {
     Kind.SUMMARY: 4,
 }
 
-INSERT = """
+_INSERT = """
     INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, opens,
         answers, payload, checksum)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_REPLACE = _INSERT.replace("INSERT", "INSERT OR REPLACE", 1)
 _BY_CALLERS_KEY = """
     SELECT id, batch_size, generation FROM entry
     WHERE id >> 32 = ? AND key = ? AND substr(key, 1, 1) <> '~' AND id >= ?
@@ -50,210 +49,143 @@ _BY_KEPT_KEY = f"""
 _BY_MADE_KEY = """
     SELECT id, batch_size, generation FROM entry
     WHERE id >= ? AND id < ? AND key = ? ORDER BY id DESC LIMIT 1"""
+_PAYLOADS = "SELECT payload FROM entry WHERE id >= ? AND id < ? ORDER BY id"
 
 
-# The session is as we left it, and the position behind our last entry is free: then nobody wrote
-# since, and this one statement is the whole append. Else it changes nothing, and we look first.
-# (A session's number is never given again, so that it need not be asked for by name.)
-INSERT_IF_STILL = """
-    INSERT OR IGNORE INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key,
-        opens, answers, payload, checksum)
-    SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM session
-    WHERE number = ? AND life = ? AND generation = ? AND staged = 0
-    """
-
-
-def shortcut(context: Context, op: Append) -> tuple[Any, ...] | None:
-    """What to give to `INSERT_IF_STILL`, which may be enough; None if an append must look first."""
-    tip = context.tips.get(op.session)
-    if (
-        tip is None
-        or not op.fresh
-        or op.expected is not None
-        or len(op.drafts) != 1
-        or tip.end >= LOG_ENTRIES_MAX
-    ):
-        return None
-    now_ms = int(context.clock() * 1000)
-    if tip.deadline is not None and now_ms >= tip.deadline:
-        return None
-    deadline = None if op.ttl_s is None else rules.compute_deadline_ms(now_ms, op.ttl_s)
-    return (
-        *_row(
-            op.drafts[0],
-            tip.salt,
-            entry_id(tip.number, tip.end),
-            now_ms,
-            deadline,
-            1,
-            tip.generation,
-            op.key,
-        ),
-        tip.number,
-        tip.life,
-        tip.generation,
-    )
-
-
-def build_result(
-    context: Context, op: Append, given: tuple[Any, ...], changed: int
-) -> AppendResult | None:
-    """What a shortcut came to; None, and the guess is forgotten, if it changed no row."""
-    if not changed:
-        # Somebody else wrote; where the session stands now is for the plan to find.
-        context.tips.pop(op.session, None)
-        return None
-    tip = context.tips[op.session]
-    first = tip.end
-    tip.end = first + 1
-    tip.deadline = given[3]
-    version = rules.build_version(tip.token, tip.end, tip.generation)
-    return AppendResult(first, 1, version)
-
-
-def append(context: Context, op: Append) -> Plan[AppendResult]:
-    """Put a batch at the end of the log."""
-    place = yield from find_session(context, op.session)
-    now_ms = context.now_ms()
-    standing = place.standing
-    status = rules.compute_status(standing, now_ms)
+@WRITES.handles(Append)
+def append(db: Connection, op: Append) -> AppendResult:
+    """Append a batch to the log."""
+    row = find_session(db, op.session)
+    state = row.state
+    now_ms = db.now_ms()
+    status = rules.compute_status(state, now_ms)
     if not op.fresh and status is Status.ACTIVE:
-        earlier = yield from _earlier(place, op)
+        earlier = _find_earlier(db, row, op)
         if earlier is not None:
             return earlier
     if op.expected is not None:
-        version = rules.compute_version(standing, status)
-        rules.refuse_if_moved(op.session, op.expected, version)
-    rules.refuse_if_full(op.session, standing.end if standing else 0, len(op.drafts))
-    if standing is None or status is not Status.ACTIVE:
-        place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
-        standing = place.standing
-        assert standing is not None
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
     count = len(op.drafts)
-    deadline = rules.compute_deadline_ms(now_ms, op.ttl_s)
-    first_id = entry_id(place.number, standing.end)
-    salt = session_salt(context.namespace, op.session)
+    rules.refuse_if_full(op.session, state.end if state else 0, count)
+    if state is None or status is not Status.ACTIVE:
+        row = begin_life(db, row, op.session, ttl_s=op.ttl_s)
+        state = row.state
+        assert state is not None
+    first, generation = state.end, state.generation
+    deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
+    salt = compute_session_salt(db.namespace, op.session)
     rows = [
-        _row(
-            draft,
+        _build_row(
+            row.number,
             salt,
-            first_id + offset,
+            first + offset,
+            kind,
             now_ms,
-            deadline,
+            deadline_ms,
             0 if offset else count,
-            standing.generation,
+            generation,
+            keep,
             None if offset else op.key,
+            opens,
+            answers,
+            envelope,
         )
-        for offset, draft in enumerate(op.drafts)
+        for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
     ]
-    yield Do(INSERT, rows[0]) if count == 1 else SqlMany(INSERT, rows)
-    end = standing.end + count
-    if len(context.tips) >= TIPS_MAX:
-        context.tips.clear()
-    context.tips[op.session] = Tip(
-        place.number, place.life, standing.life, end, standing.generation, deadline, salt
-    )
-    version = rules.build_version(standing.life, end, standing.generation)
-    return AppendResult(standing.end, count, version)
+    db.execute_many(_INSERT, rows)
+    return AppendResult(first, count, rules.build_version(state.life, first + count, generation))
 
 
-def _row(
-    draft: Draft,
+def replace_entries(db: Connection, row: SessionRow, entries: Sequence[LogRow]) -> None:
+    """Write rows of a copied log at their positions, over those that are there."""
+    salt = compute_session_salt(db.namespace, row.name)
+    db.execute_many(_REPLACE, [_build_row(row.number, salt, *entry[:-1]) for entry in entries])
+
+
+def _build_row(
+    number: int,
     salt: int,
-    row_id: int,
-    now_ms: int,
-    deadline: int | None,
+    position: int,
+    kind: Kind | None,
+    written_at_ms: int,
+    deadline_ms: int | None,
     batch: int,
     generation: int,
+    keep: bool,
     key: str | None,
+    opens: tuple[str, ...],
+    answers: tuple[str, ...],
+    envelope: bytes,
 ) -> tuple[Any, ...]:
-    kind, envelope, keep, opens, answers = draft
+    """Build the row of an entry; its place is part of its id and of its checksum."""
     return (
-        row_id,
-        KIND_NUMBER[kind],
-        now_ms,
-        deadline,
+        entry_ids(number, position, position + 1)[0],
+        KIND_NUMBER[kind] if kind is not None else 0,
+        written_at_ms,
+        deadline_ms,
         batch,
         generation,
         keep,
         key,
-        encode_links(opens) if opens else None,
-        encode_links(answers) if answers else None,
+        json.dumps(opens) if opens else None,
+        json.dumps(answers) if answers else None,
         envelope,
-        entry_checksum(
+        compute_entry_checksum(
             salt,
             envelope,
-            position=row_id & POSITION_MASK,
-            written_at_ms=now_ms,
-            deadline_ms=deadline,
+            position=position,
+            written_at_ms=written_at_ms,
+            deadline_ms=deadline_ms,
             generation=generation,
             batch=batch,
         ),
     )
 
 
-def encode_links(call_ids: tuple[str, ...]) -> str | None:
-    """Call ids as a row keeps them."""
-    return json.dumps(call_ids) if call_ids else None
-
-
-def _earlier(place: SessionRow, op: Append) -> Plan[AppendResult | None]:
-    """The first attempt with this key, if it landed; other content under it is a conflict."""
-    number, standing = place.number, place.standing
-    assert standing is not None
-    kept = yield from perform(Sql(_BY_KEPT_KEY, (number, place.life, op.key)))
+def _find_earlier(db: Connection, row: SessionRow, op: Append) -> AppendResult | None:
+    """Return the result of the first append with this key; other content is a conflict."""
+    state = row.state
+    assert state is not None
+    kept = db.execute(_BY_KEPT_KEY, (row.number, row.life, op.key))
     if kept:
         intact, first, count, generation, checksums = kept[0]
         if not intact:
-            raise damaged_row(f"the row of key {op.key!r}", op.session)
+            raise build_damage_error(f"the row of key {op.key!r}", op.session)
         stored = [
             checksums[at : at + CHECKSUM_BYTES] for at in range(0, len(checksums), CHECKSUM_BYTES)
         ]
-        return (yield from _replayed(place, op, first, count, generation, stored))
-    if op.key.startswith(MADE_PREFIX):
-        oldest = max(standing.born, standing.end - KEYS_KEPT)
-        look = Sql(_BY_MADE_KEY, (*entry_ids(place, oldest, standing.end), op.key))
     else:
-        low, _ = entry_ids(place, standing.born, standing.end)
-        look = Sql(_BY_CALLERS_KEY, (number, op.key, low))
-    rows = yield from perform(look)
-    if not rows:
-        return None
-    found_id, count, generation = rows[0]
-    first = found_id & POSITION_MASK
-    payloads = yield from perform(
-        Sql(
-            "SELECT payload FROM entry WHERE id >= ? AND id < ? ORDER BY id",
-            entry_ids(place, first, min(first + count, standing.end)),
-        )
-    )
-    stored = [compute_checksum(payload) for (payload,) in payloads]
-    return (yield from _replayed(place, op, first, count, generation, stored))
-
-
-def _replayed(
-    place: SessionRow, op: Append, first: int, count: int, generation: int, stored: list[bytes]
-) -> Plan[AppendResult]:
-    """The first receipt once more; other content under the key is a conflict."""
-    standing = place.standing
-    assert standing is not None
+        if op.key.startswith(MADE_PREFIX):
+            oldest = max(state.born, state.end - KEYS_KEPT)
+            ids = log_entry_ids(row, oldest, state.end)
+            rows = db.execute(_BY_MADE_KEY, (*ids, op.key))
+        else:
+            low, _ = log_entry_ids(row, state.born, state.end)
+            rows = db.execute(_BY_CALLERS_KEY, (row.number, op.key, low))
+        if not rows:
+            return None
+        first_id, count, generation = rows[0]
+        first = first_id & POSITION_MASK
+        batch_ids = log_entry_ids(row, first, min(first + count, state.end))
+        stored = [parse_checksum(payload) for (payload,) in db.execute(_PAYLOADS, batch_ids)]
     rules.refuse_different_content(op, first, stored)
-    ((tail, extents),) = yield from perform(
-        Sql("SELECT tail, extents FROM session WHERE number = ?", (place.number,))
+    ((tail, extents),) = db.execute(
+        "SELECT tail, extents FROM session WHERE number = ?", (row.number,)
     )
-    shown = view.build_view(view.decode(extents), tail)
-    yield touch(place)
+    sync(db, row)
     return AppendResult(
         first,
         count,
-        rules.build_version(standing.life, first + count, generation),
+        rules.build_version(state.life, first + count, generation),
         replayed=True,
-        visible=rules.is_visible(shown, standing.end, first, count),
+        visible=rules.is_visible(
+            view.build_view(view.decode(extents), tail), state.end, first, count
+        ),
     )
 
 
 def decode_links(text: str | None) -> tuple[str, ...]:
-    """Call ids as they were handed in; a `ValueError` if the row does not hold any such."""
+    """Decode the call ids of a row; a `ValueError` if it does not hold any such."""
     if text is None:
         return ()
     call_ids = json.loads(text)

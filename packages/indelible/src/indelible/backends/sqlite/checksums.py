@@ -11,8 +11,8 @@ from indelible.core import checksums
 from indelible.core.checksums import CHECKSUM_MASK
 from indelible.errors import FormatError
 
-# What each row's checksum is made of: all that decides what a session shows. A session's `touched`
-# only counts, and an entry's row is bound to its place by `CONTENT`.
+# The fields that each row's checksum covers: all that decides what a session shows. A session's
+# `touched` only counts, and an entry's row is bound to its place by `CONTENT`.
 _FIELDS: Final = {
     "session": "number namespace name life born staged generation tail session.deadline created_at"
     " vacuums forked_from metadata extents",
@@ -22,7 +22,7 @@ _FIELDS: Final = {
     "kept_key": "session life key position entries generation checksums",
 }
 
-# The content checksum that an entry's row stands for; compared with the one that it has.
+# The content checksum that follows from an entry's row, to compare with the envelope's.
 CONTENT: Final = (
     "(checksum - (id & 4294967295) - written_at - ifnull(deadline, 0) - generation - batch_size"
     f" - :salt) & {CHECKSUM_MASK}"
@@ -30,12 +30,12 @@ CONTENT: Final = (
 
 
 def is_intact(table: str) -> str:
-    """The SQL expression that is 1 for a row with the checksum that it should have."""
+    """Build the SQL expression that is 1 for a row with the right checksum."""
     return f"{table}.checksum = row_checksum({', '.join(_FIELDS[table].split())})"
 
 
-def insert(table: str, *, verb: str = "INSERT") -> str:
-    """The statement that writes a row with its checksum; its parameters are the row's fields."""
+def build_insert(table: str, *, verb: str = "INSERT") -> str:
+    """Build the statement that writes a row with its checksum from the row's fields."""
     fields = _FIELDS[table].split()
     params = ", ".join(f"?{number}" for number in range(1, len(fields) + 1))
     return (
@@ -44,8 +44,8 @@ def insert(table: str, *, verb: str = "INSERT") -> str:
     )
 
 
-def update(table: str, changes: Mapping[str, str], *, where: str) -> str:
-    """The statement that changes fields of a row, and its checksum with them."""
+def build_update(table: str, changes: Mapping[str, str], *, where: str) -> str:
+    """Build the statement that changes fields of a row, and its checksum with them."""
     named = {f"{table}.{field}": value for field, value in changes.items()}
     values = [changes.get(field, named.get(field, field)) for field in _FIELDS[table].split()]
     assignments = "".join(f"{field} = {value}, " for field, value in changes.items())
@@ -55,8 +55,8 @@ def update(table: str, changes: Mapping[str, str], *, where: str) -> str:
     )
 
 
-def damaged_row(what: str, session: str) -> FormatError:
-    """The error for a row whose checksum does not match."""
+def build_damage_error(what: str, session: str) -> FormatError:
+    """Build the error for a row whose checksum does not match."""
     return FormatError(
         f"{what} of session {session!r} is damaged: its checksum does not match; nothing was"
         " changed. Restore the file from a backup, or forget the session and import it from an"
@@ -68,9 +68,9 @@ def damaged_row(what: str, session: str) -> FormatError:
 def register(db: apsw.Connection) -> None:
     """Give a connection the functions that compute checksums."""
     functions: dict[str, Any] = {
-        "row_checksum": checksums.row_checksum,
-        "session_salt": checksums.session_salt,
-        "content_checksum": checksums.content_checksum,
+        "row_checksum": checksums.compute_row_checksum,
+        "session_salt": checksums.compute_session_salt,
+        "content_checksum": checksums.parse_content_checksum,
         "entry_checksum": _entry_checksum,
     }
     for name, function in functions.items():
@@ -87,8 +87,8 @@ def _entry_checksum(
     generation: int,
     batch: int,
 ) -> int:
-    return checksums.entry_checksum(
-        checksums.session_salt(namespace, name),
+    return checksums.compute_entry_checksum(
+        checksums.compute_session_salt(namespace, name),
         payload,
         position=position,
         written_at_ms=written_at_ms,

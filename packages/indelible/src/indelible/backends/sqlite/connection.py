@@ -1,4 +1,4 @@
-"""One connection, and the one seam through which every call to the engine passes."""
+"""One connection to the file; every statement passes through `execute` or `execute_many`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import apsw
 
 from indelible.backends.sqlite import checksums
 from indelible.backends.sqlite.errors import translate_error
+from indelible.core.clock import Clock
 from indelible.core.limits import ROW_BYTES_MAX
-from indelible.core.plan import Operation, Plan
 from indelible.model import Durability
 
 # SQLite's own busy timeout starves writers: it backs off to 100 ms while others slip in. Short
 # random waits let everyone through.
 WAIT_S_MAX = 0.002
+
+BEGIN_WRITE = "BEGIN IMMEDIATE"
+BEGIN_READ = "BEGIN"
+COMMIT = "COMMIT"
+# Ends a transaction that only read; if it fails, nothing was at stake.
+END_READ = "END"
+ROLLBACK = "ROLLBACK"
 
 # A file may come from somewhere else: no trigger or view of its own runs, double quotes never
 # make a string, and its pages and schema are written in no way but by SQL.
@@ -29,8 +37,8 @@ _CONFIG = {
     apsw.SQLITE_DBCONFIG_DEFENSIVE: 1,
     apsw.SQLITE_DBCONFIG_DQS_DDL: 0,
     apsw.SQLITE_DBCONFIG_DQS_DML: 0,
-    # Else every new bound of a range has its statement planned anew, which takes longer than to
-    # read twenty entries. Our plans do not depend on what is bound.
+    # Otherwise SQLite plans a statement again for each new bound of a range, which takes longer
+    # than reading twenty entries. Our plans do not depend on the bound values.
     apsw.SQLITE_DBCONFIG_ENABLE_QPSG: 1,
 }
 # Well above what our own statements need. VACUUM attaches one database.
@@ -43,96 +51,39 @@ _LIMITS = {
 }
 
 Rows = list[tuple[Any, ...]]
+Params = tuple[Any, ...] | dict[str, Any]
+# Called around every statement with its text: crash and fault tests use it, and nothing else does.
+Seam = Callable[[str, Callable[[], Any]], Any]
 
 
-@dataclass(slots=True)
-class Sql(Operation[Rows]):
-    """One statement, answered with its rows."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SqliteOptions:
+    """How a file is opened."""
 
-    text: str
-    params: tuple[Any, ...] | dict[str, Any] = ()
-
-    def run(self, cursor: apsw.Cursor) -> Rows:
-        """Do it."""
-        return cursor.execute(self.text, self.params).fetchall()
-
-
-@dataclass(slots=True)
-class Do(Operation[None]):
-    """One statement that answers nothing."""
-
-    text: str
-    params: tuple[Any, ...] | None = None
-
-    def run(self, cursor: apsw.Cursor) -> None:
-        """Do it."""
-        cursor.execute(self.text, self.params)
-
-
-@dataclass(slots=True)
-class DoCounted(Operation[int]):
-    """One statement of a transaction, answered with how many rows it changed."""
-
-    text: str
-    params: tuple[Any, ...]
-
-    def run(self, cursor: apsw.Cursor) -> int:
-        """Do it."""
-        cursor.execute(self.text, self.params)
-        return cursor.connection.changes()
-
-
-class DoAlone(DoCounted):
-    """One statement that is a transaction of its own, answered with how many rows it changed."""
-
-    __slots__ = ()
-
-
-@dataclass(slots=True)
-class SqlMany(Operation[None]):
-    """One statement that answers nothing, for many rows of parameters."""
-
-    text: str
-    params: list[tuple[Any, ...]]
-
-    def run(self, cursor: apsw.Cursor) -> None:
-        """Do it."""
-        cursor.executemany(self.text, self.params)
-
-
-BEGIN_WRITE = Do("BEGIN IMMEDIATE")
-BEGIN_READ = Do("BEGIN")
-COMMIT = Do("COMMIT")
-# Nothing is at stake when a transaction ends that only read.
-END_READ = Do("COMMIT")
-ROLLBACK = Do("ROLLBACK")
-
-# Called around every engine call: crash and fault tests stand here, and nothing else does.
-Seam = Callable[[Operation[Any], Callable[[], Any]], Any]
+    path: Path
+    namespace: str
+    durability: Durability
+    busy_timeout_s: float
+    clock: Clock
+    seam: Seam | None = None
 
 
 class Connection:
     """A connection with its waits, its durability, and its errors translated."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        durability: Durability,
-        busy_timeout_s: float,
-        read_only: bool = False,
-        seam: Seam | None = None,
-    ) -> None:
-        self.path = path
-        self._busy_timeout_s = busy_timeout_s
+    def __init__(self, options: SqliteOptions, *, read_only: bool = False) -> None:
+        self.path = str(options.path)
+        self.namespace = options.namespace
+        self._clock = options.clock
+        self._busy_timeout_s = options.busy_timeout_s
         self._waiting_since = 0.0
-        self._seam = seam
+        self._seam = options.seam
         try:
-            self._db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+            self._db = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
-            raise translate_error(error, path=path) from error
+            raise translate_error(error, path=self.path) from error
         try:
-            # One for all steps, since each has all its rows before the next begins.
+            # One cursor for all statements: each has all its rows before the next begins.
             self._cursor = self._db.cursor()
             self._db.set_busy_handler(self._wait)
             checksums.register(self._db)
@@ -140,32 +91,46 @@ class Connection:
                 self._db.config(option, value)
             for limit, value in _LIMITS.items():
                 self._db.limit(limit, value)
-            level = "FULL" if durability.covers(Durability.POWER) else "NORMAL"
+            level = "FULL" if options.durability.covers(Durability.POWER) else "NORMAL"
             self._db.execute(
-                # On macOS, a sync that does not reach the platter unless it is asked to.
+                # On macOS, a sync does not reach the platter unless it is asked to.
                 f"PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;"
                 f"PRAGMA synchronous = {level}; PRAGMA secure_delete = ON;"
                 f" PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
                 f" PRAGMA query_only = {int(read_only)}"
-            ).fetchall()  # Some answer with a row, and what follows is only run when it was read.
+            ).fetchall()  # A statement only runs when the rows of the one before it were read.
         except apsw.Error as error:
             self._db.close(True)
-            raise translate_error(error, path=path) from error
+            raise translate_error(error, path=self.path) from error
 
-    def execute(self, op: Any) -> Any:
-        """Do one step."""
+    def execute(self, text: str, params: Params = ()) -> Rows:
+        """Run one statement and return its rows."""
         try:
-            if self._seam is not None:
-                return self._seam(op, lambda: op.run(self._cursor))
-            return op.run(self._cursor)
+            if self._seam is None:
+                return self._cursor.execute(text, params).fetchall()
+            rows: Rows = self._seam(text, lambda: self._cursor.execute(text, params).fetchall())
+            return rows
         except (apsw.Error, UnicodeDecodeError) as error:
-            committing = op is COMMIT or type(op) is DoAlone
-            raise translate_error(error, path=self.path, committing=committing) from error
+            raise translate_error(error, path=self.path, committing=text == COMMIT) from error
+
+    def execute_many(self, text: str, rows: list[tuple[Any, ...]]) -> None:
+        """Run one statement for many rows of parameters."""
+        try:
+            if self._seam is None:
+                self._cursor.executemany(text, rows)
+            else:
+                self._seam(text, lambda: self._cursor.executemany(text, rows))
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise translate_error(error, path=self.path) from error
+
+    def now_ms(self) -> int:
+        """Return the time, as rows keep it."""
+        return int(self._clock() * 1000)
 
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
-        return bool(self._db.in_transaction)
+        return self._db.in_transaction
 
     def close(self, *, checkpoint: bool = True) -> None:
         """Close; without a checkpoint where another process, or a child, goes on with the file."""
@@ -185,11 +150,3 @@ class Connection:
             return False
         time.sleep(random.uniform(0, WAIT_S_MAX))  # noqa: S311 (spreads writers, hides nothing)
         return True
-
-
-def read_transaction(plan: Plan[Any]) -> Plan[Any]:
-    """Put one transaction around a plan that reads; whoever drives it rolls back what is left."""
-    yield BEGIN_READ
-    result = yield from plan
-    yield END_READ
-    return result

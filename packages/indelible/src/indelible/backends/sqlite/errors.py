@@ -1,4 +1,4 @@
-"""The only place where SQLite's errors become ours: by result code, never by message text."""
+"""Translates SQLite's errors, by result code and never by message text."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from indelible.errors import (
 
 
 def translate_error(error: Exception, *, path: str, committing: bool = False) -> MemoryStoreError:
-    """Our error for what SQLite raised; the original stays its cause.
+    """Return our error for what SQLite raised; the original is its cause.
 
     A commit that fails while writing or syncing may be found and recovered after a crash, or not:
     only then is the outcome unknown. Everything before the commit is rolled back.
     """
-    ours = _translated(error, path, committing)
+    ours = _choose_error(error, path, committing)
     ours.__cause__ = error
     return ours
 
 
-def _translated(  # noqa: PLR0911 (a table of codes, one return for each meaning)
+def _choose_error(  # noqa: PLR0911 (a table of codes, one return for each meaning)
     error: Exception, path: str, committing: bool
 ) -> MemoryStoreError:
     # A text column with bytes that are no text: the row was damaged.

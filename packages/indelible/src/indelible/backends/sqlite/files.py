@@ -12,14 +12,14 @@ SIDE_FILE_ENDINGS = ("-wal", "-shm", "-journal")
 
 
 def list_files(path: Path) -> tuple[Path, ...]:
-    """Every file that belongs to the database at a path, whether it exists now or not."""
+    """List the files of the database at a path, whether they exist now or not."""
     # SQLite follows symbolic links first: its log stands beside the real file.
     real = Path(os.path.realpath(path))
     return (real, *(real.with_name(real.name + ending) for ending in SIDE_FILE_ENDINGS))
 
 
 def is_one_of(path: Path, files: tuple[Path, ...]) -> bool:
-    """Whether a path leads to one of the files, however it is spelled or linked."""
+    """Return whether a path leads to one of the files, however it is spelled or linked."""
     names = (path, Path(os.path.realpath(path)))
     return any(_is_same(name, file) for name in names for file in files)
 

@@ -1,24 +1,24 @@
-"""Upkeep in SQLite's words: what may go, what must go, what is wrong."""
+"""Maintenance: vacuum, erase, checks of the file, quarantine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from indelible import view
-from indelible.backends.sqlite.checksums import CONTENT, insert, is_intact, update
-from indelible.backends.sqlite.connection import Do, Sql, SqlMany
+from indelible.backends.sqlite.checksums import CONTENT, build_insert, build_update, is_intact
+from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.handlers import READS, WRITES
 from indelible.backends.sqlite.schema import compare_schema
 from indelible.backends.sqlite.sessions import (
     POSITION_MASK,
     SESSION_NUMBER_MAX,
-    Context,
     SessionRow,
-    all_entry_ids,
     entry_ids,
     find_session,
     load_session,
+    log_entry_ids,
 )
-from indelible.backends.sqlite.views import journal_lines, snapshot_records
+from indelible.backends.sqlite.views import read_lines, read_records
 from indelible.core import rules
 from indelible.core.limits import DAMAGED_ROWS_NAMED_MAX, KEYS_KEPT, STAGE_ABANDONED_S
 from indelible.core.operations import (
@@ -26,23 +26,22 @@ from indelible.core.operations import (
     CheckSession,
     Erase,
     EraseResult,
+    Head,
     Quarantine,
     ReadQuarantine,
     Reclaim,
     ReclaimResult,
-    Scrub,
 )
-from indelible.core.plan import Plan, perform
 from indelible.errors import FormatError, MemoryStoreBackendError
 from indelible.model import Status
 
 # Tables whose rows belong to a session by its number.
 _PARTS = ("snapshot", "journal", "kept_key", "quarantine")
-_KEEP_KEY = insert("kept_key", verb="INSERT OR IGNORE")
-_COUNT_VACUUM = update("session", {"vacuums": "vacuums + 1"}, where="number = ?1")
+_KEEP_KEY = build_insert("kept_key", verb="INSERT OR IGNORE")
+_COUNT_VACUUM = build_update("session", {"vacuums": "vacuums + 1"}, where="number = ?1")
 _OF_SESSION = "LEFT JOIN (SELECT number AS owner, namespace, name FROM session) ON owner = session"
 # What may be damaged, and the statement that finds it. Entries of sessions that are active are
-# looked at one by one when their log is; here, those that say that a session's time is over.
+# checked when their log is read; here, those that say that a session has expired.
 _DAMAGED = {
     "the row": f"""
         SELECT namespace, name, NULL FROM session WHERE NOT {is_intact("session")} LIMIT :limit""",  # noqa: S608 (constants)
@@ -63,7 +62,7 @@ _DAMAGED = {
         AND {CONTENT.replace(":salt", "session_salt(namespace, name)")} <> content_checksum(payload)
         LIMIT :limit""",  # noqa: S608 (constants)
 }
-_EMPTY = update(
+_EMPTY = build_update(
     "session",
     {
         "born": "?1",
@@ -77,215 +76,186 @@ _EMPTY = update(
 )
 
 
-def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
-    """Remove what nothing can reach."""
-    place = yield from find_session(context, op.session)
-    standing = place.standing
-    if standing is None:
+@WRITES.handles(Reclaim)
+def reclaim(db: Connection, op: Reclaim) -> ReclaimResult:
+    """Remove entries that nothing can reach."""
+    row, head = load_session(db, op.session)
+    if row.state is None:
         return ReclaimResult()
-    status = rules.compute_status(standing, context.now_ms())
-    if status is Status.ACTIVE:
-        return (yield from _reclaim_active(context, op, place))
-    ((created_at,),) = yield from perform(
-        Sql("SELECT created_at FROM session WHERE number = ?", (place.number,))
-    )
-    abandoned_ms = created_at + STAGE_ABANDONED_S * 1000
-    if standing.staged and context.now_ms() < abandoned_ms:
-        return ReclaimResult()
-    removed = yield from _size_of([all_entry_ids(place.number)])
+    if head.status is Status.ACTIVE:
+        return _reclaim_active(db, op, row, head)
+    if row.state.staged:
+        ((created_at,),) = db.execute(
+            "SELECT created_at FROM session WHERE number = ?", (row.number,)
+        )
+        if db.now_ms() < created_at + STAGE_ABANDONED_S * 1000:
+            return ReclaimResult()
+    removed = _measure_entries(db, [entry_ids(row.number)])
     if not op.dry_run:
-        yield from remove_life(place, forget=status is Status.NEW)
-    return removed
+        if head.status is Status.EXPIRED:
+            _empty_session(db, row)
+        else:
+            remove_session(db, row)
+    return ReclaimResult(*removed)
 
 
-def _reclaim_active(context: Context, op: Reclaim, place: SessionRow) -> Plan[ReclaimResult]:
-    _, head = yield from load_session(context, op.session)
-    records = yield from snapshot_records(place)
-    lines = yield from journal_lines(place, changes_only=False)
+def _reclaim_active(db: Connection, op: Reclaim, row: SessionRow, head: Head) -> ReclaimResult:
+    lines = read_lines(db, row, changes_only=False)
     kept = rules.keep_undoable(lines, op.undo_since_ms)
-    reach = rules.find_reachable(head, records, kept)
+    reach = rules.find_reachable(head, read_records(db, row), kept)
     # The newest entry stays: it carries the end of the log, and positions are never reused.
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
-    dead_ids = [entry_ids(place, *extent, earlier=True) for extent in dead]
-    removed = yield from _size_of(dead_ids)
-    gone = ReclaimResult(
-        removed.entries, removed.size_bytes, rules.count_removed_changes(lines, kept)
-    )
+    dead_ids = [log_entry_ids(row, *extent, earlier=True) for extent in dead]
+    count, size = _measure_entries(db, dead_ids)
     if not op.dry_run:
-        yield from _keep_keys(place, head.born, head.end, dead)
-        yield from _delete_entries(dead_ids)
-        yield from _forget_old_parts(place, {line.key for line in kept})
-        if removed.entries:
-            yield Do(_COUNT_VACUUM, (place.number,))
-    return gone
+        _keep_keys(db, row, head, dead)
+        _delete_entries(db, dead_ids)
+        _delete_old_parts(db, row, {line.key for line in kept})
+        if count:
+            db.execute(_COUNT_VACUUM, (row.number,))
+    return ReclaimResult(count, size, rules.count_removed_changes(lines, kept))
 
 
-def _size_of(ranges: Iterable[tuple[int, int]]) -> Plan[ReclaimResult]:
-    entries = size = 0
+def _measure_entries(db: Connection, ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Return the number of entries in these ranges of row ids, and their size in bytes."""
+    count = size = 0
     for ids in ranges:
-        ((count, length),) = yield from perform(
-            Sql(
-                "SELECT count(*), ifnull(sum(length(payload)), 0) FROM entry"
-                " WHERE id >= ? AND id < ?",
-                ids,
-            )
+        ((entries, length),) = db.execute(
+            "SELECT count(*), ifnull(sum(length(payload)), 0) FROM entry WHERE id >= ? AND id < ?",
+            ids,
         )
-        entries += count
+        count += entries
         size += length
-    return ReclaimResult(entries, size)
+    return count, size
 
 
-def _delete_entries(ranges: Iterable[tuple[int, int]]) -> Plan[None]:
+def _delete_entries(db: Connection, ranges: Iterable[tuple[int, int]]) -> None:
     for ids in ranges:
-        yield Do("DELETE FROM entry WHERE id >= ? AND id < ?", ids)
+        db.execute("DELETE FROM entry WHERE id >= ? AND id < ?", ids)
 
 
-def _keep_keys(place: SessionRow, born: int, end: int, dead: view.Extents) -> Plan[None]:
-    """Write down the keys of appends that lose an entry, with what their entries were."""
-    rows = yield from perform(
-        Sql(
-            "SELECT id, batch_size, generation, key FROM entry"
-            " WHERE id >= ? AND id < ? AND key IS NOT NULL ORDER BY id DESC LIMIT ?",
-            (*entry_ids(place, born, end), KEYS_KEPT),
-        )
+def _keep_keys(db: Connection, row: SessionRow, head: Head, dead: view.Extents) -> None:
+    """Keep the keys of appends that lose an entry, with the checksums of their entries."""
+    rows = db.execute(
+        "SELECT id, batch_size, generation, key FROM entry"
+        " WHERE id >= ? AND id < ? AND key IS NOT NULL ORDER BY id DESC LIMIT ?",
+        (*log_entry_ids(row, head.born, head.end), KEYS_KEPT),
     )
-    oldest = (rows[-1][0] & POSITION_MASK) if len(rows) == KEYS_KEPT else born
-    yield Do(
+    oldest = (rows[-1][0] & POSITION_MASK) if len(rows) == KEYS_KEPT else head.born
+    db.execute(
         "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
-        (place.number, place.life, oldest),
+        (row.number, row.life, oldest),
     )
     for first_id, batch, generation, key in rows:
         position = first_id & POSITION_MASK
-        if not view.between(dead, position, position + batch):
+        if not view.clip(dead, position, position + batch):
             continue
-        found = yield from perform(
-            Sql(
-                "SELECT ifnull(substr(payload, 9, 16), x'') FROM entry"
-                " WHERE id >= ? AND id < ? ORDER BY id",
-                entry_ids(place, position, min(position + batch, end)),
-            )
+        found = db.execute(
+            "SELECT ifnull(substr(payload, 9, 16), x'') FROM entry"
+            " WHERE id >= ? AND id < ? ORDER BY id",
+            log_entry_ids(row, position, min(position + batch, head.end)),
         )
-        yield Do(
-            _KEEP_KEY,
-            (
-                place.number,
-                place.life,
-                key,
-                position,
-                batch,
-                generation,
-                b"".join(checksum for (checksum,) in found),
-            ),
-        )
+        checksums = b"".join(checksum for (checksum,) in found)
+        db.execute(_KEEP_KEY, (row.number, row.life, key, position, batch, generation, checksums))
 
 
-def _forget_old_parts(place: SessionRow, kept_operations: set[str]) -> Plan[None]:
-    """Remove parts of earlier lives, and the journal lines that are not kept."""
-    yield Do("DELETE FROM snapshot WHERE session = ? AND life <> ?", (place.number, place.life))
-    lines = yield from perform(
-        Sql("SELECT number, life, operation FROM journal WHERE session = ?", (place.number,))
+def _delete_old_parts(db: Connection, row: SessionRow, kept_keys: set[str]) -> None:
+    """Delete parts of earlier lives, and the journal lines that are not kept."""
+    db.execute("DELETE FROM snapshot WHERE session = ? AND life <> ?", (row.number, row.life))
+    lines = db.execute(
+        "SELECT number, life, operation FROM journal WHERE session = ?", (row.number,)
     )
-    yield SqlMany(
-        "DELETE FROM journal WHERE number = ?",
-        [
-            (number,)
-            for number, life, operation in lines
-            if life != place.life or operation not in kept_operations
-        ],
-    )
+    old = [(n,) for n, life, key in lines if life != row.life or key not in kept_keys]
+    db.execute_many("DELETE FROM journal WHERE number = ?", old)
 
 
-def remove_life(place: SessionRow, *, forget: bool) -> Plan[None]:
-    """Remove all of a life that ended; its row stays while it is still known as expired."""
-    assert place.standing is not None
-    yield from _delete_entries([all_entry_ids(place.number)])
+def _delete_parts(db: Connection, row: SessionRow) -> None:
+    _delete_entries(db, [entry_ids(row.number)])
     for table in _PARTS:
-        yield Do(f"DELETE FROM {table} WHERE session = ?", (place.number,))  # noqa: S608
-    if forget:
-        yield Do("DELETE FROM session WHERE number = ?", (place.number,))
-    else:
-        # The row now knows what its newest entry knew: where the log ends, and when life did.
-        yield Do(
-            _EMPTY,
-            (place.standing.end, place.standing.deadline_ms, place.number),
-        )
+        db.execute(f"DELETE FROM {table} WHERE session = ?", (row.number,))  # noqa: S608
 
 
-def erase(context: Context, op: Erase) -> Plan[EraseResult]:
-    """Remove every row of a session. Deleted bytes are overwritten: see `secure_delete`."""
-    forks = yield from perform(
-        Sql(
-            "SELECT name FROM session WHERE namespace = ? AND forked_from = ? ORDER BY name",
-            (context.namespace, op.session),
-        )
+def _empty_session(db: Connection, row: SessionRow) -> None:
+    """Delete all of a life that expired but the session's row, which still says so."""
+    assert row.state is not None
+    _delete_parts(db, row)
+    # The row now knows what its newest entry knew: where the log ends, and when the life did.
+    db.execute(_EMPTY, (row.state.end, row.state.deadline_ms, row.number))
+
+
+def remove_session(db: Connection, row: SessionRow) -> None:
+    """Delete every row of a session. Deleted bytes are overwritten: see `secure_delete`."""
+    _delete_parts(db, row)
+    db.execute("DELETE FROM session WHERE number = ?", (row.number,))
+
+
+@WRITES.handles(Erase)
+def erase(db: Connection, op: Erase) -> EraseResult:
+    """Remove every row of a session."""
+    forks = db.execute(
+        "SELECT name FROM session WHERE namespace = ? AND forked_from = ? ORDER BY name",
+        (db.namespace, op.session),
     )
     names = tuple(name for (name,) in forks)
     # Nothing of it is shown to anyone: a damaged session can be erased like any other.
-    place = yield from find_session(context, op.session, damaged=True)
-    context.tips.pop(op.session, None)
-    if place.standing is None:
+    row = find_session(db, op.session, damaged=True)
+    if row.state is None:
         return EraseResult(forks=names)
-    size = yield from _size_of([all_entry_ids(place.number)])
-    ((snapshots,),) = yield from perform(
-        Sql("SELECT count(*) FROM snapshot WHERE session = ?", (place.number,))
-    )
-    yield from remove_life(place, forget=True)
-    return EraseResult(size.entries, snapshots, size.size_bytes, names)
+    count, size = _measure_entries(db, [entry_ids(row.number)])
+    ((snapshots,),) = db.execute("SELECT count(*) FROM snapshot WHERE session = ?", (row.number,))
+    remove_session(db, row)
+    return EraseResult(count, snapshots, size, names)
 
 
-def scrub(_context: Context, _step: Scrub) -> Plan[tuple[str, ...]]:
-    """Rewrite the file, move the write-ahead log into it, and cut that to nothing.
+def scrub(db: Connection) -> tuple[str, ...]:
+    """Rewrite the file, move the write-ahead log into it, and truncate that.
 
     `secure_delete` overwrites rows that are deleted, but not the copies that stay behind in the
     free part of a page when rows move between pages. Only a rewrite is sure to leave none.
     """
     try:
-        yield Do("VACUUM")
-        ((busy, _, _),) = yield from perform(Sql("PRAGMA wal_checkpoint(TRUNCATE)"))
+        db.execute("VACUUM")
+        ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except (MemoryStoreBackendError, FormatError) as error:
         return (f"free space inside the file, which could not be rewritten ({error.message})",)
     return ("the write-ahead log, until no other process reads the file",) if busy else ()
 
 
-def check_engine(context: Context, _step: CheckEngine) -> Plan[tuple[str, ...]]:
-    """SQLite's own check, the schema, checksums of rows, and rows that belong to no session."""
+@READS.handles(CheckEngine)
+def check_engine(db: Connection, _op: CheckEngine) -> tuple[str, ...]:
+    """Check SQLite's structures, the schema, checksums of rows, and rows of no session."""
     problems: list[str] = []
     owners = {"entry": "id >> 32", **dict.fromkeys(_PARTS, "session")}
     try:
-        rows = yield from perform(Sql("PRAGMA integrity_check"))
-        problems += [str(text) for (text,) in rows if text != "ok"]
-        problems += [f"the file {text}" for text in (yield from compare_schema())]
-        rows = yield from perform(
-            Sql(
-                "SELECT max(seq) FROM sqlite_sequence WHERE name = 'session' UNION ALL"
-                " SELECT max(number) FROM session"
-            )
+        found = db.execute("PRAGMA integrity_check")
+        problems += [str(text) for (text,) in found if text != "ok"]
+        problems += [f"the file {text}" for text in compare_schema(db)]
+        numbers = db.execute(
+            "SELECT max(seq) FROM sqlite_sequence WHERE name = 'session' UNION ALL"
+            " SELECT max(number) FROM session"
         )
-        if any((number or 0) > SESSION_NUMBER_MAX for (number,) in rows):
+        if any((number or 0) > SESSION_NUMBER_MAX for (number,) in numbers):
             problems.append("the counter of sessions is damaged: no session can be added")
         for table, number in owners.items():
-            ((count,),) = yield from perform(
-                Sql(
-                    f"SELECT count(*) FROM {table}"  # noqa: S608 (our own names)
-                    f" WHERE {number} NOT IN (SELECT number FROM session)"
-                )
+            ((count,),) = db.execute(
+                f"SELECT count(*) FROM {table}"  # noqa: S608 (our own names)
+                f" WHERE {number} NOT IN (SELECT number FROM session)"
             )
             if count:
                 problems.append(f"{count} rows of {table} belong to no session")
-        problems += yield from _damaged_rows(context)
+        problems += _find_damaged_rows(db)
     except FormatError as error:
-        # What was found so far is worth more than where the looking had to end.
+        # Report what was found before the check had to end.
         problems.append(error.message)
     return tuple(problems)
 
 
-def _damaged_rows(context: Context) -> Plan[list[str]]:
-    """What has not the checksum that it should have, in every namespace and life."""
+def _find_damaged_rows(db: Connection) -> list[str]:
+    """Name rows with a wrong checksum, in every namespace and life."""
     problems: list[str] = []
+    limits = {"now": db.now_ms(), "limit": DAMAGED_ROWS_NAMED_MAX + 1}
     for what, statement in _DAMAGED.items():
-        rows = yield from perform(
-            Sql(statement, {"now": context.now_ms(), "limit": DAMAGED_ROWS_NAMED_MAX + 1})
-        )
+        rows = db.execute(statement, limits)
         for namespace, session, name in rows[:DAMAGED_ROWS_NAMED_MAX]:
             where = f" in namespace {namespace!r}" if namespace else ""
             problems.append(f"{what.format(name)} of session {session!r} is damaged{where}")
@@ -294,31 +264,29 @@ def _damaged_rows(context: Context) -> Plan[list[str]]:
     return problems
 
 
-def check_session(_context: Context, _step: CheckSession) -> Plan[tuple[str, ...]]:
-    """Every row of a session is read by other steps."""
-    yield from ()
+@READS.handles(CheckSession)
+def check_session(_db: Connection, _op: CheckSession) -> tuple[str, ...]:
+    """Check nothing: other operations of a verification read every row of a session."""
     return ()
 
 
-def quarantine(context: Context, op: Quarantine) -> Plan[None]:
+@WRITES.handles(Quarantine)
+def quarantine(db: Connection, op: Quarantine) -> None:
     """Keep the bytes of entries that cannot be read."""
-    place = yield from find_session(context, op.session)
-    now_ms = context.now_ms()
-    yield SqlMany(
+    row = find_session(db, op.session)
+    now_ms = db.now_ms()
+    db.execute_many(
         "INSERT OR IGNORE INTO quarantine VALUES (?, ?, ?, ?, ?)",
-        [(place.number, position, why, now_ms, raw) for position, why, raw in op.entries],
+        [(row.number, position, why, now_ms, raw) for position, why, raw in op.entries],
     )
 
 
-def read_quarantine(
-    context: Context, op: ReadQuarantine
-) -> Plan[tuple[tuple[int, str, bytes], ...]]:
-    """What was put into quarantine."""
-    place = yield from find_session(context, op.session)
-    rows = yield from perform(
-        Sql(
-            "SELECT position, reason, payload FROM quarantine WHERE session = ? ORDER BY position",
-            (place.number,),
-        )
+@READS.handles(ReadQuarantine)
+def read_quarantine(db: Connection, op: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
+    """Read what was put into quarantine."""
+    row = find_session(db, op.session)
+    rows = db.execute(
+        "SELECT position, reason, payload FROM quarantine WHERE session = ? ORDER BY position",
+        (row.number,),
     )
     return tuple((position, reason, payload) for position, reason, payload in rows)

@@ -1,25 +1,24 @@
-"""Entries out of the log: ranges of row ids, checked for gaps, never quietly fewer."""
+"""Reading entries: ranges of row ids; a missing row is reported, never skipped."""
 
 from __future__ import annotations
 
 from functools import cache
 from operator import itemgetter
-from typing import Any
 
 from indelible import view
 from indelible.backends.sqlite.append import KIND_NUMBER, decode_links
 from indelible.backends.sqlite.checksums import CONTENT
-from indelible.backends.sqlite.connection import Rows, Sql
+from indelible.backends.sqlite.connection import Connection, Rows
+from indelible.backends.sqlite.handlers import READS
 from indelible.backends.sqlite.sessions import (
     POSITION_MASK,
-    Context,
     SessionRow,
-    entry_ids,
     load_session,
+    log_entry_ids,
 )
 from indelible.core import rules
-from indelible.core.checksums import session_salt
-from indelible.core.codec import KIND_BYTES, names_kind
+from indelible.core.checksums import compute_session_salt
+from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.operations import (
     EntrySlice,
     LogPage,
@@ -32,15 +31,14 @@ from indelible.core.operations import (
     StoredEntry,
     tuple_new,
 )
-from indelible.core.plan import Plan, perform
 from indelible.errors import CorruptEntryError, FormatError
 from indelible.model import Kind, Status
 
 _KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 
-# Entries of other kinds come without their bodies, but they come: a position that is missing, or
-# whose kind was damaged, must not look like one that was not asked for. (A part of an empty blob is
-# NULL to SQLite.)
+# Entries of other kinds are read too, without their bodies: a position that is missing, or whose
+# kind was damaged, must not look like one that was not asked for. (A part of an empty blob is NULL
+# to SQLite.)
 _COLUMNS = f"""
     id, kind, written_at,
     CASE WHEN kind BETWEEN 1 AND {len(KIND_NUMBER)} AND NOT ? >> kind & 1
@@ -61,118 +59,119 @@ _ALL_KINDS = -1
 _NUMBER = itemgetter(1)
 
 
-def read(context: Context, op: Read) -> Plan[EntrySlice]:
-    """Entries of one state, in order."""
-    place, head = yield from load_session(context, op.session)
+@READS.handles(Read)
+def read(db: Connection, op: Read) -> EntrySlice:
+    """Read visible entries of one state, in order."""
+    row, head = load_session(db, op.session)
     frozen = rules.choose_frozen_view(op.session, op.frozen, head)
     gaps_are_vacuumed = frozen.vacuums != head.vacuums
-    salt = session_salt(context.namespace, op.session)
-    rows: list[StoredEntry] = []
-    for extent in _extents(frozen.extents, op):
-        done = yield from _read_extent(op, place, salt, extent, rows)
-        if gaps_are_vacuumed and any(not row.envelope for row in rows):
+    salt = compute_session_salt(db.namespace, op.session)
+    entries: list[StoredEntry] = []
+    for extent in _choose_extents(frozen.extents, op):
+        enough = _read_extent(db, op, row, salt, extent, entries)
+        if gaps_are_vacuumed and any(not entry.envelope for entry in entries):
             raise rules.build_gone_error(op.session)
-        if done:
+        if enough:
             break
     resume = None
-    if op.limit is not None and len(rows) > op.limit:
-        rows = rows[: op.limit]
-        resume = rows[-1].position + (0 if op.newest else 1)
+    if op.limit is not None and len(entries) > op.limit:
+        entries = entries[: op.limit]
+        resume = entries[-1].position + (0 if op.newest else 1)
     if op.newest:
-        rows.reverse()
-    return EntrySlice(head, frozen, tuple(rows), resume)
+        entries.reverse()
+    return EntrySlice(head, frozen, tuple(entries), resume)
 
 
-def _extents(extents: view.Extents, op: Read) -> view.Extents:
-    """What is still to be read, in the order of reading."""
+def _choose_extents(extents: view.Extents, op: Read) -> view.Extents:
+    """Return what is still to be read, in the order of reading."""
     start = op.start
     if op.newest:
-        return (extents if start is None else view.between(extents, 0, start))[::-1]
-    return view.between(extents, start, extents[-1][1]) if start and extents else extents
+        return (extents if start is None else view.clip(extents, 0, start))[::-1]
+    return view.clip(extents, start, extents[-1][1]) if start and extents else extents
 
 
 def _read_extent(
-    op: Read, place: SessionRow, salt: int, extent: view.Extent, rows: list[StoredEntry]
-) -> Plan[bool]:
-    """Add an extent's entries to the rows, in chunks; says whether one over the limit is there."""
+    db: Connection,
+    op: Read,
+    row: SessionRow,
+    salt: int,
+    extent: view.Extent,
+    entries: list[StoredEntry],
+) -> bool:
+    """Read an extent in chunks; return whether one more entry than the limit was found."""
     start, stop = extent
-    numbers, mask = _wanted(op.kinds)
+    numbers, mask = _choose_kinds(op.kinds)
+    query = _BACKWARDS if op.newest else _FORWARDS
     wanted = stop - start if op.limit is None else op.limit + 1
     while start < stop:
         chunk = min(stop - start, wanted)
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
         low, high = (stop - chunk, stop) if op.newest else (start, start + chunk)
-        low_id, high_id = entry_ids(place, low, high)
-        found: Rows = yield Sql(
-            _BACKWARDS if op.newest else _FORWARDS, (mask, salt, low_id, high_id, chunk)
-        )
+        low_id, high_id = log_entry_ids(row, low, high)
+        found = db.execute(query, (mask, salt, low_id, high_id, chunk))
         if len(found) != chunk:
             rules.refuse_many_missing(op.session, chunk - len(found), low, high)
-            found = _with_gaps(found, low_id, high_id, backwards=op.newest)
-        if numbers.issuperset(map(_NUMBER, found)):
-            rows += [
-                tuple_new(
-                    StoredEntry,
-                    (entry_id & POSITION_MASK, _KIND[number], written_at, payload, content),
-                )
-                for entry_id, number, written_at, payload, content in found
-            ]
-        else:
-            rows += yield from _picked(numbers, found)
-        if op.limit is not None and len(rows) > op.limit:
+            found = _fill_gaps(found, low_id, high_id, backwards=op.newest)
+        if not numbers.issuperset(map(_NUMBER, found)):
+            found = _pick_kinds(db, numbers, found)
+        entries += [
+            tuple_new(
+                StoredEntry,
+                (entry_id & POSITION_MASK, _KIND.get(number), written_at, payload, content),
+            )
+            for entry_id, number, written_at, payload, content in found
+        ]
+        if op.limit is not None and len(entries) > op.limit:
             return True
         start, stop = (start, low) if op.newest else (high, stop)
     return False
 
 
 @cache
-def _wanted(kinds: frozenset[Kind] | None) -> tuple[frozenset[int], int]:
-    """The numbers of the kinds that are asked for, and the mask that picks their bodies."""
+def _choose_kinds(kinds: frozenset[Kind] | None) -> tuple[frozenset[int], int]:
+    """Return the numbers of the kinds that are asked for, and the mask that picks their bodies."""
     if kinds is None:
         return frozenset(_KIND), _ALL_KINDS
-    # Bits that stand for no kind are set too: an unknown kind is read, and said.
+    # Bits that stand for no kind are set too: an unknown kind is read, and reported.
     mask = ~sum(1 << number for kind, number in KIND_NUMBER.items() if kind not in kinds)
     return frozenset(KIND_NUMBER[kind] for kind in kinds), mask
 
 
-def _picked(numbers: frozenset[int], found: Rows) -> Plan[list[StoredEntry]]:
-    """The rows of the kinds that are asked for, and those that may be of any."""
-    rows: list[StoredEntry] = []
+def _pick_kinds(db: Connection, numbers: frozenset[int], found: Rows) -> Rows:
+    """Drop rows of other kinds, unless their payload says otherwise: they are damaged."""
+    rows: Rows = []
     for entry_id, number, written_at, payload, content in found:
         kind = _KIND.get(number)
-        if kind is not None and number not in numbers:
-            if names_kind(kind, payload):
-                continue
-            ((payload,),) = yield from perform(  # noqa: PLW2901 (now all of it)
-                Sql("SELECT payload FROM entry WHERE id = ?", (entry_id,))
-            )
-        rows.append(StoredEntry(entry_id & POSITION_MASK, kind, written_at, payload, content))
+        if kind is None or number in numbers:
+            rows.append((entry_id, number, written_at, payload, content))
+        elif not has_kind(kind, payload):
+            ((whole,),) = db.execute("SELECT payload FROM entry WHERE id = ?", (entry_id,))
+            rows.append((entry_id, number, written_at, whole, content))
     return rows
 
 
-def _with_gaps(
-    found: list[tuple[Any, ...]], low_id: int, high_id: int, *, backwards: bool
-) -> list[tuple[Any, ...]]:
-    """The rows with an empty one for each that is missing."""
+def _fill_gaps(found: Rows, low_id: int, high_id: int, *, backwards: bool) -> Rows:
+    """Add an empty row for each that is missing."""
     there = {row[0]: row for row in found}
     ids = range(high_id - 1, low_id - 1, -1) if backwards else range(low_id, high_id)
     return [there.get(entry_id, (entry_id, None, 0, b"", None)) for entry_id in ids]
 
 
-def read_log(context: Context, op: ReadLog) -> Plan[LogPage]:
-    """The log of the session's life itself, whether it shows or not."""
-    place, head = yield from load_session(context, op.session)
+@READS.handles(ReadLog)
+def read_log(db: Connection, op: ReadLog) -> LogPage:
+    """Read the log of the session's life, whether its entries are visible or not."""
+    row, head = load_session(db, op.session)
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     start = min(max(op.start, head.born), head.end)
-    salt = session_salt(context.namespace, op.session)
-    found = yield from perform(Sql(_LOG, (salt, *entry_ids(place, start, head.end), op.limit)))
-    rows = tuple(_log_row(*row) for row in found)
+    salt = compute_session_salt(db.namespace, op.session)
+    found = db.execute(_LOG, (salt, *log_entry_ids(row, start, head.end), op.limit))
+    rows = tuple(_build_log_row(*fields) for fields in found)
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)
 
 
-def _log_row(
+def _build_log_row(
     entry_id: int,
     kind: int,
     written_at: int,
@@ -189,7 +188,7 @@ def _log_row(
     try:
         known, links = _KIND.get(kind), (decode_links(opens), decode_links(answers))
     except ValueError:
-        # As damaged as one of an unknown kind: whoever reads it says so.
+        # As damaged as one of an unknown kind: whoever reads it reports it.
         known, links = None, ((), ())
     return LogRow(
         entry_id & POSITION_MASK,
@@ -206,23 +205,24 @@ def _log_row(
     )
 
 
-def outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
-    """Kinds, sizes and links of what the session shows."""
-    place, head = yield from load_session(context, op.session)
+@READS.handles(ReadOutline)
+def read_outline(db: Connection, op: ReadOutline) -> SessionOutline:
+    """Read kinds, sizes and tool call ids of the visible entries."""
+    row, head = load_session(db, op.session)
     entries: list[Outline] = []
     for start, stop in view.freeze(head.view, head.end):
-        rows = yield from perform(Sql(_OUTLINE, entry_ids(place, start, stop)))
+        rows = db.execute(_OUTLINE, log_entry_ids(row, start, stop))
         if len(rows) != stop - start:
             raise FormatError(
                 f"session {op.session!r} has entries missing between positions {start} and"
                 f" {stop}; nothing was changed. verify says which.",
                 session=op.session,
             )
-        entries += [_outline(op.session, *row) for row in rows]
+        entries += [_build_outline(op.session, *fields) for fields in rows]
     return SessionOutline(head, tuple(entries))
 
 
-def _outline(
+def _build_outline(
     session: str,
     entry_id: int,
     kind: int,

@@ -1,4 +1,4 @@
-"""Readers beside the writer: a few connections that see one committed state each."""
+"""The reading connections: each read is one transaction, which sees one committed state."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TypeVar
 
 from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK, Connection
 from indelible.core.leases import Lease, Slots
-from indelible.core.plan import Plan, run_plan
 from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError, MemoryStoreError
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 # Two per core of a small server; each holds a file handle and a page cache.
 READERS_MAX = 8
 
 
 class Reader:
-    """A place for one connection."""
+    """A slot for one connection."""
 
     __slots__ = ("busy", "connection")
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
-        # Whether a plan is under way; if so in a free slot, it was interrupted.
+        # Whether a read is under way; if so in a free slot, it was interrupted.
         self.busy = False
 
     def close(self, *, checkpoint: bool) -> None:
-        """Close the connection; the next plan opens another."""
+        """Close the connection; the next read opens another."""
         connection, self.connection = self.connection, None
         self.busy = False
         if connection is not None:
@@ -36,7 +38,7 @@ class Reader:
 
 
 class Readers:
-    """A bounded pool; a reader that is not there in time is an error that says so."""
+    """A bounded pool; waiting for a reader ends in a `BusyError`."""
 
     def __init__(self, connect: Callable[[], Connection], *, wait_s: float) -> None:
         self._connect = connect
@@ -48,13 +50,13 @@ class Readers:
         self._inherited: list[Connection | None] = []
         self._closed = False
 
-    def run(self, plan: Plan[Any]) -> Any:
-        """Run a plan that only reads, in one state of the file."""
+    def run(self, handler: Callable[[Connection, Q], R], op: Q) -> R:
+        """Perform an operation that only reads, in one state of the file."""
         lease = Lease()
         try:
             reader = self._borrow(lease)
             try:
-                return self._read(reader, plan)
+                return self._read(reader, handler, op)
             finally:
                 if reader.busy or self._closed:
                     reader.close(checkpoint=not reader.busy)
@@ -62,7 +64,7 @@ class Readers:
             lease.held = False
             self._slots.wake()
 
-    def _read(self, reader: Reader, plan: Plan[Any]) -> Any:
+    def _read(self, reader: Reader, handler: Callable[[Connection, Q], R], op: Q) -> R:
         connection = reader.connection
         if reader.busy or connection is None:
             reader.close(checkpoint=False)
@@ -70,7 +72,7 @@ class Readers:
         reader.busy = True
         try:
             connection.execute(BEGIN_READ)
-            result = run_plan(plan, connection.execute)
+            result = handler(connection, op)
             connection.execute(END_READ)
         except MemoryStoreBackendError:
             # The connection may be unwell: it stays marked, and is closed.

@@ -21,13 +21,17 @@ NETWORK: Final = frozenset(
 MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
-def risks(path: Path, durability: Durability) -> tuple[Risk, ...]:
-    """What may happen to a file that is opened like this."""
+def find_risks(path: Path, durability: Durability) -> tuple[Risk, ...]:
+    """Say what may happen to a file that is opened like this."""
     version = tuple(map(int, apsw.sqlite_lib_version().split(".")[:3]))
-    return (*_of_version(version), *_of_place(path, MOUNTS), *_of_level(durability))
+    return (
+        *_check_version(version),
+        *_check_file_system(path, MOUNTS),
+        *_check_durability(durability),
+    )
 
 
-def _of_version(version: tuple[int, ...]) -> Iterator[Risk]:
+def _check_version(version: tuple[int, ...]) -> Iterator[Risk]:
     if WAL_RESET_FIRST <= version <= WAL_RESET_LAST:
         number = ".".join(map(str, version))
         yield Risk(
@@ -38,8 +42,8 @@ def _of_version(version: tuple[int, ...]) -> Iterator[Risk]:
         )
 
 
-def _of_place(path: Path, mounts: Path) -> Iterator[Risk]:
-    kind = file_system_of(path, mounts)
+def _check_file_system(path: Path, mounts: Path) -> Iterator[Risk]:
+    kind = find_file_system(path, mounts)
     if kind in NETWORK:
         yield Risk(
             severity=Gravity.DANGER,
@@ -50,7 +54,7 @@ def _of_place(path: Path, mounts: Path) -> Iterator[Risk]:
         )
 
 
-def _of_level(durability: Durability) -> Iterator[Risk]:
+def _check_durability(durability: Durability) -> Iterator[Risk]:
     if not durability.covers(Durability.POWER):
         yield Risk(
             severity=Gravity.WARNING,
@@ -60,8 +64,8 @@ def _of_level(durability: Durability) -> Iterator[Risk]:
         )
 
 
-def file_system_of(path: Path, mounts: Path) -> str | None:
-    """The type of the file system that a file lies on; None where the system does not say."""
+def find_file_system(path: Path, mounts: Path) -> str | None:
+    """Return the type of the file system that a file lies on; None if the system does not say."""
     try:
         lines = mounts.read_text("utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The file: created, recognised, migrated, or refused untouched."""
+"""The file: create it, check its format, migrate it, or refuse it untouched."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import apsw
 
 from indelible.backends.sqlite import checksums
 from indelible.backends.sqlite.connection import (
+    BEGIN_READ,
     BEGIN_WRITE,
     COMMIT,
+    END_READ,
     ROLLBACK,
     Connection,
-    Do,
     Rows,
-    Sql,
-    read_transaction,
 )
+from indelible.backends.sqlite.handlers import WRITES
 from indelible.core.cursors import SECRET_BYTES, create_secret
-from indelible.core.plan import Plan, perform, run_plan
+from indelible.core.plan import Operation
 from indelible.errors import (
     BusyError,
     FormatError,
@@ -70,45 +70,46 @@ def prepare(connection: Connection, *, busy_timeout_s: float) -> None:
     """Make sure that the file is indelible's and up to date, or refuse it untouched."""
     try:
         # In one state: another process may be creating the file right now.
-        state = run_plan(read_transaction(_format_of(connection.path)), connection.execute)
+        connection.execute(BEGIN_READ)
+        found = _read_format(connection)
+        connection.execute(END_READ)
         _switch_to_wal(connection, busy_timeout_s)
-        if state < FORMAT:
-            run_plan(_migrate(connection.path), connection.execute)
+        if found < FORMAT:
+            _migrate(connection)
     except MemoryStoreError:
         if connection.in_transaction:
             connection.execute(ROLLBACK)
         raise
 
 
-def _format_of(path: str) -> Plan[int]:
-    """The file's format, 0 if it is empty; a `FormatError` if it is not for this code."""
-    ((application_id,),) = yield from perform(Sql("PRAGMA application_id"))
-    ((version,),) = yield from perform(Sql("PRAGMA user_version"))
+def _read_format(db: Connection) -> int:
+    """Return the file's format, 0 if it is empty; refuse a file that is not for this code."""
+    ((application_id,),) = db.execute("PRAGMA application_id")
+    ((version,),) = db.execute("PRAGMA user_version")
     if application_id == APPLICATION_ID:
-        about = yield from perform(Sql("SELECT 1 FROM sqlite_schema WHERE name = 'about'"))
-        look = Sql("SELECT value FROM about WHERE name = 'oldest_format'")
-        rows = (yield from perform(look)) if about else []
+        about = db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'about'")
+        rows = about and db.execute("SELECT value FROM about WHERE name = 'oldest_format'")
         oldest = rows[0][0] if rows else None
         if not isinstance(oldest, int) or version < 1:
-            raise FormatError(f"{path} does not say its oldest format; it was left as it is")
+            raise FormatError(f"{db.path} does not say its oldest format; it was left as it is")
         if oldest > FORMAT:
             raise FormatError(
-                f"{path} was made by a newer indelible (format {version}, readable from format"
+                f"{db.path} was made by a newer indelible (format {version}, readable from format"
                 f" {oldest} on; this one knows {FORMAT}); it was left as it is. Upgrade to use it.",
                 format=version,
                 oldest=oldest,
             )
-        differences = yield from compare_schema()
+        differences = compare_schema(db)
         if differences:
             raise FormatError(
-                f"{path} {differences[0]}. What else is in a file can run when it is"
+                f"{db.path} {differences[0]}. What else is in a file can run when it is"
                 " written to, so it was left as it is. Restore it from a backup, or remove what"
                 " was added with the sqlite3 command.",
             )
         return int(version)
-    ((tables,),) = yield from perform(Sql("SELECT count(*) FROM sqlite_schema"))
+    ((tables,),) = db.execute("SELECT count(*) FROM sqlite_schema")
     if application_id or version or tables:
-        raise FormatError(f"{path} belongs to another program; it was left as it is")
+        raise FormatError(f"{db.path} belongs to another program; it was left as it is")
     return 0
 
 
@@ -131,16 +132,16 @@ _STATISTICS = {
 }
 
 
-def compare_schema() -> Plan[list[str]]:
-    """How the file's schema differs from the one that its format has; empty if it does not."""
-    ((version,),) = yield from perform(Sql("PRAGMA user_version"))
-    found = _schema_objects((yield from perform(Sql(_SCHEMA))))
-    expected = expected_schema(min(version, FORMAT))
+def compare_schema(db: Connection) -> list[str]:
+    """Say how the file's schema differs from the one that its format has."""
+    ((version,),) = db.execute("PRAGMA user_version")
+    found = _build_objects(db.execute(_SCHEMA))
+    expected = build_schema(min(version, FORMAT))
     tables = {thing.table for thing in expected}
     added = [
         thing
         for thing in found - expected - _STATISTICS
-        if not (version > FORMAT and _stands_apart(thing, tables))
+        if not (version > FORMAT and _is_apart(thing, tables))
     ]
     known = {(thing.type, thing.name) for thing in found}
     missing = [thing for thing in expected - found if (thing.type, thing.name) not in known]
@@ -156,27 +157,27 @@ def compare_schema() -> Plan[list[str]]:
     ]
 
 
-def _stands_apart(thing: SchemaObject, tables: set[str]) -> bool:
-    """Whether an object of a newer format can have no effect on our tables."""
+def _is_apart(thing: SchemaObject, tables: set[str]) -> bool:
+    """Return whether an object of a newer format cannot affect our tables."""
     virtual = (thing.sql or "").upper().startswith("CREATE VIRTUAL")
     return thing.type in ("table", "index") and thing.table not in tables and not virtual
 
 
 @cache
-def expected_schema(version: int) -> frozenset[SchemaObject]:
-    """The schema that the migrations up to a format make."""
+def build_schema(version: int) -> frozenset[SchemaObject]:
+    """Build the schema that the migrations up to a format create."""
     db = apsw.Connection(":memory:")
     try:
         checksums.register(db)
         for number in range(1, version + 1):
-            db.execute(_migration(number))
+            db.execute(_read_migration(number))
         rows: Rows = db.execute(_SCHEMA).fetchall()
     finally:
         db.close()
-    return frozenset(_schema_objects(rows))
+    return frozenset(_build_objects(rows))
 
 
-def _schema_objects(rows: Rows) -> set[SchemaObject]:
+def _build_objects(rows: Rows) -> set[SchemaObject]:
     return {SchemaObject(kind, name, table, _normalize(sql)) for kind, name, table, sql in rows}
 
 
@@ -185,25 +186,25 @@ def _normalize(sql: str | None) -> str | None:
     return None if sql is None else _TOKENS.sub(lambda found: found[1] or " ", str(sql)).strip()
 
 
-def _migration(version: int) -> str:
+def _read_migration(version: int) -> str:
     return files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
 
 
-def _migrate(path: str) -> Plan[None]:
-    """Bring the file to this format in one exclusive transaction; whoever comes second finds it."""
-    yield BEGIN_WRITE
-    found = yield from _format_of(path)
+def _migrate(db: Connection) -> None:
+    """Bring the file to this format in one transaction; whoever comes second finds it done."""
+    db.execute(BEGIN_WRITE)
+    found = _read_format(db)
     for version in range(found + 1, FORMAT + 1):
-        yield Do(_migration(version))
+        db.execute(_read_migration(version))
     if found < FORMAT:
-        yield Do(f"PRAGMA application_id = {APPLICATION_ID}")
-        yield Do(f"PRAGMA user_version = {FORMAT}")
-    yield COMMIT
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {FORMAT}")
+    db.execute(COMMIT)
 
 
-def read_secret() -> Plan[bytes | None]:
-    """The file's secret, or None while it has none."""
-    rows = yield from perform(Sql("SELECT value FROM about WHERE name = 'secret'"))
+def read_secret(db: Connection, _op: object = None) -> bytes | None:
+    """Return the file's secret, or None while it has none."""
+    rows = db.execute("SELECT value FROM about WHERE name = 'secret'")
     if not rows:
         return None
     ((secret,),) = rows
@@ -212,21 +213,26 @@ def read_secret() -> Plan[bytes | None]:
     return secret
 
 
-def ensure_secret(_context: object, _step: object) -> Plan[bytes]:
-    """The file's secret, written now if there is none; only in a transaction that writes."""
-    secret = yield from read_secret()
+class EnsureSecret(Operation[bytes]):
+    """Return the file's secret; write one if there is none."""
+
+
+@WRITES.handles(EnsureSecret)
+def ensure_secret(db: Connection, _op: EnsureSecret) -> bytes:
+    """Return the file's secret; write one if there is none."""
+    secret = read_secret(db)
     if secret is None:
         secret = create_secret()
-        yield Do("INSERT INTO about VALUES ('secret', ?)", (secret,))
+        db.execute("INSERT INTO about VALUES ('secret', ?)", (secret,))
     return secret
 
 
 def _switch_to_wal(connection: Connection, busy_timeout_s: float) -> None:
-    """Readers beside a writer. SQLite does not wait for this switch by itself, so we do."""
+    """Switch the file to WAL mode. SQLite does not wait for other openers here, so we do."""
     deadline = time.monotonic() + busy_timeout_s
     while True:
         try:
-            ((mode,),) = connection.execute(Sql("PRAGMA journal_mode = WAL"))
+            ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
         except BusyError:
             if time.monotonic() > deadline:
                 raise

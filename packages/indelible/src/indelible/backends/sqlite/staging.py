@@ -1,24 +1,22 @@
-"""Copies in SQLite's words: a life that is put together out of sight and shown at once."""
+"""Copies: a life that is written out of sight and then shown at once."""
 
 from __future__ import annotations
 
 from indelible import view
-from indelible.backends.sqlite.append import INSERT, KIND_NUMBER, encode_links
-from indelible.backends.sqlite.checksums import update
-from indelible.backends.sqlite.connection import Do, SqlMany
-from indelible.backends.sqlite.maintenance import remove_life
+from indelible.backends.sqlite.append import replace_entries
+from indelible.backends.sqlite.checksums import build_update
+from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.handlers import WRITES
+from indelible.backends.sqlite.maintenance import remove_session
 from indelible.backends.sqlite.sessions import (
     NO_SESSION,
-    Context,
     SessionRow,
     begin_life,
-    entry_id,
     find_session,
-    head,
+    read_head,
 )
 from indelible.backends.sqlite.views import insert_line, insert_snapshot
 from indelible.core import rules
-from indelible.core.checksums import entry_checksum, session_salt
 from indelible.core.operations import (
     BeginStage,
     DropStage,
@@ -28,11 +26,10 @@ from indelible.core.operations import (
     Stage,
     StageRows,
 )
-from indelible.core.plan import Plan
 from indelible.model import Status
 from indelible.view import View
 
-_SHOW = update(
+_SHOW = build_update(
     "session",
     {
         "staged": "0",
@@ -46,75 +43,47 @@ _SHOW = update(
 )
 
 
-def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
-    """Begin a life that nobody sees yet."""
-    place = yield from find_session(context, op.session)
-    if rules.compute_status(place.standing, context.now_ms()) is Status.ACTIVE:
+@WRITES.handles(BeginStage)
+def begin_stage(db: Connection, op: BeginStage) -> Stage:
+    """Begin a life that is not visible yet."""
+    row = find_session(db, op.session)
+    if rules.compute_status(row.state, db.now_ms()) is Status.ACTIVE:
         raise rules.build_exists_error(op.session)
-    if op.first is not None and place.standing is not None:
+    if op.first is not None and row.state is not None:
         # A copy that keeps its positions needs a log of its own; what is dead there goes.
-        yield from remove_life(place, forget=True)
-        context.tips.pop(op.session, None)
-        place = NO_SESSION
-    begun = yield from begin_life(
-        context,
-        place,
+        remove_session(db, row)
+        row = NO_SESSION
+    begun = begin_life(
+        db,
+        row,
         op.session,
         ttl_s=op.ttl_s,
         staged=True,
         forked_from=op.forked_from,
         first=op.first,
     )
-    assert begun.standing is not None
-    return Stage(begun.standing.life, begun.standing.born)
+    assert begun.state is not None
+    return Stage(begun.state.life, begun.state.born)
 
 
-def stage_rows(context: Context, op: StageRows) -> Plan[None]:
-    """Put entries at their positions."""
-    place = yield from _staged(context, op.session, op.stage)
-    salt = session_salt(context.namespace, op.session)
-    yield SqlMany(
-        INSERT.replace("INSERT", "INSERT OR REPLACE", 1),
-        [
-            (
-                entry_id(place.number, row.position),
-                KIND_NUMBER[row.kind] if row.kind is not None else 0,
-                row.written_at_ms,
-                row.deadline_ms,
-                row.batch,
-                row.generation,
-                row.keep,
-                row.key,
-                encode_links(row.opens),
-                encode_links(row.answers),
-                row.envelope,
-                entry_checksum(
-                    salt,
-                    row.envelope,
-                    position=row.position,
-                    written_at_ms=row.written_at_ms,
-                    deadline_ms=row.deadline_ms,
-                    generation=row.generation,
-                    batch=row.batch,
-                ),
-            )
-            for row in op.rows
-        ],
-    )
+@WRITES.handles(StageRows)
+def stage_rows(db: Connection, op: StageRows) -> None:
+    """Write entries at their positions."""
+    replace_entries(db, _find_stage(db, op.session, op.stage), op.rows)
 
 
-def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
-    """Show all that was staged."""
-    if op.rows:
-        yield from stage_rows(context, StageRows(op.session, op.stage, op.rows))
-    place = yield from _staged(context, op.session, op.stage)
-    assert place.standing is not None
-    shown = View((), place.standing.born) if op.view is None else op.view
+@WRITES.handles(ShowStage)
+def show_stage(db: Connection, op: ShowStage) -> Head:
+    """Make the stage the session's life."""
+    row = _find_stage(db, op.session, op.stage)
+    assert row.state is not None
+    replace_entries(db, row, op.rows)
+    shown = View((), row.state.born) if op.view is None else op.view
     for record in op.snapshots:
-        yield insert_snapshot(place, record)
+        insert_snapshot(db, row, record)
     for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
-        yield insert_line(place, line, generation)
-    yield Do(
+        insert_line(db, row, line, generation)
+    db.execute(
         _SHOW,
         (
             op.metadata,
@@ -122,20 +91,21 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
             view.encode(shown.extents),
             op.generation,
             op.created_at_ms,
-            place.number,
+            row.number,
         ),
     )
-    return (yield from head(context, ReadHead(op.session)))
+    return read_head(db, ReadHead(op.session))
 
 
-def drop_stage(context: Context, op: DropStage) -> Plan[None]:
+@WRITES.handles(DropStage)
+def drop_stage(db: Connection, op: DropStage) -> None:
     """Remove a stage that will never be shown."""
-    place = yield from find_session(context, op.session)
-    if place.standing is not None and rules.is_stage(place.standing, op.stage):
-        yield from remove_life(place, forget=True)
+    row = find_session(db, op.session)
+    if row.state is not None and rules.is_stage(row.state, op.stage):
+        remove_session(db, row)
 
 
-def _staged(context: Context, session: str, stage: str) -> Plan[SessionRow]:
-    place = yield from find_session(context, session)
-    rules.refuse_if_not_staged(session, stage, place.standing)
-    return place
+def _find_stage(db: Connection, session: str, stage: str) -> SessionRow:
+    row = find_session(db, session)
+    rules.refuse_if_not_staged(session, stage, row.state)
+    return row

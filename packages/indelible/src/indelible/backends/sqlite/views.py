@@ -1,19 +1,24 @@
-"""The view in SQLite's words: changing it, writing it down, and the journal that undoes it."""
+"""The view: changing it, snapshots of it, and the journal that undoes changes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from indelible import view
-from indelible.backends.sqlite.checksums import damaged_row, insert, is_intact, update
-from indelible.backends.sqlite.connection import Do, Rows, Sql
+from indelible.backends.sqlite.checksums import (
+    build_damage_error,
+    build_insert,
+    build_update,
+    is_intact,
+)
+from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.handlers import READS, WRITES
 from indelible.backends.sqlite.sessions import (
-    Context,
     SessionRow,
     begin_life,
     find_session,
     load_session,
-    touch,
+    sync,
 )
 from indelible.core import rules
 from indelible.core.operations import (
@@ -31,113 +36,114 @@ from indelible.core.operations import (
     SnapshotRecord,
     ViewChangeResult,
 )
-from indelible.core.plan import Plan, perform
 from indelible.model import Status
 
 _LINES = f"""
     SELECT {is_intact("journal")}, operation, change, changed_at, generation, "end",
         tail_before, tail_after, extents_before, extents_after, undone_by
     FROM journal WHERE session = ? AND life = ?"""  # noqa: S608 (constants)
-_LINE_OF = _LINES + " AND operation = ?"
-_UNDONE = update(
+_LINE_BY_KEY = _LINES + " AND operation = ?"
+_SET_UNDONE = build_update(
     "journal", {"undone_by": "?1"}, where="session = ?2 AND life = ?3 AND operation = ?4"
 )
-# A line that changed nothing is there for the sake of its key alone; if it says so by damage, it
-# is read, and said.
+# A line that changed nothing is kept for its key alone; if it only seems so because it is damaged,
+# it is read, and reported.
 _CHANGED = (
     " AND NOT (tail_before = tail_after AND extents_before = extents_after"
     f" AND {is_intact('journal')})"
 )
-_NEW_VIEW = update(
+_SET_VIEW = build_update(
     "session",
     {"tail": "?1", "extents": "?2", "generation": "generation + 1"},
     where="number = ?3",
 )
-_NEW_LINE = insert("journal")
+_NEW_LINE = build_insert("journal")
 _SNAPSHOTS = f"""
     SELECT {is_intact("snapshot")}, id, label, taken_at, "end", tail, extents
     FROM snapshot WHERE session = ? AND life = ?"""  # noqa: S608 (constants)
-_SNAPSHOT_OF = _SNAPSHOTS + " AND id = ?"
-# The row is a copy of the session's own view, whatever the length of the history.
-_NEW_SNAPSHOT = insert("snapshot")
+_SNAPSHOT_BY_ID = _SNAPSHOTS + " AND id = ?"
+_NEW_SNAPSHOT = build_insert("snapshot")
 
 
-def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
-    """Show something else, if the view is still the one that was looked at."""
-    place, head = yield from load_session(context, op.session)
+@WRITES.handles(ChangeView)
+def change_view(db: Connection, op: ChangeView) -> ViewChangeResult:
+    """Replace the view, if it is still the one that the change was computed from."""
+    row, head = load_session(db, op.session)
     if not op.fresh:
-        done = yield from _find_line(place, head, FindChange(op.session, op.change, op.key))
+        done = _find_line(db, row, head, op.change, op.key)
         if done is not None:
             return ViewChangeResult(done, replayed=True)
-    return (yield from _write_change(context, place, head, op))
+    return _write_change(db, row, head, op)
 
 
-def rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
+@WRITES.handles(Rollback)
+def rollback(db: Connection, op: Rollback) -> ViewChangeResult:
     """Make visible what a snapshot froze."""
-    place, head = yield from load_session(context, op.session)
+    row, head = load_session(db, op.session)
     if not op.fresh:
-        done = yield from _find_line(place, head, FindChange(op.session, rules.ROLLBACK, op.key))
+        done = _find_line(db, row, head, rules.ROLLBACK, op.key)
         if done is not None:
             return ViewChangeResult(done, replayed=True)
-    records = yield from _snapshots_by_id(place, op.snapshot)
-    change = rules.plan_rollback(op, head, records[0] if records else None)
-    return (yield from _write_change(context, place, head, change))
+    change = rules.plan_rollback(op, head, _find_snapshot(db, row, op.snapshot))
+    return _write_change(db, row, head, change)
 
 
-def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
+@WRITES.handles(FindChange)
+def find_change(db: Connection, op: FindChange) -> JournalLine | None:
     """Find a change by its key, and sync it."""
-    place, head = yield from load_session(context, op.session)
-    return (yield from _find_line(place, head, op))
+    row, head = load_session(db, op.session)
+    return _find_line(db, row, head, op.change, op.key)
 
 
-def _find_line(place: SessionRow, head: Head, op: FindChange) -> Plan[JournalLine | None]:
+def _find_line(
+    db: Connection, row: SessionRow, head: Head, change: str, key: str
+) -> JournalLine | None:
     if head.status is not Status.ACTIVE:
         return None
-    done = yield from perform(Sql(_LINE_OF, (place.number, place.life, op.key)))
-    if not done:
+    rows = db.execute(_LINE_BY_KEY, (row.number, row.life, key))
+    if not rows:
         return None
-    line = _line(place, done[0])
-    rules.refuse_different_change(op.session, op.key, op.change, line)
-    yield touch(place)
+    line = _build_line(row, *rows[0])
+    rules.refuse_different_change(row.name, key, change, line)
+    sync(db, row)
     return line
 
 
-def _write_change(
-    context: Context, place: SessionRow, head: Head, op: ChangeView
-) -> Plan[ViewChangeResult]:
+def _write_change(db: Connection, row: SessionRow, head: Head, op: ChangeView) -> ViewChangeResult:
     rules.refuse_if_changed(op, head)
-    line = rules.build_journal_line(op, head, context.now_ms())
-    yield Do(_NEW_VIEW, (line.after.tail, view.encode(line.after.extents), place.number))
-    yield insert_line(place, line, head.generation + 1)
+    line = rules.build_journal_line(op, head, db.now_ms())
+    db.execute(_SET_VIEW, (line.after.tail, view.encode(line.after.extents), row.number))
+    insert_line(db, row, line, head.generation + 1)
     if op.undoes is not None:
-        yield Do(_UNDONE, (op.key, place.number, place.life, op.undoes))
+        db.execute(_SET_UNDONE, (op.key, row.number, row.life, op.undoes))
     return ViewChangeResult(line)
 
 
-def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
-    """The newest changes of the view."""
-    place, head = yield from load_session(context, op.session)
+@READS.handles(ReadJournal)
+def read_journal(db: Connection, op: ReadJournal) -> JournalPage:
+    """Read the newest changes of the view."""
+    row, head = load_session(db, op.session)
     if head.status is not Status.ACTIVE:
         return JournalPage(head, ())
-    return JournalPage(head, (yield from journal_lines(place, limit=op.limit)))
+    return JournalPage(head, read_lines(db, row, limit=op.limit))
 
 
-def journal_lines(
-    place: SessionRow, *, limit: int = -1, changes_only: bool = True
-) -> Plan[tuple[JournalLine, ...]]:
-    """The lines of a life, newest first."""
+def read_lines(
+    db: Connection, row: SessionRow, *, limit: int = -1, changes_only: bool = True
+) -> tuple[JournalLine, ...]:
+    """Read the journal lines of a life, newest first."""
     query = _LINES + (_CHANGED if changes_only else "") + " ORDER BY number DESC LIMIT ?"
-    rows = yield from perform(Sql(query, (place.number, place.life, limit)))
-    return tuple(_line(place, row) for row in rows)
+    rows = db.execute(query, (row.number, row.life, limit))
+    return tuple(_build_line(row, *fields) for fields in rows)
 
 
-def insert_line(place: SessionRow, line: JournalLine, generation: int) -> Do:
-    """The statement that writes a journal line."""
-    return Do(
+def insert_line(db: Connection, row: SessionRow, line: JournalLine, generation: int) -> None:
+    """Write a journal line."""
+    db.execute(
         _NEW_LINE,
         (
-            place.number,
-            place.life,
+            row.number,
+            row.life,
             line.key,
             line.change,
             line.changed_at_ms,
@@ -152,13 +158,31 @@ def insert_line(place: SessionRow, line: JournalLine, generation: int) -> Do:
     )
 
 
-def insert_snapshot(place: SessionRow, record: SnapshotRecord) -> Do:
-    """The statement that writes a snapshot."""
-    return Do(
+@WRITES.handles(SaveSnapshot)
+def save_snapshot(db: Connection, op: SaveSnapshot) -> SnapshotRecord:
+    """Store the view and the end of the log under an id: one row, however long the log is."""
+    row, head = load_session(db, op.session)
+    if head.status is not Status.ACTIVE:
+        begin_life(db, row, op.session, ttl_s=op.ttl_s)
+        row, head = load_session(db, op.session)
+    elif not op.fresh:
+        record = _find_snapshot(db, row, op.id)
+        if record is not None:
+            sync(db, row)
+            return record
+    rules.refuse_too_many_extents(op.session, view.freeze(head.view, head.end))
+    record = SnapshotRecord(op.id, op.label, db.now_ms(), head.view, head.end)
+    insert_snapshot(db, row, record)
+    return record
+
+
+def insert_snapshot(db: Connection, row: SessionRow, record: SnapshotRecord) -> None:
+    """Write a snapshot."""
+    db.execute(
         _NEW_SNAPSHOT,
         (
-            place.number,
-            place.life,
+            row.number,
+            row.life,
             record.id,
             record.label,
             record.taken_at_ms,
@@ -169,79 +193,68 @@ def insert_snapshot(place: SessionRow, record: SnapshotRecord) -> Do:
     )
 
 
-def snapshot_records(place: SessionRow) -> Plan[list[SnapshotRecord]]:
-    """The snapshots of a life, oldest first."""
-    rows = yield from perform(Sql(_SNAPSHOTS + " ORDER BY number", (place.number, place.life)))
-    return [_record(place, row) for row in rows]
-
-
-def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
-    """Write the view and the log's end down under a new id."""
-    place, head = yield from load_session(context, op.session)
-    if head.status is not Status.ACTIVE:
-        yield from begin_life(context, place, op.session, ttl_s=op.ttl_s)
-        place, head = yield from load_session(context, op.session)
-    elif not op.fresh:
-        there = yield from _snapshots_by_id(place, op.id)
-        if there:
-            yield touch(place)
-            return there[0]
-    rules.refuse_too_many_extents(op.session, view.freeze(head.view, head.end))
-    record = SnapshotRecord(op.id, op.label, context.now_ms(), head.view, head.end)
-    yield insert_snapshot(place, record)
-    return record
-
-
-def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
-    """All snapshots of the session's life, or the named ones."""
-    place, head = yield from load_session(context, op.session)
+@READS.handles(ReadSnapshots)
+def read_snapshots(db: Connection, op: ReadSnapshots) -> SnapshotList:
+    """Read all snapshots of the session's life, or those with certain ids."""
+    row, head = load_session(db, op.session)
     if head.status is not Status.ACTIVE:
         return SnapshotList(head, ())
-    found: list[SnapshotRecord] = []
     if op.ids is None:
-        found = yield from snapshot_records(place)
-    else:
-        for snapshot_id in op.ids:
-            found += yield from _snapshots_by_id(place, snapshot_id)
-    return SnapshotList(head, tuple(found))
+        return SnapshotList(head, tuple(read_records(db, row)))
+    found = [_find_snapshot(db, row, snapshot_id) for snapshot_id in op.ids]
+    return SnapshotList(head, tuple(record for record in found if record is not None))
 
 
-def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
-    """Forget one snapshot; entries stay."""
-    place = yield from find_session(context, op.session)
-    if rules.compute_status(place.standing, context.now_ms()) is not Status.ACTIVE:
+def read_records(db: Connection, row: SessionRow) -> list[SnapshotRecord]:
+    """Read the snapshots of a life, oldest first."""
+    rows = db.execute(_SNAPSHOTS + " ORDER BY number", (row.number, row.life))
+    return [_build_record(row, *fields) for fields in rows]
+
+
+@WRITES.handles(DeleteSnapshot)
+def delete_snapshot(db: Connection, op: DeleteSnapshot) -> bool:
+    """Delete one snapshot; entries stay."""
+    row = find_session(db, op.session)
+    if rules.compute_status(row.state, db.now_ms()) is not Status.ACTIVE:
         return False
-    there = yield from _snapshots_by_id(place, op.id)
-    yield Do(
+    record = _find_snapshot(db, row, op.id)
+    db.execute(
         "DELETE FROM snapshot WHERE session = ? AND life = ? AND id = ?",
-        (place.number, place.life, op.id),
+        (row.number, row.life, op.id),
     )
-    return bool(there)
+    return record is not None
 
 
-def _snapshots_by_id(place: SessionRow, snapshot_id: str) -> Plan[list[SnapshotRecord]]:
-    rows: Rows = yield Sql(_SNAPSHOT_OF, (place.number, place.life, snapshot_id))
-    return [_record(place, row) for row in rows]
+def _find_snapshot(db: Connection, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+    rows = db.execute(_SNAPSHOT_BY_ID, (row.number, row.life, snapshot_id))
+    return _build_record(row, *rows[0]) if rows else None
 
 
-def _record(place: SessionRow, row: tuple[Any, ...]) -> SnapshotRecord:
-    intact, snapshot_id, label, taken_at, end, tail, extents = row
+def _build_record(
+    row: SessionRow,
+    intact: int,
+    snapshot_id: str,
+    label: str | None,
+    taken_at_ms: int,
+    end: int,
+    tail: int,
+    extents: bytes,
+) -> SnapshotRecord:
     if not intact:
-        raise damaged_row(f"snapshot {snapshot_id!r}", place.name)
-    return SnapshotRecord(
-        snapshot_id, label, taken_at, view.build_view(view.decode(extents), tail), end
-    )
+        raise build_damage_error(f"snapshot {snapshot_id!r}", row.name)
+    shown = view.build_view(view.decode(extents), tail)
+    return SnapshotRecord(snapshot_id, label, taken_at_ms, shown, end)
 
 
-def _line(place: SessionRow, row: tuple[Any, ...]) -> JournalLine:
-    intact, operation, change, changed_at, generation, end, *tails, before, after, undone_by = row
+def _build_line(row: SessionRow, intact: int, key: str, *fields: Any) -> JournalLine:
     if not intact:
-        raise damaged_row(f"the journal's line of {operation!r}", place.name)
+        raise build_damage_error(f"the journal's line of {key!r}", row.name)
+    change, changed_at, generation, end, *tails, before, after, undone_by = fields
     return JournalLine(
-        key=operation,
+        key=key,
         change=change,
         changed_at_ms=changed_at,
-        version=rules.build_version(f"{place.number}.{place.life}", end, generation),
+        version=rules.build_version(f"{row.number}.{row.life}", end, generation),
         end=end,
         before=view.build_view(view.decode(before), tails[0]),
         after=view.build_view(view.decode(after), tails[1]),

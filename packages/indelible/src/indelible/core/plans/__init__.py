@@ -1,1 +1,1 @@
-"""The public verbs as plans: they yield steps of the waist and return what the caller gets."""
+"""The public verbs as plans: generators that yield operations and return the result."""

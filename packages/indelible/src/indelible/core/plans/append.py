@@ -1,4 +1,4 @@
-"""Verbs that add: each is one batch, one key, one step of the waist."""
+"""Plans that append, and the builders of the entries. An append is one batch with one key."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import JsonValue, ValidationError
 
 from indelible.core.codec import encode, encode_text, format_value
+from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     APPEND_ATTEMPTS_MAX,
     BATCH_BYTES_MAX,
@@ -20,7 +21,6 @@ from indelible.core.operations import Append, AppendResult, Draft, ReadHead, tup
 from indelible.core.plan import Plan, perform
 from indelible.core.rules import refuse_if_hidden, refuse_if_moved
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
-from indelible.core.sources import MADE_PREFIX
 from indelible.errors import (
     ClosedError,
     FormatError,
@@ -44,13 +44,13 @@ from indelible.model import (
 
 P = TypeVar("P", bound=Payload)
 
-# What a caller accepts when it repeats a key: the first receipt only while all entries of that
-# append show, or also after some were hidden or vacuumed away.
+# When a repeated key returns the first receipt: only while all entries of that append are visible,
+# or also after some were hidden or vacuumed.
 Replay = Literal["visible", "hidden-ok"]
 _REPLAYS: Final = get_args(Replay)
 
 
-def add(
+def append_drafts(
     settings: Settings,
     session_id: str,
     drafts: tuple[Draft, ...],
@@ -60,7 +60,7 @@ def add(
     ttl: float | Never | None,
     replay: Replay = "visible",
 ) -> Plan[Receipt]:
-    """Append a batch: all of it or nothing, once per key, with nothing of others in between."""
+    """Check the arguments of an append and send it."""
     session = check_session_id(session_id)
     if expected is not None:
         check_version(expected)
@@ -71,8 +71,8 @@ def add(
     if len(drafts) != 1:
         _check_batch(drafts)
         if not drafts:
-            return _nothing(session, key, expected)
-    return append(
+            return _append_nothing(session, key, expected)
+    return send_append(
         Append(
             session,
             drafts,
@@ -85,8 +85,8 @@ def add(
     )
 
 
-def append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
-    """Send an append until its outcome is known; its key makes that safe.
+def send_append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
+    """Send an append until its outcome is known. Its key makes it safe to send it again.
 
     Unless `hidden_ok`, a key whose entries were hidden since an earlier call is a conflict.
     """
@@ -99,18 +99,18 @@ def append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
             op = replace(op, fresh=False)
             unknown = error
             if error.details.get("exhausted"):
-                # Tried until the deadline: once more would be longer than the caller allowed.
+                # The backend tried until the deadline; another attempt would exceed it.
                 raise error.copy(key=op.key, session=op.session) from error.__cause__
         except (MemoryStoreBackendError, FormatError, ClosedError) as error:
             if unknown is None:
                 raise
-            # That nothing was written now does not say that nothing was before.
+            # This attempt wrote nothing, but the one before may have.
             raise unknown.copy(key=op.key, session=op.session) from error
     else:
         assert unknown is not None
         raise unknown.copy(key=op.key, session=op.session) from unknown.__cause__
     first, count, version, replayed, visible, resent = appended
-    # After a lost reply, the first append with this key may have been this call's own.
+    # After a lost reply, the earlier append with this key may be this call's own first attempt.
     if replayed and not (hidden_ok or resent or unknown):
         refuse_if_hidden(op, appended)
     positions = range(first, first + count)
@@ -118,11 +118,11 @@ def append(op: Append, *, hidden_ok: bool) -> Plan[Receipt]:
 
 
 def check_key(key: str) -> str:
-    """A key that a caller may use."""
+    """Check a key."""
     return check_text(key, what="a key", bytes_max=KEY_BYTES_MAX)
 
 
-def message(
+def build_message(
     role: str,
     content: Any,
     *,
@@ -130,60 +130,60 @@ def message(
     metadata: Mapping[str, JsonValue] | None = None,
     pinned: bool = False,
 ) -> Draft:
-    """A message from its parts, or a `UsageError` that shows the part that does not fit."""
+    """Build a message, or raise a `UsageError` that shows the invalid part."""
     is_text = type(role) is str and 0 < len(role) <= ROLE_CHARS_MAX and type(content) is str
     if is_text and name is None and (metadata is None or metadata == {}) and pinned is False:
         return encode_text(role, content)
     fields = {"role": role, "content": content, "name": name, "pinned": pinned}
-    return encode(_built(ChatMessage, {**fields, "metadata": _plain(metadata)}))
+    return encode(_validate(ChatMessage, {**fields, "metadata": _to_dict(metadata)}))
 
 
-def messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Draft, ...]:
-    """Messages as they are; plain mappings are made into messages."""
-    return tuple(encode(_as_message(item)) for item in _listed(items))
+def build_messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Draft, ...]:
+    """Build messages; mappings are converted."""
+    return tuple(encode(_to_message(item)) for item in _check_several(items))
 
 
-def values(items: Iterable[Value]) -> tuple[Draft, ...]:
-    """Anything that a session can hold."""
-    return tuple(map(encode, _listed(items)))
+def build_entries(items: Iterable[Value]) -> tuple[Draft, ...]:
+    """Build entries of any kind."""
+    return tuple(map(encode, _check_several(items)))
 
 
-def _listed(items: Iterable[Any]) -> Iterable[Any]:
-    """What is really several things; a single one is a mistake that Python would not notice."""
+def _check_several(items: Iterable[Any]) -> Iterable[Any]:
+    """Refuse a single value where several are expected: iterating over it would not fail."""
     single = isinstance(items, (str, bytes, Mapping, Payload)) or not isinstance(items, Iterable)
     if single:
         raise UsageError(f"expected a list, not {format_value(items)}", value=items)
     return items
 
 
-def _as_message(item: object) -> ChatMessage:
+def _to_message(item: object) -> ChatMessage:
     if isinstance(item, ChatMessage):
         return item
     if isinstance(item, Mapping):
-        return _built(ChatMessage, item)
-    raise UsageError(f"not a message: {format_value(item)}", value=item)
+        return _validate(ChatMessage, item)
+    raise UsageError(f"not a message: {format_value(item)}; nothing was written", value=item)
 
 
-def tool_call(
+def build_tool_call(
     call_id: str, name: str, arguments: JsonValue, metadata: Mapping[str, JsonValue] | None
 ) -> Draft:
-    """A tool call from its parts."""
+    """Build a tool call."""
     fields = {"call_id": call_id, "name": name, "arguments": arguments}
-    return encode(_built(ToolCall, {**fields, "metadata": _plain(metadata)}))
+    return encode(_validate(ToolCall, {**fields, "metadata": _to_dict(metadata)}))
 
 
-def tool_result(
+def build_tool_result(
     call_id: str,
     content: JsonValue,
     is_error: bool,
     metadata: Mapping[str, JsonValue] | None,
 ) -> Draft:
-    """A tool's answer from its parts."""
+    """Build a tool result."""
     fields = {"call_id": call_id, "content": content, "is_error": is_error}
-    return encode(_built(ToolResult, {**fields, "metadata": _plain(metadata)}))
+    return encode(_validate(ToolResult, {**fields, "metadata": _to_dict(metadata)}))
 
 
-def summary(
+def build_summary(
     settings: Settings,
     text: str,
     vector: Sequence[float] | None,
@@ -191,7 +191,7 @@ def summary(
     embedder: str | None,
     metadata: Mapping[str, JsonValue] | None,
 ) -> Draft:
-    """A summary from its parts; the store's embedder makes the vector where none is given."""
+    """Build a summary; without a vector, the store's embedder computes it."""
     if vector is None and settings.embedder is not None:
         vector = settings.embedder.embed(text)
     if vector is not None and embedder is None:
@@ -202,25 +202,25 @@ def summary(
         "embedder": None if vector is None else embedder,
         "covers": parse_covers(covers),
     }
-    return encode(_built(Summary, {**fields, "metadata": _plain(metadata)}))
+    return encode(_validate(Summary, {**fields, "metadata": _to_dict(metadata)}))
 
 
 def to_floats(vector: Any) -> tuple[float, ...]:
-    """A vector as plain floats, whatever library it comes from."""
+    """Convert a vector of any library to floats."""
     try:
         return tuple(map(float, vector))
     except (TypeError, ValueError, OverflowError):
         raise UsageError(f"not a vector: {format_value(vector)}", value=vector) from None
 
 
-def _plain(metadata: Mapping[str, JsonValue] | None) -> Any:
-    """Metadata as a dict; what is none is left for the model to refuse."""
+def _to_dict(metadata: Mapping[str, JsonValue] | None) -> Any:
+    """Convert metadata to a dict; other types are left for the model to refuse."""
     if metadata is None:
         return {}
     return dict(metadata) if isinstance(metadata, Mapping) else metadata
 
 
-def _built(model: type[P], fields: Mapping[str, Any]) -> P:
+def _validate(model: type[P], fields: Mapping[str, Any]) -> P:
     try:
         return model.model_validate(dict(fields))
     except ValidationError as error:
@@ -250,8 +250,8 @@ def _check_batch(drafts: tuple[Draft, ...]) -> None:
         )
 
 
-def _nothing(session: str, key: str | None, expected: str | None) -> Plan[Receipt]:
-    """An empty batch writes nothing and takes no key, but still minds `expected`."""
+def _append_nothing(session: str, key: str | None, expected: str | None) -> Plan[Receipt]:
+    """Build the receipt of an empty batch, which writes nothing but checks `expected`."""
     head = yield from perform(ReadHead(session))
     refuse_if_moved(session, expected, head.version)
     return Receipt(

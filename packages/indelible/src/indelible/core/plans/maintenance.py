@@ -1,10 +1,11 @@
-"""Vacuum, the only reclaiming; forget, the only erasure; and the timeline, which shows all."""
+"""Vacuum, forget and timeline. Only the first two delete entries."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from indelible import view
+from indelible.core.clock import to_datetime
 from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, TTL_S_MAX
 from indelible.core.operations import (
     Erase,
@@ -23,7 +24,6 @@ from indelible.core.plans.snapshots import build_snapshot
 from indelible.core.plans.verification import Progress, check_row, list_all_sessions
 from indelible.core.plans.view_changes import find_undoable
 from indelible.core.settings import check_session_id
-from indelible.core.sources import to_datetime
 from indelible.errors import FormatError, UsageError
 from indelible.model import (
     Change,
@@ -41,7 +41,7 @@ def vacuum(
     dry_run: bool,
     progress: Progress | None,
 ) -> Plan[VacuumReport]:
-    """Remove what no view, snapshot or journal line inside the window can reach."""
+    """Delete entries that no view, snapshot or journal line inside the window can reach."""
     if not isinstance(undo_window, (int, float)) or not 0 <= undo_window <= TTL_S_MAX:
         raise UsageError(
             f"undo_window is a number of seconds from 0 to {TTL_S_MAX}, not {undo_window!r}",
@@ -55,7 +55,7 @@ def vacuum(
             undo_since_ms = head.now_ms - int(undo_window * 1000)
             removed = yield from perform(Reclaim(name, undo_since_ms, dry_run))
         except FormatError:
-            # A damaged session keeps all that it has, and does not stop the others.
+            # A damaged session is skipped, and does not stop the others.
             if session_id is not None:
                 raise
             removed = ReclaimResult()
@@ -76,7 +76,7 @@ def vacuum(
 
 
 def forget(session_id: str) -> Plan[ForgetReceipt]:
-    """Erase a session. Asking again clears what was still pending."""
+    """Erase a session. Calling it again clears what was still pending."""
     session = check_session_id(session_id)
     erased = yield from perform(Erase(session))
     left = yield from perform(Scrub())
@@ -91,8 +91,8 @@ def forget(session_id: str) -> Plan[ForgetReceipt]:
     )
 
 
-def timeline(session_id: str) -> Plan[Timeline]:
-    """All that a session's life holds, whether it shows or not."""
+def read_timeline(session_id: str) -> Plan[Timeline]:
+    """Read all entries of a session's life, visible or not, with snapshots and changes."""
     session = check_session_id(session_id)
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
     snapshots = yield from perform(ReadSnapshots(session))
@@ -104,7 +104,7 @@ def timeline(session_id: str) -> Plan[Timeline]:
         page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_MAX))
         for row in page.rows:
             visible = view.contains(shown, row.position, row.position + 1)
-            # What came while we looked stays out: the timeline is one state.
+            # Leave out entries that were appended meanwhile: the timeline is one state.
             if row.position < head.end:
                 entries.append(TimelineEntry(entry=check_row(session, row), visible=visible))
         start = page.resume
@@ -113,18 +113,18 @@ def timeline(session_id: str) -> Plan[Timeline]:
         info=replace(build_session_info(session, head), snapshots=len(snapshots.records)),
         entries=tuple(entries),
         snapshots=tuple(build_snapshot(session, record) for record in snapshots.records),
-        changes=tuple(_change(line) for line in journal.lines),
-        undo=None if newest is None else _change(newest),
+        changes=tuple(_build_change(line) for line in journal.lines),
+        undo=None if newest is None else _build_change(newest),
     )
 
 
-def _change(line: JournalLine) -> Change:
+def _build_change(line: JournalLine) -> Change:
     before, after = view.freeze(line.before, line.end), view.freeze(line.after, line.end)
     return Change(
         change=line.change,
         at=to_datetime(line.changed_at_ms),
         key=line.key,
         undone=line.undone_by is not None,
-        dropped=tuple(view.positions(view.subtract(before, after))),
-        restored=tuple(view.positions(view.subtract(after, before))),
+        dropped=tuple(view.iter_positions(view.subtract(before, after))),
+        restored=tuple(view.iter_positions(view.subtract(after, before))),
     )

@@ -1,10 +1,11 @@
-"""Verbs that read: each sees one state of the session."""
+"""Plans that read. Each returns one state of the session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+from indelible.core.clock import to_datetime
 from indelible.core.codec import decode, decode_all
 from indelible.core.content import get_content_text, has_text
 from indelible.core.cursors import build_cursor, parse_cursor
@@ -19,7 +20,6 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.settings import check_session_id
-from indelible.core.sources import to_datetime
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
 from indelible.model import (
     ChatMessage,
@@ -40,12 +40,12 @@ _MESSAGES = frozenset({Kind.MESSAGE})
 _SUMMARIES = frozenset({Kind.SUMMARY})
 _HUMAN = frozenset({"user", "human"})
 _AI = frozenset({"assistant", "ai"})
-# Enough newest messages to fill most prompts in one step.
+# Enough messages to fill most prompts with one operation.
 _TOKEN_PAGE = 64
 
 
 class EntryDecoder:
-    """Turns rows into values and keeps what cannot be read, if the caller asked for that."""
+    """Decodes rows. Damaged ones raise an error, or are collected in `corrupt`."""
 
     def __init__(self, session: str, on_corrupt: OnCorrupt = "raise") -> None:
         if on_corrupt not in ("raise", "quarantine"):
@@ -56,8 +56,8 @@ class EntryDecoder:
         self._quarantine = on_corrupt == "quarantine"
         self.corrupt: list[CorruptEntry] = []
 
-    def value(self, row: StoredEntry) -> Value | None:
-        """The value of a row; None if it went to quarantine."""
+    def decode(self, row: StoredEntry) -> Value | None:
+        """Decode a row; None if it is damaged and was collected."""
         try:
             return decode(
                 row.kind,
@@ -73,19 +73,19 @@ class EntryDecoder:
             self.corrupt.append(CorruptEntry(row.position, reason, row.envelope))
             return None
 
-    def values(self, rows: Sequence[StoredEntry]) -> list[Any]:
-        """The values of the rows that can be read."""
+    def decode_all(self, rows: Sequence[StoredEntry]) -> list[Any]:
+        """Decode rows; damaged ones that were collected are left out."""
         if self._quarantine:
-            return [value for value in map(self.value, rows) if value is not None]
+            return [value for value in map(self.decode, rows) if value is not None]
         return decode_all(rows, session=self._session)
 
-    def entries(self, rows: Iterable[StoredEntry]) -> list[Entry]:
-        """The rows that can be read, as entries."""
-        return [entry for entry in map(self.entry, rows) if entry is not None]
+    def to_entries(self, rows: Iterable[StoredEntry]) -> list[Entry]:
+        """Decode rows to entries; damaged ones that were collected are left out."""
+        return [entry for entry in map(self.to_entry, rows) if entry is not None]
 
-    def entry(self, row: StoredEntry) -> Entry | None:
-        """A row as an entry; None if it went to quarantine."""
-        value = self.value(row)
+    def to_entry(self, row: StoredEntry) -> Entry | None:
+        """Decode a row to an entry; None if it is damaged and was collected."""
+        value = self.decode(row)
         if value is None:
             return None
         assert row.kind is not None
@@ -105,7 +105,7 @@ class EntryDecoder:
             return None
 
 
-def history(
+def read_history(
     session_id: str,
     *,
     last: int | None,
@@ -113,43 +113,43 @@ def history(
     count_tokens: CountTokens | None,
     on_corrupt: OnCorrupt,
 ) -> Plan[History]:
-    """The messages that a session shows, or the newest of them."""
+    """Read the visible messages, or the newest of them."""
     session = check_session_id(session_id)
-    decoding = EntryDecoder(session, on_corrupt)
+    decoder = EntryDecoder(session, on_corrupt)
     last = check_count(last, "last")
     max_tokens = check_count(max_tokens, "max_tokens")
     if max_tokens is not None:
-        return (yield from _within_tokens(session, last, max_tokens, count_tokens, decoding))
+        return (yield from _read_within_tokens(session, last, max_tokens, count_tokens, decoder))
     if last == 0:
         head = yield from perform(ReadHead(session))
         return History([], version=head.version, status=head.status)
     found: EntrySlice = yield Read(session, None, _MESSAGES, last, newest=last is not None)
-    return _history(decoding.values(found.rows), found, decoding)
+    return _build_history(decoder.decode_all(found.rows), found, decoder)
 
 
-def _within_tokens(
+def _read_within_tokens(
     session: str,
     last: int | None,
     max_tokens: int,
     count_tokens: CountTokens | None,
-    decoding: EntryDecoder,
+    decoder: EntryDecoder,
 ) -> Plan[History]:
-    """The newest messages that fit; reads back from the end, a page at a time, in one state."""
+    """Read the newest messages that fit: backwards from the end, page by page, in one state."""
     kept: list[ChatMessage] = []
     left = max_tokens
     op = Read(session, kinds=_MESSAGES, limit=_TOKEN_PAGE, newest=True)
     while True:
         found = yield from perform(op)
         for row in reversed(found.rows):
-            message = decoding.value(row)
+            message = decoder.decode(row)
             if not isinstance(message, ChatMessage):
                 continue
             left -= count_tokens(message) if count_tokens else estimate_tokens(len(row.envelope))
             if left < 0 or (last is not None and len(kept) == last):
-                return _history(kept[::-1], found, decoding)
+                return _build_history(kept[::-1], found, decoder)
             kept.append(message)
         if found.resume is None:
-            return _history(kept[::-1], found, decoding)
+            return _build_history(kept[::-1], found, decoder)
         op = Read(
             session,
             frozen=found.frozen,
@@ -161,29 +161,30 @@ def _within_tokens(
 
 
 def estimate_tokens(size_bytes: int) -> int:
-    """Tokens guessed from stored bytes, rounded up."""
+    """Estimate tokens from stored bytes, rounded up."""
     return -(-size_bytes // BYTES_PER_TOKEN)
 
 
-def _history(messages: list[Any], found: EntrySlice, decoding: EntryDecoder) -> History:
+def _build_history(messages: list[Any], found: EntrySlice, decoder: EntryDecoder) -> History:
     return History(
         messages,
         version=found.frozen.version,
         status=found.head.status,
-        corrupt=tuple(decoding.corrupt),
+        corrupt=tuple(decoder.corrupt),
     )
 
 
-def memory(session_id: str) -> Plan[list[dict[str, Any]]]:
-    """The conversation as turns."""
-    messages = yield from history(
+def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
+    """Read the conversation as turns."""
+    messages = yield from read_history(
         session_id, last=None, max_tokens=None, count_tokens=None, on_corrupt="raise"
     )
     turns: list[dict[str, Any]] = []
     for message in messages:
-        text = _said(message.content)
+        # None if the message has only tool calls, tool results or thinking.
+        text = get_content_text(message.content) or ("" if has_text(message.content) else None)
         if message.role in _HUMAN:
-            # The result of a tool may come as a user's message; nobody said anything then.
+            # A tool result may come in a user's message, which is no turn then.
             if text is not None or message.content is None:
                 turns.append({"human": text, "ai": None})
         elif message.role in _AI:
@@ -194,12 +195,7 @@ def memory(session_id: str) -> Plan[list[dict[str, Any]]]:
     return turns
 
 
-def _said(content: Any) -> str | None:
-    """The text of a message; None if it only calls tools, gives their results or thinks."""
-    return get_content_text(content) or ("" if has_text(content) else None)
-
-
-def entries(
+def read_entries(
     session_id: str,
     *,
     kinds: Iterable[Kind | str] | None,
@@ -208,16 +204,16 @@ def entries(
     cursor: str | None,
     on_corrupt: OnCorrupt,
 ) -> Plan[Entries]:
-    """A page of everything that a session shows, or the newest of it."""
+    """Read a page of the visible entries, or the newest of them."""
     session = check_session_id(session_id)
-    decoding = EntryDecoder(session, on_corrupt)
+    decoder = EntryDecoder(session, on_corrupt)
     if last is not None and (limit is not None or cursor is not None):
-        raise UsageError("last= is one page by itself: it goes with neither limit= nor cursor=")
+        raise UsageError("last= cannot be combined with limit= or cursor=")
     key: bytes | None = None
     frozen: FrozenView | None = None
     start: int | None = None
     if cursor is not None:
-        key, frozen, start = yield from _parse(session, cursor)
+        key, frozen, start = yield from _parse_cursor(session, cursor)
     found = yield from perform(
         Read(
             session,
@@ -232,55 +228,55 @@ def entries(
     if resume is not None and key is None:
         key = yield from perform(ReadCursorKey())
     return Entries(
-        decoding.entries(found.rows),
+        decoder.to_entries(found.rows),
         version=found.frozen.version,
         status=found.head.status,
-        corrupt=tuple(decoding.corrupt),
+        corrupt=tuple(decoder.corrupt),
         cursor=None
         if resume is None or key is None
         else build_cursor(key, session, found.frozen, resume),
     )
 
 
-def _parse(session: str, cursor: str) -> Plan[tuple[bytes, FrozenView, int]]:
-    """The key of the store's cursors, and the state and position of this one."""
+def _parse_cursor(session: str, cursor: str) -> Plan[tuple[bytes, FrozenView, int]]:
+    """Return the store's cursor key, and the state and position that a cursor names."""
     key = yield from perform(ReadCursorKey())
     try:
         return key, *parse_cursor(key, session, cursor)
     except UsageError:
-        # A server may have lost its secret, and another process may have made a new one since.
+        # The server may have lost the key, and another process may have created a new one.
         newest = yield from perform(ReadCursorKey(again=True))
         if newest == key:
             raise
         return newest, *parse_cursor(newest, session, cursor)
 
 
-def summaries(session_id: str) -> Plan[list[StoredSummary]]:
-    """The summaries that a session shows."""
+def read_summaries(session_id: str) -> Plan[list[StoredSummary]]:
+    """Read the visible summaries."""
     session = check_session_id(session_id)
     found = yield from perform(Read(session, kinds=_SUMMARIES))
-    return read_summaries(session, found.rows)
+    return decode_summaries(session, found.rows)
 
 
-def read_summaries(session: str, rows: Iterable[StoredEntry]) -> list[StoredSummary]:
-    """Rows as summaries; one that cannot be read is an error."""
-    decoding = EntryDecoder(session)
+def decode_summaries(session: str, rows: Iterable[StoredEntry]) -> list[StoredSummary]:
+    """Decode rows to summaries; a damaged one is an error."""
+    decoder = EntryDecoder(session)
     return [
         StoredSummary(position=row.position, summary=summary)
         for row in rows
-        if isinstance(summary := decoding.value(row), Summary)
+        if isinstance(summary := decoder.decode(row), Summary)
     ]
 
 
 def check_count(count: int | None, what: str) -> int | None:
-    """A count that may be zero, or None."""
+    """Check a count, which may be zero or None."""
     if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
         raise UsageError(f"{what} is a number from 0 up, not {count!r}", value=count)
     return count
 
 
 def check_limit(limit: int | None) -> int:
-    """How many items a page has."""
+    """Check the size of a page."""
     if limit is None:
         return PAGE_ENTRIES_DEFAULT
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
@@ -295,7 +291,7 @@ def check_limit(limit: int | None) -> int:
 
 
 def check_kinds(kinds: Iterable[Kind | str] | None) -> frozenset[Kind] | None:
-    """The kinds of entry to read."""
+    """Check the kinds of entry to read."""
     if kinds is None:
         return None
     if isinstance(kinds, str):

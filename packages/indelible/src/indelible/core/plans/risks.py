@@ -1,4 +1,4 @@
-"""What may go wrong with a store on the engine as it runs: dangers, and space that nobody needs."""
+"""Risks of a store on its engine: data that can be lost, and space that is wasted."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from indelible.core.rules import find_reachable, keep_undoable
 from indelible.errors import FormatError
 from indelible.model import Gravity, Risk, Status
 
-# Sessions that are named one by one; of more, it says how many there are.
+# Wasteful sessions that are reported one by one; further ones are counted.
 SESSIONS_NAMED_MAX = 20
 
 
-def risks(*, sessions: bool, progress: Progress | None) -> Plan[tuple[Risk, ...]]:
-    """What the engine can lose, and, if asked, the sessions that are mostly out of reach."""
+def find_risks(*, sessions: bool, progress: Progress | None) -> Plan[tuple[Risk, ...]]:
+    """Find what the engine can lose and, with `sessions`, sessions that are mostly unreachable."""
     found = list((yield from perform(FindRisks())))
     if sessions:
-        found += yield from _out_of_reach(progress)
+        found += yield from _find_wasted_space(progress)
     order = list(Gravity)
     return tuple(sorted(found, key=lambda risk: order.index(risk.severity)))
 
 
-def identity() -> Plan[str | None]:
-    """What tells the place of a store from every other."""
+def read_identity() -> Plan[str | None]:
+    """Read the identity of the store's place."""
     return (yield from perform(Identify()))
 
 
-def _out_of_reach(progress: Progress | None) -> Plan[list[Risk]]:
+def _find_wasted_space(progress: Progress | None) -> Plan[list[Risk]]:
     found: list[Risk] = []
     wasted = unnamed = 0
-    names, more = yield from _some_sessions()
+    names, more = yield from _list_first_sessions()
     for name in names:
         try:
-            dead, alive = yield from _counted(name)
+            dead, alive = yield from _count_reachable(name)
         except FormatError:
-            # Damage is what `verify` is for.
+            # `verify` reports damage.
             continue
         wasted += dead
         if progress is not None:
@@ -61,10 +61,10 @@ def _out_of_reach(progress: Progress | None) -> Plan[list[Risk]]:
             unnamed += 1
         else:
             found.append(
-                _wasteful(f"session {name!r}", f"{dead} of its {dead + alive} entries are")
+                _build_waste_risk(f"session {name!r}", f"{dead} of its {dead + alive} entries are")
             )
     if unnamed:
-        found.append(_wasteful(f"{unnamed} more sessions", "more than half of each is"))
+        found.append(_build_waste_risk(f"{unnamed} more sessions", "more than half of each is"))
     if more:
         found.append(
             Risk(
@@ -78,8 +78,8 @@ def _out_of_reach(progress: Progress | None) -> Plan[list[Risk]]:
     return found
 
 
-def _some_sessions() -> Plan[tuple[list[str], bool]]:
-    """As many sessions as are looked at, and whether there are more."""
+def _list_first_sessions() -> Plan[tuple[list[str], bool]]:
+    """List the first `RISK_SESSIONS_MAX` sessions, and whether there are more."""
     names: list[str] = []
     resume: str | None = None
     while len(names) <= RISK_SESSIONS_MAX:
@@ -91,12 +91,12 @@ def _some_sessions() -> Plan[tuple[list[str], bool]]:
     return names[:RISK_SESSIONS_MAX], len(names) > RISK_SESSIONS_MAX
 
 
-def _counted(session: str) -> Plan[tuple[int, int]]:
-    """How many entries nothing can bring back, and how many something can."""
+def _count_reachable(session: str) -> Plan[tuple[int, int]]:
+    """Count the entries that a vacuum would delete, and those that are reachable."""
     head = yield from perform(ReadHead(session))
     shown = view.count(view.freeze(head.view, head.end))
     if shown == head.end - head.born:
-        # As in most sessions, everything shows: nothing is out of reach.
+        # Everything is visible, as in most sessions.
         return 0, shown
     snapshots = yield from perform(ReadSnapshots(session))
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
@@ -109,7 +109,7 @@ def _counted(session: str) -> Plan[tuple[int, int]]:
     return removable.entries, view.count(reach)
 
 
-def _wasteful(subject: str, share: str) -> Risk:
+def _build_waste_risk(subject: str, share: str) -> Risk:
     return Risk(
         severity=Gravity.WARNING,
         subject=subject,

@@ -1,4 +1,4 @@
-"""Search over a session's summaries: exact cosine, within the view, one embedder at a time."""
+"""Search among the visible summaries of a session, by exact cosine similarity."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from indelible.core.operations import FindNearest
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.append import to_floats
-from indelible.core.plans.read import read_summaries, summaries
+from indelible.core.plans.read import decode_summaries, read_summaries
 from indelible.core.settings import Settings, check_session_id
-from indelible.core.similarity import cosine
+from indelible.core.similarity import compute_cosine
 from indelible.errors import UsageError
 from indelible.model import StoredSummary, SummaryMatch
 
@@ -23,29 +23,29 @@ def search_summaries(
     k: int,
     embedder: str | None,
 ) -> Plan[list[SummaryMatch]]:
-    """The `k` summaries that are nearest to a vector or a text."""
+    """Find the `k` summaries that are nearest to a vector or a text."""
     session = check_session_id(session_id)
     if not isinstance(k, int) or k < 1:
         raise UsageError(f"k is a number from 1 up, not {k!r}", value=k)
-    vector, name = _query(settings, query, embedder)
+    vector, name = _embed_query(settings, query, embedder)
     near = yield from perform(FindNearest(session, vector, name, k))
-    if near is not None and (found := _ranked(read_summaries(session, near), vector, name)):
+    if near is not None and (found := _rank(decode_summaries(session, near), vector, name)):
         return found[:k]
-    shown = yield from summaries(session)
+    shown = yield from read_summaries(session)
     if not shown:
         return []
-    found = _ranked(shown, vector, name)
+    found = _rank(shown, vector, name)
     if not found:
-        raise _nothing_to_compare(session, name, len(vector), shown)
+        raise _build_no_match_error(session, name, len(vector), shown)
     return found[:k]
 
 
-def _ranked(shown: list[StoredSummary], vector: Sequence[float], name: str) -> list[SummaryMatch]:
-    """Those that can be compared, the nearest first; equally near ones in the order of the log."""
+def _rank(shown: list[StoredSummary], vector: Sequence[float], name: str) -> list[SummaryMatch]:
+    """Rank the comparable summaries by similarity, then by position."""
     matches = [
         SummaryMatch(
             position=stored.position,
-            score=cosine(vector, stored.summary.vector),
+            score=compute_cosine(vector, stored.summary.vector),
             summary=stored.summary,
         )
         for stored in shown
@@ -56,10 +56,10 @@ def _ranked(shown: list[StoredSummary], vector: Sequence[float], name: str) -> l
     return sorted(matches, key=lambda match: (-match.score, match.position))
 
 
-def _query(
+def _embed_query(
     settings: Settings, query: Sequence[float] | str, embedder: str | None
 ) -> tuple[Sequence[float], str]:
-    """The query's vector and the name of the embedder that made it."""
+    """Return the vector of a query and the name of its embedder."""
     own = settings.embedder
     if isinstance(query, str):
         if own is None:
@@ -71,7 +71,7 @@ def _query(
     return vector, embedder or (own.name if own else "unnamed")
 
 
-def _nothing_to_compare(
+def _build_no_match_error(
     session: str, name: str, dimension: int, shown: list[StoredSummary]
 ) -> UsageError:
     there = {

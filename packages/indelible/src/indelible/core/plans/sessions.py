@@ -1,4 +1,4 @@
-"""Verbs about sessions as a whole."""
+"""Plans about sessions as a whole: status, metadata and listing."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 import pydantic_core
 
 from indelible import view
+from indelible.core.clock import to_datetime
 from indelible.core.codec import encode_json
 from indelible.core.limits import METADATA_BYTES_MAX, SESSION_ID_BYTES_MAX
 from indelible.core.operations import Head, ListSessions, ReadHead, SetMetadata
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import check_limit
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
-from indelible.core.sources import to_datetime
 from indelible.errors import FormatError, LimitError, UsageError
 from indelible.model import SessionIds, SessionInfo
 
 
-def session(session_id: str) -> Plan[SessionInfo]:
-    """What a session is right now."""
+def read_session(session_id: str) -> Plan[SessionInfo]:
+    """Read the current state of a session."""
     name = check_session_id(session_id)
     return build_session_info(name, (yield from perform(ReadHead(name, count_snapshots=True))))
 
@@ -52,7 +52,7 @@ def set_metadata(
 def list_sessions(
     *, prefix: str, cursor: str | None, limit: int | None, expired: bool
 ) -> Plan[SessionIds]:
-    """A page of the ids of active sessions, or of all that are still known."""
+    """List a page of ids of active sessions, or of all that are still known."""
     if prefix != "":
         check_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
     if cursor is not None:
@@ -62,11 +62,13 @@ def list_sessions(
 
 
 def build_session_info(session_id: str, head: Head) -> SessionInfo:
-    """What a head says, as people read it."""
+    """Build the public description of a session."""
     try:
         metadata = pydantic_core.from_json(head.metadata)
     except ValueError as exc:
-        raise FormatError(f"the metadata of session {session_id!r} is damaged") from exc
+        raise FormatError(
+            f"the metadata of session {session_id!r} is damaged; it was not changed"
+        ) from exc
     deadline = head.deadline_ms
     return SessionInfo(
         session_id=session_id,

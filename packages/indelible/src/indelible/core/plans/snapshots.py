@@ -1,4 +1,4 @@
-"""Snapshots: a state of the session under a name, in a few bytes; and forks, which copy a state."""
+"""Snapshots, which save a view under an id, and forks, which copy the entries of a view."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from indelible import view
+from indelible.core.clock import to_datetime
 from indelible.core.codec import decode, encode
 from indelible.core.limits import (
     BATCH_BYTES_MAX,
@@ -31,10 +32,13 @@ from indelible.core.operations import (
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.plans.sessions import build_session_info
-from indelible.core.plans.view_changes import is_text, read_named, snapshot_not_found
+from indelible.core.plans.view_changes import (
+    build_snapshot_not_found_error,
+    is_text,
+    read_snapshots,
+)
 from indelible.core.rules import build_exists_error, compute_deadline_ms
 from indelible.core.settings import Settings, check_session_id, check_text
-from indelible.core.sources import to_datetime
 from indelible.errors import ClosedError, FormatError, MemoryStoreBackendError, OutcomeUnknownError
 from indelible.model import (
     Entry,
@@ -47,7 +51,7 @@ from indelible.model import (
 
 
 def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> Plan[Snapshot]:
-    """Write down what a session shows."""
+    """Save the current view of a session."""
     session = check_session_id(session_id)
     if label is not None:
         label = check_text(label, what="a label", bytes_max=LABEL_BYTES_MAX)
@@ -57,7 +61,7 @@ def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> 
     except OutcomeUnknownError as unknown:
         if unknown.details.get("exhausted"):
             raise
-        # The id makes it safe to ask again; a refusal now says nothing of what was done before.
+        # The id makes it safe to retry. If the retry fails, the first attempt may have succeeded.
         try:
             record = yield from perform(replace(op, fresh=False))
         except (MemoryStoreBackendError, FormatError, ClosedError) as error:
@@ -66,42 +70,42 @@ def save_snapshot(settings: Settings, session_id: str, *, label: str | None) -> 
 
 
 def list_snapshots(session_id: str) -> Plan[list[Snapshot]]:
-    """The snapshots of a session, oldest first."""
+    """Read the snapshots of a session, oldest first."""
     session = check_session_id(session_id)
     found = yield from perform(ReadSnapshots(session))
     return [build_snapshot(session, record) for record in found.records]
 
 
 def delete_snapshot(session_id: str, snapshot_id: str) -> Plan[None]:
-    """Forget one snapshot."""
+    """Delete one snapshot."""
     session = check_session_id(session_id)
     if not is_text(snapshot_id) or not (yield from perform(DeleteSnapshot(session, snapshot_id))):
-        raise snapshot_not_found(session, snapshot_id)
+        raise build_snapshot_not_found_error(session, snapshot_id)
 
 
 def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[SnapshotDiff]:
-    """What a snapshot shows that another, or the session now, does not; and the other way round."""
+    """Compare a snapshot with another, or with the current view."""
     session = check_session_id(session_id)
     ids = (first,) if second is None else (first, second)
-    found = yield from read_named(session, ids)
+    found = yield from read_snapshots(session, ids)
     states = {record.id: view.freeze(record.view, record.end) for record in found.records}
     before = states[first]
     after = view.freeze(found.head.view, found.head.end) if second is None else states[second]
-    removed = yield from _entries(session, found.head, view.subtract(before, after))
-    added = yield from _entries(session, found.head, view.subtract(after, before))
+    removed = yield from _read_entries(session, found.head, view.subtract(before, after))
+    added = yield from _read_entries(session, found.head, view.subtract(after, before))
     return SnapshotDiff(removed=removed, added=added)
 
 
-def _entries(session: str, head: Head, extents: view.Extents) -> Plan[tuple[Entry, ...]]:
+def _read_entries(session: str, head: Head, extents: view.Extents) -> Plan[tuple[Entry, ...]]:
     if not extents:
         return ()
     frozen = FrozenView(head.life, extents, head.version, head.vacuums)
     found = yield from perform(Read(session, frozen=frozen))
-    return tuple(EntryDecoder(session).entries(found.rows))
+    return tuple(EntryDecoder(session).to_entries(found.rows))
 
 
 def build_snapshot(session: str, record: SnapshotRecord) -> Snapshot:
-    """A stored snapshot as people see it."""
+    """Build the public description of a snapshot."""
     extents = view.freeze(record.view, record.end)
     return Snapshot(
         id=record.id,
@@ -121,15 +125,15 @@ def fork(
     at: str | None,
     ttl: float | Never | None,
 ) -> Plan[SessionInfo]:
-    """Copy what a session shows, or showed in a snapshot, into a new session.
+    """Copy the visible entries, or those of a snapshot, into a new session.
 
-    The copy is staged out of everyone's view and shown by one step at the end.
+    The copy is staged, and made visible by one operation at the end.
     """
     session = check_session_id(session_id)
     target = check_session_id(new_session_id)
     if target == session:
         raise build_exists_error(target)
-    found = yield from read_named(session, () if at is None else (at,))
+    found = yield from read_snapshots(session, () if at is None else (at,))
     head = found.head
     state = (head.view, head.end) if at is None else (found.records[0].view, found.records[0].end)
     ttl_s = settings.ttl_s(ttl)
@@ -139,7 +143,7 @@ def fork(
     moved: list[int] = []
     while True:
         page = yield from perform(op)
-        copies = _copies(session, page, moved, stage.first, ttl_s)
+        copies = _copy_rows(session, page, moved, stage.first, ttl_s)
         for rows in split_batches(copies):
             yield from perform(StageRows(target, stage.life, rows))
         if page.resume is None:
@@ -149,13 +153,12 @@ def fork(
     return build_session_info(target, shown)
 
 
-def _copies(
+def _copy_rows(
     session: str, page: EntrySlice, moved: list[int], first: int, ttl_s: float | None
 ) -> Iterator[LogRow]:
-    """The same entries for another session. `moved` lists their old positions, in order.
+    """Build the rows of a copy. `moved` collects the old positions, in order.
 
-    A copy keeps the times of its originals, but no keys: those belong to the session they were
-    used in.
+    A copy keeps the times of the originals, but not their keys, which belong to their session.
     """
     for row in page.rows:
         value = decode(
@@ -166,7 +169,9 @@ def _copies(
             content=row.content,
         )
         if isinstance(value, Summary) and value.covers:
-            value = value.model_copy(update={"covers": _moved(value.covers, moved, first)})
+            value = value.model_copy(
+                update={"covers": _translate_covers(value.covers, moved, first)}
+            )
         kind, envelope, keep, opens, answers = encode(value)
         position = first + len(moved)
         moved.append(row.position)
@@ -185,8 +190,8 @@ def _copies(
         )
 
 
-def _moved(covers: view.Extents, moved: list[int], first: int) -> view.Extents:
-    """What a summary covers, at the positions of the copies; what was not copied is left out."""
+def _translate_covers(covers: view.Extents, moved: list[int], first: int) -> view.Extents:
+    """Translate the positions that a summary covers; those that were not copied are left out."""
     return view.normalize(
         (first + bisect_left(moved, start), first + bisect_left(moved, stop))
         for start, stop in covers
@@ -194,7 +199,7 @@ def _moved(covers: view.Extents, moved: list[int], first: int) -> view.Extents:
 
 
 def split_batches(rows: Iterable[LogRow]) -> Iterator[tuple[LogRow, ...]]:
-    """Rows in portions that stay within the limits of a batch."""
+    """Split rows into parts within the limits of a batch."""
     batch: list[LogRow] = []
     size = 0
     for row in rows:

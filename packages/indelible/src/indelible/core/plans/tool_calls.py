@@ -1,4 +1,4 @@
-"""Tool calls joined with their results by call id, in message fields and in entries alike."""
+"""Reads tool calls with their results, from messages and from tool entries."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from indelible.core.tool_calls import pair_calls
 from indelible.model import CallStatus, ChatMessage, Entry, ToolCall, ToolCallRecord, ToolResult
 
 
-def tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
-    """Every call that a session shows, in the order of the calls; orphaned results come last."""
+def read_tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
+    """Read the visible tool calls in order; orphaned results come last."""
     session = check_session_id(session_id)
     outlined = yield from perform(ReadOutline(session))
     head = outlined.head
@@ -27,11 +27,11 @@ def tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
     found = yield from perform(
         Read(session, frozen=FrozenView(head.life, linked, head.version, head.vacuums))
     )
-    return join_results(EntryDecoder(session).entries(found.rows))
+    return join_results(EntryDecoder(session).to_entries(found.rows))
 
 
 def join_results(entries: list[Entry]) -> list[ToolCallRecord]:
-    """Calls and answers of some entries, put together."""
+    """Join the calls and answers of entries."""
     calls = [{call[0]: call for call in find_calls_made(entry.value)} for entry in entries]
     answers = [
         {answer[0]: answer for answer in find_answers_given(entry.value)} for entry in entries
@@ -61,10 +61,9 @@ def join_results(entries: list[Entry]) -> list[ToolCallRecord]:
 
 
 def find_calls_made(value: Any) -> list[tuple[str, Any, Any]]:
-    """Id, name and arguments of each call in a value; models spell them in three ways.
+    """Return id, name and arguments of each call in a value, in any of three forms.
 
-    Arguments that a message has as JSON text are parsed; those of a `ToolCall` are as they were
-    handed in.
+    Arguments of a message that are JSON text are parsed; those of a `ToolCall` are not changed.
     """
     if isinstance(value, ToolCall):
         return [(value.call_id, value.name, value.arguments)]
@@ -83,7 +82,7 @@ def find_calls_made(value: Any) -> list[tuple[str, Any, Any]]:
 
 
 def find_answers_given(value: Any) -> list[tuple[str, Any, bool]]:
-    """Call id, content and whether it is an error, of each answer in a value."""
+    """Return call id, content and the error flag of each answer in a value."""
     if isinstance(value, ToolResult):
         return [(value.call_id, value.content, value.is_error)]
     if not isinstance(value, ChatMessage):

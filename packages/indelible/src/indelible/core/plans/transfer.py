@@ -1,8 +1,8 @@
-"""Export and import: sessions as lines of JSON, streamed, with everything they are made of.
+"""Export and import of whole sessions, streamed as lines of JSON.
 
-The first line is a header. Each session is a `session` line, its `entry` lines, `snapshot` and
-`journal` lines, and an `end` line that counts them: a file that was cut off is recognised, and a
-session is shown only when all of it is there.
+The first line is a header. A session is a `session` line, its `entry`, `snapshot` and `journal`
+lines, and an `end` line that counts them, so that a truncated file is recognised. An imported
+session is staged, and becomes visible when all of it was read and checked (`import_checks`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ EXPORT_FORMAT = 1
 
 _KINDS = frozenset({"session", "entry", "snapshot", "journal", "end"})
 
-# An export has this name until it is complete, with random digits at the end.
+# The name of an incomplete export, before random digits.
 PARTIAL_PREFIX = ".indelible-export-"
 _DESCRIPTORS = "/proc/self/fd"
 
@@ -82,25 +82,25 @@ def export(
     prefix: str,
     progress: Progress | None,
 ) -> Plan[TransferReport]:
-    """Write sessions out, a line at a time."""
+    """Write sessions line by line."""
     names = yield from list_all_sessions(session_id, prefix=prefix)
     if session_id is not None:
         require_active(session_id, (yield from perform(ReadHead(session_id))))
-    _emit(write, {"indelible": "export", "format": EXPORT_FORMAT, "made_by": __version__})
+    _write_line(write, {"indelible": "export", "format": EXPORT_FORMAT, "made_by": __version__})
     entries = snapshots = sessions = 0
     skipped: list[Finding] = []
     for name in names:
         try:
-            state = yield from _state_of(name)
+            state = yield from _read_state(name)
         except FormatError as error:
-            # A session that no import would take does not keep the others from being exported.
+            # A session that could not be imported again does not stop the others.
             if session_id is not None:
                 raise
             what = f"it was not exported: {error.message}"
             skipped.append(Finding(severity=Severity.ERROR, what=what, session_id=name))
             continue
         if state.head.status is not Status.ACTIVE:
-            # It expired since it was listed.
+            # It expired after it was listed.
             continue
         counts = yield from _export_session(write, name, state)
         sessions += 1
@@ -113,17 +113,17 @@ def export(
     )
 
 
-def _export_session(write: Write, session: str, state: _State) -> Plan[tuple[int, int]]:
-    """Write one session in one state."""
+def _export_session(write: Write, session: str, state: _ExportState) -> Plan[tuple[int, int]]:
+    """Write one session; return how many entries and snapshots it has."""
     head, records, lines, metadata = state
-    _emit(
+    _write_line(
         write,
         {
             "session": {
                 "id": session,
                 "born": head.born,
                 "end": head.end,
-                "view": _view_out(head.view),
+                "view": _format_view(head.view),
                 "generation": head.generation,
                 "created_at_ms": head.created_at_ms,
                 "deadline_ms": head.deadline_ms,
@@ -140,20 +140,20 @@ def _export_session(write: Write, session: str, state: _State) -> Plan[tuple[int
             raise build_gone_error(session)
         for row in page.rows:
             if row.position < head.end:
-                _emit(write, {"entry": _row_out(session, row)})
+                _write_line(write, {"entry": _format_row(session, row)})
                 entries += 1
         start = page.resume
     for record in records:
-        _emit(write, {"snapshot": _record_out(record)})
+        _write_line(write, {"snapshot": _format_snapshot(record)})
     for line in reversed(lines):
-        _emit(write, {"journal": _line_out(line)})
+        _write_line(write, {"journal": _format_journal_line(line)})
     counts = {"entries": entries, "snapshots": len(records), "journal": len(lines)}
-    _emit(write, {"end": {"session": session, **counts}})
+    _write_line(write, {"end": {"session": session, **counts}})
     return entries, len(records)
 
 
-class _State(NamedTuple):
-    """Head, snapshots and journal that belong together, and the metadata."""
+class _ExportState(NamedTuple):
+    """Head, snapshots, journal and metadata of one state."""
 
     head: Head
     records: list[SnapshotRecord]
@@ -161,8 +161,8 @@ class _State(NamedTuple):
     metadata: dict[str, Any]
 
 
-def _state_of(session: str) -> Plan[_State]:
-    """A state of a session; a `FormatError` if it is one that no import would take."""
+def _read_state(session: str) -> Plan[_ExportState]:
+    """Read one state of a session; a `FormatError` if it could not be imported again."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         snapshots = yield from perform(ReadSnapshots(session))
         journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
@@ -171,11 +171,11 @@ def _state_of(session: str) -> Plan[_State]:
         if same:
             records = [record for record in snapshots.records if record.end <= head.end]
             _check_state(session, head, records, journal.lines)
-            return _State(
+            return _ExportState(
                 head, records, journal.lines, dict(build_session_info(session, head).metadata)
             )
     raise ConflictError(
-        f"others kept changing what session {session!r} shows; it was not exported. Try again.",
+        f"others kept changing the view of session {session!r}; it was not exported. Try again.",
         session=session,
         reason="view",
         expected=None,
@@ -186,7 +186,7 @@ def _state_of(session: str) -> Plan[_State]:
 def _check_state(
     session: str, head: Head, records: list[SnapshotRecord], lines: tuple[JournalLine, ...]
 ) -> None:
-    """Raise if a view reaches outside of the log, or a time is none that a date can say."""
+    """Raise if a view reaches outside of the log, or a time is out of range."""
     for what in find_views_outside(head, records, lines):
         raise build_outside_error(session, what)
     times = [record.taken_at_ms for record in records]
@@ -194,16 +194,16 @@ def _check_state(
     times += [at_ms for at_ms in (head.created_at_ms, head.deadline_ms) if at_ms is not None]
     for at_ms in times:
         if not 0 <= at_ms <= MILLISECONDS_MAX:
-            raise build_outside_error(session, f"it holds a time that is none, {at_ms} ms")
+            raise build_outside_error(session, f"a time is out of range, {at_ms} ms")
 
 
 @dataclass(slots=True)
 class _Incoming:
-    """A session that is being read in."""
+    """A session that is being imported."""
 
     check: SessionCheck
     ttl_s: float | None
-    # None until something must be written: most sessions are checked as a whole before that.
+    # None until something must be written: short sessions are checked as a whole before that.
     stage: Stage | None = None
     rows: list[LogRow] = field(default_factory=list)
     size_bytes: int = 0
@@ -215,8 +215,8 @@ class _Incoming:
 
 
 def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[TransferReport]:
-    """Read sessions in. Each appears when it is complete and all of it fits, or not at all."""
-    numbered = _numbered(lines)
+    """Import sessions. Each appears as a whole when it is complete and valid, or not at all."""
+    numbered = _number_lines(lines)
     _check_header(next(numbered, (1, ""))[1])
     sessions = entries = snapshots = 0
     number = 1
@@ -225,20 +225,20 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
         for number, text in numbered:
             if not text.strip():
                 continue
-            kind, fields = _parsed(number, text)
+            kind, fields = _parse_line(number, text)
             if kind == "session" and incoming is None:
-                incoming = yield from _begin(parse_session(fields))
+                incoming = yield from _begin_session(parse_session(fields))
             elif incoming is None:
-                raise _bad_line(number, f"a {kind} line outside of a session")
+                raise _build_line_error(number, f"a {kind} line outside of a session")
             elif kind == "end":
-                yield from _finish(incoming, fields)
+                yield from _finish_session(incoming, fields)
                 check, incoming = incoming.check, None
                 sessions, snapshots = sessions + 1, snapshots + len(check.snapshots)
                 entries += check.entries
                 if progress is not None:
                     progress(check.header.id, entries)
             else:
-                yield from _take(number, incoming, kind, fields)
+                yield from _take_line(number, incoming, kind, fields)
         if incoming is not None:
             raise FormatError(
                 f"the export is cut off inside session {incoming.name!r}, which was not imported;"
@@ -246,32 +246,32 @@ def import_(lines: Iterable[str], *, progress: Progress | None) -> Plan[Transfer
                 session=incoming.name,
             )
     except InvalidLineError as error:
-        yield from _discard(incoming)
-        refusal = _bad_line(number, f"a {kind} line that no store wrote: {error}")
+        yield from _discard_stage(incoming)
+        refusal = _build_line_error(number, f"a {kind} line that no store wrote: {error}")
         raise refusal.copy(imported=sessions) from error
     except MemoryStoreError as error:
-        yield from _discard(incoming)
+        yield from _discard_stage(incoming)
         raise error.copy(**{"line": number, **error.details, "imported": sessions}) from (
             error.__cause__
         )
     return TransferReport(sessions=sessions, entries=entries, snapshots=snapshots)
 
 
-def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers; one that is too long, or not text, is refused."""
+def _number_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Number the lines; one that is too long or not text is refused."""
     number = 0
     try:
         for number, text in enumerate(lines, 1):
             if not isinstance(text, str):
                 raise FormatError(f"line {number} is not text: open the file as UTF-8 text")
             if len(text) > EXPORT_LINE_CHARS_MAX:
-                raise _bad_line(number, f"longer than {EXPORT_LINE_CHARS_MAX} characters")
+                raise _build_line_error(number, f"longer than {EXPORT_LINE_CHARS_MAX} characters")
             yield number, text
     except UnicodeDecodeError as error:
-        raise _bad_line(number + 1, f"not UTF-8 text ({error.reason})") from error
+        raise _build_line_error(number + 1, f"not UTF-8 text ({error.reason})") from error
 
 
-def _begin(header: SessionHeader) -> Plan[_Incoming]:
+def _begin_session(header: SessionHeader) -> Plan[_Incoming]:
     head = yield from perform(ReadHead(header.id))
     if head.status is Status.ACTIVE:
         raise build_exists_error(header.id)
@@ -280,12 +280,12 @@ def _begin(header: SessionHeader) -> Plan[_Incoming]:
     return _Incoming(SessionCheck(header), ttl_s)
 
 
-def _take(number: int, incoming: _Incoming, kind: str, fields: dict[str, Any]) -> Plan[None]:
+def _take_line(number: int, incoming: _Incoming, kind: str, fields: dict[str, Any]) -> Plan[None]:
     if kind == "entry":
         row = incoming.check.parse_entry(fields)
         size = incoming.size_bytes + len(row.envelope)
         if len(incoming.rows) == BATCH_ENTRIES_MAX or size > BATCH_BYTES_MAX:
-            yield from _flush(incoming)
+            yield from _flush_rows(incoming)
         incoming.rows.append(row)
         incoming.size_bytes += len(row.envelope)
     elif kind == "snapshot":
@@ -293,11 +293,11 @@ def _take(number: int, incoming: _Incoming, kind: str, fields: dict[str, Any]) -
     elif kind == "journal":
         incoming.check.parse_journal(fields)
     else:
-        raise _bad_line(number, f"a session line inside of session {incoming.name!r}")
+        raise _build_line_error(number, f"a session line inside of session {incoming.name!r}")
 
 
-def _staged(incoming: _Incoming) -> Plan[Stage]:
-    """The stage of a session, begun now if nothing of it was written yet."""
+def _ensure_stage(incoming: _Incoming) -> Plan[Stage]:
+    """Return the stage of a session; begin it if nothing was written yet."""
     if incoming.stage is None:
         header = incoming.check.header
         incoming.stage = yield from perform(
@@ -306,28 +306,28 @@ def _staged(incoming: _Incoming) -> Plan[Stage]:
     return incoming.stage
 
 
-def _flush(incoming: _Incoming) -> Plan[None]:
+def _flush_rows(incoming: _Incoming) -> Plan[None]:
     if incoming.rows:
-        stage = yield from _staged(incoming)
+        stage = yield from _ensure_stage(incoming)
         yield from perform(StageRows(incoming.name, stage.life, tuple(incoming.rows)))
         incoming.rows.clear()
         incoming.size_bytes = 0
 
 
-def _discard(incoming: _Incoming | None) -> Plan[None]:
-    """Remove what was staged of a session that is refused. Nobody ever saw it."""
+def _discard_stage(incoming: _Incoming | None) -> Plan[None]:
+    """Remove the stage of a session that is refused."""
     if incoming is not None and incoming.stage is not None:
-        # If the engine cannot be asked now, a later vacuum removes it.
+        # If the engine fails now, a later vacuum removes it.
         with suppress(MemoryStoreError):
             yield from perform(DropStage(incoming.name, incoming.stage.life))
 
 
-def _finish(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
-    """Show a session that came in whole."""
+def _finish_session(incoming: _Incoming, fields: dict[str, Any]) -> Plan[None]:
+    """Make a complete session visible."""
     check = incoming.check
     check.parse_end(fields)
-    stage = yield from _staged(incoming)
-    # What is left of the entries comes with the rest: a short session is stored in two steps.
+    stage = yield from _ensure_stage(incoming)
+    # The last entries are written with it, so a short session takes two operations.
     yield from perform(
         ShowStage(
             incoming.name,
@@ -357,30 +357,32 @@ def _check_header(text: str) -> None:
         )
 
 
-def _parsed(number: int, text: str) -> tuple[str, dict[str, Any]]:
+def _parse_line(number: int, text: str) -> tuple[str, dict[str, Any]]:
     try:
         ((kind, fields),) = pydantic_core.from_json(text, allow_inf_nan=False).items()
     except (ValueError, AttributeError):
-        raise _bad_line(number, f"something else than a line of an export: {text[:60]!r}") from None
+        raise _build_line_error(
+            number, f"something else than a line of an export: {text[:60]!r}"
+        ) from None
     if kind not in _KINDS:
-        raise _bad_line(number, f"a line of an unknown kind, {kind[:60]!r}")
+        raise _build_line_error(number, f"a line of an unknown kind, {kind[:60]!r}")
     if not isinstance(fields, dict):
-        raise _bad_line(number, f"a {kind} line without fields")
+        raise _build_line_error(number, f"a {kind} line without fields")
     return kind, fields
 
 
-def _bad_line(number: int, what: str) -> FormatError:
+def _build_line_error(number: int, what: str) -> FormatError:
     return FormatError(
         f"line {number} is {what}; the session it belongs to was not imported", line=number
     )
 
 
-def _emit(write: Write, fields: dict[str, Any]) -> None:
+def _write_line(write: Write, fields: dict[str, Any]) -> None:
     write(pydantic_core.to_json(fields).decode() + "\n")
 
 
-def _row_out(session: str, row: LogRow) -> dict[str, Any]:
-    """An entry's line. What is damaged travels as it is, in base64."""
+def _format_row(session: str, row: LogRow) -> dict[str, Any]:
+    """Format an entry; the bytes of a damaged one are exported in base64."""
     fields = row._asdict()
     del fields["envelope"], fields["content"]
     with suppress(MemoryStoreError, ValueError):
@@ -396,39 +398,39 @@ def _row_out(session: str, row: LogRow) -> dict[str, Any]:
     return {**fields, "raw": base64.b64encode(row.envelope).decode("ascii")}
 
 
-def _view_out(shown: View) -> dict[str, Any]:
+def _format_view(shown: View) -> dict[str, Any]:
     return {"extents": shown.extents, "tail": shown.tail}
 
 
-def _record_out(record: SnapshotRecord) -> dict[str, Any]:
+def _format_snapshot(record: SnapshotRecord) -> dict[str, Any]:
     return {
         "id": record.id,
         "label": record.label,
         "taken_at_ms": record.taken_at_ms,
-        "view": _view_out(record.view),
+        "view": _format_view(record.view),
         "end": record.end,
     }
 
 
-def _line_out(line: JournalLine) -> dict[str, Any]:
+def _format_journal_line(line: JournalLine) -> dict[str, Any]:
     return {
         "operation": line.key,
         "change": line.change,
         "changed_at_ms": line.changed_at_ms,
         "end": line.end,
-        "before": _view_out(line.before),
-        "after": _view_out(line.after),
+        "before": _format_view(line.before),
+        "after": _format_view(line.after),
         "undone_by": line.undone_by,
     }
 
 
 @contextmanager
-def output(
+def open_output(
     target: str | os.PathLike[str] | TextIO, owns: Callable[[Path], bool]
 ) -> Iterator[Write]:
-    """Where an export goes. A file gets its name when it is complete, not before.
+    """Open the target of an export. A file appears under its name when it is complete.
 
-    A symbolic link is replaced by the export; the file that it leads to stays as it is.
+    A symbolic link is replaced by the export; the file that it points to is not changed.
     """
     if not isinstance(target, (str, os.PathLike)):
         if not callable(getattr(target, "write", None)):
@@ -440,9 +442,9 @@ def output(
         return
     path = Path(target)
     if owns(path):
-        raise UsageError(f"{path} is the store itself; nothing was written. Name another file.")
+        raise UsageError(f"{path} is the store itself; nothing was written. Use another file.")
     if not path.is_symlink() and path.exists() and not path.is_file():
-        raise UsageError(f"{path} is not a file to replace; nothing was written. Name another one.")
+        raise UsageError(f"{path} is not a regular file; nothing was written. Use another name.")
     partial = path.with_name(f"{PARTIAL_PREFIX}{secrets.token_hex(8)}")
     descriptor = _open_unnamed(path.parent)
     unnamed = descriptor is not None
@@ -454,7 +456,7 @@ def output(
             file.flush()
             os.fsync(file.fileno())
             if unnamed:
-                _give_name(file.fileno(), partial)
+                _link_file(file.fileno(), partial)
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -462,19 +464,19 @@ def output(
 
 
 def _refuse_own_stream(target: TextIO, owns: Callable[[Path], bool]) -> None:
-    """Raise if an open file is one of the store's own."""
+    """Raise if an open file is part of the store."""
     try:
         descriptor = target.fileno()
     except (AttributeError, OSError, ValueError):
         return
     if owns(Path(f"/dev/fd/{descriptor}")):
-        raise UsageError("the file is the store itself; nothing was written. Name another file.")
+        raise UsageError("the file is the store itself; nothing was written. Use another file.")
 
 
 def _open_unnamed(folder: Path) -> int | None:
-    """Open a file without a name: a killed process leaves nothing of it behind.
+    """Open a file without a name, which disappears if the process is killed.
 
-    None where that is not possible. There a killed export leaves its partial file.
+    None where that is not possible; there, a killed export leaves its partial file.
     """
     unnamed: int | None = getattr(os, "O_TMPFILE", None)
     if unnamed is None or not Path(_DESCRIPTORS).exists():
@@ -482,23 +484,22 @@ def _open_unnamed(folder: Path) -> int | None:
     try:
         return os.open(folder, unnamed | os.O_WRONLY, 0o600)
     except OSError:
-        # The file system has no such files, or the folder cannot be written to: naming a file
-        # in it says which.
+        # Not supported by the file system, or no permission: opening a named file reports which.
         return None
 
 
-def _give_name(descriptor: int, path: Path) -> None:
+def _link_file(descriptor: int, path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # With a folder named, Python asks for linkat, which can follow the link in /proc.
+        # With directory descriptors Python calls linkat, which can follow the link in /proc.
         os.link(f"{_DESCRIPTORS}/{descriptor}", path.name, src_dir_fd=folder, dst_dir_fd=folder)
     finally:
         os.close(folder)
 
 
 @contextmanager
-def input_lines(source: str | os.PathLike[str] | TextIO) -> Iterator[Iterable[str]]:
-    """Where an import comes from."""
+def open_input(source: str | os.PathLike[str] | TextIO) -> Iterator[Iterable[str]]:
+    """Open the source of an import."""
     if not isinstance(source, (str, os.PathLike)):
         yield read_lines(source)
         return
@@ -507,6 +508,6 @@ def input_lines(source: str | os.PathLike[str] | TextIO) -> Iterator[Iterable[st
 
 
 def read_lines(file: TextIO) -> Iterator[str]:
-    """The lines of a file. Of one that is too long, no more comes than shows that it is."""
+    """Read the lines of a file. A line that is too long is cut one character after the limit."""
     while line := file.readline(EXPORT_LINE_CHARS_MAX + 1):
         yield line

@@ -1,4 +1,4 @@
-"""Verify and repair: what is wrong with a session, and what can be done about it."""
+"""Verify, which reports damage, and repair, which sets damaged entries aside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from indelible import view
-from indelible.core.codec import build_outline, checksum, decode
+from indelible.core.clock import to_datetime
+from indelible.core.codec import build_outline, compute_digest, decode
 from indelible.core.limits import (
     JOURNAL_LINES_MAX,
     MISSING_NAMED_MAX,
@@ -30,13 +31,12 @@ from indelible.core.operations import (
     ReadSnapshots,
 )
 from indelible.core.plan import Plan, perform
-from indelible.core.plans.append import add, values
+from indelible.core.plans.append import append_drafts, build_entries
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.tool_calls import join_results
 from indelible.core.plans.view_changes import UNDO, hide
 from indelible.core.rules import find_reachable, find_views_outside, refuse_many_missing
 from indelible.core.settings import Settings, check_session_id
-from indelible.core.sources import to_datetime
 from indelible.errors import CorruptEntryError, FormatError
 from indelible.model import (
     CallStatus,
@@ -53,7 +53,7 @@ from indelible.model import (
     VerifyReport,
 )
 
-# Told the session that was just finished, and how many entries that makes so far.
+# Called with the session just finished, and the entries so far.
 Progress = Callable[[str, int], None]
 
 CLOSED_BY_REPAIR = "The tool never answered: its process ended first. Closed by repair."
@@ -62,7 +62,7 @@ CLOSED_BY_REPAIR = "The tool never answered: its process ended first. Closed by 
 def list_all_sessions(
     session_id: str | None, *, prefix: str = "", dead: bool = False, damaged: bool = False
 ) -> Plan[list[str]]:
-    """The one session that was named, or all of them."""
+    """Return the given session, or all sessions."""
     if session_id is not None:
         return [check_session_id(session_id)]
     names: list[str] = []
@@ -76,7 +76,7 @@ def list_all_sessions(
 
 
 def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyReport]:
-    """Check everything that is stored; change nothing."""
+    """Check the engine and all sessions, or one; change nothing."""
     findings: list[Finding] = []
     entries = 0
     try:
@@ -88,7 +88,7 @@ def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyR
         return VerifyReport(sessions=0, entries=0, findings=tuple(findings))
     for name in names:
         try:
-            entries += yield from _verify_settled(name, findings)
+            entries += yield from _verify_until_stable(name, findings)
         except FormatError as error:
             findings.append(Finding(severity=Severity.ERROR, what=error.message, session_id=name))
         if progress is not None:
@@ -96,8 +96,8 @@ def verify(session_id: str | None, *, progress: Progress | None) -> Plan[VerifyR
     return VerifyReport(sessions=len(names), entries=entries, findings=tuple(findings))
 
 
-def _verify_settled(session: str, findings: list[Finding]) -> Plan[int]:
-    """Check one session, again if a vacuum or an expiry came in between; it takes several looks."""
+def _verify_until_stable(session: str, findings: list[Finding]) -> Plan[int]:
+    """Check one session; again if it changed meanwhile, since a check takes several reads."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         before = yield from perform(ReadHead(session))
         found: list[Finding] = []
@@ -114,83 +114,87 @@ def _verify_settled(session: str, findings: list[Finding]) -> Plan[int]:
 
 
 def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
-    """Check one session; says how many entries were looked at."""
+    """Check one session; return how many entries were checked."""
 
-    def found(severity: Severity, what: str, position: int | None = None) -> None:
+    def report(severity: Severity, what: str, position: int | None = None) -> None:
         findings.append(
             Finding(severity=severity, what=what, session_id=session, position=position)
         )
 
     for what in (yield from perform(CheckSession(session))):
-        found(Severity.ERROR, what)
+        report(Severity.ERROR, what)
     snapshots = yield from perform(ReadSnapshots(session))
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
     build_session_info(session, journal.head)
     outside = list(find_views_outside(journal.head, snapshots.records, journal.lines))
-    for what in (*outside, *_journal_problems(journal)):
-        found(Severity.ERROR, what)
-    log = yield from scan(session)
+    for what in (*outside, *_find_journal_problems(journal)):
+        report(Severity.ERROR, what)
+    log = yield from scan_log(session)
     kept = {position for position, _, _ in (yield from perform(ReadQuarantine(session)))}
     shown = view.freeze(journal.head.view, journal.head.end)
     for broken in log.broken.values():
-        put_away = broken.position in kept and not view.contains(shown, *_at(broken.position))
-        severity = Severity.WARNING if put_away else Severity.ERROR
-        where = "is in quarantine" if put_away else "cannot be read"
-        found(severity, f"{where}: {broken.reason}", broken.position)
+        quarantined = broken.position in kept and not view.contains(
+            shown, *_to_extent(broken.position)
+        )
+        severity = Severity.WARNING if quarantined else Severity.ERROR
+        where = "is in quarantine" if quarantined else "cannot be read"
+        report(severity, f"{where}: {broken.reason}", broken.position)
     undoable = [line for line in journal.lines if line.change != UNDO and line.undone_by is None]
     needed = () if outside else find_reachable(journal.head, snapshots.records, undoable)
     for start, stop in view.subtract(needed, log.there):
         if stop - start > MISSING_NAMED_MAX:
-            found(Severity.ERROR, f"{stop - start} entries are missing from the log", start)
+            report(Severity.ERROR, f"{stop - start} entries are missing from the log", start)
             continue
         for position in range(start, stop):
-            put_away = position in kept and not view.contains(shown, *_at(position))
-            severity = Severity.WARNING if put_away else Severity.ERROR
-            found(severity, "is missing from the log", position)
-    for record in join_results(log.shown_links(journal.head)):
+            quarantined = position in kept and not view.contains(shown, *_to_extent(position))
+            severity = Severity.WARNING if quarantined else Severity.ERROR
+            report(severity, "is missing from the log", position)
+    for record in join_results(log.find_visible_links(journal.head)):
         if record.status is CallStatus.DANGLING:
             what = f"tool call {record.call_id} ({record.name}) has no result; repair closes it"
-            found(Severity.WARNING, what, record.call_position)
+            report(Severity.WARNING, what, record.call_position)
     return view.count(log.there)
 
 
 @dataclass(slots=True)
-class Scan:
-    """What a walk over a session's log met. It keeps no entry but those that tool calls tie."""
+class LogScan:
+    """The result of reading a whole log. Of the entries, only those with tool calls are kept."""
 
     there: view.Extents = ()
     broken: dict[int, CorruptEntry] = field(default_factory=dict)
     linked: list[Entry] = field(default_factory=list)
 
-    def shown_links(self, head: Head) -> list[Entry]:
-        """The entries with tool calls or results that the session shows."""
+    def find_visible_links(self, head: Head) -> list[Entry]:
+        """Return the visible entries with tool calls or results."""
         shown = view.freeze(head.view, head.end)
-        return [entry for entry in self.linked if view.contains(shown, *_at(entry.position))]
+        return [entry for entry in self.linked if view.contains(shown, *_to_extent(entry.position))]
 
 
-def scan(session: str) -> Plan[Scan]:
-    """Walk over the whole log of a session's life, a page at a time."""
-    met = Scan()
+def scan_log(session: str) -> Plan[LogScan]:
+    """Read the whole log of a session's life, page by page."""
+    found = LogScan()
     start: int | None = 0
     while start is not None:
         page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_MAX))
-        met.there = view.normalize((*met.there, *(_at(row.position) for row in page.rows)))
+        found.there = view.normalize(
+            (*found.there, *(_to_extent(row.position) for row in page.rows))
+        )
         for row in page.rows:
             entry = check_row(session, row)
             if isinstance(entry, CorruptEntry):
-                met.broken[row.position] = entry
+                found.broken[row.position] = entry
             elif row.opens or row.answers:
-                met.linked.append(entry)
+                found.linked.append(entry)
         start = page.resume
-    return met
+    return found
 
 
-def _at(position: int) -> view.Extent:
+def _to_extent(position: int) -> view.Extent:
     return position, position + 1
 
 
 def check_row(session: str, row: LogRow) -> Entry | CorruptEntry:
-    """An entry, or why it is none."""
+    """Decode a row to an entry, or describe its damage."""
     try:
         value = decode(
             row.kind,
@@ -200,7 +204,7 @@ def check_row(session: str, row: LogRow) -> Entry | CorruptEntry:
             content=row.content,
         )
         if build_outline(value) != (row.keep, row.opens, row.answers):
-            return CorruptEntry(row.position, "what trim reads of it is damaged", row.envelope)
+            return CorruptEntry(row.position, "its columns for trim are damaged", row.envelope)
         assert row.kind is not None
         return Entry(row.position, row.kind, value, to_datetime(row.written_at_ms))
     except (CorruptEntryError, FormatError) as error:
@@ -208,17 +212,17 @@ def check_row(session: str, row: LogRow) -> Entry | CorruptEntry:
         return CorruptEntry(row.position, reason, row.envelope)
 
 
-def _journal_problems(journal: JournalPage) -> Iterator[str]:
+def _find_journal_problems(journal: JournalPage) -> Iterator[str]:
     operations = {line.key for line in journal.lines}
     for line in journal.lines:
         if line.undone_by is not None and line.undone_by not in operations:
             yield f"the {line.change} {line.key} was undone by an unknown operation"
     if journal.lines and journal.lines[0].after != journal.head.view:
-        yield "its view is not what the newest change of it left"
+        yield "its view is not the result of its newest change"
 
 
 def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan[RepairReport]:
-    """Put what cannot be read out of view, keeping its bytes, and close dangling tool calls."""
+    """Quarantine damaged entries, keeping their bytes, and close dangling tool calls."""
     actions: list[RepairAction] = []
     names = yield from list_all_sessions(session_id)
     for name in names:
@@ -228,7 +232,7 @@ def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan
         except FormatError as error:
             if session_id is not None:
                 raise
-            # One that is past repairing does not stop the others.
+            # A session that cannot be repaired does not stop the others.
             what = f"left as it is: {error.message}"
             actions.append(RepairAction(session_id=name, what=what, positions=()))
     return RepairReport(actions=tuple(actions), dry_run=dry_run)
@@ -236,7 +240,7 @@ def repair(settings: Settings, session_id: str | None, *, dry_run: bool) -> Plan
 
 def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
     head = yield from perform(ReadHead(session))
-    log = yield from scan(session)
+    log = yield from scan_log(session)
     shown = view.freeze(head.view, head.end)
     broken = dict(log.broken)
     for start, stop in view.subtract(shown, log.there):
@@ -244,7 +248,7 @@ def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list
         for position in range(start, stop):
             broken[position] = CorruptEntry(position, "it is missing", b"")
     known = {position for position, _, _ in (yield from perform(ReadQuarantine(session)))}
-    hidden = [position for position in broken if view.contains(shown, *_at(position))]
+    hidden = [position for position in broken if view.contains(shown, *_to_extent(position))]
     if not hidden and not broken.keys() - known:
         return []
     positions = tuple(sorted(broken))
@@ -259,16 +263,16 @@ def _quarantine(settings: Settings, session: str, *, dry_run: bool) -> Plan[list
 
 def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[list[RepairAction]]:
     head = yield from perform(ReadHead(session))
-    log = yield from scan(session)
-    entries = log.shown_links(head)
+    log = yield from scan_log(session)
+    entries = log.find_visible_links(head)
     made_by = {entry.position: entry.value for entry in entries}
     actions = []
     for record in join_results(entries):
         if record.status is not CallStatus.DANGLING or record.call_position is None:
             continue
-        answer = _closing(record, made_by[record.call_position])
+        answer = _build_error_result(record, made_by[record.call_position])
         if not dry_run:
-            yield from _append_once(settings, session, head, record, answer)
+            yield from _append_result_once(settings, session, head, record, answer)
         what = f"close tool call {record.call_id} ({record.name}) with an error result"
         actions.append(
             RepairAction(session_id=session, what=what, positions=(record.call_position,))
@@ -276,24 +280,24 @@ def _close_calls(settings: Settings, session: str, *, dry_run: bool) -> Plan[lis
     return actions
 
 
-def _append_once(
+def _append_result_once(
     settings: Settings, session: str, head: Head, record: ToolCallRecord, answer: Value
 ) -> Plan[None]:
-    """Append the result of a call once, however many repair at the same time."""
-    name = checksum(record.call_id.encode()).decode()
+    """Append the result of a call once, even if several repairs run at the same time."""
+    name = compute_digest(record.call_id.encode()).decode()
     key = f"repair:{record.call_position}:{name}"
-    drafts = values([answer])
-    receipt = yield from add(
+    drafts = build_entries([answer])
+    receipt = yield from append_drafts(
         settings, session, drafts, key=key, expected=None, ttl=None, replay="hidden-ok"
     )
     if receipt.replayed and not receipt.visible:
-        # An earlier repair closed it, and a rollback took that out of view: once more.
+        # The result of an earlier repair was hidden since, so append it again.
         key = f"{key}:{head.version}"
-        yield from add(settings, session, drafts, key=key, expected=None, ttl=None)
+        yield from append_drafts(settings, session, drafts, key=key, expected=None, ttl=None)
 
 
-def _closing(record: ToolCallRecord, call: Value) -> Value:
-    """An error result in the form in which the call was made, so that the model can read it."""
+def _build_error_result(record: ToolCallRecord, call: Value) -> Value:
+    """Build an error result in the form in which the call was made."""
     if not isinstance(call, ChatMessage):
         return ToolResult(call_id=record.call_id, content=CLOSED_BY_REPAIR, is_error=True)
     if any(item.get("id") == record.call_id for item in call.tool_calls or ()):
@@ -308,7 +312,7 @@ def _closing(record: ToolCallRecord, call: Value) -> Value:
 
 
 def read_quarantined(session_id: str) -> Plan[list[CorruptEntry]]:
-    """What repair put into quarantine."""
+    """Read what repair quarantined."""
     session = check_session_id(session_id)
     rows = yield from perform(ReadQuarantine(session))
     return [CorruptEntry(position, reason, raw) for position, reason, raw in rows]

@@ -1,8 +1,9 @@
-"""Verbs that change what a session shows. They move the view; no entry is rewritten or deleted.
+"""Plans that change the view: trim, hide, clear, rollback and undo. No entry is deleted.
 
-Each looks at the session, computes the new view, and asks for the change if the view is still the
-one it looked at. Appends do not count as a change of the view, so none of these starves under load.
-A rollback need not look: what it shows was written down before.
+Each verb has a function `propose`, which reads the session and computes the change. `_try_change`
+asks the backend to apply it if the view is still the one that was read, and proposes again if it
+is not. Appends do not change the view, so they cannot starve a change. A rollback is tried without
+reading, since it depends on its snapshot alone.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def trim(
     key: str | None,
     expected: str | None,
 ) -> Plan[ViewChange]:
-    """Let go of the front of a session, but for what must stay."""
+    """Hide the oldest entries of a session, except those that must stay."""
     session = check_session_id(session_id)
     if sum(rule is not None for rule in (keep_last, max_tokens, before)) != 1:
         raise UsageError("trim takes exactly one of keep_last=, max_tokens= and before=")
@@ -97,7 +98,7 @@ def trim(
             positions = trim_rules.find_dropped_before(outline, cut)
         else:
             assert max_tokens is not None
-            tokens = yield from _token_counter(session, outlined, count_tokens)
+            tokens = yield from _build_token_counter(session, outlined, count_tokens)
             positions = trim_rules.find_over_budget(outline, max_tokens, tokens)
         shown = view.freeze(head.view, head.end)
         dropped = view.coarsen(
@@ -106,9 +107,9 @@ def trim(
         if not dropped:
             return head
         after = view.remove(head.view, head.end, dropped)
-        return _change("trim", session, head, new_key, after, expected)
+        return _build_change("trim", session, head, new_key, after, expected)
 
-    return (yield from _changed(settings, session, "trim", propose, key, expected))
+    return (yield from _run_change(settings, session, "trim", propose, key, expected))
 
 
 def hide(
@@ -120,7 +121,7 @@ def hide(
     expected: str | None = None,
     change: str = HIDE,
 ) -> Plan[ViewChange]:
-    """Let go of certain positions."""
+    """Hide certain positions."""
     session = check_session_id(session_id)
     unwanted = view.from_positions(check_positions(positions))
 
@@ -131,22 +132,22 @@ def hide(
         if after == head.view:
             return head
         if change == HIDE:
-            # What cannot be read must go whatever it tears; what is hidden at will need not.
+            # Only a repair may exceed the limit: damaged entries must be hidden in any case.
             refuse_too_many_extents(session, view.freeze(after, head.end))
-        return _change(change, session, head, new_key, after, expected)
+        return _build_change(change, session, head, new_key, after, expected)
 
-    return (yield from _changed(settings, session, change, propose, key, expected))
+    return (yield from _run_change(settings, session, change, propose, key, expected))
 
 
 def check_positions(positions: Iterable[int]) -> list[int]:
-    """Positions, each a number from 0 up."""
+    """Check that each position is a number from 0 up."""
     return [check_count(position, "a position") or 0 for position in positions]
 
 
 def clear(
     settings: Settings, session_id: str, *, key: str | None, expected: str | None
 ) -> Plan[ViewChange]:
-    """Let go of everything that a session shows."""
+    """Hide all visible entries of a session."""
     session = check_session_id(session_id)
 
     def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
@@ -166,11 +167,11 @@ def clear(
             expected=expected,
         )
 
-    return (yield from _changed(settings, session, "clear", propose, key, expected))
+    return (yield from _run_change(settings, session, "clear", propose, key, expected))
 
 
 def clear_all(settings: Settings) -> Plan[int]:
-    """Clear every session; says how many showed anything."""
+    """Clear every session; return how many had visible entries."""
     cleared = 0
     resume: str | None = None
     while True:
@@ -191,9 +192,9 @@ def rollback(
     key: str | None,
     expected: str | None,
 ) -> Plan[ViewChange]:
-    """Show exactly what a snapshot froze. Every snapshot stays, earlier and later ones alike.
+    """Restore the view of a snapshot.
 
-    It is tried without reading first. If the engine refuses, the second attempt reads why.
+    The first attempt does not read the session. If the engine refuses it, the next one reads why.
     """
     session = check_session_id(session_id)
     tried = not is_text(snapshot_id)
@@ -204,17 +205,17 @@ def rollback(
         if not tried:
             tried = True
             return op
-        found = yield from read_named(session, (snapshot_id,))
+        found = yield from read_snapshots(session, (snapshot_id,))
         refuse_if_moved(session, expected, found.head.version)
         return plan_rollback(op, found.head, found.records[0])
 
-    return (yield from _changed(settings, session, ROLLBACK, propose, key, expected))
+    return (yield from _run_change(settings, session, ROLLBACK, propose, key, expected))
 
 
 def undo(
     settings: Settings, session_id: str, *, key: str | None, expected: str | None
 ) -> Plan[ViewChange]:
-    """Take back the newest change of the view that is not yet undone; later appends stay."""
+    """Undo the newest change of the view that is not undone yet; later appends stay visible."""
     session = check_session_id(session_id)
 
     def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
@@ -224,25 +225,25 @@ def undo(
         refuse_if_moved(session, expected, head.version)
         line = find_undoable(journal.lines)
         if line is None:
-            raise UsageError(f"session {session!r} has no change that could be undone")
+            raise UsageError(f"session {session!r} has no change to undo; nothing was changed")
         return replace(
-            _change(UNDO, session, head, new_key, line.before, expected), undoes=line.key
+            _build_change(UNDO, session, head, new_key, line.before, expected), undoes=line.key
         )
 
-    return (yield from _changed(settings, session, UNDO, propose, key, expected))
+    return (yield from _run_change(settings, session, UNDO, propose, key, expected))
 
 
 def find_undoable(lines: tuple[JournalLine, ...]) -> JournalLine | None:
-    """The newest change that is not yet undone, of the newest ones; lines come newest first.
+    """Find the newest change that is not undone yet; `lines` come newest first.
 
-    A change that changed nothing, written down for the sake of its key, is none.
+    Lines that changed nothing are in the journal for their keys only, and are skipped.
     """
     changes = [line for line in lines if line.change != UNDO and line.before != line.after]
     return next((line for line in changes[:JOURNAL_MAX] if line.undone_by is None), None)
 
 
 def require_active(session: str, head: Head) -> None:
-    """Raise if there is no session to work on."""
+    """Raise if the session is new or expired."""
     if head.status is not Status.ACTIVE:
         raise SessionNotFoundError(
             f"there is no session {session!r}"
@@ -252,27 +253,27 @@ def require_active(session: str, head: Head) -> None:
         )
 
 
-def read_named(session: str, ids: tuple[str, ...]) -> Plan[SnapshotList]:
-    """The named snapshots, in this order; one that is not there is an error."""
+def read_snapshots(session: str, ids: tuple[str, ...]) -> Plan[SnapshotList]:
+    """Read snapshots by their ids, in this order; an unknown id is an error."""
     if any(isinstance(name, Snapshot) for name in ids):
-        raise UsageError("a snapshot is named by its id: hand in snapshot.id")
-    # What is no text names no snapshot, and no engine need be asked about it.
-    askable = tuple(filter(is_text, ids))
-    found = yield from perform(ReadSnapshots(session, askable))
+        raise UsageError("expected the id of a snapshot: pass snapshot.id")
+    # Ids that are not valid text cannot exist; do not send them to the engine.
+    valid = tuple(filter(is_text, ids))
+    found = yield from perform(ReadSnapshots(session, valid))
     require_active(session, found.head)
     there = [record.id for record in found.records]
     for name in ids:
         if name not in there:
-            raise snapshot_not_found(session, name)
+            raise build_snapshot_not_found_error(session, name)
     for record in found.records:
-        # A snapshot may be newer than the look at the session, so only its own end is asked for.
+        # A snapshot may be newer than `head`, so only its own end is compared.
         if not is_inside(record.view, found.head.born, record.end):
             raise build_outside_error(session, f"snapshot {record.id} reaches outside of its log")
     return found
 
 
 def is_text(name: object) -> bool:
-    """Whether something can be the name of anything stored."""
+    """Return whether a value is text that can be encoded, as every stored name is."""
     if not isinstance(name, str):
         return False
     try:
@@ -282,16 +283,16 @@ def is_text(name: object) -> bool:
     return True
 
 
-def snapshot_not_found(session: str, snapshot_id: str) -> SnapshotNotFoundError:
-    """The session is there; the snapshot is not."""
+def build_snapshot_not_found_error(session: str, snapshot_id: str) -> SnapshotNotFoundError:
+    """Build the error for an unknown snapshot of an existing session."""
     return SnapshotNotFoundError(
-        f"session {session!r} has no snapshot {snapshot_id!r}; list_snapshots names those it has",
+        f"session {session!r} has no snapshot {snapshot_id!r}; list_snapshots returns those it has",
         session=session,
         snapshot=snapshot_id,
     )
 
 
-def _change(
+def _build_change(
     change: str,
     session: str,
     head: Head,
@@ -312,7 +313,7 @@ def _change(
     )
 
 
-def _changed(
+def _run_change(
     settings: Settings,
     session: str,
     change: str,
@@ -320,17 +321,17 @@ def _changed(
     key: str | None,
     expected: str | None,
 ) -> Plan[ViewChange]:
-    """Try a change until it is made, known to have been made, or refused."""
+    """Run a change under a key: the caller's or a new one, which an unknown outcome carries."""
     check_version(expected)
     used_key = settings.ids() if key is None else check_key(key)
-    attempts = _attempts(session, change, used_key, propose, expected, keyed=key is not None)
+    attempts = _try_change(session, change, used_key, propose, expected, keyed=key is not None)
     try:
         return (yield from attempts)
     except OutcomeUnknownError as error:
         raise error.copy(key=used_key, session=session) from error.__cause__
 
 
-def _attempts(  # noqa: C901 (one loop, and every way out of it)
+def _try_change(  # noqa: C901 (one loop, and every way out of it)
     session: str,
     change: str,
     key: str,
@@ -339,6 +340,11 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
     *,
     keyed: bool,
 ) -> Plan[ViewChange]:
+    """Propose and apply a change until it is applied, found to have been applied, or refused.
+
+    The journal is searched for the key first if the change may have been applied already: the key
+    is the caller's, or the outcome of an earlier attempt is unknown.
+    """
     unknown: OutcomeUnknownError | None = None
     for _ in range(VIEW_ATTEMPTS_MAX):
         fresh = not keyed and unknown is None
@@ -346,16 +352,18 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
             if not fresh:
                 done = yield from perform(FindChange(session, change, key))
                 if done is not None:
-                    return _result(session, done, replayed=True)
+                    return _build_result(session, done, replayed=True)
             proposed = yield from propose(key)
             if isinstance(proposed, Head):
                 if not keyed or proposed.status is not Status.ACTIVE:
-                    return _nothing(session, change, key, proposed)
-                # Written to the journal all the same: a retry must not find more to change than
-                # the first attempt did.
-                proposed = _change(change, session, proposed, key, proposed.view, expected)
+                    return ViewChange(
+                        session_id=session, change=change, key=key, version=proposed.version
+                    )
+                # Record it although it changes nothing: a retry must not hide what was appended
+                # since the first attempt.
+                proposed = _build_change(change, session, proposed, key, proposed.view, expected)
             answer = yield from perform(replace(proposed, fresh=fresh))
-            return _result(session, answer.line, replayed=answer.replayed)
+            return _build_result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
             if conflict.reason != "view":
                 raise
@@ -366,27 +374,23 @@ def _attempts(  # noqa: C901 (one loop, and every way out of it)
         except (MemoryStoreBackendError, FormatError, ClosedError) as error:
             if unknown is None:
                 raise
-            # That nothing was changed now does not say that nothing was before.
+            # This attempt changed nothing, but the one before may have.
             raise unknown from error
     raise ConflictError(
-        f"others kept changing what session {session!r} shows; nothing was changed. Try again.",
+        f"others kept changing the view of session {session!r}; nothing was changed. Try again.",
         session=session,
         reason="view",
     )
 
 
-def _nothing(session: str, change: str, key: str, head: Head) -> ViewChange:
-    return ViewChange(session_id=session, change=change, key=key, version=head.version)
-
-
-def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
+def _build_result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
     dropped: tuple[int, ...] = ()
     restored: tuple[int, ...] = ()
     if line.before != line.after:
         before = view.freeze(line.before, line.end)
         after = view.freeze(line.after, line.end)
-        dropped = tuple(view.positions(view.subtract(before, after)))
-        restored = tuple(view.positions(view.subtract(after, before)))
+        dropped = tuple(view.iter_positions(view.subtract(before, after)))
+        restored = tuple(view.iter_positions(view.subtract(after, before)))
     return ViewChange(
         session_id=session,
         change=line.change,
@@ -398,10 +402,10 @@ def _result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
     )
 
 
-def _token_counter(
+def _build_token_counter(
     session: str, outlined: SessionOutline, count_tokens: CountTokens | None
 ) -> Plan[Callable[[int], int]]:
-    """How many tokens an entry takes: from its stored size, or counted by the caller's function."""
+    """Return a function from the index of an entry to its tokens, estimated or counted."""
     outline = outlined.entries
     if count_tokens is None:
         return lambda index: estimate_tokens(outline[index].size_bytes)

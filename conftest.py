@@ -1,0 +1,40 @@
+"""What several folders of tests share: servers, processes, and the search for a canary password."""
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support import canary, postgres_server
+
+canary.watch(CliRunner)
+
+pytest_plugins = ["indelible.testing"]
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "canary_in_files: the test itself writes the canary password to its tmp_path"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A test whose output shows the canary password has failed, whatever else it found."""
+    report = yield
+    if any(canary.CANARY in text for _, text in report.sections):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} printed the canary password"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def no_canary_in_files(request):
+    """No file that a test leaves in its folder holds the canary password."""
+    yield
+    folder = request.node.funcargs.get("tmp_path")
+    if folder is not None and not request.node.get_closest_marker("canary_in_files"):
+        assert canary.files_with_canary(folder) == []
+
+
+def pytest_sessionfinish():
+    """Servers are ended with the test run, in each of its processes."""
+    postgres_server.end()

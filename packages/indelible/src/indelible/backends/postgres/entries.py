@@ -1,0 +1,77 @@
+"""Columns of an entry's row that are derived from the entry."""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from indelible.core.codec import decode
+from indelible.core.similarity import scale_to_unit
+from indelible.errors import CorruptEntryError, FormatError
+from indelible.model import Kind, Summary
+
+KIND_NUMBERS: Final = {
+    Kind.MESSAGE: 1,
+    Kind.TOOL_CALL: 2,
+    Kind.TOOL_RESULT: 3,
+    Kind.SUMMARY: 4,
+}
+KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
+# The embedder of a summary without a vector. NULL would say that nobody knows whether it has one.
+_NO_EMBEDDER: Final = b""
+
+
+def encode_links(call_ids: tuple[str, ...]) -> str | None:
+    """Ids of tool calls as a row has them."""
+    return json.dumps(call_ids) if call_ids else None
+
+
+def decode_links(text: str | None) -> tuple[str, ...]:
+    """Ids of tool calls as they were handed in; a `ValueError` if the row is damaged."""
+    if text is None:
+        return ()
+    try:
+        call_ids = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(text) from error
+    if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
+        raise ValueError(text)
+    return tuple(call_ids)
+
+
+def index_vector(kind: Kind | None, envelope: bytes) -> tuple[bytes | None, str | None]:
+    """Embedder and vector of a summary, as its row has them; None twice if nothing is known.
+
+    A damaged envelope says nothing: a search then reads the payload, and says what is wrong.
+    """
+    if kind is not Kind.SUMMARY:
+        return None, None
+    try:
+        value = decode(kind, envelope, session="", position=0)
+    except (CorruptEntryError, FormatError):
+        return None, None
+    assert isinstance(value, Summary)
+    if value.vector is None or value.embedder is None:
+        return _NO_EMBEDDER, None
+    vector = pack_vector(value.vector)
+    return (None, None) if vector is None else (encode_embedder(value.embedder), vector)
+
+
+def encode_embedder(embedder: str) -> bytes:
+    """An embedder's name; a query may have any, also one that could not be stored."""
+    return embedder.encode("utf-8", "surrogatepass")
+
+
+def pack_vector(vector: Sequence[float]) -> str | None:
+    """A vector at length one, in single precision, as the server reads an array of `real`.
+
+    At that length no part is too large for single precision, and one that is too small for it makes
+    no difference. None if there is a part that is no number.
+    """
+    parts = array("f", scale_to_unit(vector))
+    if not all(map(math.isfinite, parts)):
+        return None
+    return "{" + ",".join(map(repr, parts)) + "}"

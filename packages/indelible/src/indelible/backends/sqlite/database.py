@@ -1,0 +1,171 @@
+"""A file with its writer and its readers: what the blocking and the async driver share."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+# Imported for the handlers that they register.
+from indelible.backends.sqlite import (  # noqa: F401
+    append,
+    files,
+    maintenance,
+    read,
+    risks,
+    schema,
+    sessions,
+    staging,
+    views,
+)
+from indelible.backends.sqlite.connection import Connection, SqliteOptions
+from indelible.backends.sqlite.handlers import READS
+from indelible.backends.sqlite.readers import Readers
+from indelible.backends.sqlite.writer import NEVER, Write, Writer
+from indelible.core import fork, operations
+from indelible.core.batcher import Pending
+from indelible.core.cursors import derive_key
+from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
+from indelible.core.plan import Operation
+from indelible.errors import UnavailableError
+from indelible.model import Claims
+
+_MOVED = "was moved, deleted or replaced while it was open"
+
+
+class Database:
+    """A file, its writer and its readers."""
+
+    def __init__(self, options: SqliteOptions) -> None:
+        self._options = options
+        schema.create_file(options.path)
+        # Resolved now: a symbolic link may lead elsewhere later, the open database does not.
+        self._files = files.list_files(options.path)
+        had_log = options.path.with_name(options.path.name + "-wal").exists()
+        first = Connection(options)
+        # Which file it is, whatever the path leads to later.
+        self._identity = _identify(options.path)
+        self._identified_at = 0.0
+        try:
+            schema.prepare(first, busy_timeout_s=options.busy_timeout_s)
+        except BaseException:
+            # Leave the log of another program in place, and do not create one.
+            first.close(checkpoint=not had_log)
+            raise
+        # It stays, and writes. To close it here would copy the whole log into the file and sync it.
+        self.writer = Writer(self._connect, first, refuse_if_moved=self._refuse_if_moved_lately)
+        self.readers = Readers(
+            partial(self._connect, read_only=True), wait_s=options.busy_timeout_s
+        )
+        self._cursor_key: bytes | None = None
+        # SQLite must not be carried across a fork: not even a connection that is only opened in
+        # the child is safe while inherited ones are there, since they share their idea of which
+        # locks are held. So all are closed before a fork, and opened again when next used.
+        fork.register(
+            before=self._before_fork,
+            after_in_parent=self._after_fork_in_parent,
+            after_in_child=self._after_fork_in_child,
+        )
+
+    def read(self, op: Operation[Any]) -> Any:
+        """Perform an operation that writes no rows."""
+        if type(op) in READS:
+            found = self.readers.run(READS.find(op), op)
+            if isinstance(op, operations.CheckEngine) and self._is_moved():
+                found += (f"{self._options.path} {_MOVED}",)
+            return found
+        match op:
+            case operations.ReadCursorKey():
+                return self._read_cursor_key(op)
+            case operations.Scrub():
+                return self.writer.run_outside(maintenance.scrub)
+            case operations.FindRisks():
+                return risks.find_risks(self._options.path, self._options.durability)
+            case operations.Identify():
+                file = self._options.path.stat()
+                return f"file {file.st_dev} {file.st_ino} {self._options.namespace}"
+        assert isinstance(op, operations.FindNearest), op
+        # SQLite cannot compare vectors.
+        return None
+
+    def _read_cursor_key(self, op: operations.ReadCursorKey) -> bytes:
+        """Return the key for cursors; the first one who needs it writes the file's secret."""
+        if self._cursor_key is None or op.again:
+            secret = self.readers.run(schema.read_secret, None)
+            if secret is None:
+                pending: Write = Pending(schema.EnsureSecret(), NEVER)
+                self.writer.write([pending])
+                secret = pending.outcome()
+            self._cursor_key = derive_key(secret, self._options.namespace)
+        return self._cursor_key
+
+    def claims(self) -> Claims:
+        """Return what is promised on this file."""
+        return Claims(
+            engine="sqlite",
+            engine_version=apsw.sqlite_lib_version(),
+            durability=self._options.durability,
+            multi_process=True,
+            ttl_clock="caller",
+            entry_bytes_max=ENTRY_BYTES_MAX,
+            batch_entries_max=BATCH_ENTRIES_MAX,
+        )
+
+    def owns(self, path: Path) -> bool:
+        """Return whether a path leads to the database, or to a file that SQLite keeps beside it."""
+        return files.is_one_of(path, self._files)
+
+    def close(self) -> None:
+        """Wait for what is running, then close."""
+        self.readers.close()
+        self.writer.close()
+
+    def _connect(self, *, read_only: bool = False) -> Connection:
+        self._refuse_if_moved()
+        return Connection(self._options, read_only=read_only)
+
+    def _is_moved(self) -> bool:
+        return _identify(self._options.path) != self._identity
+
+    def _refuse_if_moved_lately(self) -> None:
+        # A look at the path takes a sixth of the time of an append that is not synced.
+        now = time.monotonic()
+        if now - self._identified_at >= MOVED_CHECK_S:
+            self._refuse_if_moved()
+            self._identified_at = now
+
+    def _refuse_if_moved(self) -> None:
+        """Raise if the path no longer leads to the file that was opened."""
+        path = self._options.path
+        if self._is_moved():
+            raise UnavailableError(
+                f"{path} {_MOVED}; nothing was written. What was acknowledged is in the file"
+                " that was opened and in the -wal file that belongs to it. Put both back to go on,"
+                " or close this store and open the file at its new place.",
+                path=str(path),
+                moved=True,
+            )
+
+    def _before_fork(self) -> None:
+        self.writer.pause()
+        self.readers.pause()
+
+    def _after_fork_in_parent(self) -> None:
+        self.readers.resume(in_child=False)
+        self.writer.resume(in_child=False)
+
+    def _after_fork_in_child(self) -> None:
+        self.readers.resume(in_child=True)
+        self.writer.resume(in_child=True)
+
+
+def _identify(path: Path) -> tuple[Any, ...]:
+    """Return the inode and the device of a file; empty if there is none."""
+    try:
+        return os.stat(path)[1:3]  # noqa: PTH116
+    except OSError:
+        return ()

@@ -1,0 +1,112 @@
+"""Open a store, sync or async, from a URL, a path or a client."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any
+
+from indelible.connect import OpenOptions, Target, connect, connect_async
+from indelible.core.clock import Clock, system_clock
+from indelible.core.ids import Ids, random_ids
+from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
+from indelible.core.settings import Settings, check_ttl_s
+from indelible.model import NEVER, Durability, Embedder, Never
+from indelible.store import MemoryStore
+from indelible.store_async import AsyncMemoryStore
+
+
+def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside this module)
+    target: Target,
+    *,
+    namespace: str = "",
+    durability: Durability | str | None = None,
+    ttl: float | Never = NEVER,
+    busy_timeout_s: float = BUSY_TIMEOUT_S,
+    timeout_s: float = TIMEOUT_S,
+    strict: bool = False,
+    embedder: Embedder | None = None,
+    clock: Clock = system_clock,
+    ids: Ids = random_ids,
+) -> MemoryStore:
+    """Open a store: `memory:`, a file name such as `agent.db`, `redis://host:6379`, or a client.
+
+    Namespaces are separate: no session is visible in two of them. `durability` is what an
+    acknowledged append must survive: on SQLite `"power"` (the default) or `"process"`; on a server
+    it is a requirement, and the default is what the server provides. `ttl` is the default time to
+    live of a session, in seconds. `timeout_s` is the deadline of every call to a server, with all
+    its retries; on SQLite, `busy_timeout_s` is how long a write waits for other writers. An engine
+    that may lose acknowledged data causes a warning, or is refused with `strict=True`; see `risks`.
+    `clock` and `ids` are for deterministic tests.
+    """
+    check_ttl_s(ttl)
+    backend = connect(
+        OpenOptions(
+            target=target,
+            namespace=namespace,
+            durability=durability,
+            busy_timeout_s=busy_timeout_s,
+            timeout_s=timeout_s,
+            strict=strict,
+            clock=clock,
+        )
+    )
+    return MemoryStore(backend, Settings(ttl=ttl, ids=ids, embedder=embedder))
+
+
+def open_async(
+    target: Target,
+    *,
+    namespace: str = "",
+    durability: Durability | str | None = None,
+    ttl: float | Never = NEVER,
+    busy_timeout_s: float = BUSY_TIMEOUT_S,
+    timeout_s: float = TIMEOUT_S,
+    strict: bool = False,
+    embedder: Embedder | None = None,
+    clock: Clock = system_clock,
+    ids: Ids = random_ids,
+) -> Opening:
+    """Open a store for async code, with the options of `open`.
+
+    Either `store = await open_async(…)` or `async with open_async(…) as store:`.
+    """
+    check_ttl_s(ttl)
+    options = OpenOptions(
+        target=target,
+        namespace=namespace,
+        durability=durability,
+        busy_timeout_s=busy_timeout_s,
+        timeout_s=timeout_s,
+        strict=strict,
+        clock=clock,
+    )
+    return Opening(options, Settings(ttl=ttl, ids=ids, embedder=embedder))
+
+
+class Opening:
+    """The result of `open_async`: await it, or use it with `async with`."""
+
+    def __init__(self, options: OpenOptions, settings: Settings) -> None:
+        self._options = options
+        self._settings = settings
+        self._store: AsyncMemoryStore | None = None
+
+    async def _open(self) -> AsyncMemoryStore:
+        return AsyncMemoryStore(await connect_async(self._options), self._settings)
+
+    def __await__(self) -> Generator[Any, None, AsyncMemoryStore]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncMemoryStore:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()

@@ -1,0 +1,13 @@
+"""What `memory-contract check langchain:…` is pointed at."""
+
+import engines
+
+from indelible.adapters.langchain import IndelibleChatMessageHistory
+
+
+def on_sqlite(session_id, workspace):
+    return IndelibleChatMessageHistory(session_id, engines.sqlite(workspace))
+
+
+def on_memory(session_id, workspace):
+    return IndelibleChatMessageHistory(session_id, engines.memory(workspace))

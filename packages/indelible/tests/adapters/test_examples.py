@@ -1,0 +1,92 @@
+"""The example programs, stopped with -9 in the middle, go on where they were."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import indelible
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+CHATS = sorted(path.name for path in EXAMPLES.glob("*_chat.py"))
+
+
+class Chat:
+    """One run of a program, line by line."""
+
+    def __init__(self, program, folder):
+        self.process = subprocess.Popen(
+            [sys.executable, str(EXAMPLES / program), str(folder / "agent.db")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=folder,
+            start_new_session=True,
+        )
+        begin = self.process.stdout.readline()
+        assert begin.startswith("You have said "), begin
+        self.said_before = int(begin.split()[3])
+
+    def send(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def say(self, line):
+        self.send(line)
+        return self.process.stdout.readline().strip()
+
+    def kill(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def end(self):
+        """As a person ends it, and with all that it started."""
+        self.process.stdin.close()
+        code = self.process.wait(timeout=300)
+        self.process.stdout.close()
+        return code
+
+
+@contextmanager
+def running(program, folder):
+    chat = Chat(program, folder)
+    try:
+        yield chat
+    finally:
+        if chat.process.poll() is None:
+            chat.kill()
+
+
+def told(count):
+    return f"{count} things so far; the first was 'one'"
+
+
+def test_there_is_an_example_for_each_framework():
+    assert len(CHATS) == 6
+
+
+@pytest.mark.parametrize("program", CHATS)
+def test_a_chat_that_is_killed_goes_on_where_it_was(program, tmp_path):
+    with running(program, tmp_path) as chat:
+        assert chat.said_before == 0
+        assert [chat.say("one"), chat.say("two")] == [told(1), told(2)]
+        # In the middle of a turn: whether it still landed is known when it is asked for.
+        chat.send("three")
+        chat.kill()
+    with running(program, tmp_path) as chat:
+        assert chat.said_before in (2, 3)
+        if chat.said_before == 2:
+            assert chat.say("three") == told(3)
+        assert chat.say("four") == told(4)
+        assert chat.end() == 0
+    with indelible.open(tmp_path / "agent.db") as store:
+        (session,) = store.list_sessions()
+        said = [each.content for each in store.get_history(session) if each.role == "user"]
+    assert said == ["one", "two", "three", "four"]

@@ -1,0 +1,386 @@
+"""Every engine answers every operation as the reference does, which is the memory backend.
+
+Random programs of operations are performed on both, and each result or error is compared. Only
+what an engine is free to choose is left out: the tokens of lives, checksums that it keeps for
+itself, and the places from which it cannot erase.
+"""
+
+import collections
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+import indelible
+from indelible import ChatMessage, Kind, MemoryStoreError, Status, ToolCall
+from indelible.connect import ENGINES
+from indelible.core import operations
+from indelible.core.codec import encode
+from indelible.core.operations import (
+    Append,
+    BeginStage,
+    ChangeView,
+    CheckEngine,
+    CheckSession,
+    DeleteSnapshot,
+    DropStage,
+    Erase,
+    EraseResult,
+    FindChange,
+    FindNearest,
+    FindRisks,
+    FrozenView,
+    Head,
+    Identify,
+    ListSessions,
+    LogPage,
+    LogRow,
+    Quarantine,
+    Read,
+    ReadCursorKey,
+    ReadHead,
+    ReadJournal,
+    ReadLog,
+    ReadOutline,
+    ReadQuarantine,
+    ReadSnapshots,
+    Reclaim,
+    Rollback,
+    SaveSnapshot,
+    Scrub,
+    SessionPage,
+    SetMetadata,
+    ShowStage,
+    Stage,
+    StageRows,
+    StoredEntry,
+)
+from indelible.core.plan import Operation
+from indelible.core.rules import NEW_VERSION
+from indelible.view import View, freeze, iter_positions, normalize
+from tests.support.stores import STORES, Clock, Stores
+
+# What an engine is free to choose, by field: see the docstrings of the operations.
+FREE = {
+    (StoredEntry, "content"),
+    (LogRow, "content"),
+    (EraseResult, "kept"),
+    (EraseResult, "snapshots"),  # those of an earlier life go when it ends, or when it is erased
+    (Head, "snapshots"),  # unless it was asked for
+    (SessionPage, "resume"),
+}
+# Answers that are about the engine itself.
+OWN = {FindNearest, FindRisks, Identify, ReadCursorKey, Scrub, CheckEngine}
+
+SESSIONS = st.sampled_from(["a", "a", "b", "b", "c"])
+STAGED = st.sampled_from(["b", "c", "c"])
+KEYS = st.sampled_from(["k1", "k2", "k3"])
+SNAPSHOTS = st.sampled_from(["s1", "s2"])
+TTL = st.sampled_from([None, None, 5.0])
+TEXTS = st.sampled_from(["one", "two", "three"])
+
+_programs = itertools.count()
+
+
+class Engine:
+    """A backend, and what it has said so far: later operations refer to it."""
+
+    def __init__(self, perform, prefix):
+        self._perform = perform
+        self.prefix = prefix
+        # Tokens in the order in which they appeared: they are compared by their number.
+        self.lives = {}
+        self.heads = collections.defaultdict(list)
+        self.frozen, self.stages, self.staged = [], [], set()
+
+    def name(self, session):
+        return self.prefix + session
+
+    def perform(self, op):
+        """Return the answer in a form that can be compared between engines."""
+        try:
+            result = self._perform(op)
+        except MemoryStoreError as error:
+            return type(error).__name__, error.details.get("reason")
+        self._remember(op, result)
+        if isinstance(op, Reclaim) and op.session in self.staged:
+            # Entries of a lost stage go when it is lost, or in the next vacuum.
+            return result.journal_lines
+        snapshots = result.snapshots if getattr(op, "count_snapshots", False) else None
+        return self._normalize(result), snapshots
+
+    def _remember(self, op, result):
+        if isinstance(result, Stage):
+            self.stages.append((result.life, result.first))
+            self.staged.add(op.session)
+        head = result if isinstance(result, Head) else getattr(result, "head", None)
+        if head is not None:
+            self.heads[op.session].append(head)
+        if isinstance(op, Erase):
+            self.heads.pop(op.session, None)
+        if isinstance(getattr(result, "frozen", None), FrozenView):
+            self.frozen.append(result.frozen)
+
+    def _normalize(self, value):
+        if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
+            names = getattr(value, "_fields", None) or value.__dataclass_fields__
+            fields = {
+                name: getattr(value, name) for name in names if (type(value), name) not in FREE
+            }
+            if isinstance(value, SessionPage):
+                fields["names"] = tuple(sorted(value.names))
+            if isinstance(value, LogPage) and value.resume == value.head.end:
+                # The next page would be empty: to know that is optional.
+                fields["resume"] = None
+            return type(value).__name__, {
+                name: self._normalize_token(name, each) or self._normalize(each)
+                for name, each in fields.items()
+            }
+        if isinstance(value, tuple):
+            return tuple(self._normalize(each) for each in value)
+        return value.removeprefix(self.prefix) if isinstance(value, str) else value
+
+    def _normalize_token(self, field, token):
+        """Replace a life, alone or in a version, by the number under which it appeared."""
+        if field == "version" and token != NEW_VERSION:
+            life, end, generation = token.rsplit(".", 2)
+            # To empty an expired session may count as a change.
+            return self._number(life), end, "!" if generation.endswith("!") else generation
+        return self._number(token) if field == "life" and token else None
+
+    def _number(self, life):
+        return f"life {self.lives.setdefault(life, len(self.lives))}"
+
+
+# Commands: each builds an operation from what the engine has said.
+
+
+def pick(values, index):
+    return values[-1 - index % len(values)] if values else None
+
+
+def drafts(texts):
+    values = [ChatMessage(role="user", content=text) for text in texts]
+    if len(texts) > 2:
+        values.append(ToolCall(call_id="c1", name="search"))
+    return tuple(encode(value) for value in values)
+
+
+def expected_version(engine, session, choice):
+    if choice in ("current", "stale"):
+        head = pick(engine.heads[engine.name(session)], 0 if choice == "current" else 3)
+        return None if head is None else head.version
+    return choice
+
+
+def append(engine, session, texts, key, choice, ttl_s):
+    fresh = key.startswith("generated")
+    return Append(
+        engine.name(session),
+        drafts(texts),
+        key,
+        fresh,
+        expected_version(engine, session, choice),
+        ttl_s,
+    )
+
+
+def read(engine, session, index, kinds, limit, newest, start):
+    frozen = None if index is None else pick(engine.frozen, index)
+    return Read(engine.name(session), frozen, kinds, limit, newest, start)
+
+
+def change_view(engine, session, index, cut, open_tail, key, choice):
+    engine.perform(ReadHead(engine.name(session)))
+    head = pick(engine.heads[engine.name(session)], index)
+    shown = [(start, start + 1) for start in iter_positions(freeze(head.view, head.end))]
+    return ChangeView(
+        engine.name(session),
+        head.life,
+        head.generation,
+        head.vacuums,
+        "hide",
+        key,
+        normalize(extent for number, extent in enumerate(shown) if number != cut),
+        None if open_tail else head.end,
+        expected_version(engine, session, choice),
+    )
+
+
+def begin_stage(engine, session, ttl_s, first):
+    return BeginStage(engine.name(session), None, ttl_s, first)
+
+
+def stage_rows(engine, session, index, count):
+    stage = pick(engine.stages, index)
+    if stage is None:
+        return ReadHead(engine.name(session))
+    life, first = stage
+    return StageRows(engine.name(session), life, build_rows(first, count))
+
+
+def build_rows(first, count):
+    draft = encode(ChatMessage(role="user", content="staged"))
+    kind, envelope, keep, opens, answers = draft
+    return tuple(
+        LogRow(position, kind, 1_000, None, 1, 0, keep, None, opens, answers, envelope)
+        for position in range(first, first + count)
+    )
+
+
+def show_stage(engine, session, index, count, closed):
+    stage = pick(engine.stages, index)
+    if stage is None:
+        return ReadHead(engine.name(session))
+    life, first = stage
+    view = View(((first, first + 1),), first + count) if closed and count > 1 else None
+    rows = build_rows(first, count)
+    return ShowStage(engine.name(session), life, b'{"of":"stage"}', view=view, rows=rows)
+
+
+def drop_stage(engine, session, index):
+    stage = pick(engine.stages, index)
+    life = stage[0] if stage else "unknown"
+    return DropStage(engine.name(session), life)
+
+
+def list_sessions(engine, dead):
+    return ListSessions(engine.prefix, None, 10, dead=dead)
+
+
+def set_metadata(engine, session, metadata, choice, ttl_s):
+    version = expected_version(engine, session, choice)
+    return SetMetadata(engine.name(session), metadata, version, ttl_s)
+
+
+def quarantine(engine, session):
+    """Only of a session that is there: a plan has found a damaged entry in it."""
+    name = engine.name(session)
+    if not any(head.status is Status.ACTIVE for head in engine.heads[name]):
+        return ReadHead(name)
+    return Quarantine(name, ((0, "unreadable", b"bytes"),))
+
+
+def command(build, *arguments):
+    return st.tuples(st.just(build), *arguments)
+
+
+def plain(kind, *arguments):
+    """A command that needs a session and nothing that was said before."""
+
+    def build(engine, session, *values):
+        return kind(engine.name(session), *values)
+
+    return command(build, SESSIONS, *arguments)
+
+
+SMALL = st.integers(0, 3)
+# Mostly the newest of what was said.
+RECENT = st.sampled_from([0, 0, 0, 1, 2])
+VERSIONS = st.sampled_from([None, None, "current", "stale", "new"])
+GENERATED = st.uuids().map(lambda each: f"generated-{each}")
+COMMANDS = {
+    Append: command(
+        append,
+        SESSIONS,
+        st.lists(TEXTS, min_size=1, max_size=3),
+        st.one_of(KEYS, GENERATED),
+        VERSIONS,
+        TTL,
+    ),
+    ReadHead: plain(ReadHead, st.booleans()),
+    Read: command(
+        read,
+        SESSIONS,
+        st.one_of(st.none(), SMALL),
+        st.sampled_from([None, frozenset({Kind.MESSAGE}), frozenset({Kind.TOOL_CALL})]),
+        st.sampled_from([None, 1, 2]),
+        st.booleans(),
+        st.sampled_from([None, 0, 2, 5]),
+    ),
+    ReadOutline: plain(ReadOutline),
+    ChangeView: command(change_view, SESSIONS, RECENT, SMALL, st.booleans(), KEYS, VERSIONS),
+    Rollback: plain(Rollback, SNAPSHOTS, KEYS),
+    FindChange: plain(FindChange, st.sampled_from(["hide", "rollback"]), KEYS),
+    ReadJournal: plain(ReadJournal, st.integers(1, 5)),
+    SaveSnapshot: plain(SaveSnapshot, SNAPSHOTS, st.sampled_from([None, "label"]), TTL),
+    ReadSnapshots: plain(ReadSnapshots, st.sampled_from([None, ("s1",), ("s2", "none")])),
+    DeleteSnapshot: plain(DeleteSnapshot, SNAPSHOTS),
+    SetMetadata: command(
+        set_metadata, SESSIONS, st.sampled_from([b"{}", b'{"a":1}']), VERSIONS, TTL
+    ),
+    ListSessions: command(list_sessions, st.booleans()),
+    ReadLog: plain(ReadLog, SMALL, st.integers(1, 4)),
+    BeginStage: command(begin_stage, STAGED, TTL, st.sampled_from([None, 0, 20])),
+    StageRows: command(stage_rows, STAGED, RECENT, st.integers(1, 3)),
+    ShowStage: command(show_stage, STAGED, RECENT, st.integers(1, 3), st.booleans()),
+    DropStage: command(drop_stage, STAGED, RECENT),
+    Reclaim: plain(Reclaim, st.sampled_from([0, 10**15]), st.booleans()),
+    Erase: plain(Erase),
+    CheckSession: plain(CheckSession),
+    Quarantine: command(quarantine, SESSIONS),
+    ReadQuarantine: plain(ReadQuarantine),
+}
+TICK = st.tuples(st.just(None), st.sampled_from([1, 4, 6, 200_000]))
+# Drawn more often than the others: otherwise most programs work on empty sessions.
+OFTEN = {Append: 8, Read: 3, ChangeView: 8, Rollback: 3, SaveSnapshot: 3, Reclaim: 4} | {
+    BeginStage: 3,
+    StageRows: 3,
+    ShowStage: 3,
+}
+DRAWN = [COMMANDS[kind] for kind in COMMANDS for _ in range(OFTEN.get(kind, 1))]
+PROGRAMS = st.lists(
+    st.integers(0, len(DRAWN)).flatmap(lambda number: [*DRAWN, TICK][number]),
+    min_size=20,
+    max_size=60,
+)
+
+
+@pytest.fixture(scope="module", params=[name for name in STORES if not name.startswith("memory")])
+def engine(request, tmp_path_factory):
+    opened = Stores(request.param, tmp_path_factory.mktemp("conformance"))
+    store = opened.open()
+    yield opened.clock, getattr(store, "_loop_run", None) or store._backend.perform
+    opened.close()
+
+
+@settings(
+    max_examples=100,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(PROGRAMS)
+def test_every_answer_is_that_of_the_reference(engine, program):
+    clock, perform = engine
+    prefix = f"{next(_programs)}/"
+    reference_clock = Clock()
+    reference_clock.now_s = clock.now_s
+    reference_store = indelible.open("memory:", clock=reference_clock)
+    tried = Engine(perform, prefix)
+    reference = Engine(reference_store._backend.perform, prefix)
+    for build, *arguments in program:
+        if build is None:
+            clock.advance(*arguments)
+            reference_clock.advance(*arguments)
+            continue
+        op = build(reference, *arguments)
+        note(str(op))
+        assert tried.perform(build(tried, *arguments)) == reference.perform(op)
+
+
+def test_no_operation_is_left_out():
+    """An operation is in the programs, or it asks about the engine itself."""
+    every = {
+        kind
+        for kind in vars(operations).values()
+        if isinstance(kind, type) and issubclass(kind, Operation) and kind is not Operation
+    }
+    assert COMMANDS.keys() | OWN == every
+
+
+def test_no_engine_is_left_out():
+    assert {engine.name for engine in ENGINES} <= {name.split("-")[0] for name in STORES}

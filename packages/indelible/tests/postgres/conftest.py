@@ -1,0 +1,54 @@
+"""Real servers: one that all tests share, and some that are killed, frozen and replaced."""
+
+import shutil
+
+import pytest
+
+from memory_contract.faults.servers.postgres import PostgresServer, with_standby
+from tests.support import postgres_server
+from tests.support.worker_processes import Crew
+
+
+@pytest.fixture
+def url():
+    """A database with empty tables on the server that all share."""
+    return postgres_server.emptied_database()
+
+
+@pytest.fixture
+def fresh_url():
+    """A database without any tables."""
+    return postgres_server.fresh_database()
+
+
+@pytest.fixture(scope="session")
+def crew():
+    """Sixteen processes."""
+    crew = Crew()
+    yield crew
+    crew.dismiss()
+
+
+@pytest.fixture
+def server():
+    """A server that a test may do anything to."""
+    folder = postgres_server.new_folder()
+    server = PostgresServer(folder / "server")
+    server.create()
+    server.start()
+    yield server
+    server.thaw()
+    server.kill()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def pair():
+    """A primary, and a standby that has every commit before it is acknowledged."""
+    folder = postgres_server.new_folder()
+    primary, standby = with_standby(folder)
+    yield primary, standby
+    for server in (primary, standby):
+        server.thaw()
+        server.kill()
+    shutil.rmtree(folder)

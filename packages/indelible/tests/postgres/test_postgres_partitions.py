@@ -1,0 +1,40 @@
+"""Tables that are partitioned by hash, as the how-to does it, are used by the same code."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from pg_workers import write_batches
+
+import indelible
+from tests.support.ledger import check
+from tests.support.verbs import every_verb
+
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "postgresql.md"
+
+
+@pytest.fixture
+def partitioned(fresh_url):
+    """A database whose tables were partitioned by the very words of the how-to."""
+    indelible.open(fresh_url).close()
+    blocks = PAGE.read_text("utf-8").split("```")
+    (block,) = [block for block in blocks if "PARTITION BY HASH" in block]
+    words = block.removeprefix("python\n").partition("with indelible.open")[0]
+    exec(compile(words, str(PAGE), "exec"), {"url": fresh_url, "indelible": indelible})
+    return fresh_url
+
+
+def test_every_verb_works_on_partitions(partitioned):
+    with indelible.open(partitioned) as store:
+        every_verb(store)
+
+
+def test_many_processes_append_to_partitions(crew, partitioned):
+    writes = [write for each in crew.run(write_batches, partitioned, 3) for write in each]
+    with indelible.open(partitioned) as store:
+        check(store, writes)
+        for n in range(40):
+            store.add_message(f"s{n}", "user", "hi")
+    with psycopg.connect(partitioned) as connection:
+        used = connection.execute("SELECT count(DISTINCT tableoid) FROM indelible.entry").fetchone()
+    assert used == (4,)

@@ -1,0 +1,109 @@
+"""Tasks that append together: none is left behind, whatever becomes of the others."""
+
+import asyncio
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+import indelible
+from indelible import BusyError
+from indelible.backends.postgres.engine import SENDERS_MAX
+from indelible.backends.postgres.errors import translate_error
+
+BUSY = psycopg.errors.LockNotAvailable
+
+
+class Groups:
+    """Stands where groups are sent: holds them up until they are let go, and may refuse them."""
+
+    def __init__(self, store):
+        self.batcher = store._backend._server().batcher
+        self._send = self.batcher._send
+        self.batcher._send = self
+        self.open = asyncio.Event()
+        self.entered = []
+        self.refused = 0
+
+    async def __call__(self, batch):
+        self.entered.append(len(batch))
+        await self.open.wait()
+        if self.refused:
+            self.refused -= 1
+            for one in batch:
+                one.fail(translate_error(BUSY(), place="it", committing=True))
+            return
+        await self._send(batch)
+
+
+@pytest.fixture
+async def store(url):
+    async with indelible.open_async(url, timeout_s=30) as store:
+        await store.add_message("s", "user", "first")
+        yield store
+
+
+async def until(found):
+    async with asyncio.timeout(60):
+        while not found():  # noqa: ASYNC110 (nothing says when it is)
+            await asyncio.sleep(0)
+
+
+async def texts(store):
+    return [message.content for message in await store.get_history("s")]
+
+
+async def test_a_cancelled_append_whose_group_was_refused_lands_all_the_same(store):
+    groups = Groups(store)
+    groups.refused = 1
+    task = asyncio.create_task(store.add_message("s", "user", "second"))
+    await until(lambda: groups.entered)
+    task.cancel()
+    groups.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await texts(store) == ["first", "second"]
+
+
+async def test_a_cancelled_append_whose_group_landed_is_there_once(store):
+    groups = Groups(store)
+    task = asyncio.create_task(store.add_message("s", "user", "second"))
+    await until(lambda: groups.entered)
+    task.cancel()
+    groups.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await texts(store) == ["first", "second"]
+
+
+async def test_closing_waits_for_appends_that_go_on_alone(store, url):
+    groups = Groups(store)
+    groups.refused = 1
+    tasks = [asyncio.create_task(store.add_message("s", "user", str(n))) for n in range(3)]
+    await until(lambda: groups.entered)
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+    groups.open.set()
+    await closing
+    # Their results are there; the tasks themselves go on in the next turn of the loop.
+    await asyncio.gather(*tasks)
+    async with indelible.open_async(url) as again:
+        assert sorted(await texts(again)) == ["0", "1", "2", "first"]
+
+
+async def test_whoever_waits_until_its_deadline_is_told_that_nothing_was_written(store):
+    groups = Groups(store)
+    leading = []
+    for n in range(SENDERS_MAX):
+        leading.append(asyncio.create_task(store.add_message("s", "user", f"lead {n}")))
+        await until(lambda: len(groups.entered) == len(leading))
+    server = store._backend._server()
+    server._options = replace(server._options, timeout_s=0.2)
+    late = await asyncio.gather(
+        *(store.add_message("s", "user", "late") for _ in range(5)), return_exceptions=True
+    )
+    assert {type(error) for error in late} == {BusyError}
+    assert {error.landed for error in late} == {"no"}
+    groups.open.set()
+    await asyncio.gather(*leading)
+    assert sorted(await texts(store)) == ["first", "lead 0", "lead 1"]

@@ -1,0 +1,241 @@
+"""Many writers: one order, one entry for one key, and nobody's refusal is another's loss."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from pg_workers import append_in_a_forked_child, one_key, write_batches
+
+import indelible
+from indelible import BusyError, ConflictError, UnavailableError
+from indelible.backends.postgres.append import build_call
+from indelible.backends.postgres.context import Context
+from indelible.core.operations import Append, Draft
+from indelible.model import Kind
+from tests.support.ledger import check
+from tests.support.wait import wait_until
+from tests.support.worker_processes import in_another_process
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+@pytest.fixture
+def other(url):
+    """A connection of somebody else."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+
+
+class Held:
+    """Holds a session's row until told otherwise."""
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def __enter__(self):
+        self._connection.execute("BEGIN")
+        self._connection.execute("SELECT FROM indelible.session WHERE name = 's' FOR UPDATE")
+
+    def __exit__(self, *_):
+        self._connection.execute("ROLLBACK")
+
+
+def waiting(connection):
+    return connection.execute(WAITING).fetchone()[0]
+
+
+def test_many_processes_append_to_one_session(crew, url):
+    writes = [write for each in crew.run(write_batches, url, 6) for write in each]
+    with indelible.open(url) as store:
+        check(store, writes)
+        assert store.verify().ok
+
+
+def test_one_key_of_sixteen_processes_is_one_entry(crew, url):
+    answers = crew.run(one_key, url, "k")
+    assert {position for position, _ in answers} == {0}
+    assert sum(not replayed for _, replayed in answers) == 1
+
+
+def test_one_key_of_two_writers_that_wait_for_the_row_is_one_entry(url, other):
+    with indelible.open(url) as one, indelible.open(url) as two, ThreadPoolExecutor(2) as threads:
+        one.add_message("s", "user", "first")
+        with Held(other), psycopg.connect(url, autocommit=True) as looker:
+            appends = [
+                threads.submit(store.add_message, "s", "user", "hi", key="k")
+                for store in (one, two)
+            ]
+            wait_until(lambda: waiting(looker) == 2)
+        receipts = [append.result() for append in appends]
+        assert [receipt.positions for receipt in receipts] == [range(1, 2)] * 2
+        assert sorted(receipt.replayed for receipt in receipts) == [False, True]
+        assert len(one.get_history("s")) == 2
+
+
+def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other):
+    """The first attempt still waits in the server when the retry comes; the index lets one in."""
+    with indelible.open(url) as store, ThreadPoolExecutor(2) as threads:
+        store.add_message("s", "user", "first")
+        payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'
+        given_up = Append("s", (Draft(Kind.MESSAGE, payload),), "k", True, None, None)
+        call = build_call(Context(b"", None), [given_up])
+        with psycopg.connect(url, autocommit=True) as ghost:
+            with Held(other), psycopg.connect(url, autocommit=True) as looker:
+                cursor = psycopg.RawCursor(ghost)
+                landed = threads.submit(cursor.execute, call.text.encode(), ("60000", *call.params))
+                wait_until(lambda: waiting(looker) == 1)
+                retry = threads.submit(store.add_message, "s", "user", "hi", key="k")
+                wait_until(lambda: waiting(looker) == 2)
+            outcomes = [landed.exception(), retry.exception()]
+        lost = [error for error in outcomes if error is not None]
+        assert len(lost) == 1
+        assert isinstance(lost[0], (psycopg.errors.UniqueViolation, ConflictError))
+        assert other.execute("SELECT count(*) FROM indelible.entry").fetchone() == (2,)
+
+
+def test_whoever_waits_too_long_for_a_row_is_told_that_nothing_was_written(url, other):
+    with indelible.open(url, timeout_s=3) as store, ThreadPoolExecutor(2) as threads:
+        store.add_message("s", "user", "first")
+        with Held(other):
+            append = threads.submit(store.add_message, "s", "user", "second")
+            clear = threads.submit(store.clear, "s")
+            assert store.add_message("t", "user", "elsewhere").positions == range(1)
+            for held_up in (append.exception(), clear.exception()):
+                # Busy, unless the machine was: then the server's word came too late.
+                assert isinstance(held_up, (BusyError, UnavailableError))
+                assert held_up.landed == "no"
+        assert store.add_message("s", "user", "second").positions == range(1, 2)
+
+
+def test_a_session_whose_row_is_held_does_not_hold_up_the_others(url, other):
+    with indelible.open(url, timeout_s=30) as store, ThreadPoolExecutor(12) as threads:
+        store.add_message("s", "user", "first")
+        with Held(other):
+            stuck = [threads.submit(store.add_message, "s", "user", "x") for _ in range(4)]
+            free = [threads.submit(store.add_message, f"t{n}", "user", "x") for n in range(8)]
+            for append in free:
+                append.result()
+            assert not any(append.done() for append in stuck)
+        for append in stuck:
+            append.result()
+        assert len(store.get_history("s")) == 5
+
+
+async def test_tasks_share_statements_and_get_their_own_receipts(url):
+    statements = []
+
+    async def seam(step, run):
+        statements.append(type(step).__name__)
+        return await run()
+
+    async with indelible.open_async(url) as store:
+        pool = store._backend._server().pool
+        pool._seam = seam
+        pool.close()
+        pool._closed = False
+        receipts = await asyncio.gather(
+            *(store.add_message(f"s{n % 7}", "user", str(n)) for n in range(100))
+        )
+        assert statements.count("Call") < 20
+        for n in range(7):
+            mine = [r for r in receipts if r.session_id == f"s{n}"]
+            assert sorted(r.positions.start for r in mine) == list(range(len(mine)))
+            shown = [m.content for m in await store.get_history(f"s{n}")]
+            assert [shown[r.positions.start] for r in mine] == [
+                str(k) for k in range(100) if k % 7 == n
+            ]
+
+
+async def test_a_refusal_in_a_group_is_its_callers_alone(url):
+    async with indelible.open_async(url) as store:
+        first = await store.add_message("s", "user", "first", key="k")
+        await store.add_message("s", "user", "second")
+        outcomes = await asyncio.gather(
+            store.add_message("s", "user", "other", key="k"),
+            store.add_message("s", "user", "first", key="k"),
+            store.add_message("s", "user", "late", expected=first.version),
+            *(store.add_message("t", "user", str(n)) for n in range(20)),
+            return_exceptions=True,
+        )
+        other, again, late, *free = outcomes
+        assert (other.reason, late.reason) == ("key", "version")
+        assert again.replayed
+        assert sorted(receipt.positions.start for receipt in free) == list(range(20))
+        assert [m.content for m in await store.get_history("s")] == ["first", "second"]
+
+
+def test_threads_of_one_store_append_in_groups(url):
+    with indelible.open(url) as store, ThreadPoolExecutor(16) as threads:
+        gate = threading.Barrier(16)
+
+        def append(n):
+            gate.wait()
+            return [store.add_message("s", "user", f"{n}").positions.start for _ in range(10)]
+
+        positions = [at for each in threads.map(append, range(16)) for at in each]
+        assert sorted(positions) == list(range(160))
+
+
+async def test_a_cancelled_append_is_waited_for(url, other):
+    async with indelible.open_async(url) as store:
+        await store.add_message("s", "user", "first")
+        with Held(other), psycopg.connect(url, autocommit=True) as looker:
+            append = asyncio.create_task(store.add_message("s", "user", "second"))
+            await asyncio.to_thread(wait_until, lambda: waiting(looker) == 1)
+            append.cancel()
+            await asyncio.sleep(0)
+            assert not append.done()
+        with pytest.raises(asyncio.CancelledError):
+            await append
+        assert len(await store.get_history("s")) == 2
+
+
+async def test_closing_waits_for_writes_that_are_under_way(url, other):
+    store = await indelible.open_async(url)
+    await store.add_message("s", "user", "first")
+    with Held(other), psycopg.connect(url, autocommit=True) as looker:
+        append = asyncio.create_task(store.add_message("s", "user", "second"))
+        await asyncio.to_thread(wait_until, lambda: waiting(looker) == 1)
+        closing = asyncio.create_task(store.close())
+        await asyncio.sleep(0)
+        assert not closing.done()
+    await closing
+    assert append.done()
+    assert (await append).positions == range(1, 2)
+
+
+async def test_a_cancelled_read_leaves_no_connection_behind_that_is_in_use(url, other):
+    async with indelible.open_async(url) as store:
+        await store.add_message("s", "user", "first")
+        other.execute("BEGIN; LOCK indelible.entry IN ACCESS EXCLUSIVE MODE")
+        with psycopg.connect(url, autocommit=True) as looker:
+            read = asyncio.create_task(store.get_history("s"))
+            await asyncio.to_thread(wait_until, lambda: waiting(looker) == 1)
+        read.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await read
+        other.execute("ROLLBACK")
+        assert [m.content for m in await store.get_history("s")] == ["first"]
+
+
+def test_event_loops_may_share_a_store(url):
+    store = asyncio.run(_opened(url))
+    for number in range(3):
+        assert asyncio.run(_append(store)).positions.start == number
+    asyncio.run(store.close())
+
+
+async def _opened(url):
+    return await indelible.open_async(url)
+
+
+async def _append(store):
+    return await store.add_message("s", "user", "hi")
+
+
+def test_both_sides_of_a_fork_go_on(url):
+    code, contents = in_another_process(append_in_a_forked_child, url)
+    assert code == 0
+    assert contents == ["after", "before", "child", "parent"]

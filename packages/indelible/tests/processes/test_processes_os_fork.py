@@ -1,0 +1,30 @@
+"""A fork in the middle of writing: parent and child both go on, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import apsw
+import pytest
+
+from tests.support import os_forks, store_workers
+from tests.support.ledger import check
+from tests.support.worker_processes import in_another_process
+
+
+# Each runs in a process of its own, so that what is forked is not the one that runs the tests.
+@pytest.mark.parametrize(
+    "fork",
+    [
+        os_forks.fork_while_threads_write,
+        os_forks.fork_while_tasks_write,
+        os_forks.fork_in_two_threads_at_once,
+        os_forks.fork_while_another_thread_is_about_to,
+    ],
+)
+def test_parent_and_child_go_on_after_a_fork(path, fork):
+    writes = in_another_process(fork, path)
+    writers = {write.writer for write in writes}
+    assert any(writer.startswith("child") for writer in writers)
+    with apsw.Connection(path) as file:
+        assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    with store_workers.opened(path) as store:
+        check(store, writes)

@@ -1,0 +1,208 @@
+"""Clients that an application has already, and every way to reach a server."""
+
+import fakeredis
+import pytest
+import redis
+import redis.asyncio
+
+import indelible
+from indelible import MemoryStoreBackendError, UsageError
+from indelible.backends.redis.connections import build_client, build_cluster_client
+from indelible.backends.redis.options import RedisOptions
+from tests.support.tls_front import CERTIFICATE, TlsFront
+
+PASSWORD = "s3cret and/more"
+VECTOR = (0.1, -2.5, 3e-7)
+
+
+def use(store):
+    """A bit of everything, with bytes that are no ASCII."""
+    store.add_message("s", "user", "Grüße, \N{GRINNING FACE}\0", key="k")
+    assert store.add_message("s", "user", "Grüße, \N{GRINNING FACE}\0", key="k").replayed
+    snapshot = store.save_snapshot("s", label="vor dem Fehler é")
+    store.add_summary("s", "all of it", VECTOR, embedder="e")
+    store.clear("s")
+    store.rollback_to_snapshot("s", snapshot.id)
+    store.undo("s")
+    store.undo("s")
+    assert [each.label for each in store.list_snapshots("s")] == ["vor dem Fehler é"]
+    assert store.get_summaries("s")[0].summary.vector == VECTOR
+    assert store.get_history("s")[0].content == "Grüße, \N{GRINNING FACE}\0"
+    assert list(store.list_sessions()) == ["s"]
+    assert store.verify().ok
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize("decode_responses", [False, True])
+def test_a_client_works_however_it_decodes(server, decode_responses, protocol):
+    client = server.client(decode_responses=decode_responses, protocol=protocol)
+    with indelible.open(client) as store:
+        use(store)
+        assert store.claims().durability == "process"
+    assert client.ping(), "the application's client stays open"
+    client.close()
+
+
+@pytest.mark.parametrize("decode_responses", [False, True])
+async def test_an_async_client_works_however_it_decodes(server, decode_responses):
+    client = redis.asyncio.Redis(port=server.port, decode_responses=decode_responses)
+    async with indelible.open_async(client) as store:
+        await store.add_message("s", "user", "Grüße")
+        await store.add_summary("s", "all", VECTOR, embedder="e")
+        snapshot = await store.save_snapshot("s")
+        await store.rollback_to_snapshot("s", snapshot.id)
+        assert (await store.get_history("s"))[0].content == "Grüße"
+        assert (await store.get_summaries("s"))[0].summary.vector == VECTOR
+    assert await client.ping()
+    await client.aclose()
+
+
+def test_a_simulated_server_works_and_says_so():
+    with indelible.open(fakeredis.FakeRedis(decode_responses=True)) as store:
+        use(store)
+        claims = store.claims()
+        assert claims.simulated
+        assert claims.durability == "none"
+        assert [risk.subject for risk in store.risks()] == ["a simulated server"]
+        assert store.forget("s").left == ()
+
+
+async def test_an_async_simulated_server_works_and_says_so():
+    async with indelible.open_async(fakeredis.FakeAsyncRedis()) as store:
+        await store.add_message("s", "user", "hi")
+        assert [message.content for message in await store.get_history("s")] == ["hi"]
+        assert (await store.claims()).simulated
+
+
+def test_a_pool_that_waits_works(server):
+    pool = redis.BlockingConnectionPool(port=server.port, max_connections=2, timeout=5)
+    with indelible.open(redis.Redis(connection_pool=pool)) as store:
+        use(store)
+    pool.disconnect()
+
+
+def test_a_client_with_its_own_deadline_keeps_it(server):
+    client = server.client(socket_timeout=3.5)
+    with indelible.open(client, timeout_s=1) as store:
+        store.add_message("s", "user", "hi")
+    connection = client.connection_pool.get_connection()
+    assert connection._sock.gettimeout() == 3.5
+    client.connection_pool.release(connection)
+    client.close()
+
+
+def test_a_unix_socket(start, tmp_path):
+    # A socket's path is short by nature, and a test's folder may not be.
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        start(unixsocket=f"{folder}/s")
+        with indelible.open(f"unix://{folder}/s?db=2") as store:
+            use(store)
+
+
+def test_a_password_from_the_url_is_used_and_never_shown(start):
+    from urllib.parse import quote
+
+    server = start(requirepass=PASSWORD.replace(" and/more", ""))
+    secret = server.options["requirepass"]
+    place = server.url.removeprefix("redis://")
+    with indelible.open(f"redis://:{quote(secret)}@{place}") as store:
+        use(store)
+        assert secret not in repr(store._backend) + repr(store._backend._options)
+    for wrong in (f"redis://:wrong@{place}", f"redis://ann:{secret}x@{place}"):
+        with pytest.raises(MemoryStoreBackendError) as caught:
+            indelible.open(wrong)
+        assert "password" in str(caught.value)
+        said = f"{caught.value!r} {caught.value} {caught.value.details}"
+        assert "wrong@" not in said
+        assert secret not in said
+        assert not caught.value.retryable
+
+
+def test_a_database_number_is_a_world_of_its_own(server):
+    with indelible.open(server.url + "/1") as one, indelible.open(server.url + "/2") as two:
+        one.add_message("s", "user", "hi")
+        assert two.session("s").status == "new"
+        assert list(two.list_sessions()) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["redis://host:notaport", "redis+cluster://", "redis+cluster://host:x", "redis://h/x?db=y"],
+)
+def test_a_url_that_cannot_be_read_is_refused_without_quoting_it(wrong):
+    with pytest.raises(UsageError) as caught:
+        indelible.open(wrong, timeout_s=0.2)
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost/0?foo=1",
+        "redis+cluster://localhost:7000?foo=1",
+        "unix:///tmp/socket?foo=1",
+        "redis://localhost/0?db=1&foo=",
+    ],
+)
+def test_a_parameter_that_no_url_has_is_refused_and_named(url):
+    with pytest.raises(UsageError, match=r"no parameter 'foo'.*client_name.*socket_timeout"):
+        indelible.open(url)
+
+
+def test_parameters_of_tls_belong_to_a_tls_url():
+    with pytest.raises(UsageError, match="ssl_ca_certs"):
+        indelible.open(f"redis://localhost/0?ssl_ca_certs={CERTIFICATE}")
+
+
+@pytest.fixture
+def tls_place(server):
+    front = TlsFront(server.port)
+    yield f"localhost:{front.port}"
+    front.close()
+
+
+def test_tls_with_a_certificate_that_is_known(tls_place):
+    url = f"rediss://{tls_place}/0?ssl_ca_certs={CERTIFICATE}"
+    with indelible.open(url) as store:
+        use(store)
+
+
+async def test_tls_for_async_code(tls_place):
+    url = f"rediss://{tls_place}/0?ssl_ca_certs={CERTIFICATE}"
+    async with indelible.open_async(url) as store:
+        await store.add_message("s", "user", "hi")
+        assert len(await store.get_history("s")) == 1
+
+
+def test_a_certificate_that_nobody_knows_is_refused(tls_place):
+    with pytest.raises(indelible.UnavailableError) as caught:
+        indelible.open(f"rediss://{tls_place}", timeout_s=1)
+    assert caught.value.landed == "no"
+
+
+def test_tls_is_asked_for_by_the_url():
+    def options(target):
+        return RedisOptions(target=target, shown="x", namespace="", durability=None, timeout_s=1)
+
+    url = "rediss://ann:pw@host:7000/0?ssl_cert_reqs=required"
+    pool = build_client(options(url), awaited=False).connection_pool
+    assert issubclass(pool.connection_class, redis.SSLConnection)
+    assert pool.connection_kwargs["ssl_cert_reqs"] == "required"
+    # The async client of a cluster connects when it is awaited.
+    for scheme, kind in (
+        ("rediss", redis.asyncio.SSLConnection),
+        ("redis", redis.asyncio.Connection),
+    ):
+        client = build_cluster_client(options(f"{scheme}+cluster://ann:pw@host:7000"), awaited=True)
+        (node,) = client.nodes_manager.startup_nodes.values()
+        assert node.connection_class is kind
+
+
+def test_another_thread_may_close_a_store_in_use(url):
+    with indelible.open(url) as store:
+        store.add_message("s", "user", "hi")
+    with pytest.raises(indelible.ClosedError):
+        store.add_message("s", "user", "late")
+    store.close()

@@ -1,0 +1,91 @@
+"""Acknowledged after a replica has it, on its disk."""
+
+import pytest
+from redis_writers import insist, texts
+
+import indelible
+from indelible import Landed, OutcomeUnknownError, UnsupportedError
+from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def pair(start):
+    primary = start()
+    replica = start(replicaof=f"127.0.0.1 {primary.port}")
+    with replica.client() as client:
+        wait_until(
+            lambda: client.info("replication")["master_link_status"] == "up",
+            what="the replica did not connect",
+        )
+    return primary, replica
+
+
+def test_a_server_without_a_replica_cannot_promise_it(start):
+    server = start()
+    with pytest.raises(UnsupportedError, match="gives power"):
+        indelible.open(server.url, durability="replicated")
+
+
+@pytest.mark.parametrize("level", ["power", "process", "none"])
+def test_less_than_a_server_gives_may_be_demanded(pair, level):
+    with indelible.open(pair[0].url, durability=level) as store:
+        assert store.claims().durability == "power"
+
+
+def test_what_is_acknowledged_is_on_the_replica(pair):
+    primary, replica = pair
+    with indelible.open(primary.url, durability="replicated") as store:
+        assert store.claims().durability == "replicated"
+        for number in range(20):
+            store.add_message("s", "user", str(number))
+            with replica.client() as client:
+                assert client.xlen("indelible:{:s}l") == number + 1
+        snapshot = store.save_snapshot("s")
+        with replica.client() as client:
+            assert client.hlen("indelible:{:s}s") == 1
+        primary.kill()
+        with replica.client() as client:
+            client.replicaof("NO", "ONE")
+    with indelible.open(replica.url) as store:
+        assert texts(store, "s") == [str(number) for number in range(20)]
+        assert [each.id for each in store.list_snapshots("s")] == [snapshot.id]
+
+
+def test_a_replica_that_does_not_answer_is_an_unknown_outcome_and_a_retry_lands_once(pair):
+    primary, replica = pair
+    opened = insist(lambda: indelible.open(primary.url, durability="replicated", timeout_s=0.5))
+    with opened as store:
+        insist(lambda: store.add_message("s", "user", "one", key="one"))
+        replica.freeze()
+        with pytest.raises(OutcomeUnknownError) as caught:
+            store.add_message("s", "user", "two")
+        assert caught.value.landed is Landed.MAYBE
+        assert "replicas" in str(caught.value)
+        # It did land on the primary; a retry must not say so before a replica has it.
+        with pytest.raises(OutcomeUnknownError):
+            store.add_message("s", "user", "two", key=caught.value.key)
+        replica.thaw()
+
+        def confirmed():
+            try:
+                return store.add_message("s", "user", "two", key=caught.value.key).replayed
+            except OutcomeUnknownError:
+                return False
+
+        wait_until(confirmed, what="the replica did not come back")
+        assert insist(lambda: texts(store, "s")) == ["one", "two"]
+        with replica.client() as client:
+            assert client.xlen("indelible:{:s}l") == 2
+
+
+async def test_tasks_share_one_confirmation(pair):
+    import asyncio
+
+    primary, _ = pair
+    async with indelible.open_async(primary.url, durability="replicated") as store:
+        with primary.client() as client:
+            client.config_resetstat()
+            await asyncio.gather(*(store.add_message("s", "user", str(n)) for n in range(100)))
+            stats = client.info("commandstats")
+        assert stats["cmdstat_evalsha"]["calls"] < 50
+        assert stats["cmdstat_waitaof"]["calls"] < 50

@@ -1,0 +1,175 @@
+"""An export must not replace the store that it reads, nor leave half a file behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import indelible
+from indelible import UsageError
+from indelible.core.plans import transfer
+
+SIDE_FILES = ("-wal", "-shm", "-journal")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a real database, reached also by other names."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "sub").mkdir()
+    Path("linked").symlink_to("real")
+    indelible.open("real/agent.db").close()
+    Path("opened.db").symlink_to("real/agent.db")
+    return tmp_path
+
+
+def refuse_export(opened_as, target):
+    """An export to the target is refused, and what was stored stays."""
+    with indelible.open(opened_as) as store:
+        store.add_message("s", "user", "hello")
+        with pytest.raises(UsageError, match="the store itself"):
+            store.export(target)
+        assert [message.content for message in store.get_history("s")] == ["hello"]
+    with indelible.open("real/agent.db") as store:
+        assert [message.content for message in store.get_history("s")] == ["hello"]
+
+
+@pytest.mark.parametrize("opened_as", ["real/agent.db", "opened.db", "linked/agent.db"])
+@pytest.mark.parametrize("end", ["", *SIDE_FILES])
+@pytest.mark.parametrize("parent", ["real", "linked", "sub/../real", "./real/."])
+def test_no_spelling_of_a_name_reaches_the_store(folder, opened_as, end, parent):
+    refuse_export(opened_as, f"{parent}/agent.db{end}")
+
+
+@pytest.mark.parametrize("end", ["", *SIDE_FILES])
+def test_a_link_to_a_file_of_the_store_is_refused(folder, end):
+    Path("out.jsonl").symlink_to(f"real/agent.db{end}")
+    refuse_export("real/agent.db", "out.jsonl")
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm"])
+def test_a_hard_link_to_a_file_of_the_store_is_refused(folder, end):
+    with indelible.open("real/agent.db") as store:
+        store.add_message("s", "user", "hello")
+        os.link(f"real/agent.db{end}", "out.jsonl")
+        with pytest.raises(UsageError, match="the store itself"):
+            store.export("out.jsonl")
+        assert [message.content for message in store.get_history("s")] == ["hello"]
+
+
+def test_other_case_is_refused_where_a_file_system_may_not_tell_it_apart(folder):
+    refuse_export("real/agent.db", "real/AGENT.DB-wal")
+
+
+async def test_an_async_store_refuses_too(tmp_path):
+    path = tmp_path / "agent.db"
+    async with indelible.open_async(path) as store:
+        await store.add_message("s", "user", "hello")
+        with pytest.raises(UsageError):
+            await store.export(path)
+        assert len(await store.get_history("s")) == 1
+
+
+@pytest.mark.parametrize("end", SIDE_FILES)
+def test_no_store_is_begun_in_a_file_that_belongs_to_another(folder, end):
+    with indelible.open("real/agent.db") as store:
+        store.add_message("s", "user", "hello")
+    with pytest.raises(UsageError, match="belongs to the database"):
+        indelible.open(f"linked/agent.db{end}")
+    assert not (folder / f"real/agent.db{end}").exists()
+    with indelible.open(f"alone.db{end}") as store:
+        assert store.get_history("s") == []
+
+
+def test_another_file_beside_it_is_fine(tmp_path):
+    with indelible.open(tmp_path / "agent.db") as store:
+        store.add_message("s", "user", "hello")
+        assert store.export(tmp_path / "agent.jsonl").entries == 1
+
+
+def test_a_symbolic_link_is_replaced_and_its_file_stays(tmp_path):
+    (tmp_path / "old.jsonl").write_text("old", "utf-8")
+    (tmp_path / "out.jsonl").symlink_to("old.jsonl")
+    with indelible.open(tmp_path / "agent.db") as store:
+        store.add_message("s", "user", "hello")
+        store.export(tmp_path / "out.jsonl")
+    assert not (tmp_path / "out.jsonl").is_symlink()
+    assert (tmp_path / "old.jsonl").read_text("utf-8") == "old"
+
+
+KILLED = """
+import os, signal, sys
+import indelible
+
+with indelible.open("memory:") as store:
+    for number in range(3):
+        store.add_message(f"s{number}", "user", "hello" * 10_000)
+    kill = lambda session, entries: os.kill(os.getpid(), signal.SIGKILL)
+    store.export(sys.argv[1], progress=kill)
+"""
+
+
+def test_a_killed_export_leaves_nothing_behind(tmp_path):
+    (tmp_path / "out.jsonl").write_text("older", "utf-8")
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "out.jsonl"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+    assert (tmp_path / "out.jsonl").read_text("utf-8") == "older"
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_an_export_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, unnamed):
+    if not unnamed:
+        # As on a platform whose files must have names.
+        monkeypatch.delattr(transfer.os, "O_TMPFILE")
+
+    def fail(session, entries):
+        raise KeyboardInterrupt
+
+    with indelible.open("memory:") as store:
+        store.add_message("s", "user", "hello")
+        with pytest.raises(KeyboardInterrupt):
+            store.export(tmp_path / "out.jsonl", progress=fail)
+        assert list(tmp_path.iterdir()) == []
+        store.export(tmp_path / "out.jsonl")
+        assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+        assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_snapshot_handed_in_whole_is_told_so(tmp_path):
+    with indelible.open(tmp_path / "agent.db") as store:
+        snapshot = store.save_snapshot("s")
+        with pytest.raises(UsageError, match=r"snapshot\.id"):
+            store.rollback_to_snapshot("s", snapshot)
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+def test_an_open_file_of_the_store_is_refused(folder, end):
+    with indelible.open("real/agent.db") as store:
+        store.add_message("s", "user", "hello")
+        with (
+            Path(f"real/agent.db{end}").open("r+", encoding="latin-1") as file,
+            pytest.raises(UsageError, match="the store itself"),
+        ):
+            store.export(file)
+        assert store.verify().ok
+        assert [message.content for message in store.get_history("s")] == ["hello"]
+
+
+@pytest.mark.parametrize("target", ["pipe", "sub", ""])
+def test_what_is_no_file_is_not_replaced(folder, target):
+    os.mkfifo("pipe")
+    with indelible.open("real/agent.db") as store:
+        store.add_message("s", "user", "hello")
+        with pytest.raises(UsageError, match="not a regular file"):
+            store.export(target)
+    assert Path("pipe").is_fifo()
+
+
+def test_an_export_to_bytes_is_wrong_usage(folder):
+    with indelible.open("real/agent.db") as store, pytest.raises(UsageError, match="not a bytes"):
+        store.export(b"out.jsonl")

@@ -1,0 +1,23 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+import under_test
+from memory_contract.running import Bench
+
+
+@pytest.fixture(autouse=True)
+def _stores_can_be_named(monkeypatch):
+    """Stores under test are named `under_test:Name`, by the kit and by its worker processes."""
+    folder = str(Path(__file__).parent)
+    if folder not in sys.path:
+        monkeypatch.syspath_prepend(folder)
+
+
+@pytest.fixture
+def bench():
+    """The smallest store that there is, under test."""
+    ours = Bench(under_test.smallest)
+    yield ours
+    ours.close()

@@ -1,0 +1,334 @@
+"""From a failure to a test: the incidents of `examples/incidents`, and a sample of the goldfish.
+
+A soak (`make soak`) asks for all goldfish.
+"""
+
+import json
+import os
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+import plugin_projects
+from memory_contract import explain_trace, recorded, replay_trace, shrink_trace, write_test
+from memory_contract.checking import items_of, select
+from memory_contract.explaining.telling import told
+from memory_contract.goldfish import GOLDFISH
+from memory_contract.recording import Policy
+from memory_contract.replaying import load_trace, replay_lines
+from memory_contract.running import Bench, run_case
+from memory_contract.targets import resolve
+from memory_contract.traces import Header, Recorded, parts_of, write_trace
+from plugin_projects import outcomes, run
+from tests.support import postgres_server, redis_server
+
+pytest_plugins = ["pytester"]
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "incidents"
+# The goldfish that produced each, what it is called, and how sure a replay can be of it.
+INCIDENTS = {
+    "rollback_wiped_the_snapshots": ("rollback_wipes_snapshots", "lost snapshot"),
+    "key_overwritten": ("read_modify_write_in_a_file", "lost append"),
+    "write_that_was_not": ("swallowed_error", "lost append"),
+    "fields_lost": ("dropped_fields", "corrupted entry"),
+    "ttl_changed_in_a_release": ("expires_early", "early expiry"),
+    "eviction": ("evicted_sessions", "lost append"),
+    "shared_instance": ("shared_instance", "cross-session leak"),
+    "compression_raced": ("trim_of_an_old_list", "lost append"),
+    "window_of_one": ("window_of_one", "lost append"),
+}
+# What a trace cannot show, and why: what is not an entry, a read or a change is not in it.
+UNSEEN = {
+    "undo_forgets_the_first": "what an undo must bring back is not judged",
+    "claims_too_much": "what an undo must bring back is not judged",
+    "trim_splits_pairs": "what belongs together is not in a trace",
+    "trim_drops_the_system_message": "what must stay is not in a trace",
+    "never_expires": "its case looks at the list of sessions",
+    "half_expires": "its case looks at a snapshot after the end",
+    "version_ignored": "versions are not in a trace",
+    "expected_looked_at_first": "versions are not in a trace",
+    "one_world_for_all": "two stores are two traces",
+    "first_page_only": "lists of sessions are not in a trace",
+    "tables_made_twice": "it fails before the first call",
+    "unbounded_lock": "how long a call takes breaks no rule of the checker",
+}
+# What a trace shows and a replay does not do again: it is not in the calls.
+NOT_IN_THE_CALLS = {
+    "empty_list_on_bad_payload": "the file was damaged",
+    "aliased_input": "the caller changed a message in place",
+    "aliased_output": "the caller changed a message in place",
+    "half_a_refused_batch": "an object that is no message cannot be written down",
+    "stringified_objects": "an object that is no message cannot be written down",
+    "empty_batch_clears": "an append of nothing is no append",
+    "polite_when_closed": "the handle had been closed",
+}
+SOAKING = "INDELIBLE_SEEDS" in os.environ
+TIMES = 100
+# One of each kind; the race is one of tasks, which does not depend on how busy the machine is.
+EVERYDAY = ["dropped_fields", "normalised_text", "pop_spares_snapshots", "shared_instance"]
+
+
+# The incidents that ship
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_an_incident_is_explained_by_its_trace(name):
+    _, anomaly = INCIDENTS[name]
+    found = explain_trace(EXAMPLES / name / "trace.jsonl")
+    assert anomaly in found.names, told(found)
+    small = explain_trace(EXAMPLES / name / f"test_{name}.jsonl")
+    assert anomaly in small.names
+    assert small.verdict.scope.operations < found.verdict.scope.operations or name == "fields_lost"
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_the_test_of_an_incident_is_red_on_the_goldfish_that_produced_it(name):
+    fish, anomaly = INCIDENTS[name]
+    found = replay_trace(
+        EXAMPLES / name / f"test_{name}.jsonl", GOLDFISH[fish].adapter, times=TIMES
+    )
+    assert found.verdict == "FAILED", found.told
+    assert anomaly in found.found
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "postgres"])
+def test_the_tests_of_all_incidents_are_green_on_every_backend(engine, tmp_path):
+    store = {
+        "memory": lambda: "memory:",
+        "sqlite": lambda: f"sqlite:///{tmp_path}/agent.db",
+        "redis": redis_server.emptied,
+        "postgres": postgres_server.emptied_database,
+    }[engine]()
+    bench = Bench(resolve(store))
+    try:
+        for name in INCIDENTS:
+            found = replay_lines(load_trace(EXAMPLES / name / f"test_{name}.jsonl"), bench)
+            assert found.verdict == "FIXED", (name, found.told)
+    finally:
+        bench.close()
+
+
+def test_every_incident_has_its_story_and_its_test():
+    assert {each.name for each in EXAMPLES.iterdir() if each.is_dir()} - {"__pycache__"} == set(
+        INCIDENTS
+    )
+    told_of = (EXAMPLES / "README.md").read_text("utf-8")
+    for name, (fish, anomaly) in INCIDENTS.items():
+        story = (EXAMPLES / name / "story.md").read_text("utf-8")
+        assert f"`{fish}`" in story
+        assert anomaly in story.lower()
+        assert name in told_of
+        test = (EXAMPLES / name / f"test_{name}.py").read_text("utf-8")
+        assert f"def test_{name}():" in test
+
+
+# Every goldfish
+
+
+def chosen():
+    names = [name for name in GOLDFISH if name not in UNSEEN | NOT_IN_THE_CALLS]
+    if SOAKING:
+        return names
+    return EVERYDAY
+
+
+def record_failure(name, folder):
+    """Run the case that catches a goldfish with a recorder before it: the trace, and the proofs."""
+    fish = GOLDFISH[name]
+    bench = Bench(fish.adapter)
+    items = items_of(select(cases=[fish.caught_by]), bench)
+    bench.close()
+    for item in items:
+        if item.known is not None:
+            continue
+        path = folder / item.mode
+        workers = item.mode if item.case.overlaps else None
+        policy = Policy(contents="kept")
+        bench = Bench(recorded(fish.adapter, path, policy=policy, workers=workers))
+        try:
+            result = run_case(item.case, item.mode, bench, seed=7)
+        finally:
+            bench.close()
+        if result.verdict == "FAIL":
+            proved = {each.name for each in result.failures if each.anomaly is not None}
+            return path, proved, item.case
+    raise AssertionError(f"{name} was not caught")
+
+
+@pytest.mark.parametrize("place", range(len(chosen())))
+def test_the_failure_of_a_goldfish_becomes_a_test(place, tmp_path):
+    name = chosen()[place]
+    adapter = GOLDFISH[name].adapter
+    trace, proved, case = record_failure(name, tmp_path)
+    explained = explain_trace(trace)
+    assert explained.names, name
+    assert not proved or explained.names & proved, told(explained)
+    small = shrink_trace(trace, adapter, seed=1, times=20, budget_s=120)
+    assert small.replay.verdict in ("FAILED", "CHANGED"), (name, small.replay.told)
+    if case.overlaps:
+        assert small.operations <= 8, (name, small.replay.told)
+    written = write_test(tmp_path / f"test_{name}.py", small.trace, store="memory:")
+    again = replay_trace(written.trace, adapter, times=TIMES)
+    assert again.verdict in ("FAILED", "CHANGED"), (name, again.told)
+    right = replay_trace(written.trace, "memory:")
+    assert right.verdict == "FIXED" or right.lacking == {"pop"}, (name, right.told)
+
+
+def test_what_a_trace_cannot_show_is_written_down():
+    assert set(UNSEEN) | set(NOT_IN_THE_CALLS) <= set(GOLDFISH)
+    assert not set(UNSEEN) & set(NOT_IN_THE_CALLS)
+
+
+# pytest
+
+
+@pytest.fixture
+def project(pytester, monkeypatch):
+    plugin_projects.make(pytester, monkeypatch)
+    folder = pytester.mkdir("incidents")
+    example = EXAMPLES / "window_of_one"
+    for suffix in (".py", ".jsonl"):
+        text = (example / f"test_window_of_one{suffix}").read_text("utf-8")
+        text = text.replace("agent.db", "memory:")
+        (folder / f"test_window_of_one{suffix}").write_text(text, "utf-8")
+    return pytester
+
+
+def test_a_test_file_runs_and_its_trace_runs_with_it_once(project):
+    ran = run(project, "-v", "incidents")
+    assert outcomes(ran) == {"passed": 1}
+    ran.stdout.fnmatch_lines(["*test_window_of_one.py::test_window_of_one PASSED*"])
+
+
+def test_a_trace_alone_is_an_item_against_the_store_that_is_named(project):
+    (project.path / "incidents" / "test_window_of_one.py").unlink()
+    project.makepyfile(
+        fish="from memory_contract.goldfish import GOLDFISH\n"
+        "adapter = GOLDFISH['window_of_one'].adapter\n"
+    )
+    assert outcomes(run(project, "incidents")) == {"passed": 1}
+    red = run(project, "incidents", "-o", "contract_store=fish:adapter")
+    assert outcomes(red) == {"failed": 1}
+    red.stdout.fnmatch_lines(["*FAILED   the store does the same again*", "*lost append*"])
+
+
+def test_a_trace_that_names_no_store_says_so(project):
+    (project.path / "incidents" / "test_window_of_one.py").unlink()
+    trace = project.path / "incidents" / "test_window_of_one.jsonl"
+    trace.write_text(re.sub('"store": "memory:"', '"store": ""', trace.read_text("utf-8")))
+    ran = run(project, "incidents")
+    assert outcomes(ran) == {"failed": 1}
+    ran.stdout.fnmatch_lines(["*nobody said which store this is about*"])
+
+
+def test_other_files_called_so_are_left_alone(project):
+    for each in parts_of(project.path / "incidents"):
+        each.unlink()
+    (project.path / "incidents" / "test_window_of_one.py").unlink()
+    (project.path / "incidents" / "list.jsonl").write_text('{"severity": 1}\n')
+    assert run(project, "incidents").parseoutcomes() == {}
+
+
+# A trace is data: what it names is used only if the project names it too
+
+
+@pytest.fixture
+def crafted(project):
+    """A trace without a test file whose header names whatever a test asks for."""
+    (project.path / "incidents" / "test_window_of_one.py").unlink()
+    trace = project.path / "incidents" / "test_window_of_one.jsonl"
+    text = trace.read_text("utf-8")
+
+    def name(store):
+        trace.write_text(text.replace('"store": "memory:"', f'"store": {json.dumps(store)}'))
+        return project
+
+    return name
+
+
+SPY = """
+from pathlib import Path
+
+Path("imported").touch()
+
+from tests.support.stores import Steady
+
+
+def make():
+    Path("called").touch()
+    return Steady()
+"""
+
+
+@pytest.mark.parametrize("target", ["spy:make", "langchain:spy:make"])
+def test_a_trace_does_not_decide_what_is_imported(crafted, target):
+    project = crafted(target)
+    project.makepyfile(spy=SPY)
+    ran = run(project, "incidents")
+    assert outcomes(ran) == {"failed": 1}
+    ran.stdout.fnmatch_lines([f"*contract_targets = {target}*"])
+    assert not (project.path / "imported").exists()
+    assert not (project.path / "called").exists()
+
+
+@pytest.mark.parametrize(
+    "scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel", "postgresql", "postgres"]
+)
+def test_a_trace_does_not_decide_what_is_connected_to(crafted, scheme, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "canary")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        project = crafted(f"{scheme}://127.0.0.1:{server.getsockname()[1]}/0")
+        assert outcomes(run(project, "incidents")) == {"failed": 1}
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.parametrize("form", ["{}/agent.db", "sqlite:///{}/agent.db", "sqlite:///../agent.db"])
+def test_a_trace_does_not_decide_where_files_are_written(crafted, form, tmp_path):
+    aside = tmp_path / "aside"
+    project = crafted(form.format(aside))
+    # A folder that is not there cannot be worked in: the replay passes only if it is not used.
+    assert outcomes(run(project, "incidents")) == {"passed": 1}
+    assert not aside.exists()
+
+
+def test_a_file_that_is_there_is_not_opened_because_a_trace_names_it(crafted, tmp_path):
+    notes = tmp_path / "notes"
+    notes.write_text("mine")
+    project = crafted(str(notes))
+    assert outcomes(run(project, "incidents")) == {"failed": 1}
+
+
+def test_a_target_that_the_project_allows_is_used(crafted):
+    project = crafted("spy:Steady")
+    project.makepyfile(spy=SPY)
+    allowed = "contract_targets=memory:\n  spy:Steady"
+    ran = run(project, "incidents", "-o", allowed)
+    assert outcomes(ran) in ({"passed": 1}, {"skipped": 1})
+    assert (project.path / "imported").exists()
+
+
+def test_a_replay_names_no_session_that_leads_out_of_a_folder(tmp_path):
+    lines = []
+    for number, session in enumerate(["/a", "../b", "c/../../d", "..", "~/e", "C:\\f", "plain/g"]):
+        lines.append(
+            Recorded(
+                session=session,
+                worker="1.1-t1",
+                op="append",
+                invoke_ns=2 * number,
+                complete_ns=2 * number + 1,
+                outcome="ok",
+                ids=(f"e{number}",),
+            )
+        )
+    write_trace(tmp_path / "t.jsonl", Header(fresh=True), lines)
+    found = replay_trace(tmp_path / "t.jsonl", "memory:")
+    assert found.verdict == "FIXED"
+    used = {line.session for line in found.lines}
+    assert "plain/g" in used
+    assert not any(".." in each or each.startswith(("/", "~")) or ":" in each for each in used)
+    assert len(used) == 7

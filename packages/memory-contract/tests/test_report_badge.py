@@ -1,0 +1,93 @@
+"""The badge says how far a store came, and nothing that was skipped improves it."""
+
+from dataclasses import replace
+
+import pytest
+
+from memory_contract import Report
+from memory_contract.cases import all_cases
+from memory_contract.report import badge_of
+from tests.support.report_samples import every_verdict, whole
+
+GATES_WITH_CASES = list(dict.fromkeys(found.gate for found in all_cases()))
+HIGHEST = GATES_WITH_CASES[-1]
+
+HIGHEST = GATES_WITH_CASES[-1]
+
+
+def without(report: Report, keep) -> Report:
+    return replace(report, results=tuple(filter(keep, report.results)))
+
+
+def test_who_passes_everything_has_the_highest_gate_that_has_cases():
+    badge = badge_of(whole())
+    assert badge.gate == HIGHEST
+    assert badge.endpoint == {
+        "schemaVersion": 1,
+        "label": f"memory contract {badge.contract}",
+        "message": HIGHEST,
+        "color": "brightgreen",
+    }
+    assert badge.line.startswith(f"memory contract {badge.contract}: {HIGHEST} · ")
+
+
+@pytest.mark.parametrize("verdict", ["FAIL", "UNKNOWN", "VACUOUS", "NOT RUN"])
+def test_one_case_in_doubt_stops_at_the_gate_below(verdict):
+    badge = badge_of(whole(ttl_ends_everything=verdict))
+    assert badge.gate == "edges"
+    assert badge.endpoint["color"] == ("yellow" if verdict == "FAIL" else "brightgreen")
+
+
+@pytest.mark.parametrize("gate", GATES_WITH_CASES)
+def test_a_gate_that_was_not_asked_for_stops_there(gate):
+    report = without(whole(), lambda result: result.gate != gate)
+    below = GATES_WITH_CASES.index(gate) - 1
+    assert badge_of(report).gate == (GATES_WITH_CASES[below] if below >= 0 else None)
+
+
+def test_one_picked_case_is_no_gate():
+    report = without(whole(), lambda result: result.case == "append_then_read")
+    badge = badge_of(report)
+    assert badge.gate is None
+    assert badge.message == f"{len(report.results)} passed, sequential incomplete"
+
+
+def test_a_whole_gate_without_those_below_is_not_called_nothing():
+    report = without(whole(), lambda result: result.gate == "concurrency")
+    passed = sum(result.verdict == "PASS" for result in report.results)
+    assert badge_of(report).line.endswith(f": {passed} passed, sequential incomplete")
+
+
+def test_where_nothing_passed_nothing_is_proved():
+    report = without(whole(), lambda result: result.verdict != "PASS")
+    assert badge_of(report).message == "nothing proved"
+
+
+def test_leaving_one_case_out_is_seen():
+    report = without(whole(), lambda result: result.case != "append_storm")
+    assert badge_of(report).gate == "lifecycle"
+
+
+def test_a_gate_that_claims_nothing_is_not_passed():
+    assert badge_of(whole(lifecycle="NOT CLAIMED")).gate == "edges"
+
+
+def test_writing_every_case_down_as_a_deviation_is_no_way_around():
+    assert badge_of(whole(edges="DEVIATION")).gate == "sequential"
+
+
+def test_what_is_not_claimed_is_neutral():
+    badge = badge_of(whole(ttl_ends_everything="NOT CLAIMED"))
+    assert (badge.gate, badge.not_claimed) == (HIGHEST, 1)
+
+
+def test_deviations_stand_on_the_badge():
+    badge = badge_of(whole(append_storm="DEVIATION"))
+    assert badge.message == f"{HIGHEST}, 1 deviation"
+    assert badge.endpoint["color"] == "yellow"
+
+
+def test_a_store_that_fails_at_the_first_gate_has_none():
+    badge = badge_of(whole(sequential="FAIL"))
+    assert (badge.gate, badge.message, badge.endpoint["color"]) == (None, "failing", "red")
+    assert badge_of(every_verdict()).gate is None

@@ -1,0 +1,197 @@
+"""Classes that declare nothing: how the kit finds out what they are, and accuses none wrongly."""
+
+import functools
+
+import pytest
+
+import class_stores
+from memory_contract import Adapter, Refused, check
+from memory_contract.handles import flavours_of
+from memory_contract.targets import duck, resolve
+
+CASES = [
+    "append_then_read",
+    "capabilities_are_true",
+    "fresh_store_is_empty",
+    "short_programs",
+    "workspaces_stay_apart",
+]
+
+
+def taken(name):
+    adapter = resolve(f"class_stores:{name}")
+    opener = adapter.open or adapter.open_async
+    return adapter, opener
+
+
+def verdicts(name, *cases):
+    report = check(f"class_stores:{name}", cases=cases or CASES, seed=1)
+    return {r.id: (r.verdict, r.reason) for r in report.results if r.verdict != "NOT CLAIMED"}
+
+
+def failures(name, *cases):
+    return {id_: why for id_, why in verdicts(name, *cases).items() if why[0] != "PASS"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("Kept", [("workspace", "folder")]),
+        ("PositionalOnly", [("workspace", "folder")]),
+        ("KeywordOnly", [("where", "folder")]),
+        ("FolderByDefault", [("directory", "folder")]),
+        ("FolderByAnnotation", [("where", "folder")]),
+        ("FileByName", [("db_path", "file")]),
+        ("FileInMemory", [("path", "file")]),
+        ("FileThatMustBeGiven", [("path", "file")]),
+        ("TextThatMustBeGiven", [("base", "folder")]),
+        ("UrlByDefault", [("url", "url")]),
+        ("FolderAndName", [("data_dir", "folder")]),
+        ("UnknownThatIsAPlace", [("somewhere", "folder")]),
+    ],
+)
+def test_a_class_is_told_its_place_by_the_parameter_that_means_one(name, given, tmp_path):
+    adapter, opener = taken(name)
+    assert [(g.parameter, g.form) for g in opener.placing.given] == given
+    assert adapter.reach == "machine"
+    adapter.open(tmp_path).append("s", [{"role": "user", "content": "here"}])
+    assert any(tmp_path.iterdir())
+    assert not list(class_stores.HERE.glob("never*")), "nobody writes to a place of its own"
+
+
+def test_a_class_that_takes_any_arguments_gets_the_workspace():
+    adapter, opener = taken("AnyArguments")
+    assert opener.placing.starred
+    assert adapter.reach == "machine"
+    assert failures("AnyArguments") == {}
+
+
+@pytest.mark.parametrize("name", ["UnknownThatIsNone", "Settings", "AnyArgumentsForNothing"])
+def test_a_parameter_that_is_no_place_is_left_alone(name):
+    adapter, opener = taken(name)
+    assert not opener.placing.told
+    assert adapter.reach == "handle"
+    assert failures(name) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["Decorated", "InThreads", "HalfAwaited", "AsyncGenerator", "MadeOnALoop"]
+)
+def test_what_is_awaited_is_seen_by_what_calls_return(name):
+    adapter, _ = taken(name)
+    assert (adapter.open, adapter.open_async is not None) == (None, True)
+    assert adapter.notes == ()
+    assert failures(name) == {}
+
+
+def test_an_async_half_that_is_not_written_is_not_driven():
+    adapter, _ = taken("TurnObjects")
+    assert adapter.open_async is None
+    assert "not driven async: NotImplementedError: some day" in adapter.notes
+    assert failures("TurnObjects") == {}
+
+
+@pytest.mark.parametrize("name", ["EnumRoles", "EnumRolesInDicts", "NoneAtFirst", "TurnTuples"])
+def test_what_says_the_same_in_another_form_is_the_same(name):
+    assert failures(name, *CASES, "unicode_survives") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "offers"),
+    [
+        ("ClearsAll", {"clear": "clear_session"}),
+        ("ClearsIfSure", {}),
+        ("ForksIntoNew", {}),
+        ("PopsMany", {"pop": "pop"}),
+        ("PopsAsMany", {"pop": "pop"}),
+        ("PopRaises", {"pop": "pop"}),
+        ("ClearRaises", {"clear": "delete_session"}),
+        ("TrimRaises", {"trim": "trim"}),
+        ("ListsDicts", {"list": "list_sessions"}),
+        ("ListsRows", {"list": "list_sessions"}),
+        ("SessionsAreNoMethod", {}),
+        ("Snapshots", {"snapshot": "save_snapshot", "rollback": "rollback_to_snapshot"}),
+    ],
+)
+def test_a_method_is_used_only_for_what_it_can_be_called_for(name, offers):
+    adapter, opener = taken(name)
+    assert {what: offer.method for what, offer in opener.offers.items()} == offers
+    assert adapter.capabilities == set(offers)
+    more = ["pop_from_the_end", "sessions_are_listed", "clear_then_append", "trim_keeps_the_newest"]
+    assert failures(name, *CASES, *more) == {}
+
+
+def test_what_fails_a_trial_is_told_and_not_held_against_a_class():
+    adapter, _ = taken("ClearDoesNothing")
+    assert adapter.capabilities == set()
+    told = "\n".join(adapter.notes)
+    assert "not claimed: clear (clear did something else when it was tried)" in told
+    assert "not claimed: fork (fork raised NotImplementedError: some day)" in told
+    assert "not claimed: pop (pop raised IsAwaited" in told
+    assert failures("ClearDoesNothing") == {}
+
+
+def test_what_works_once_is_held_to_it():
+    assert "clear" in taken("ClearTakesMore")[0].capabilities
+    assert failures("ClearTakesMore", "similar_session_ids")
+
+
+def test_a_session_that_is_not_there_is_a_refusal_or_nothing(tmp_path):
+    for name, call in (("ClearRaises", "clear"), ("TrimRaises", "trim")):
+        handle = taken(name)[0].open(tmp_path)
+        with pytest.raises(Refused, match="KeyError"):
+            getattr(handle, call)("nobody", *([2] if call == "trim" else []))
+    assert taken("PopRaises")[0].open(tmp_path).pop("nobody") is None
+
+
+def test_the_store_itself_is_asked_what_is_no_text():
+    assert failures("WritesItsDescription", "unserialisable_is_refused")
+    assert failures("WritesItsDescription", "refused_append_leaves_nothing")
+    for name in ("Kept", "WritesItsDump"):
+        cases = ["unserialisable_is_refused", "refused_append_leaves_nothing", "unicode_survives"]
+        assert failures(name, *cases) == {}
+
+
+def test_a_class_that_hangs_does_not_hang_the_trial(monkeypatch):
+    monkeypatch.setattr(duck, "TRIAL_S_MAX", 0.2)
+    adapter, _ = taken("NeverAnswers")
+    assert adapter.open is not None
+    assert any("did not end" in note for note in adapter.notes)
+
+
+async def test_a_class_can_be_tried_from_a_running_loop():
+    assert taken("Decorated")[0].open_async is not None
+
+
+def test_a_handle_is_async_if_its_calls_are_whatever_they_look_like():
+    async def later():
+        return []
+
+    class Handle:
+        def append(self, session, messages):
+            return later()
+
+        def read(self, session):
+            return later()
+
+    class Wrapped(Handle):
+        @class_stores.logged
+        async def append(self, session, messages): ...
+
+        def read(self, session):
+            return []
+
+    class Partial(Handle):
+        read = functools.partialmethod(Handle.read)
+
+    adapter = Adapter(open=lambda _: None)
+    for kind in (Handle, Wrapped, Partial):
+        assert flavours_of(adapter, kind()) == ("async",)
+
+    class Blocking(Handle):
+        def append(self, session, messages): ...
+
+        def read(self, session):
+            return []
+
+    assert flavours_of(adapter, Blocking()) == ("blocking",)

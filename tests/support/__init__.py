@@ -1,0 +1,1 @@
+"""What the tests of all packages share: servers, stores, processes, interrupts."""
