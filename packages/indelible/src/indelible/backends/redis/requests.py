@@ -99,7 +99,7 @@ def call_script(context: Context, call: ScriptCall) -> Plan[Any]:
             confirmed,
             failed,
         )
-        failed = sent.lost
+        before, failed = failed, sent.lost
         if failed is None and not isinstance(sent.replies[-1], Exception):
             return sent.replies[-1]
         attempts = attempts or Attempts(call, shown=context.shown)
@@ -109,6 +109,8 @@ def call_script(context: Context, call: ScriptCall) -> Plan[Any]:
             refused: Exception = sent.replies[-1]
             refusal = attempts.note_refused(refused)
             if refusal is None:
+                # The text goes where the digest went.
+                failed = before
                 continue
             problem, failed = refusal, refused
             _refuse_cluster(context, refused)

@@ -67,7 +67,8 @@ local function save_head(s)
   if s.counts then
     s.state = table.concat({s.life, whole(s.born), s.gen, s.staged and '1' or '0',
       s.ends and whole(s.ends) or '', s.lines, s.taken, unpack(s.counts)}, ' ')
+    call('HSET', s.head, 'state', s.state)
   end
-  call('HSET', s.head, 'state', s.state, 'end', whole(s.stop), 'deadline', s.deadline,
+  call('HSET', s.head, 'end', whole(s.stop), 'deadline', s.deadline,
     'sum', whole(sum_of_head(s.head, s.state, s.stop, s.deadline)))
 end
