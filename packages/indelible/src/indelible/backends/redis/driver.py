@@ -223,17 +223,17 @@ class Channel:
         """The connection of a slot, checked if it was idle, with the time that is left."""
         if slot.busy:
             self._drop(slot)
-        if slot.connection is not None and slot.is_stale:
+        if slot.box and slot.is_stale:
             try:
                 stale = slot.connection.can_read()
             except (RedisError, OSError):
                 stale = True
             if stale:
                 self._drop(slot)
-        if slot.connection is None:
+        if not slot.box:
             with connecting_within(left_s):
                 call_into(slot.box, self._pool.get_connection)
-        connection = slot.connection
+        connection = slot.box[0]
         if not slot.waits_about(left_s) and not self._context.simulated:
             connection.update_current_socket_timeout(left_s)
             slot.timeout_s = left_s

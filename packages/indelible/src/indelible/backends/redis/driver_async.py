@@ -128,11 +128,8 @@ class Server:
         self.readers = Channel(pool, READ_CONNECTIONS, context, keeps=keeps)
 
     async def send(self, request: SendCommands) -> Replies:
-        """Send a request, and return the replies. A write is waited for, come what may."""
-        if request.write:
-            return await self.writers.run(request)
-        # A read that nobody waits for any more ends by itself.
-        return await asyncio.shield(self.readers.run(request))
+        """Send a request, and return the replies."""
+        return await (self.writers if request.write else self.readers).run(request)
 
     async def close(self) -> None:
         """Release the connections."""
@@ -160,7 +157,8 @@ class Channel:
     async def run(self, request: SendCommands) -> Replies:
         """Send a request, with others that wait, and return its replies."""
         try:
-            return await self.batcher.run(request, request.deadline)
+            # A write is waited for, come what may.
+            return await self.batcher.run(request, request.deadline, cancellable=not request.write)
         except BusyError as error:
             return Replies([], error)
         except OutcomeUnknownError as error:
@@ -221,14 +219,14 @@ class Channel:
         """The connection of a slot, checked if it was idle."""
         if slot.busy:
             await self._drop(slot)
-        if slot.connection is not None and slot.is_stale:
+        if slot.box and slot.is_stale:
             try:
                 stale = await slot.connection.can_read()
             except (RedisError, OSError):
                 stale = True
             if stale:
                 await self._drop(slot)
-        if slot.connection is None:
+        if not slot.box:
             slot.box = [await self._pool.get_connection()]
         return slot.connection
 

@@ -85,7 +85,7 @@ def call_script(context: Context, call: ScriptCall) -> Plan[Any]:
     deadline = call.deadline or Deadline(context.timeout_s)
     if call.lost is not None and not deadline.left_s():
         raise build_unknown_error(call.lost, shown=context.shown)
-    attempts = Attempts(call, shown=context.shown)
+    attempts: Attempts | None = None
     confirmed = call.write and context.demanded is Durability.REPLICATED
     failed: BaseException | None = None
     while True:
@@ -94,23 +94,26 @@ def call_script(context: Context, call: ScriptCall) -> Plan[Any]:
             deadline,
             (),
             call,
-            attempts.by_text,
+            attempts is not None and attempts.by_text,
             call.write,
             confirmed,
             failed,
         )
-        failed = sent.lost
+        before, failed = failed, sent.lost
+        if failed is None and not isinstance(sent.replies[-1], Exception):
+            return sent.replies[-1]
+        attempts = attempts or Attempts(call, shown=context.shown)
         if failed is not None:
             problem = attempts.note_lost(failed, sent=sent.sent)
         else:
-            reply = sent.replies[-1]
-            if not isinstance(reply, Exception):
-                return reply
-            refusal = attempts.note_refused(reply)
+            refused: Exception = sent.replies[-1]
+            refusal = attempts.note_refused(refused)
             if refusal is None:
+                # The text goes where the digest went.
+                failed = before
                 continue
-            problem, failed = refusal, reply
-            _refuse_cluster(context, reply)
+            problem, failed = refusal, refused
+            _refuse_cluster(context, refused)
         yield from _pause(deadline, problem)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
@@ -69,8 +70,13 @@ _WRONG: Final = {
 def load_script(name: str) -> Script:
     """One script, with what it begins with and the constants that it names."""
     text = _read("prelude")
-    if name != "append":
-        text += _read("session")
+    changes = _read("changes")
+    if name == "append":
+        names = re.findall(r"^local function (\w+)", changes, re.MULTILINE)
+        table = ", ".join(f"{each} = {each}" for each in names)
+        text += f"local function load_changes()\n{changes}return {{{table}}}\nend\n"
+    else:
+        text += changes + _read("session")
         check = _CHECKS.get(name, "all")
         if check is not None:
             text += f"local found = {_WRONG[check]}\nif found then return damaged(found) end\n"
