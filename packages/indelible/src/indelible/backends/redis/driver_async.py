@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
-from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.calls import HANDLERS, RedisContext
 from indelible.backends.redis.connections import (
     READ_CONNECTIONS,
     WRITE_CONNECTIONS,
@@ -43,7 +43,7 @@ class LoopState:
 
     def __init__(self, options: RedisOptions) -> None:
         self.topology: AsyncSingleServer | AsyncCluster = build_topology(options)
-        self.servers: dict[str, Server] = {}
+        self.servers: dict[str, AsyncNode] = {}
 
 
 class AsyncRedisBackend:
@@ -112,20 +112,20 @@ class AsyncRedisBackend:
             state = self._loops[loop] = LoopState(self._options)
         return state
 
-    def _find_server(self, state: LoopState, name: str, pool: Any) -> Server:
+    def _find_server(self, state: LoopState, name: str, pool: Any) -> AsyncNode:
         server = state.servers.get(name)
         if server is None:
             keeps = keeps_connections(pool, owned=state.topology.owned)
-            server = state.servers[name] = Server(pool, self._context, keeps=keeps)
+            server = state.servers[name] = AsyncNode(pool, self._context, keeps=keeps)
         return server
 
 
-class Server:
+class AsyncNode:
     """One server: a connection for those who write, and some for those who read."""
 
-    def __init__(self, pool: Any, context: Context, *, keeps: bool) -> None:
-        self.writers = Channel(pool, WRITE_CONNECTIONS, context, keeps=keeps)
-        self.readers = Channel(pool, READ_CONNECTIONS, context, keeps=keeps)
+    def __init__(self, pool: Any, context: RedisContext, *, keeps: bool) -> None:
+        self.writers = AsyncChannel(pool, WRITE_CONNECTIONS, context, keeps=keeps)
+        self.readers = AsyncChannel(pool, READ_CONNECTIONS, context, keeps=keeps)
 
     async def send(self, request: SendCommands) -> Replies:
         """Send a request, and return the replies."""
@@ -137,10 +137,10 @@ class Server:
         await self.readers.close()
 
 
-class Channel:
+class AsyncChannel:
     """A few connections to one server. Requests that wait for them share round trips."""
 
-    def __init__(self, pool: Any, connections: int, context: Context, *, keeps: bool) -> None:
+    def __init__(self, pool: Any, connections: int, context: RedisContext, *, keeps: bool) -> None:
         self._pool = pool
         self._context = context
         # Whether connections are kept: they are ours, or the application has many.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import hiredis
 from redis.exceptions import ReadOnlyError, ResponseError
 
-from indelible.backends.redis.calls import AppendCall, Command, Context, build_append
+from indelible.backends.redis.calls import AppendCall, Command, RedisContext, build_append
 from indelible.backends.redis.errors import UnconfirmedError, parse_code
 from indelible.backends.redis.requests import Replies, SendCommands
 from indelible.core.batcher import Pending
@@ -46,7 +46,7 @@ class _Share(NamedTuple):
 class RequestBatch:
     """A batch on its way: the commands that are sent for it, and who gets which reply."""
 
-    def __init__(self, batch: Sequence[PendingRequest], context: Context) -> None:
+    def __init__(self, batch: Sequence[PendingRequest], context: RedisContext) -> None:
         self.left_s = 0.0
         self.commands: list[Command] = []
         # An error of the server is a reply, too.

@@ -33,7 +33,7 @@ SLACK_SHARE: Final = 8
 SLACK_MS: Final = 3600 * 1000
 
 
-class Script(NamedTuple):
+class LuaScript(NamedTuple):
     """A script, and the digest by which a server knows it."""
 
     name: str
@@ -67,7 +67,7 @@ _WRONG: Final = {
 
 
 @cache
-def load_script(name: str) -> Script:
+def load_script(name: str) -> LuaScript:
     """One script, with what it begins with and the constants that it names."""
     text = _read("prelude")
     changes = _read("changes")
@@ -89,7 +89,7 @@ def load_script(name: str) -> Script:
     ]
     text = "".join([*constants, text])
     digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
-    return Script(name, digest.encode(), text)
+    return LuaScript(name, digest.encode(), text)
 
 
 def _read(name: str) -> str:
