@@ -22,7 +22,7 @@ SOURCES = (
     f"{INDELIBLE}/store_async.py",
     f"{POSTGRES}/connection_async.py",
     f"{POSTGRES}/connection_pool_async.py",
-    f"{POSTGRES}/server_async.py",
+    f"{POSTGRES}/client_async.py",
 )
 # In this order.
 REPLACEMENTS = (

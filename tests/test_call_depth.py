@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 import indelible
+from indelible.connect import ENGINES
+from tests.support.stores import Stores
 
 PACKAGE = Path(indelible.__file__).parent
-ENGINES = ("memory", "sqlite")
 APPEND_MODULES_MAX = 9
 READ_MODULES_MAX = 10
 
@@ -57,11 +58,11 @@ class PathRecorder:
         return self._names[file]
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[engine.name for engine in ENGINES])
 def store(request, tmp_path):
-    target = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/agent.db"
-    with indelible.open(target) as store:
-        yield store
+    stores = Stores(f"{request.param}-blocking", tmp_path)
+    yield stores.open()
+    stores.close()
 
 
 def find_path(call: Callable[[], object]) -> list[str]:

@@ -16,16 +16,16 @@ from memory_contract.handles import Loop
 # Through these passes all that each engine is asked for, blocking and async.
 SEAMS = {
     "sqlite": (
-        "indelible.backends.sqlite.connection:Connection.execute",
-        "indelible.backends.sqlite.connection:Connection.execute_many",
+        "indelible.backends.sqlite.connection:SqliteConnection.execute",
+        "indelible.backends.sqlite.connection:SqliteConnection.execute_many",
     ),
     "redis": (
-        "indelible.backends.redis.driver:Server.send",
-        "indelible.backends.redis.driver_async:Server.send",
+        "indelible.backends.redis.driver:Node.send",
+        "indelible.backends.redis.driver_async:AsyncNode.send",
     ),
     "postgres": (
-        "indelible.backends.postgres.connection:Connection.execute",
-        "indelible.backends.postgres.connection_async:AsyncConnection.execute",
+        "indelible.backends.postgres.connection:PostgresConnection.execute",
+        "indelible.backends.postgres.connection_async:AsyncPostgresConnection.execute",
     ),
 }
 SEAMS["cluster"] = SEAMS["redis"]

@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 
 import indelible
 from indelible import Gravity
-from indelible.backends.postgres.risks import Settings, claims_of, risks_of
+from indelible.backends.postgres.risks import PostgresSettings, claims_of, risks_of
 from indelible.cli.main import app
 
-SAFE = Settings(
+SAFE = PostgresSettings(
     version="18.6",
     fsync=True,
     full_page_writes=True,

@@ -12,7 +12,7 @@ import indelible
 from indelible import ConflictError, FormatError, UsageError
 from indelible.backends.postgres import views
 from indelible.backends.postgres.append import build_call, sort_appends
-from indelible.backends.postgres.context import Context
+from indelible.backends.postgres.context import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 
@@ -103,8 +103,8 @@ def test_many_appends_are_what_each_would_have_been_alone(url, other, seed, ttl_
         for name in ("a", "b", "b-new", "c", "ended", "ä")
         for number in range(draw.randrange(1, 5))
     ]
-    many = send(other, Context(b"many", clock), appends)
-    single = [send(other, Context(b"single", clock), [one])[0] for one in appends]
+    many = send(other, PostgresContext(b"many", clock), appends)
+    single = [send(other, PostgresContext(b"single", clock), [one])[0] for one in appends]
     seen = [[version and version.split(".")[1:] for version in each] for each in (many, single)]
     assert seen[0] == seen[1]
     refused = [one.session for one, version in zip(appends, many, strict=True) if not version]
@@ -133,7 +133,7 @@ def test_a_used_key_does_not_affect_the_others_of_its_group(url, other, vacuumed
         message("s", "other", fresh=False),
         message("s", "last"),
     ]
-    first, written, used, again, last = send(other, Context(b"", None), appends)
+    first, written, used, again, last = send(other, PostgresContext(b"", None), appends)
     assert (used, again) == (None, None)
     assert first.split(".")[2] == "1"
     assert [int(version.split(".")[2]) for version in (written, last)] == [end + 1, end + 2]
@@ -144,12 +144,12 @@ def test_a_used_key_that_was_not_looked_up_leaves_all_as_it_was(url, other):
         store.add_message("s", "user", "first", key="used")
     before = stored(other, "")
     with pytest.raises(psycopg.errors.UniqueViolation):
-        send(other, Context(b"", None), [message("a", "new"), message("s", "used")])
+        send(other, PostgresContext(b"", None), [message("a", "new"), message("s", "used")])
     assert stored(other, "") == before
 
 
 def test_a_later_append_of_a_group_sees_the_version_of_an_earlier_one(url, other):
-    context = Context(b"", None)
+    context = PostgresContext(b"", None)
     (first,) = send(other, context, [message("s", "1")])
     number, life, _, generation = first.split(".")
     versions = [f"{number}.{life}.{end}.{generation}" for end in (2, 3)]

@@ -11,7 +11,7 @@ from pg_workers import append_in_a_forked_child, one_key, write_batches
 import indelible
 from indelible import BusyError, ConflictError, UnavailableError
 from indelible.backends.postgres.append import build_call
-from indelible.backends.postgres.context import Context
+from indelible.backends.postgres.context import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 from tests.support.ledger import check
@@ -80,7 +80,7 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
         store.add_message("s", "user", "first")
         payload = b'{"sum":"0000000000000000","v":1,"message":{"role":"user","content":"hi"}}'
         given_up = Append("s", (Draft(Kind.MESSAGE, payload),), "k", True, None, None)
-        call = build_call(Context(b"", None), [given_up])
+        call = build_call(PostgresContext(b"", None), [given_up])
         with psycopg.connect(url, autocommit=True) as ghost:
             with Held(other), psycopg.connect(url, autocommit=True) as looker:
                 cursor = psycopg.RawCursor(ghost)

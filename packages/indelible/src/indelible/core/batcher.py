@@ -47,7 +47,7 @@ class Pending(Generic[Q, R]):
         self.gone = False
         # How to wake the caller: a thread by its latch, a task by its future.
         self.latch: Latch | None = None
-        self.future: UncancellableFuture[None] | None = None
+        self.future: asyncio.Future[None] | None = None
 
     def succeed(self, result: R) -> None:
         """Set the result."""
@@ -265,11 +265,15 @@ class AsyncBatcher(_Queue[Q, R]):
         # Fires at the earliest deadline of the requests that wait.
         self._alarm: asyncio.TimerHandle | None = None
 
-    async def run(self, request: Q, deadline: Deadline) -> R:
-        """Send a request, together with whatever else is waiting, and return its result."""
+    async def run(self, request: Q, deadline: Deadline, *, cancellable: bool = False) -> R:
+        """Send a request, together with whatever else is waiting, and return its result.
+
+        A `cancellable` caller, such as one that reads, does not wait for what it gave up.
+        """
         self._refuse_if_closed()
         pending: Pending[Q, R] = Pending(request, deadline)
-        pending.future = UncancellableFuture(loop=self._loop)
+        loop = self._loop
+        pending.future = loop.create_future() if cancellable else UncancellableFuture(loop=loop)
         try:
             self._waiting.append(pending)
             self._start_sender()

@@ -8,11 +8,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from indelible.backends.postgres.context import Context, to_milliseconds
+from indelible.backends.postgres.context import PostgresContext, to_milliseconds
 from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
-    SessionRow,
+    PostgresSessionRow,
     damaged,
     ensure_active,
     locked,
@@ -63,7 +63,7 @@ def sort_appends(appends: Sequence[Append]) -> list[int]:
 
 
 def build_call(
-    context: Context, appends: Sequence[Append], *, wait_s_max: float = LOCK_WAIT_S
+    context: PostgresContext, appends: Sequence[Append], *, wait_s_max: float = LOCK_WAIT_S
 ) -> Call:
     """The guarded write of sorted appends."""
     payloads: list[bytes] = []
@@ -118,7 +118,7 @@ def build_result(op: Append, version: str) -> AppendResult:
     return AppendResult(end - count, count, version)
 
 
-def decide_append(context: Context, op: Append) -> Plan[AppendResult]:
+def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
     """Decide about an append whose guard did not hold, and write it if the rules allow that."""
     named = context.named(op.session)
     key, salt = op.key.encode(), context.salt(op.session)
@@ -170,7 +170,12 @@ def _read_earlier(
 
 
 def _replay(
-    place: SessionRow, op: Append, first: int, count: int, generation: int, stored: list[bytes]
+    place: PostgresSessionRow,
+    op: Append,
+    first: int,
+    count: int,
+    generation: int,
+    stored: list[bytes],
 ) -> AppendResult:
     """The first receipt of a key; other content under it is a conflict."""
     standing = place.standing

@@ -33,7 +33,7 @@ from indelible.backends.postgres.statements import (
     Fetch,
     Row,
     Rows,
-    Script,
+    RunScript,
     Sql,
     format_lock_wait,
     format_milliseconds,
@@ -116,7 +116,7 @@ def _stop_at_deadline(
         return result
 
 
-class Connection:
+class PostgresConnection:
     """Sends the statements of plans. One thread uses it at a time."""
 
     def __init__(self, driver: DriverConnection, *, place: str, seam: Seam | None = None) -> None:
@@ -185,7 +185,7 @@ class Connection:
             case Commit():
                 self._send(then="COMMIT")
                 self._in_transaction = False
-            case Script():
+            case RunScript():
                 self._send()
                 # Several statements in one message need the simple protocol.
                 self.driver.execute(op.text.encode())

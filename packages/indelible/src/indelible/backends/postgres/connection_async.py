@@ -32,7 +32,7 @@ from indelible.backends.postgres.statements import (
     Fetch,
     Row,
     Rows,
-    Script,
+    RunScript,
     Sql,
     format_lock_wait,
     format_milliseconds,
@@ -115,7 +115,7 @@ def _stop_at_deadline(
         return result
 
 
-class AsyncConnection:
+class AsyncPostgresConnection:
     """Sends the statements of plans. One task uses it at a time."""
 
     def __init__(
@@ -186,7 +186,7 @@ class AsyncConnection:
             case Commit():
                 await self._send(then="COMMIT")
                 self._in_transaction = False
-            case Script():
+            case RunScript():
                 await self._send()
                 # Several statements in one message need the simple protocol.
                 await self.driver.execute(op.text.encode())

@@ -18,8 +18,8 @@ import psycopg_pool
 
 from indelible.backends.postgres.connection import (
     BorrowedConnection,
-    Connection,
     DriverConnection,
+    PostgresConnection,
     Seam,
 )
 from indelible.backends.postgres.conninfo import (
@@ -49,7 +49,7 @@ class Place:
     __slots__ = ("busy", "connection")
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: PostgresConnection | None = None
         # Whether a call is under way on it. If it still says so when nobody has it, that call was
         # interrupted: there may be an answer on the way, and the connection is not used again.
         self.busy = False
@@ -73,7 +73,7 @@ class OwnPool:
         self._place = place
         self._seam = seam
         # Connections of a parent process: not ours to close, and never to be used here.
-        self._inherited: list[Connection] = []
+        self._inherited: list[PostgresConnection] = []
         self._slots = Slots(Place() for _ in range(CONNECTIONS_MAX))
         self._closed = False
         # Whether the user, the password and the database were ever right.
@@ -85,12 +85,12 @@ class OwnPool:
         return self._slots.held
 
     @property
-    def idle(self) -> list[Connection]:
+    def idle(self) -> list[PostgresConnection]:
         """Connections that the next call may have."""
         places = [place for place in self._slots.idle() if not place.busy]
         return [place.connection for place in places if place.connection is not None]
 
-    def borrow(self, lease: Lease, deadline: Deadline) -> Connection:
+    def borrow(self, lease: Lease, deadline: Deadline) -> PostgresConnection:
         """Return an idle connection that is alive, or a new one."""
         place = self._slots.take(lease, deadline.left_s)
         if place is None:
@@ -105,7 +105,7 @@ class OwnPool:
         connection.begin_call(deadline)
         return connection
 
-    def _connect(self, deadline: Deadline) -> Connection:
+    def _connect(self, deadline: Deadline) -> PostgresConnection:
         timeout_s = choose_connect_timeout(deadline, self._servers)
         failure: MemoryStoreError
         for _ in range(CONNECT_ATTEMPTS):
@@ -131,7 +131,7 @@ class OwnPool:
                 break
             else:
                 self._known = True
-                connection = Connection(driver, place=self._place, seam=self._seam)
+                connection = PostgresConnection(driver, place=self._place, seam=self._seam)
                 connection.begin_call(deadline)
                 try:
                     connection.allow_prepared_statements()
@@ -194,7 +194,7 @@ class GivenPool:
         self._seam = seam
         self._closed = False
 
-    def borrow(self, lease: Lease, deadline: Deadline) -> Connection:
+    def borrow(self, lease: Lease, deadline: Deadline) -> PostgresConnection:
         """Return a connection that is alive, as soon as the pool has one to spare."""
         for left in range(self._pool.max_size, -1, -1):
             if self._closed:
@@ -259,13 +259,13 @@ class Loan:
         pgconn = connection.pgconn
         self._handlers = pgconn.notice_handler, pgconn.notify_handler
 
-    def open(self, place: str, seam: Seam | None) -> Connection:
+    def open(self, place: str, seam: Seam | None) -> PostgresConnection:
         """Return the object of our own."""
         driver = BorrowedConnection(self.connection.pgconn)
         # The names of the statements that it has prepared are the application's.
         driver.prepare_threshold = None
         driver.set_autocommit(True)
-        return Connection(driver, place=place, seam=seam)
+        return PostgresConnection(driver, place=place, seam=seam)
 
     def end(self, *, healthy: bool) -> None:
         """Leave the connection as it was, or close it."""

@@ -17,8 +17,8 @@ import psycopg_pool
 
 from indelible.backends.postgres.connection_async import (
     AsyncBorrowedConnection,
-    AsyncConnection,
     AsyncDriverConnection,
+    AsyncPostgresConnection,
     AsyncSeam,
 )
 from indelible.backends.postgres.conninfo import (
@@ -48,7 +48,7 @@ class AsyncPlace:
     __slots__ = ("busy", "connection")
 
     def __init__(self) -> None:
-        self.connection: AsyncConnection | None = None
+        self.connection: AsyncPostgresConnection | None = None
         # Whether a call is under way on it. If it still says so when nobody has it, that call was
         # interrupted: there may be an answer on the way, and the connection is not used again.
         self.busy = False
@@ -72,7 +72,7 @@ class AsyncOwnPool:
         self._place = place
         self._seam = seam
         # Connections of a parent process: not ours to close, and never to be used here.
-        self._inherited: list[AsyncConnection] = []
+        self._inherited: list[AsyncPostgresConnection] = []
         self._slots = AsyncSlots(AsyncPlace() for _ in range(CONNECTIONS_MAX))
         self._closed = False
         # Whether the user, the password and the database were ever right.
@@ -84,12 +84,12 @@ class AsyncOwnPool:
         return self._slots.held
 
     @property
-    def idle(self) -> list[AsyncConnection]:
+    def idle(self) -> list[AsyncPostgresConnection]:
         """Connections that the next call may have."""
         places = [place for place in self._slots.idle() if not place.busy]
         return [place.connection for place in places if place.connection is not None]
 
-    async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncConnection:
+    async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncPostgresConnection:
         """Return an idle connection that is alive, or a new one."""
         place = await self._slots.take(lease, deadline.left_s)
         if place is None:
@@ -104,7 +104,7 @@ class AsyncOwnPool:
         connection.begin_call(deadline)
         return connection
 
-    async def _connect(self, deadline: Deadline) -> AsyncConnection:
+    async def _connect(self, deadline: Deadline) -> AsyncPostgresConnection:
         timeout_s = choose_connect_timeout(deadline, self._servers)
         failure: MemoryStoreError
         for _ in range(CONNECT_ATTEMPTS):
@@ -130,7 +130,7 @@ class AsyncOwnPool:
                 break
             else:
                 self._known = True
-                connection = AsyncConnection(driver, place=self._place, seam=self._seam)
+                connection = AsyncPostgresConnection(driver, place=self._place, seam=self._seam)
                 connection.begin_call(deadline)
                 try:
                     await connection.allow_prepared_statements()
@@ -193,7 +193,7 @@ class AsyncGivenPool:
         self._seam = seam
         self._closed = False
 
-    async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncConnection:
+    async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncPostgresConnection:
         """Return a connection that is alive, as soon as the pool has one to spare."""
         for left in range(self._pool.max_size, -1, -1):
             if self._closed:
@@ -258,13 +258,13 @@ class AsyncLoan:
         pgconn = connection.pgconn
         self._handlers = pgconn.notice_handler, pgconn.notify_handler
 
-    async def open(self, place: str, seam: AsyncSeam | None) -> AsyncConnection:
+    async def open(self, place: str, seam: AsyncSeam | None) -> AsyncPostgresConnection:
         """Return the object of our own."""
         driver = AsyncBorrowedConnection(self.connection.pgconn)
         # The names of the statements that it has prepared are the application's.
         driver.prepare_threshold = None
         await driver.set_autocommit(True)
-        return AsyncConnection(driver, place=place, seam=seam)
+        return AsyncPostgresConnection(driver, place=place, seam=seam)
 
     def end(self, *, healthy: bool) -> None:
         """Leave the connection as it was, or close it."""

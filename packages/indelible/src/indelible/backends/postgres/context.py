@@ -12,7 +12,7 @@ from indelible.core.clock import Clock, read_clock_ms
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class PostgresContext:
     """What the plans of one store share."""
 
     namespace: bytes
@@ -40,9 +40,9 @@ def to_milliseconds(seconds: float | None) -> int | None:
 
 
 # Plans that only read.
-READS: Final[Handlers[Context]] = Handlers()
+READS: Final[Handlers[PostgresContext]] = Handlers()
 # Plans that run inside of a transaction.
-WRITES: Final[Handlers[Context]] = Handlers()
+WRITES: Final[Handlers[PostgresContext]] = Handlers()
 # Plans that begin with a guarded write, which commits by itself. If it wrote nothing, they go on in
 # a transaction: they load the session, and the rules decide.
-GUARDED_WRITES: Final[Handlers[Context]] = Handlers()
+GUARDED_WRITES: Final[Handlers[PostgresContext]] = Handlers()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
+from indelible.backends.postgres.client import PostgresClient
 from indelible.backends.postgres.engine import PostgresOptions
-from indelible.backends.postgres.server import Server
 from indelible.core import fork
 from indelible.core.plan import Operation
 from indelible.model import Claims
@@ -19,7 +19,7 @@ class PostgresBackend:
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        self._server = Server(options)
+        self._server = PostgresClient(options)
         # Connections must not be used on both sides of a fork: parent and child would read each
         # other's answers. The child leaves them alone, and opens its own.
         fork.register(after_in_child=self.after_fork)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from indelible.backends.postgres.client_async import AsyncPostgresClient
 from indelible.backends.postgres.engine import PostgresOptions, is_write
-from indelible.backends.postgres.server_async import AsyncServer
 from indelible.core.deadline import Deadline
 from indelible.core.operations import Append
 from indelible.core.plan import Operation
@@ -29,12 +29,12 @@ class AsyncPostgresBackend:
         if isinstance(options.target, str):
             # Refuse here already what is no URL.
             options.conninfo()
-        self._servers: dict[asyncio.AbstractEventLoop, AsyncServer] = {}
+        self._servers: dict[asyncio.AbstractEventLoop, AsyncPostgresClient] = {}
         # Writes that go on whatever becomes of those who asked for them.
         self._writing: set[asyncio.Future[Any]] = set()
         self._closed = False
 
-    def _server(self) -> AsyncServer:
+    def _server(self) -> AsyncPostgresClient:
         if self._closed:
             raise ClosedError("the store is closed")
         loop = asyncio.get_running_loop()
@@ -43,7 +43,7 @@ class AsyncPostgresBackend:
             # Loops that ended have left their connections behind.
             for ended in [loop for loop in self._servers if loop.is_closed()]:
                 self._servers.pop(ended).pool.close()
-            server = self._servers[loop] = AsyncServer(self._options)
+            server = self._servers[loop] = AsyncPostgresClient(self._options)
         return server
 
     async def prepare(self) -> None:
@@ -59,7 +59,7 @@ class AsyncPostgresBackend:
             return await self._finish(server.perform(op))
         return await server.perform(op)
 
-    async def _append(self, server: AsyncServer, op: Append) -> Any:
+    async def _append(self, server: AsyncPostgresClient, op: Append) -> Any:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._writing.add(done)

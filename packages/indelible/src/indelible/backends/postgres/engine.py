@@ -19,7 +19,7 @@ from indelible.backends.postgres import (
     views,
 )
 from indelible.backends.postgres.conninfo import parse_url
-from indelible.backends.postgres.context import GUARDED_WRITES, READS, WRITES, Context
+from indelible.backends.postgres.context import GUARDED_WRITES, READS, WRITES, PostgresContext
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.statements import in_transaction
 from indelible.core import operations
@@ -67,9 +67,9 @@ class PostgresOptions:
     # Tests stand here: it is called around every statement.
     seam: Any = None
 
-    def context(self) -> Context:
+    def context(self) -> PostgresContext:
         """What its plans share."""
-        return Context(self.namespace.encode(), self.clock)
+        return PostgresContext(self.namespace.encode(), self.clock)
 
     def conninfo(self) -> tuple[str, int]:
         """The connection string, and how many servers it names."""
@@ -108,7 +108,9 @@ def is_write(op: Operation[Any]) -> bool:
     return type(op) in WRITES or type(op) in GUARDED_WRITES
 
 
-def run_with_retries(options: PostgresOptions, context: Context, op: Operation[Any]) -> Plan[Any]:
+def run_with_retries(
+    options: PostgresOptions, context: PostgresContext, op: Operation[Any]
+) -> Plan[Any]:
     """Every attempt at an operation, within its deadline."""
     if isinstance(op, operations.Append):
         return (yield from _append_with_retries(options, context, op))
@@ -123,7 +125,10 @@ def run_with_retries(options: PostgresOptions, context: Context, op: Operation[A
 
 
 def _read_cursor_key(
-    options: PostgresOptions, context: Context, op: operations.ReadCursorKey, deadline: Deadline
+    options: PostgresOptions,
+    context: PostgresContext,
+    op: operations.ReadCursorKey,
+    deadline: Deadline,
 ) -> Plan[bytes]:
     """The key for cursors; the first one who needs it writes the secret of the tables."""
     if not context.cursor_key or op.again:
@@ -151,7 +156,7 @@ def _retry(plan: Callable[[], Plan[Any]], deadline: Deadline) -> Plan[Any]:
 
 
 def _append_with_retries(
-    options: PostgresOptions, context: Context, op: operations.Append
+    options: PostgresOptions, context: PostgresContext, op: operations.Append
 ) -> Plan[operations.AppendResult]:
     """Send an append until it is written or refused; its key makes it safe to send it again."""
     deadline = Deadline(options.timeout_s)
@@ -178,7 +183,7 @@ def _append_with_retries(
 
 
 def _attempt(
-    context: Context, op: operations.Append, deadline: Deadline, *, alone: bool
+    context: PostgresContext, op: operations.Append, deadline: Deadline, *, alone: bool
 ) -> Plan[operations.AppendResult]:
     try:
         version = yield from perform(Send(op, deadline, alone))

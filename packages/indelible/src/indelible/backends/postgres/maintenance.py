@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from indelible import view
-from indelible.backends.postgres.context import READS, WRITES, Context
+from indelible.backends.postgres.context import READS, WRITES, PostgresContext
 from indelible.backends.postgres.sessions import (
-    SessionRow,
+    PostgresSessionRow,
     locked,
     session_checksum,
     update_session,
@@ -74,7 +74,7 @@ _DAMAGED: Final = {
 
 
 @WRITES.handles(Reclaim)
-def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
+def reclaim(context: PostgresContext, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach."""
     snapshots, journal = (
         all_snapshots(context, op.session),
@@ -106,7 +106,9 @@ def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
     return gone
 
 
-def _reclaim_dead(context: Context, op: Reclaim, place: SessionRow) -> Plan[ReclaimResult]:
+def _reclaim_dead(
+    context: PostgresContext, op: Reclaim, place: PostgresSessionRow
+) -> Plan[ReclaimResult]:
     assert place.standing is not None
     abandoned_ms = (place.created_at_ms or 0) + STAGE_ABANDONED_S * 1000
     if place.standing.staged and place.now_ms < abandoned_ms:
@@ -121,7 +123,7 @@ def _bounds(extents: view.Extents) -> tuple[list[int], list[int]]:
     return [start for start, _ in extents], [stop for _, stop in extents]
 
 
-def _size_of(place: SessionRow, extents: view.Extents) -> Plan[ReclaimResult]:
+def _size_of(place: PostgresSessionRow, extents: view.Extents) -> Plan[ReclaimResult]:
     ((entries, size),) = yield from perform(
         Sql(
             "SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint"
@@ -132,7 +134,7 @@ def _size_of(place: SessionRow, extents: view.Extents) -> Plan[ReclaimResult]:
     return ReclaimResult(entries, size)
 
 
-def _keep_keys(place: SessionRow, born: int, dead: view.Extents) -> Plan[None]:
+def _keep_keys(place: PostgresSessionRow, born: int, dead: view.Extents) -> Plan[None]:
     """Write down the keys of the newest appends that lose an entry; forget older ones."""
     rows = yield from perform(
         Sql(
@@ -149,7 +151,7 @@ def _keep_keys(place: SessionRow, born: int, dead: view.Extents) -> Plan[None]:
     yield Do(_KEEP_KEYS, (place.number, *_bounds(dead), place.life, oldest))
 
 
-def _forget_old_parts(place: SessionRow, kept_operations: list[bytes]) -> Plan[None]:
+def _forget_old_parts(place: PostgresSessionRow, kept_operations: list[bytes]) -> Plan[None]:
     """Remove parts of earlier lives, and the journal lines that are not kept."""
     at = (place.number, place.life)
     yield Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", at)
@@ -160,7 +162,9 @@ def _forget_old_parts(place: SessionRow, kept_operations: list[bytes]) -> Plan[N
     )
 
 
-def remove_life(context: Context, place: SessionRow, session: str, *, forget: bool) -> Plan[None]:
+def remove_life(
+    context: PostgresContext, place: PostgresSessionRow, session: str, *, forget: bool
+) -> Plan[None]:
     """Remove all of a life that ended; its row stays while it is still known as expired."""
     assert place.standing is not None
     for table in PARTS:
@@ -180,7 +184,7 @@ def remove_life(context: Context, place: SessionRow, session: str, *, forget: bo
 
 
 @WRITES.handles(Erase)
-def erase(context: Context, op: Erase) -> Plan[EraseResult]:
+def erase(context: PostgresContext, op: Erase) -> Plan[EraseResult]:
     """Remove every row of a session."""
     forks = Sql(
         "SELECT name FROM indelible.session WHERE namespace = $1 AND forked_from = $2"
@@ -200,7 +204,7 @@ def erase(context: Context, op: Erase) -> Plan[EraseResult]:
 
 
 @READS.handles(CheckEngine)
-def check_engine(_context: Context, _op: CheckEngine) -> Plan[tuple[str, ...]]:
+def check_engine(_context: PostgresContext, _op: CheckEngine) -> Plan[tuple[str, ...]]:
     """Rows that belong to no session, and rows whose checksum does not match."""
     queries = {
         f"rows of {table} belong to no session": f"SELECT count(*) FROM indelible.{table} AS part"
@@ -217,21 +221,21 @@ def check_engine(_context: Context, _op: CheckEngine) -> Plan[tuple[str, ...]]:
 
 
 @READS.handles(Scrub)
-def scrub(_context: Context, _op: Scrub) -> Plan[tuple[str, ...]]:
+def scrub(_context: PostgresContext, _op: Scrub) -> Plan[tuple[str, ...]]:
     """Do nothing: what the server keeps, no client can clear; the receipt of an erasure says so."""
     yield from ()
     return ()
 
 
 @READS.handles(CheckSession)
-def check_session(_context: Context, _op: CheckSession) -> Plan[tuple[str, ...]]:
+def check_session(_context: PostgresContext, _op: CheckSession) -> Plan[tuple[str, ...]]:
     """Every row of a session is read by other steps."""
     yield from ()
     return ()
 
 
 @WRITES.handles(Quarantine)
-def quarantine(context: Context, op: Quarantine) -> Plan[None]:
+def quarantine(context: PostgresContext, op: Quarantine) -> Plan[None]:
     """Keep the bytes of entries that cannot be read."""
     place, _ = yield from locked(context, op.session)
     for position, why, raw in op.entries:
@@ -244,7 +248,7 @@ def quarantine(context: Context, op: Quarantine) -> Plan[None]:
 
 @READS.handles(ReadQuarantine)
 def read_quarantine(
-    context: Context, op: ReadQuarantine
+    context: PostgresContext, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
     """What was put into quarantine."""
     rows = yield from perform(

@@ -6,11 +6,11 @@ from operator import itemgetter
 from typing import Any, Final
 
 from indelible import view
-from indelible.backends.postgres.context import READS, Context
+from indelible.backends.postgres.context import READS, PostgresContext
 from indelible.backends.postgres.entries import KIND_NUMBERS, KINDS, decode_links
 from indelible.backends.postgres.sessions import (
     SESSION_COLUMNS,
-    SessionRow,
+    PostgresSessionRow,
     build_session_row,
     load_only,
     load_session,
@@ -72,7 +72,7 @@ class _VacuumedError(Exception):
 
 
 @READS.handles(Read)
-def read(context: Context, op: Read) -> Plan[EntrySlice]:
+def read(context: PostgresContext, op: Read) -> Plan[EntrySlice]:
     """Read entries of one state, in order.
 
     Entries never change, so a load that takes the view and the end together is one state, and the
@@ -99,9 +99,9 @@ def read(context: Context, op: Read) -> Plan[EntrySlice]:
 
 
 def _rows(
-    context: Context,
+    context: PostgresContext,
     op: Read,
-    place: SessionRow,
+    place: PostgresSessionRow,
     frozen: FrozenView,
     others: list[int],
     loaded: Rows,
@@ -147,9 +147,9 @@ def _first(extents: view.Extents, n: int) -> view.Extents:
 
 
 def _chunk(
-    context: Context,
+    context: PostgresContext,
     op: Read,
-    place: SessionRow,
+    place: PostgresSessionRow,
     frozen: FrozenView,
     extents: view.Extents,
     others: list[int],
@@ -185,7 +185,7 @@ def stored(
     return StoredEntry(position, KINDS.get(number), written_at_ms, payload, content)
 
 
-def _wanted(op: Read, place: SessionRow, found: Any) -> Plan[list[StoredEntry]]:
+def _wanted(op: Read, place: PostgresSessionRow, found: Any) -> Plan[list[StoredEntry]]:
     """Those of the kinds that were asked for, and those that cannot be told."""
     rows: list[StoredEntry] = []
     for position, number, written_at, payload, content in found:
@@ -200,7 +200,7 @@ def _wanted(op: Read, place: SessionRow, found: Any) -> Plan[list[StoredEntry]]:
 
 
 @READS.handles(ReadLog)
-def read_log(context: Context, op: ReadLog) -> Plan[LogPage]:
+def read_log(context: PostgresContext, op: ReadLog) -> Plan[LogPage]:
     """The log of the session's life itself, whether it shows or not."""
     salt = context.salt(op.session)
     query = Sql(_LOG, (*context.named(op.session), op.start, op.limit, salt))
@@ -238,7 +238,7 @@ def _log_row(row: Row) -> LogRow:
 
 
 @READS.handles(ReadOutline)
-def outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
+def outline(context: PostgresContext, op: ReadOutline) -> Plan[SessionOutline]:
     """Kinds, sizes and links of what the session shows."""
     for _ in range(_ATTEMPTS_MAX):
         place = build_session_row(op.session, (yield from perform(load_only(context, op.session))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from indelible.backends.postgres.context import READS, Context
+from indelible.backends.postgres.context import READS, PostgresContext
 from indelible.backends.postgres.statements import All, Sql
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks, Identify
@@ -49,7 +49,7 @@ _PLACE: Final = """
 _ON_STANDBY: Final = ("on", "remote_apply")
 
 
-class Settings(NamedTuple):
+class PostgresSettings(NamedTuple):
     """The server's settings, as a connection of this store sees them."""
 
     version: str
@@ -76,27 +76,27 @@ class Settings(NamedTuple):
         return Durability.POWER
 
 
-def read_settings() -> Plan[Settings]:
+def read_settings() -> Plan[PostgresSettings]:
     """Ask the server."""
     ((version, *others),), strangers = yield from perform(All((Sql(_SETTINGS), Sql(_STRANGERS))))
-    settings = Settings(version.split()[0], *others)
+    settings = PostgresSettings(version.split()[0], *others)
     return settings._replace(strangers=tuple(role for (role,) in strangers))
 
 
 @READS.handles(Identify)
-def identify(context: Context, _op: Identify) -> Plan[str | None]:
+def identify(context: PostgresContext, _op: Identify) -> Plan[str | None]:
     """Name the server and its database, whatever URL leads there, and the namespace."""
     ((place,),) = yield from perform(Sql(_PLACE))
     return f"{place} {context.namespace.decode()}"
 
 
 @READS.handles(FindRisks)
-def find_risks(_context: Context, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
+def find_risks(_context: PostgresContext, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
     """Read the settings of the server, and say what may be lost."""
     return risks_of((yield from read_settings()))
 
 
-def claims_of(settings: Settings, *, ttl_clock: str) -> Claims:
+def claims_of(settings: PostgresSettings, *, ttl_clock: str) -> Claims:
     """What is promised on this server, now."""
     return Claims(
         engine="postgresql",
@@ -114,7 +114,7 @@ def claims_of(settings: Settings, *, ttl_clock: str) -> Claims:
     )
 
 
-def risks_of(settings: Settings) -> tuple[Risk, ...]:
+def risks_of(settings: PostgresSettings) -> tuple[Risk, ...]:
     """What may be lost on this server, now."""
     return (
         *_of_disk(settings),
@@ -124,7 +124,7 @@ def risks_of(settings: Settings) -> tuple[Risk, ...]:
     )
 
 
-def _of_disk(settings: Settings) -> Iterator[Risk]:
+def _of_disk(settings: PostgresSettings) -> Iterator[Risk]:
     if not settings.fsync:
         yield Risk(
             severity=Gravity.DANGER,
@@ -148,7 +148,7 @@ def _of_disk(settings: Settings) -> Iterator[Risk]:
         )
 
 
-def _of_strangers(settings: Settings) -> Iterator[Risk]:
+def _of_strangers(settings: PostgresSettings) -> Iterator[Risk]:
     if settings.strangers:
         roles = ", ".join(settings.strangers)
         yield Risk(
@@ -162,7 +162,7 @@ def _of_strangers(settings: Settings) -> Iterator[Risk]:
         )
 
 
-def _of_standbys(settings: Settings) -> Iterator[Risk]:
+def _of_standbys(settings: PostgresSettings) -> Iterator[Risk]:
     if settings.in_recovery:
         yield Risk(
             severity=Gravity.WARNING,
@@ -202,7 +202,7 @@ def _of_standbys(settings: Settings) -> Iterator[Risk]:
         )
 
 
-def _of_defaults(settings: Settings) -> Iterator[Risk]:
+def _of_defaults(settings: PostgresSettings) -> Iterator[Risk]:
     if settings.isolation != "read committed":
         yield Risk(
             severity=Gravity.NOTE,

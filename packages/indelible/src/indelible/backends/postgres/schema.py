@@ -9,7 +9,7 @@ from indelible.backends.postgres.statements import (
     Begin,
     Commit,
     Do,
-    Script,
+    RunScript,
     Sql,
     format_milliseconds,
 )
@@ -66,7 +66,7 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
         yield Do("CREATE SCHEMA indelible")
     for version in range(found + 1, FORMAT + 1):
         text = files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
-        yield Script(text)
+        yield RunScript(text)
         if version == _CHECKSUMS_SINCE:
             yield from _add_entry_checksums()
     yield Commit()

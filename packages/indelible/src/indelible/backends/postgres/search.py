@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final
 
 from indelible import view
-from indelible.backends.postgres.context import READS, Context
+from indelible.backends.postgres.context import READS, PostgresContext
 from indelible.backends.postgres.entries import KIND_NUMBERS, encode_embedder, pack_vector
 from indelible.backends.postgres.read import CONTENT, IN_MANY, bounds_of, stored
 from indelible.backends.postgres.sessions import build_session_row, load_session
@@ -58,7 +58,7 @@ _MARKS: Final = [
 
 
 @READS.handles(FindNearest)
-def nearest(context: Context, op: FindNearest) -> Plan[tuple[StoredEntry, ...] | None]:
+def nearest(context: PostgresContext, op: FindNearest) -> Plan[tuple[StoredEntry, ...] | None]:
     """Those that may be among the nearest; None where the server cannot tell."""
     dimension = len(op.vector)
     if not 0 < dimension <= DIMENSIONS_MAX or (vector := pack_vector(op.vector)) is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from indelible import view
-from indelible.backends.postgres.context import READS, WRITES, Context, to_milliseconds
+from indelible.backends.postgres.context import READS, WRITES, PostgresContext, to_milliseconds
 from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
 from indelible.core import rules
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
@@ -100,7 +100,7 @@ _LIST = f"""
     WHERE namespace = $1 AND name >= $2 AND name > $3 ORDER BY name LIMIT $4"""
 
 
-class SessionRow(NamedTuple):
+class PostgresSessionRow(NamedTuple):
     """A session's row; number 0 if there is none."""
 
     now_ms: int = 0
@@ -132,13 +132,18 @@ class SessionRow(NamedTuple):
         )
 
 
-def load_session(context: Context, session: str) -> Sql:
+def load_session(context: PostgresContext, session: str) -> Sql:
     """The statement that reads a session's row, to be sent along with others."""
     return Sql(_LOAD, (*context.named(session), context.now_ms(), 0, None, 0, 0))
 
 
 def load_only(
-    context: Context, session: str, *, newest: int = 0, without: Iterable[int] = (), cut: int = 0
+    context: PostgresContext,
+    session: str,
+    *,
+    newest: int = 0,
+    without: Iterable[int] = (),
+    cut: int = 0,
 ) -> Fetch:
     """The same, alone; with the newest entries. Kinds in `without` are cut after some bytes."""
     salt = context.salt(session) if newest else 0
@@ -146,22 +151,22 @@ def load_only(
     return Fetch(_LOAD, (*named, context.now_ms(), newest, list(without), cut, salt))
 
 
-def lock_of(context: Context, session: str) -> Sql:
+def lock_of(context: PostgresContext, session: str) -> Sql:
     """The statement that looks at a session, and holds it until the transaction ends."""
     return Sql(_LOOK_AND_LOCK, (*context.named(session), context.now_ms()))
 
 
-def build_session_row(session: str, rows: list[Row]) -> SessionRow:
+def build_session_row(session: str, rows: list[Row]) -> PostgresSessionRow:
     """What a look found. A row that is not what was written is a `FormatError`."""
     if not rows:
-        return SessionRow()
+        return PostgresSessionRow()
     now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = rows[0]
     if number is None:
-        return SessionRow(now_ms)
+        return PostgresSessionRow(now_ms)
     created_at, metadata, forked_from, vacuums, is_intact = rest[: SESSION_COLUMNS - 10]
     if not is_intact:
         raise damaged(session, "its row in indelible.session")
-    return SessionRow(
+    return PostgresSessionRow(
         now_ms,
         number,
         life,
@@ -193,7 +198,9 @@ def damaged(session: str, what: str) -> FormatError:
     )
 
 
-def locked(context: Context, session: str, *also: Sql) -> Plan[tuple[SessionRow, list[list[Row]]]]:
+def locked(
+    context: PostgresContext, session: str, *also: Sql
+) -> Plan[tuple[PostgresSessionRow, list[list[Row]]]]:
     """Hold a session, and ask more in the same round trip, behind its lock."""
     if not also:
         return build_session_row(session, (yield from perform(lock_of(context, session)))), []
@@ -202,7 +209,7 @@ def locked(context: Context, session: str, *also: Sql) -> Plan[tuple[SessionRow,
 
 
 @READS.handles(ReadHead)
-def head(context: Context, op: ReadHead) -> Plan[Head]:
+def head(context: PostgresContext, op: ReadHead) -> Plan[Head]:
     """Look at a session without its entries."""
     if not op.count_snapshots:
         return build_session_row(
@@ -218,15 +225,15 @@ def head(context: Context, op: ReadHead) -> Plan[Head]:
 
 
 def begin_life(
-    context: Context,
-    place: SessionRow,
+    context: PostgresContext,
+    place: PostgresSessionRow,
     session: str,
     *,
     ttl_s: float | None,
     staged: bool = False,
     forked_from: str | None = None,
     first: int | None = None,
-) -> Plan[SessionRow]:
+) -> Plan[PostgresSessionRow]:
     """Begin a session, or its next life behind the end of the last one."""
     standing = place.standing
     born = rules.choose_stage_start(session, standing.end if standing else 0, first)
@@ -246,7 +253,7 @@ def begin_life(
     if standing is not None:
         changed = (born, now_ms, deadline, staged, origin)
         yield Do(_NEW_LIFE, (*context.named(session), *changed))
-    return SessionRow(
+    return PostgresSessionRow(
         now_ms,
         number,
         life,
@@ -260,8 +267,8 @@ def begin_life(
 
 
 def ensure_active(
-    context: Context, place: SessionRow, session: str, *, ttl_s: float | None
-) -> Plan[SessionRow]:
+    context: PostgresContext, place: PostgresSessionRow, session: str, *, ttl_s: float | None
+) -> Plan[PostgresSessionRow]:
     """The session as it stands, or begun anew if it is not active."""
     if place.status is Status.ACTIVE:
         return place
@@ -269,7 +276,7 @@ def ensure_active(
 
 
 @WRITES.handles(SetMetadata)
-def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
+def set_metadata(context: PostgresContext, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
     place, _ = yield from locked(context, op.session)
     version = rules.compute_version(place.standing, place.status)
@@ -286,7 +293,7 @@ def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
 
 
 @READS.handles(ListSessions)
-def list_sessions(context: Context, op: ListSessions) -> Plan[SessionPage]:
+def list_sessions(context: PostgresContext, op: ListSessions) -> Plan[SessionPage]:
     """Name a page of active sessions, by name; the last name looked at is where to go on."""
     names: list[str] = []
     prefix = op.prefix.encode()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from indelible.backends.postgres.context import WRITES, Context
+from indelible.backends.postgres.context import WRITES, PostgresContext
 from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
 from indelible.backends.postgres.maintenance import remove_life
 from indelible.backends.postgres.sessions import (
-    SessionRow,
+    PostgresSessionRow,
     begin_life,
     locked,
     to_array,
@@ -44,7 +44,7 @@ _INSERT = """
 
 
 @WRITES.handles(BeginStage)
-def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
+def begin_stage(context: PostgresContext, op: BeginStage) -> Plan[Stage]:
     """Begin a life that nobody sees yet."""
     place, _ = yield from locked(context, op.session)
     if place.status is Status.ACTIVE:
@@ -52,7 +52,7 @@ def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
     if op.first is not None and place.standing is not None:
         # A copy that keeps its positions needs a log of its own; what is dead there goes.
         yield from remove_life(context, place, op.session, forget=True)
-        place = SessionRow()
+        place = PostgresSessionRow()
     begun = yield from begin_life(
         context,
         place,
@@ -67,7 +67,7 @@ def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
 
 
 @WRITES.handles(StageRows)
-def stage_rows(context: Context, op: StageRows) -> Plan[None]:
+def stage_rows(context: PostgresContext, op: StageRows) -> Plan[None]:
     """Put entries at their positions."""
     place = yield from _staged(context, op.session, op.stage)
     if not op.rows:
@@ -114,7 +114,7 @@ def _checksum_of(salt: int, row: LogRow) -> int:
 
 
 @WRITES.handles(ShowStage)
-def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
+def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
     if op.rows:
         yield from stage_rows(context, StageRows(op.session, op.stage, op.rows))
@@ -154,14 +154,14 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
 
 
 @WRITES.handles(DropStage)
-def drop_stage(context: Context, op: DropStage) -> Plan[None]:
+def drop_stage(context: PostgresContext, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
     place, _ = yield from locked(context, op.session)
     if place.standing is not None and rules.is_stage(place.standing, op.stage):
         yield from remove_life(context, place, op.session, forget=True)
 
 
-def _staged(context: Context, session: str, stage: str) -> Plan[SessionRow]:
+def _staged(context: PostgresContext, session: str, stage: str) -> Plan[PostgresSessionRow]:
     place, _ = yield from locked(context, session)
     rules.refuse_if_not_staged(session, stage, place.standing)
     return place

@@ -59,7 +59,7 @@ class Do(Operation[None]):
 
 
 @dataclass(slots=True)
-class Script(Operation[None]):
+class RunScript(Operation[None]):
     """Several statements as they stand in a file."""
 
     text: str

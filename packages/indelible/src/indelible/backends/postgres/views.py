@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from indelible import view
-from indelible.backends.postgres.context import GUARDED_WRITES, READS, WRITES, Context
+from indelible.backends.postgres.context import GUARDED_WRITES, READS, WRITES, PostgresContext
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
-    SessionRow,
+    PostgresSessionRow,
     build_session_row,
     damaged,
     ensure_active,
@@ -84,7 +84,7 @@ _EXTENTS_SURE = min(view.EXTENTS_MAX, view.VIEW_BYTES_MAX // 10)
 
 
 @WRITES.handles(ChangeView)
-def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
+def change_view(context: PostgresContext, op: ChangeView) -> Plan[ViewChangeResult]:
     """Show something else, if the view is still the one that was looked at."""
     query = _line_by_key(context, op.session, op.key)
     place, (rows,) = yield from locked(context, op.session, query)
@@ -95,7 +95,7 @@ def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
 
 
 @GUARDED_WRITES.handles(Rollback)
-def rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
+def rollback(context: PostgresContext, op: Rollback) -> Plan[ViewChangeResult]:
     """Make visible what a snapshot froze."""
     expected = op.expected
     if expected is None or (expected.isascii() and expected.isprintable()):
@@ -134,7 +134,7 @@ def _call_guarded(function: str, *params: object) -> Plan[Row | None]:
     return None if row[0] is None else row
 
 
-def _decide_rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
+def _decide_rollback(context: PostgresContext, op: Rollback) -> Plan[ViewChangeResult]:
     queries = (
         _line_by_key(context, op.session, op.key),
         _snapshot_by_id(context, op.session, op.snapshot),
@@ -149,18 +149,18 @@ def _decide_rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
 
 
 @WRITES.handles(FindChange)
-def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
+def find_change(context: PostgresContext, op: FindChange) -> Plan[JournalLine | None]:
     """Find a change by its key, and sync it."""
     query = _line_by_key(context, op.session, op.key)
     place, (rows,) = yield from locked(context, op.session, query)
     return _find_line(place, op, rows)
 
 
-def _line_by_key(context: Context, session: str, key: str) -> Sql:
+def _line_by_key(context: PostgresContext, session: str, key: str) -> Sql:
     return Sql(_LINES + " AND part.operation = $3", (*context.named(session), key.encode()))
 
 
-def _find_line(place: SessionRow, op: FindChange, rows: list[Row]) -> JournalLine | None:
+def _find_line(place: PostgresSessionRow, op: FindChange, rows: list[Row]) -> JournalLine | None:
     if not rows or place.head().status is not Status.ACTIVE:
         return None
     line = _line(op.session, rows[0])
@@ -169,7 +169,9 @@ def _find_line(place: SessionRow, op: FindChange, rows: list[Row]) -> JournalLin
     return line
 
 
-def _write_change(context: Context, place: SessionRow, op: ChangeView) -> Plan[ViewChangeResult]:
+def _write_change(
+    context: PostgresContext, place: PostgresSessionRow, op: ChangeView
+) -> Plan[ViewChangeResult]:
     head = place.head()
     rules.refuse_if_changed(op, head)
     line = rules.build_journal_line(op, head, place.now_ms)
@@ -184,7 +186,7 @@ def _write_change(context: Context, place: SessionRow, op: ChangeView) -> Plan[V
 
 
 @READS.handles(ReadJournal)
-def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
+def read_journal(context: PostgresContext, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
     looked, lines = yield from perform(
         All((load_session(context, op.session), journal_lines(context, op.session, limit=op.limit)))
@@ -196,14 +198,14 @@ def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
 
 
 def journal_lines(
-    context: Context, session: str, *, limit: int | None = None, changes_only: bool = True
+    context: PostgresContext, session: str, *, limit: int | None = None, changes_only: bool = True
 ) -> Sql:
     """The statement that reads the lines of a life, newest first."""
     query = _LINES + (_CHANGED if changes_only else "") + _NEWEST_FIRST
     return Sql(query, (*context.named(session), limit))
 
 
-def insert_line(place: SessionRow, line: JournalLine, generation: int) -> Do:
+def insert_line(place: PostgresSessionRow, line: JournalLine, generation: int) -> Do:
     """The statement that writes a journal line."""
     return Do(
         _NEW_LINE,
@@ -224,7 +226,7 @@ def insert_line(place: SessionRow, line: JournalLine, generation: int) -> Do:
     )
 
 
-def insert_snapshot(place: SessionRow, record: SnapshotRecord) -> Do:
+def insert_snapshot(place: PostgresSessionRow, record: SnapshotRecord) -> Do:
     """The statement that writes a snapshot."""
     return Do(
         _NEW_SNAPSHOT,
@@ -240,17 +242,17 @@ def insert_snapshot(place: SessionRow, record: SnapshotRecord) -> Do:
     )
 
 
-def all_snapshots(context: Context, session: str) -> Sql:
+def all_snapshots(context: PostgresContext, session: str) -> Sql:
     """The statement that reads the snapshots of a life, oldest first."""
     return Sql(_SNAPSHOTS + " ORDER BY part.number", context.named(session))
 
 
-def _snapshot_by_id(context: Context, session: str, snapshot_id: str) -> Sql:
+def _snapshot_by_id(context: PostgresContext, session: str, snapshot_id: str) -> Sql:
     return Sql(_SNAPSHOTS + " AND part.id = $3", (*context.named(session), snapshot_id.encode()))
 
 
 @GUARDED_WRITES.handles(SaveSnapshot)
-def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
+def save_snapshot(context: PostgresContext, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     """Store the view and the end of the log under a new id."""
     label = None if op.label is None else op.label.encode()
     row = yield from _call_guarded(
@@ -268,7 +270,7 @@ def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     return record
 
 
-def _decide_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
+def _decide_snapshot(context: PostgresContext, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     place, (there,) = yield from locked(
         context,
         op.session,
@@ -286,7 +288,7 @@ def _decide_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]
 
 
 @READS.handles(ReadSnapshots)
-def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
+def read_snapshots(context: PostgresContext, op: ReadSnapshots) -> Plan[SnapshotList]:
     """All snapshots of the session's life, or the named ones."""
     if op.ids is None:
         query = all_snapshots(context, op.session)
@@ -307,7 +309,7 @@ def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
 
 
 @WRITES.handles(DeleteSnapshot)
-def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
+def delete_snapshot(context: PostgresContext, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
     place, _ = yield from locked(context, op.session)
     if place.status is not Status.ACTIVE:

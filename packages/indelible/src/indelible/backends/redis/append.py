@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.backends.redis.calls import HANDLERS, AppendCall, Argument, Context, encode_ttl_ms
+from indelible.backends.redis.calls import (
+    HANDLERS,
+    AppendCall,
+    Argument,
+    RedisContext,
+    encode_ttl_ms,
+)
 from indelible.backends.redis.log_rows import format_meta
 from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import load_script
@@ -24,7 +30,7 @@ _NO_LIFE = "-"
 
 
 @HANDLERS.handles(Append)
-def append(context: Context, op: Append) -> Plan[AppendResult]:
+def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
     """Send the guarded write; if its guard does not hold, load the state and let rules decide."""
     deadline = Deadline(context.timeout_s)
     lost: BaseException | None = None
@@ -61,7 +67,7 @@ def append(context: Context, op: Append) -> Plan[AppendResult]:
 
 
 def build_append_call(
-    context: Context, op: Append, expected: str, over: str, *, fresh: bool
+    context: RedisContext, op: Append, expected: str, over: str, *, fresh: bool
 ) -> AppendCall:
     """Build the guarded write. `over` names the life that it follows, if it may begin one."""
     keys = context.keys(op.session)

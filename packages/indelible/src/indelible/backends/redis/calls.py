@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
-from indelible.backends.redis.scripts import Script, load_script
+from indelible.backends.redis.scripts import LuaScript, load_script
 from indelible.core.backend import Handlers
 from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.deadline import Deadline
@@ -30,7 +30,7 @@ KEYS_REMEMBERED_MAX = 10_000
 class ScriptCall:
     """One call of a script on the keys of some sessions."""
 
-    script: Script
+    script: LuaScript
     sessions: tuple[SessionKeys, ...]
     # The caller's time and the margin, with which the arguments of every script begin.
     time: tuple[bytes, bytes]
@@ -95,7 +95,7 @@ def build_append(calls: Sequence[AppendCall], *, by_text: bool) -> Command:
     return (*first.script.start(by_text=by_text), len(keys), *keys, *first.time, *arguments)
 
 
-class Context:
+class RedisContext:
     """What the handlers of one store share."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Context:
         )
 
 
-HANDLERS: Handlers[Context] = Handlers()
+HANDLERS: Handlers[RedisContext] = Handlers()
 
 
 def encode_ttl_ms(ttl_s: float | None) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
-from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.calls import HANDLERS, RedisContext
 from indelible.backends.redis.connections import (
     READ_CONNECTIONS,
     TIMEOUT_S_MIN,
@@ -47,7 +47,7 @@ class RedisBackend:
         self._options = options
         self._context = build_context(options)
         self._topology = build_topology(options)
-        self._servers: dict[str, Server] = {}
+        self._servers: dict[str, Node] = {}
         self._lock = threading.Lock()
         self._closed = False
         fork.register(after_in_child=self.reset)
@@ -103,7 +103,7 @@ class RedisBackend:
             return Replies([], error) if isinstance(op, SendCommands) else error
         return self._find_server(name, pool).send(op)
 
-    def _find_server(self, name: str, pool: Any) -> Server:
+    def _find_server(self, name: str, pool: Any) -> Node:
         server = self._servers.get(name)
         if server is None:
             with self._lock:
@@ -112,14 +112,14 @@ class RedisBackend:
                 server = self._servers.get(name)
                 if server is None:
                     keeps = keeps_connections(pool, owned=self._topology.owned)
-                    server = self._servers[name] = Server(pool, self._context, keeps=keeps)
+                    server = self._servers[name] = Node(pool, self._context, keeps=keeps)
         return server
 
 
-class Server:
+class Node:
     """One server: a connection for those who write, and some for those who read."""
 
-    def __init__(self, pool: Any, context: Context, *, keeps: bool) -> None:
+    def __init__(self, pool: Any, context: RedisContext, *, keeps: bool) -> None:
         self.writers = Channel(pool, WRITE_CONNECTIONS, context, keeps=keeps)
         self.readers = Channel(pool, READ_CONNECTIONS, context, keeps=keeps)
 
@@ -141,7 +141,7 @@ class Channel:
     connection is taken once and kept in a slot, which is leased by assignments alone.
     """
 
-    def __init__(self, pool: Any, connections: int, context: Context, *, keeps: bool) -> None:
+    def __init__(self, pool: Any, connections: int, context: RedisContext, *, keeps: bool) -> None:
         self._pool = pool
         self._context = context
         # Whether connections are kept: they are ours, or the application has many.
@@ -223,17 +223,17 @@ class Channel:
         """The connection of a slot, checked if it was idle, with the time that is left."""
         if slot.busy:
             self._drop(slot)
-        if slot.connection is not None and slot.is_stale:
+        if slot.box and slot.is_stale:
             try:
                 stale = slot.connection.can_read()
             except (RedisError, OSError):
                 stale = True
             if stale:
                 self._drop(slot)
-        if slot.connection is None:
+        if not slot.box:
             with connecting_within(left_s):
                 call_into(slot.box, self._pool.get_connection)
-        connection = slot.connection
+        connection = slot.box[0]
         if not slot.waits_about(left_s) and not self._context.simulated:
             connection.update_current_socket_timeout(left_s)
             slot.timeout_s = left_s

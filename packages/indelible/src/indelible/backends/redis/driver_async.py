@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
-from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.calls import HANDLERS, RedisContext
 from indelible.backends.redis.connections import (
     READ_CONNECTIONS,
     WRITE_CONNECTIONS,
@@ -43,7 +43,7 @@ class LoopState:
 
     def __init__(self, options: RedisOptions) -> None:
         self.topology: AsyncSingleServer | AsyncCluster = build_topology(options)
-        self.servers: dict[str, Server] = {}
+        self.servers: dict[str, AsyncNode] = {}
 
 
 class AsyncRedisBackend:
@@ -112,27 +112,24 @@ class AsyncRedisBackend:
             state = self._loops[loop] = LoopState(self._options)
         return state
 
-    def _find_server(self, state: LoopState, name: str, pool: Any) -> Server:
+    def _find_server(self, state: LoopState, name: str, pool: Any) -> AsyncNode:
         server = state.servers.get(name)
         if server is None:
             keeps = keeps_connections(pool, owned=state.topology.owned)
-            server = state.servers[name] = Server(pool, self._context, keeps=keeps)
+            server = state.servers[name] = AsyncNode(pool, self._context, keeps=keeps)
         return server
 
 
-class Server:
+class AsyncNode:
     """One server: a connection for those who write, and some for those who read."""
 
-    def __init__(self, pool: Any, context: Context, *, keeps: bool) -> None:
-        self.writers = Channel(pool, WRITE_CONNECTIONS, context, keeps=keeps)
-        self.readers = Channel(pool, READ_CONNECTIONS, context, keeps=keeps)
+    def __init__(self, pool: Any, context: RedisContext, *, keeps: bool) -> None:
+        self.writers = AsyncChannel(pool, WRITE_CONNECTIONS, context, keeps=keeps)
+        self.readers = AsyncChannel(pool, READ_CONNECTIONS, context, keeps=keeps)
 
     async def send(self, request: SendCommands) -> Replies:
-        """Send a request, and return the replies. A write is waited for, come what may."""
-        if request.write:
-            return await self.writers.run(request)
-        # A read that nobody waits for any more ends by itself.
-        return await asyncio.shield(self.readers.run(request))
+        """Send a request, and return the replies."""
+        return await (self.writers if request.write else self.readers).run(request)
 
     async def close(self) -> None:
         """Release the connections."""
@@ -140,10 +137,10 @@ class Server:
         await self.readers.close()
 
 
-class Channel:
+class AsyncChannel:
     """A few connections to one server. Requests that wait for them share round trips."""
 
-    def __init__(self, pool: Any, connections: int, context: Context, *, keeps: bool) -> None:
+    def __init__(self, pool: Any, connections: int, context: RedisContext, *, keeps: bool) -> None:
         self._pool = pool
         self._context = context
         # Whether connections are kept: they are ours, or the application has many.
@@ -160,7 +157,8 @@ class Channel:
     async def run(self, request: SendCommands) -> Replies:
         """Send a request, with others that wait, and return its replies."""
         try:
-            return await self.batcher.run(request, request.deadline)
+            # A write is waited for, come what may.
+            return await self.batcher.run(request, request.deadline, cancellable=not request.write)
         except BusyError as error:
             return Replies([], error)
         except OutcomeUnknownError as error:
@@ -221,14 +219,14 @@ class Channel:
         """The connection of a slot, checked if it was idle."""
         if slot.busy:
             await self._drop(slot)
-        if slot.connection is not None and slot.is_stale:
+        if slot.box and slot.is_stale:
             try:
                 stale = await slot.connection.can_read()
             except (RedisError, OSError):
                 stale = True
             if stale:
                 await self._drop(slot)
-        if slot.connection is None:
+        if not slot.box:
             slot.box = [await self._pool.get_connection()]
         return slot.connection
 

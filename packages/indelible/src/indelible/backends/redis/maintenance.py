@@ -9,7 +9,7 @@ from indelible import view
 from indelible.backends.redis.calls import (
     HANDLERS,
     Argument,
-    Context,
+    RedisContext,
     to_pairs,
 )
 from indelible.backends.redis.keys import (
@@ -58,7 +58,7 @@ KEYS_PER_CALL = 1000
 
 
 @HANDLERS.handles(Reclaim)
-def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
+def reclaim(context: RedisContext, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach: compute, then act if the view is still the same."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         described, snapshots, flat, logged = yield from call_script(
@@ -80,7 +80,7 @@ def reclaim(context: Context, op: Reclaim) -> Plan[ReclaimResult]:
 
 
 def _reclaim_active(
-    context: Context,
+    context: RedisContext,
     op: Reclaim,
     head: Head,
     records: Sequence[Any],
@@ -121,7 +121,7 @@ def _reclaim_active(
 
 
 def _reclaim_dead(
-    context: Context, op: Reclaim, described: Sequence[Any], logged: int
+    context: RedisContext, op: Reclaim, described: Sequence[Any], logged: int
 ) -> Plan[ReclaimResult | None]:
     """What a life that ended has left, or a copy that nobody finished."""
     now_ms, life, staged, created = int(described[0]), described[1], described[6], described[9]
@@ -141,7 +141,7 @@ def _reclaim_dead(
     return None if answer == b"changed" else size
 
 
-def _measure(context: Context, session: str, extents: view.Extents) -> Plan[ReclaimResult]:
+def _measure(context: RedisContext, session: str, extents: view.Extents) -> Plan[ReclaimResult]:
     entries = size = 0
     for start, stop in extents:
         at: int | None = start
@@ -155,7 +155,7 @@ def _measure(context: Context, session: str, extents: view.Extents) -> Plan[Recl
 
 
 def _keys_to_keep(
-    context: Context, session: str, dead: view.Extents
+    context: RedisContext, session: str, dead: view.Extents
 ) -> Plan[list[tuple[bytes, str]]]:
     """Made keys of appends that lose an entry, with what their entries were.
 
@@ -185,7 +185,7 @@ def _keys_to_keep(
 
 
 @HANDLERS.handles(Erase)
-def erase(context: Context, op: Erase) -> Plan[EraseResult]:
+def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     """Remove every key of a session, and say which sessions were forked from it."""
     forks = yield from _find_forks(context, op.session)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
@@ -196,7 +196,7 @@ def erase(context: Context, op: Erase) -> Plan[EraseResult]:
     return EraseResult(entries, snapshots, size.size_bytes if entries else 0, forks, kept)
 
 
-def _find_copies_on_disk(context: Context) -> Plan[tuple[str, ...]]:
+def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
     """The places outside of memory where servers keep what they were told."""
     if context.simulated:
         return ()
@@ -204,7 +204,7 @@ def _find_copies_on_disk(context: Context) -> Plan[tuple[str, ...]]:
     return tuple(sorted({place for settings in every for place in list_copies_on_disk(settings)}))
 
 
-def _find_forks(context: Context, session: str) -> Plan[tuple[str, ...]]:
+def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
     """Forks lie anywhere: every session is asked where it comes from."""
     names: set[str] = set()
     servers = yield from count_servers(context)
@@ -236,14 +236,14 @@ def _find_forks(context: Context, session: str) -> Plan[tuple[str, ...]]:
 
 
 @HANDLERS.handles(Scrub)
-def scrub(_context: Context, _op: Scrub) -> Plan[tuple[str, ...]]:
+def scrub(_context: RedisContext, _op: Scrub) -> Plan[tuple[str, ...]]:
     """Nothing is left that a store could clear: a server's files are its operator's."""
     yield from ()
     return ()
 
 
 @HANDLERS.handles(CheckEngine)
-def check_engine(_context: Context, _op: CheckEngine) -> Plan[tuple[str, ...]]:
+def check_engine(_context: RedisContext, _op: CheckEngine) -> Plan[tuple[str, ...]]:
     """A server checks its own files when it starts; while it runs there is nothing to ask."""
     yield from ()
     return ()
@@ -260,7 +260,7 @@ _CHECKED = (
 
 
 @HANDLERS.handles(CheckSession)
-def check_session(context: Context, op: CheckSession) -> Plan[tuple[str, ...]]:
+def check_session(context: RedisContext, op: CheckSession) -> Plan[tuple[str, ...]]:
     """Recompute the checksum of every value that stands beside the log."""
     wrong: list[str] = []
     for part, letter, what in _CHECKED:
@@ -280,7 +280,7 @@ def check_session(context: Context, op: CheckSession) -> Plan[tuple[str, ...]]:
 
 
 @HANDLERS.handles(Quarantine)
-def quarantine(context: Context, op: Quarantine) -> Plan[None]:
+def quarantine(context: RedisContext, op: Quarantine) -> Plan[None]:
     """Keep the bytes of entries that cannot be read."""
     arguments: list[Argument] = []
     for position, reason, raw in op.entries:
@@ -291,7 +291,7 @@ def quarantine(context: Context, op: Quarantine) -> Plan[None]:
 
 @HANDLERS.handles(ReadQuarantine)
 def read_quarantine(
-    context: Context, op: ReadQuarantine
+    context: RedisContext, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
     """What was put into quarantine."""
     flat = yield from call_script(context, context.read("read_quarantine", op.session))

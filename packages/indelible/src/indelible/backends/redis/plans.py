@@ -13,7 +13,7 @@ from indelible.backends.redis import (  # noqa: F401 (each registers its handler
     staging,
     views,
 )
-from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.calls import HANDLERS, RedisContext
 from indelible.backends.redis.connections import is_cluster, is_simulated
 from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
 from indelible.backends.redis.options import RedisOptions
@@ -48,7 +48,7 @@ def refuse_other_format(found: Any, *, shown: str) -> None:
 
 
 @HANDLERS.handles(ReadCursorKey)
-def read_cursor_key(context: Context, op: ReadCursorKey) -> Plan[bytes]:
+def read_cursor_key(context: RedisContext, op: ReadCursorKey) -> Plan[bytes]:
     """Return the key for cursors; the first store that needs it writes the secret."""
     if context.cursor_key is None or op.again:
         commands = (("SET", SECRET_KEY, create_secret(), "NX"), ("GET", SECRET_KEY))
@@ -59,7 +59,7 @@ def read_cursor_key(context: Context, op: ReadCursorKey) -> Plan[bytes]:
     return context.cursor_key
 
 
-def prepare(context: Context) -> Plan[None]:
+def prepare(context: RedisContext) -> Plan[None]:
     """Reach every server, and refuse what is too new or gives less than was demanded."""
     every = yield from read_settings(context)
     risks.refuse_weaker(
@@ -71,7 +71,7 @@ def prepare(context: Context) -> Plan[None]:
     refuse_other_format(found, shown=context.shown)
 
 
-def read_claims(context: Context) -> Plan[Claims]:
+def read_claims(context: RedisContext) -> Plan[Claims]:
     """What is promised, by the settings as they are now."""
     every = yield from read_settings(context)
     return risks.build_claims(
@@ -83,9 +83,9 @@ def read_claims(context: Context) -> Plan[Claims]:
     )
 
 
-def build_context(options: RedisOptions) -> Context:
+def build_context(options: RedisOptions) -> RedisContext:
     """What the handlers of a store share."""
-    return Context(
+    return RedisContext(
         namespace=options.namespace,
         clock=options.clock,
         durability=options.durability,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.calls import HANDLERS, RedisContext
 from indelible.backends.redis.log_rows import parse_meta, parse_row
 from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import KIND_NUMBER, READ_ROWS
@@ -34,7 +34,7 @@ Rows = list[tuple[bytes, bytes, bytes, bytes]]
 
 
 @HANDLERS.handles(Read)
-def read(context: Context, op: Read) -> Plan[EntrySlice]:
+def read(context: RedisContext, op: Read) -> Plan[EntrySlice]:
     """Entries of one state, in order."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         try:
@@ -47,7 +47,7 @@ def read(context: Context, op: Read) -> Plan[EntrySlice]:
     raise rules.build_gone_error(op.session)
 
 
-def _read(context: Context, op: Read) -> Plan[EntrySlice]:
+def _read(context: RedisContext, op: Read) -> Plan[EntrySlice]:
     frozen, start = op.frozen, op.start
     head: Head | None = None
     rows: list[StoredEntry] = []
@@ -72,7 +72,7 @@ def _read(context: Context, op: Read) -> Plan[EntrySlice]:
 
 
 def _read_portion(
-    context: Context,
+    context: RedisContext,
     op: Read | ReadOutline,
     frozen: FrozenView | None,
     start: int | None,
@@ -111,13 +111,13 @@ def _parse_entry(
 
 
 @HANDLERS.handles(FindNearest)
-def find_nearest(_context: Context, _op: FindNearest) -> Plan[None]:
+def find_nearest(_context: RedisContext, _op: FindNearest) -> Plan[None]:
     """Nothing on these servers compares vectors that every one of them has."""
     yield from ()
 
 
 @HANDLERS.handles(ReadOutline)
-def read_outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
+def read_outline(context: RedisContext, op: ReadOutline) -> Plan[SessionOutline]:
     """Kinds, sizes and links of what the session shows."""
     for _ in range(VIEW_ATTEMPTS_MAX):
         try:
@@ -127,7 +127,7 @@ def read_outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
     raise rules.build_gone_error(op.session)
 
 
-def _read_outline(context: Context, op: ReadOutline) -> Plan[SessionOutline]:
+def _read_outline(context: RedisContext, op: ReadOutline) -> Plan[SessionOutline]:
     head: Head | None = None
     frozen: FrozenView | None = None
     start: int | None = None
@@ -164,7 +164,7 @@ def _parse_outline(session: str, position: int, meta: bytes, size: int) -> Outli
 
 
 @HANDLERS.handles(ReadLog)
-def read_log(context: Context, op: ReadLog) -> Plan[LogPage]:
+def read_log(context: RedisContext, op: ReadLog) -> Plan[LogPage]:
     """The log of the session's life itself, whether it shows or not."""
     described, more, flat = yield from call_script(
         context, context.read("read_log", op.session, op.start, op.limit)

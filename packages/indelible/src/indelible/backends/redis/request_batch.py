@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import hiredis
 from redis.exceptions import ReadOnlyError, ResponseError
 
-from indelible.backends.redis.calls import AppendCall, Command, Context, build_append
+from indelible.backends.redis.calls import AppendCall, Command, RedisContext, build_append
 from indelible.backends.redis.errors import UnconfirmedError, parse_code
 from indelible.backends.redis.requests import Replies, SendCommands
 from indelible.core.batcher import Pending
@@ -46,7 +46,7 @@ class _Share(NamedTuple):
 class RequestBatch:
     """A batch on its way: the commands that are sent for it, and who gets which reply."""
 
-    def __init__(self, batch: Sequence[PendingRequest], context: Context) -> None:
+    def __init__(self, batch: Sequence[PendingRequest], context: RedisContext) -> None:
         self.left_s = 0.0
         self.commands: list[Command] = []
         # An error of the server is a reply, too.
@@ -89,49 +89,51 @@ class RequestBatch:
         """Every reply came: give each request its own."""
         confirmed = not self._confirms or _is_confirmed(self.replies[-1])
         at = 0
-        for owners, count, is_append in self._shares:
-            replies = self.replies[at : at + count]
-            at += count
-            for pending, own in _divide(owners, replies) if is_append else ((owners[0], replies),):
-                # An append whose guard did not hold wrote nothing that could be confirmed.
-                wrote = own[-1] != 0 and not isinstance(own[-1], Exception)
-                if wrote and not confirmed and pending.request.confirmed:
+        for share in self._shares:
+            replies = self.replies[at : at + share.replies]
+            at += share.replies
+            for pending, own in zip(share.owners, _split(share, replies), strict=True):
+                if not confirmed and pending.request.confirmed and _wrote(own[-1]):
                     own[-1] = UnconfirmedError("too few replicas answered in time")
                 pending.succeed(Replies(own))
 
     def lose(self, error: BaseException, *, sent: bool) -> None:
         """The connection broke; requests whose replies came all the same have them."""
         at = 0
-        for owners, count, is_append in self._shares:
-            replies = self.replies[at : at + count]
-            at += count
-            if len(replies) < count:
-                for pending in owners:
-                    pending.succeed(Replies([], error, sent))
-                continue
-            for pending, own in _divide(owners, replies) if is_append else ((owners[0], replies),):
+        for share in self._shares:
+            replies = self.replies[at : at + share.replies]
+            at += share.replies
+            every = _split(share, replies) if len(replies) == share.replies else None
+            for number, pending in enumerate(share.owners):
                 # A write that is to be confirmed is not done with its reply.
-                if pending.request.confirmed and not isinstance(own[-1], ResponseError):
+                if every is None or (pending.request.confirmed and _wrote(every[number][-1])):
                     pending.succeed(Replies([], error, sent))
                 else:
-                    pending.succeed(Replies(own))
+                    pending.succeed(Replies(every[number]))
 
     def met_replica(self) -> bool:
         """Whether the server takes no writes: then another is the primary, and we must look."""
         return any(map(_is_read_only, self.replies))
 
 
-def _divide(
-    owners: list[PendingRequest], replies: list[Any]
-) -> Iterator[tuple[PendingRequest, list[Any]]]:
-    """Each append with its answer; what the server refused it with is behind a minus."""
+def _split(share: _Share, replies: list[Any]) -> list[list[Any]]:
+    """The replies of each owner. What was refused to one append of several is behind a minus."""
+    if not share.is_append:
+        return [replies]
     reply = replies[-1]
-    answers = reply if isinstance(reply, list) else [reply] * len(owners)
-    for pending, answer in zip(owners, answers, strict=True):
-        if type(answer) is bytes and answer.startswith(b"-"):
-            yield pending, [ResponseError(answer[1:].decode("utf-8", "replace"))]
-        else:
-            yield pending, [answer]
+    if type(reply) is not list:
+        return [[reply] for _ in share.owners]
+    return [
+        [ResponseError(answer[1:].decode("utf-8", "replace"))]
+        if type(answer) is bytes and answer.startswith(b"-")
+        else [answer]
+        for answer in reply
+    ]
+
+
+def _wrote(reply: Any) -> bool:
+    """Whether something may have been written: not by an append whose guard did not hold."""
+    return reply != 0 and not isinstance(reply, Exception)
 
 
 def _build_waits(wait_ms: int, disks: bool) -> list[Command]:

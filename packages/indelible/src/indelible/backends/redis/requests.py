@@ -12,7 +12,7 @@ from typing import Any
 from redis import exceptions as theirs
 
 from indelible.backends.redis.attempts import Attempts
-from indelible.backends.redis.calls import Command, Context, ScriptCall
+from indelible.backends.redis.calls import Command, RedisContext, ScriptCall
 from indelible.backends.redis.errors import (
     Next,
     build_cluster_error,
@@ -80,12 +80,12 @@ class CountServers(Operation[int | BaseException]):
     """Count the servers that share the keys; or return why they are not known."""
 
 
-def call_script(context: Context, call: ScriptCall) -> Plan[Any]:
+def call_script(context: RedisContext, call: ScriptCall) -> Plan[Any]:
     """Call a script until its outcome is known, or the time is up."""
     deadline = call.deadline or Deadline(context.timeout_s)
     if call.lost is not None and not deadline.left_s():
         raise build_unknown_error(call.lost, shown=context.shown)
-    attempts = Attempts(call, shown=context.shown)
+    attempts: Attempts | None = None
     confirmed = call.write and context.demanded is Durability.REPLICATED
     failed: BaseException | None = None
     while True:
@@ -94,27 +94,32 @@ def call_script(context: Context, call: ScriptCall) -> Plan[Any]:
             deadline,
             (),
             call,
-            attempts.by_text,
+            attempts is not None and attempts.by_text,
             call.write,
             confirmed,
             failed,
         )
-        failed = sent.lost
+        before, failed = failed, sent.lost
+        if failed is None and not isinstance(sent.replies[-1], Exception):
+            return sent.replies[-1]
+        attempts = attempts or Attempts(call, shown=context.shown)
         if failed is not None:
             problem = attempts.note_lost(failed, sent=sent.sent)
         else:
-            reply = sent.replies[-1]
-            if not isinstance(reply, Exception):
-                return reply
-            refusal = attempts.note_refused(reply)
+            refused: Exception = sent.replies[-1]
+            refusal = attempts.note_refused(refused)
             if refusal is None:
+                # The text goes where the digest went.
+                failed = before
                 continue
-            problem, failed = refusal, reply
-            _refuse_cluster(context, reply)
+            problem, failed = refusal, refused
+            _refuse_cluster(context, refused)
         yield from _pause(deadline, problem)
 
 
-def ask_server(context: Context, server: int, commands: tuple[Command, ...]) -> Plan[list[Any]]:
+def ask_server(
+    context: RedisContext, server: int, commands: tuple[Command, ...]
+) -> Plan[list[Any]]:
     """Send commands that only read to one of the servers, and return all replies.
 
     A reply that is an error is returned as a value: what a server refuses to say is no failure.
@@ -135,7 +140,7 @@ def ask_server(context: Context, server: int, commands: tuple[Command, ...]) -> 
         yield from _pause(deadline, build_refused_error(first, shown=context.shown))
 
 
-def count_servers(context: Context) -> Plan[int]:
+def count_servers(context: RedisContext) -> Plan[int]:
     """Count the primaries of a cluster; a single server is one."""
     deadline = Deadline(context.timeout_s)
     while True:
@@ -145,7 +150,7 @@ def count_servers(context: Context) -> Plan[int]:
         yield from _pause(deadline, build_unreachable_error(counted, shown=context.shown))
 
 
-def exchange(context: Context, key: str, commands: tuple[Command, ...]) -> Plan[list[Any]]:
+def exchange(context: RedisContext, key: str, commands: tuple[Command, ...]) -> Plan[list[Any]]:
     """Send commands on one key that do no harm when they are sent twice; return all replies."""
     deadline = Deadline(context.timeout_s)
     failed: BaseException | None = None
@@ -174,7 +179,7 @@ def _pause(deadline: Deadline, error: MemoryStoreError) -> Plan[None]:
     yield Wait(wait_s)
 
 
-def _refuse_cluster(context: Context, reply: Exception) -> None:
+def _refuse_cluster(context: RedisContext, reply: Exception) -> None:
     """Raise if a server sends us to another, but only one was named."""
     if isinstance(reply, theirs.MovedError) and not context.is_cluster:
         raise build_cluster_error(reply, shown=context.shown)

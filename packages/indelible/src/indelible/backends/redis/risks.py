@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from indelible.backends.redis.calls import HANDLERS, Context
-from indelible.backends.redis.settings import Settings, read_settings
+from indelible.backends.redis.calls import HANDLERS, RedisContext
+from indelible.backends.redis.settings import RedisSettings, read_settings
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks
 from indelible.core.plan import Plan
@@ -14,14 +14,14 @@ from indelible.model import Claims, Durability, Gravity, Risk
 
 
 @HANDLERS.handles(FindRisks)
-def find_risks(context: Context, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
+def find_risks(context: RedisContext, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
     """Look at the running servers."""
     every = yield from read_settings(context)
     return list_risks(every, demanded=context.demanded, simulated=context.simulated)
 
 
 def list_risks(
-    every: Sequence[Settings], *, demanded: Durability | None, simulated: bool
+    every: Sequence[RedisSettings], *, demanded: Durability | None, simulated: bool
 ) -> tuple[Risk, ...]:
     """What may happen, each once, however many servers it may happen to."""
     if simulated:
@@ -39,7 +39,7 @@ def list_risks(
     return tuple(found)
 
 
-def _list_server_risks(settings: Settings, *, demanded: Durability | None) -> Iterator[Risk]:
+def _list_server_risks(settings: RedisSettings, *, demanded: Durability | None) -> Iterator[Risk]:
     if not settings.known:
         yield Risk(
             severity=Gravity.WARNING,
@@ -60,7 +60,7 @@ def _list_server_risks(settings: Settings, *, demanded: Durability | None) -> It
         )
 
 
-def _list_eviction_risks(settings: Settings) -> Iterator[Risk]:
+def _list_eviction_risks(settings: RedisSettings) -> Iterator[Risk]:
     policy = settings.eviction
     if policy.startswith("allkeys"):
         yield Risk(
@@ -79,7 +79,7 @@ def _list_eviction_risks(settings: Settings) -> Iterator[Risk]:
         )
 
 
-def _list_persistence_risks(settings: Settings, demanded: Durability | None) -> Iterator[Risk]:
+def _list_persistence_risks(settings: RedisSettings, demanded: Durability | None) -> Iterator[Risk]:
     if not settings.appendonly:
         # Whoever asked for `none` by name knows.
         accepted = demanded is Durability.NONE
@@ -107,7 +107,7 @@ def _list_persistence_risks(settings: Settings, demanded: Durability | None) -> 
         )
 
 
-def _list_replica_risks(settings: Settings, demanded: Durability | None) -> Iterator[Risk]:
+def _list_replica_risks(settings: RedisSettings, demanded: Durability | None) -> Iterator[Risk]:
     if not settings.replicas or demanded is Durability.REPLICATED:
         return
     if not settings.min_replicas:
@@ -128,7 +128,7 @@ def _list_replica_risks(settings: Settings, demanded: Durability | None) -> Iter
 
 
 def compute_durability(
-    every: Sequence[Settings], *, demanded: Durability | None, simulated: bool
+    every: Sequence[RedisSettings], *, demanded: Durability | None, simulated: bool
 ) -> Durability:
     """The level that every write has: the least of all servers, or replicated where demanded."""
     if simulated or not every:
@@ -139,13 +139,13 @@ def compute_durability(
     return least
 
 
-def _replicates(settings: Settings) -> bool:
+def _replicates(settings: RedisSettings) -> bool:
     on_disk = settings.can_wait_for_disks or settings.durability is Durability.POWER
     return settings.appendonly and on_disk and settings.replicas > 0
 
 
 def refuse_weaker(
-    every: Sequence[Settings], *, demanded: Durability | None, simulated: bool, shown: str
+    every: Sequence[RedisSettings], *, demanded: Durability | None, simulated: bool, shown: str
 ) -> None:
     """Raise if the servers do not give what was demanded."""
     level = compute_durability(every, demanded=demanded, simulated=simulated)
@@ -160,7 +160,7 @@ def refuse_weaker(
 
 
 def build_claims(
-    every: Sequence[Settings],
+    every: Sequence[RedisSettings],
     *,
     demanded: Durability | None,
     simulated: bool,

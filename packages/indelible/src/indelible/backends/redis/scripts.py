@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
@@ -32,7 +33,7 @@ SLACK_SHARE: Final = 8
 SLACK_MS: Final = 3600 * 1000
 
 
-class Script(NamedTuple):
+class LuaScript(NamedTuple):
     """A script, and the digest by which a server knows it."""
 
     name: str
@@ -66,11 +67,16 @@ _WRONG: Final = {
 
 
 @cache
-def load_script(name: str) -> Script:
+def load_script(name: str) -> LuaScript:
     """One script, with what it begins with and the constants that it names."""
     text = _read("prelude")
-    if name != "append":
-        text += _read("session")
+    changes = _read("changes")
+    if name == "append":
+        names = re.findall(r"^local function (\w+)", changes, re.MULTILINE)
+        table = ", ".join(f"{each} = {each}" for each in names)
+        text += f"local function load_changes()\n{changes}return {{{table}}}\nend\n"
+    else:
+        text += changes + _read("session")
         check = _CHECKS.get(name, "all")
         if check is not None:
             text += f"local found = {_WRONG[check]}\nif found then return damaged(found) end\n"
@@ -83,7 +89,7 @@ def load_script(name: str) -> Script:
     ]
     text = "".join([*constants, text])
     digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
-    return Script(name, digest.encode(), text)
+    return LuaScript(name, digest.encode(), text)
 
 
 def _read(name: str) -> str:

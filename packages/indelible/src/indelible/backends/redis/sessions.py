@@ -10,7 +10,7 @@ from dataclasses import replace
 from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
 
-from indelible.backends.redis.calls import HANDLERS, Context, encode_ttl_ms
+from indelible.backends.redis.calls import HANDLERS, RedisContext, encode_ttl_ms
 from indelible.backends.redis.errors import (
     Next,
     build_damaged_error,
@@ -106,7 +106,7 @@ def parse_life(reply: Sequence[Any]) -> str | None:
 
 
 @HANDLERS.handles(ReadHead)
-def read_head(context: Context, op: ReadHead) -> Plan[Head]:
+def read_head(context: RedisContext, op: ReadHead) -> Plan[Head]:
     """Read a session without its entries."""
     count = b"1" if op.count_snapshots else b"0"
     described, snapshots = yield from call_script(
@@ -116,7 +116,7 @@ def read_head(context: Context, op: ReadHead) -> Plan[Head]:
 
 
 @HANDLERS.handles(SetMetadata)
-def set_metadata(context: Context, op: SetMetadata) -> Plan[Head]:
+def set_metadata(context: RedisContext, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
     answer, *rest = yield from call_script(
         context,
@@ -181,7 +181,7 @@ SCAN_KEYS_FEW = 10
 
 
 @HANDLERS.handles(ListSessions)
-def list_sessions(context: Context, op: ListSessions) -> Plan[SessionPage]:
+def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
     """Name a page of sessions, by SCAN on one server after the other."""
     names: dict[str, None] = {}
     at = parse_bookmark(op.resume)
@@ -212,7 +212,7 @@ def list_sessions(context: Context, op: ListSessions) -> Plan[SessionPage]:
 
 
 def _scan(
-    context: Context, op: ListSessions, at: Bookmark, keys: int
+    context: RedisContext, op: ListSessions, at: Bookmark, keys: int
 ) -> Plan[tuple[str, int, list[str]]]:
     """One call of SCAN: the server's run, where it goes on, and the names that count."""
     matching = build_parts_pattern if op.damaged else build_heads_pattern
@@ -235,7 +235,7 @@ def _scan(
     return parse_run(info), int(cursor), names
 
 
-def _counts(context: Context, op: ListSessions, key: bytes, reply: Any, now_ms: int) -> bool:
+def _counts(context: RedisContext, op: ListSessions, key: bytes, reply: Any, now_ms: int) -> bool:
     """Whether a session is to be named, by one of its keys and what its head says."""
     if isinstance(reply, Exception) and choose_next(reply) in (Next.MOVE, Next.ASK):
         # It was here a moment ago, and is on its way to another server: it is there.
@@ -270,7 +270,7 @@ def is_head_sound(name: bytes, head: Sequence[bytes | None]) -> bool:
         return False
 
 
-def require(context: Context, reply: Any) -> Any:
+def require(context: RedisContext, reply: Any) -> Any:
     """Return a reply, or raise if it is an error."""
     if isinstance(reply, Exception):
         raise build_refused_error(reply, shown=context.shown)

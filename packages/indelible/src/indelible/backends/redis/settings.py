@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from indelible.backends.redis.calls import HANDLERS, Context
+from indelible.backends.redis.calls import HANDLERS, RedisContext
 from indelible.backends.redis.requests import ask_server, count_servers
 from indelible.core.operations import Identify
 from indelible.core.plan import Plan
@@ -21,7 +21,7 @@ _CONFIGURED = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class RedisSettings:
     """One server, as it runs."""
 
     name: str
@@ -60,17 +60,17 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def read_settings(context: Context) -> Plan[list[Settings]]:
+def read_settings(context: RedisContext) -> Plan[list[RedisSettings]]:
     """The settings of every server that holds keys."""
     servers = yield from count_servers(context)
-    found: list[Settings] = []
+    found: list[RedisSettings] = []
     for server in range(servers):
         settings = yield from _read_server(context, server)
         found.append(settings)
     return found
 
 
-def _read_server(context: Context, server: int) -> Plan[Settings]:
+def _read_server(context: RedisContext, server: int) -> Plan[RedisSettings]:
     """Ask one server."""
     commands = (("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
     info, *configured = yield from ask_server(context, server, commands)
@@ -81,7 +81,7 @@ def _read_server(context: Context, server: int) -> Plan[Settings]:
 
 
 @HANDLERS.handles(Identify)
-def identify(context: Context, _op: Identify) -> Plan[str | None]:
+def identify(context: RedisContext, _op: Identify) -> Plan[str | None]:
     """The runs of the servers, and the number of the database; None where they do not say."""
     servers = yield from count_servers(context)
     runs: list[str] = []
@@ -99,12 +99,12 @@ def identify(context: Context, _op: Identify) -> Plan[str | None]:
     return f"redis {' '.join(sorted(runs))} {database} {context.namespace}"
 
 
-def build_settings(fields: dict[str, str], values: dict[str, str | None]) -> Settings:
+def build_settings(fields: dict[str, str], values: dict[str, str | None]) -> RedisSettings:
     """Settings from what INFO and CONFIG GET answered."""
     is_valkey = "valkey_version" in fields or fields.get("server_name") == "valkey"
     version = fields.get("valkey_version") if is_valkey else fields.get("redis_version")
     save, least = values["save"], values["min-replicas-to-write"]
-    return Settings(
+    return RedisSettings(
         name="valkey" if is_valkey else "redis",
         version=version or "",
         known=bool(fields),
@@ -141,7 +141,7 @@ def _parse_configured(reply: Any) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def list_copies_on_disk(settings: Settings) -> list[str]:
+def list_copies_on_disk(settings: RedisSettings) -> list[str]:
     """Where a server keeps, on disk, what was erased from its memory."""
     left = []
     if settings.appendonly:

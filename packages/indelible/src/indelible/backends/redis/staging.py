@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indelible.backends.redis.calls import HANDLERS, Argument, Context, encode_ttl_ms
+from indelible.backends.redis.calls import HANDLERS, Argument, RedisContext, encode_ttl_ms
 from indelible.backends.redis.log_rows import format_meta, format_stamp
 from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.sessions import format_extents, parse_head
@@ -16,7 +16,7 @@ ROWS_PER_CALL = 500
 
 
 @HANDLERS.handles(BeginStage)
-def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
+def begin_stage(context: RedisContext, op: BeginStage) -> Plan[Stage]:
     """Begin a life that nobody sees yet."""
     first = "" if op.first is None else op.first
     answer, *rest = yield from call_script(
@@ -32,7 +32,7 @@ def begin_stage(context: Context, op: BeginStage) -> Plan[Stage]:
 
 
 @HANDLERS.handles(StageRows)
-def stage_rows(context: Context, op: StageRows) -> Plan[None]:
+def stage_rows(context: RedisContext, op: StageRows) -> Plan[None]:
     """Put entries at their positions, in order."""
     salt = context.keys(op.session).salt
     for start in range(0, len(op.rows), ROWS_PER_CALL):
@@ -54,7 +54,7 @@ def stage_rows(context: Context, op: StageRows) -> Plan[None]:
 
 
 @HANDLERS.handles(ShowStage)
-def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
+def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
     if op.rows:
         yield from stage_rows(context, StageRows(op.session, op.stage, op.rows))
@@ -83,6 +83,6 @@ def show_stage(context: Context, op: ShowStage) -> Plan[Head]:
 
 
 @HANDLERS.handles(DropStage)
-def drop_stage(context: Context, op: DropStage) -> Plan[None]:
+def drop_stage(context: RedisContext, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
     yield from call_script(context, context.write("drop_stage", op.session, op.stage))

@@ -64,7 +64,8 @@ class Cluster:
             node = primaries[min(request.to, len(primaries) - 1)]
         else:
             node = client.get_node_from_key(request.to)
-        if isinstance(failed, AskError):
+        if isinstance(failed, (AskError, MovedError)):
+            # Where the server sent us, whatever the map says.
             node = client.get_node(failed.host, failed.port) or node
         return node.name, client.get_redis_connection(node).connection_pool
 

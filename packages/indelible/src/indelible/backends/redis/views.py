@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.backends.redis.calls import HANDLERS, Context, encode_ttl_ms, to_pairs
+from indelible.backends.redis.calls import HANDLERS, RedisContext, encode_ttl_ms, to_pairs
 from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.sessions import format_extents, parse_extents, parse_head
 from indelible.core import rules
@@ -29,20 +29,20 @@ from indelible.view import View, build_view, freeze
 
 
 @HANDLERS.handles(ChangeView)
-def change_view(context: Context, op: ChangeView) -> Plan[ViewChangeResult]:
+def change_view(context: RedisContext, op: ChangeView) -> Plan[ViewChangeResult]:
     """Replace the view, if it is still the one that the change was computed from."""
     return (yield from _change(context, op, ""))
 
 
 @HANDLERS.handles(Rollback)
-def rollback(context: Context, op: Rollback) -> Plan[ViewChangeResult]:
+def rollback(context: RedisContext, op: Rollback) -> Plan[ViewChangeResult]:
     """Make visible what a snapshot froze."""
     change = ChangeView(op.session, "", 0, 0, rules.ROLLBACK, op.key, (), None, op.expected)
     return (yield from _change(context, change, op.snapshot))
 
 
 @HANDLERS.handles(FindChange)
-def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
+def find_change(context: RedisContext, op: FindChange) -> Plan[JournalLine | None]:
     """Find a change by its key, and sync it."""
     # A change that fits no session: only one that was made before has an answer.
     change = ChangeView(op.session, "", -1, 0, op.change, op.key, (), None)
@@ -54,7 +54,7 @@ def find_change(context: Context, op: FindChange) -> Plan[JournalLine | None]:
         return None
 
 
-def _change(context: Context, op: ChangeView, snapshot: str) -> Plan[ViewChangeResult]:
+def _change(context: RedisContext, op: ChangeView, snapshot: str) -> Plan[ViewChangeResult]:
     answer, *rest = yield from call_script(
         context,
         context.write(
@@ -130,7 +130,7 @@ def parse_lines(life: str, flat: list[Any]) -> list[JournalLine]:
 
 
 @HANDLERS.handles(ReadJournal)
-def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
+def read_journal(context: RedisContext, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
     described, flat = yield from call_script(
         context, context.read("read_journal", op.session, op.limit)
@@ -140,7 +140,7 @@ def read_journal(context: Context, op: ReadJournal) -> Plan[JournalPage]:
 
 
 @HANDLERS.handles(SaveSnapshot)
-def save_snapshot(context: Context, op: SaveSnapshot) -> Plan[SnapshotRecord]:
+def save_snapshot(context: RedisContext, op: SaveSnapshot) -> Plan[SnapshotRecord]:
     """Write the view and the log's end down under a new id."""
     whole = ""
     for _ in range(VIEW_ATTEMPTS_MAX):
@@ -199,7 +199,7 @@ def parse_records(flat: list[Any]) -> list[SnapshotRecord]:
 
 
 @HANDLERS.handles(ReadSnapshots)
-def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
+def read_snapshots(context: RedisContext, op: ReadSnapshots) -> Plan[SnapshotList]:
     """All snapshots of the session's life, or the named ones."""
     every = b"1" if op.ids is None else b"0"
     described, flat = yield from call_script(
@@ -213,7 +213,7 @@ def read_snapshots(context: Context, op: ReadSnapshots) -> Plan[SnapshotList]:
 
 
 @HANDLERS.handles(DeleteSnapshot)
-def delete_snapshot(context: Context, op: DeleteSnapshot) -> Plan[bool]:
+def delete_snapshot(context: RedisContext, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
     removed = yield from call_script(
         context, context.write("delete_snapshot", op.session, op.id, repeatable=False)

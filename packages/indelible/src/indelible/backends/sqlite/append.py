@@ -8,11 +8,11 @@ from typing import Any
 
 from indelible import view
 from indelible.backends.sqlite.checksums import build_damage_error, is_intact
-from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.handlers import WRITES
 from indelible.backends.sqlite.sessions import (
     POSITION_MASK,
-    SessionRow,
+    SqliteSessionRow,
     begin_life,
     entry_ids,
     find_session,
@@ -53,7 +53,7 @@ _PAYLOADS = "SELECT payload FROM entry WHERE id >= ? AND id < ? ORDER BY id"
 
 
 @WRITES.handles(Append)
-def append(db: Connection, op: Append) -> AppendResult:
+def append(db: SqliteConnection, op: Append) -> AppendResult:
     """Append a batch to the log."""
     row = find_session(db, op.session)
     state = row.state
@@ -96,7 +96,7 @@ def append(db: Connection, op: Append) -> AppendResult:
     return AppendResult(first, count, rules.build_version(state.life, first + count, generation))
 
 
-def replace_entries(db: Connection, row: SessionRow, entries: Sequence[LogRow]) -> None:
+def replace_entries(db: SqliteConnection, row: SqliteSessionRow, entries: Sequence[LogRow]) -> None:
     """Write rows of a copied log at their positions, over those that are there."""
     salt = compute_session_salt(db.namespace, row.name)
     db.execute_many(_REPLACE, [_build_row(row.number, salt, *entry[:-1]) for entry in entries])
@@ -142,7 +142,7 @@ def _build_row(
     )
 
 
-def _find_earlier(db: Connection, row: SessionRow, op: Append) -> AppendResult | None:
+def _find_earlier(db: SqliteConnection, row: SqliteSessionRow, op: Append) -> AppendResult | None:
     """Return the result of the first append with this key; other content is a conflict."""
     state = row.state
     assert state is not None

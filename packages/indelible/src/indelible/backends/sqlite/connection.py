@@ -68,7 +68,7 @@ class SqliteOptions:
     seam: Seam | None = None
 
 
-class Connection:
+class SqliteConnection:
     """A connection with its waits, its durability, and its errors translated."""
 
     def __init__(self, options: SqliteOptions, *, read_only: bool = False) -> None:

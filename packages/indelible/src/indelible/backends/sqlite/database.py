@@ -22,7 +22,7 @@ from indelible.backends.sqlite import (  # noqa: F401
     staging,
     views,
 )
-from indelible.backends.sqlite.connection import Connection, SqliteOptions
+from indelible.backends.sqlite.connection import SqliteConnection, SqliteOptions
 from indelible.backends.sqlite.handlers import READS
 from indelible.backends.sqlite.readers import Readers
 from indelible.backends.sqlite.writer import NEVER, Write, Writer
@@ -46,7 +46,7 @@ class Database:
         # Resolved now: a symbolic link may lead elsewhere later, the open database does not.
         self._files = files.list_files(options.path)
         had_log = options.path.with_name(options.path.name + "-wal").exists()
-        first = Connection(options)
+        first = SqliteConnection(options)
         # Which file it is, whatever the path leads to later.
         self._identity = _identify(options.path)
         self._identified_at = 0.0
@@ -124,9 +124,9 @@ class Database:
         self.readers.close()
         self.writer.close()
 
-    def _connect(self, *, read_only: bool = False) -> Connection:
+    def _connect(self, *, read_only: bool = False) -> SqliteConnection:
         self._refuse_if_moved()
-        return Connection(self._options, read_only=read_only)
+        return SqliteConnection(self._options, read_only=read_only)
 
     def _is_moved(self) -> bool:
         return _identify(self._options.path) != self._identity

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.core.backend import Handlers
 
 # In a transaction that holds the write lock.
-WRITES: Final = Handlers[Connection]()
+WRITES: Final = Handlers[SqliteConnection]()
 # In a transaction of a reader: one committed state.
-READS: Final = Handlers[Connection]()
+READS: Final = Handlers[SqliteConnection]()

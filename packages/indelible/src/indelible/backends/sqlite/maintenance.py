@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from indelible import view
 from indelible.backends.sqlite.checksums import CONTENT, build_insert, build_update, is_intact
-from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.handlers import READS, WRITES
 from indelible.backends.sqlite.schema import compare_schema
 from indelible.backends.sqlite.sessions import (
     POSITION_MASK,
     SESSION_NUMBER_MAX,
-    SessionRow,
+    SqliteSessionRow,
     entry_ids,
     find_session,
     load_session,
@@ -77,7 +77,7 @@ _EMPTY = build_update(
 
 
 @WRITES.handles(Reclaim)
-def reclaim(db: Connection, op: Reclaim) -> ReclaimResult:
+def reclaim(db: SqliteConnection, op: Reclaim) -> ReclaimResult:
     """Remove entries that nothing can reach."""
     row, head = load_session(db, op.session)
     if row.state is None:
@@ -99,7 +99,9 @@ def reclaim(db: Connection, op: Reclaim) -> ReclaimResult:
     return ReclaimResult(*removed)
 
 
-def _reclaim_active(db: Connection, op: Reclaim, row: SessionRow, head: Head) -> ReclaimResult:
+def _reclaim_active(
+    db: SqliteConnection, op: Reclaim, row: SqliteSessionRow, head: Head
+) -> ReclaimResult:
     lines = read_lines(db, row, changes_only=False)
     kept = rules.keep_undoable(lines, op.undo_since_ms)
     reach = rules.find_reachable(head, read_records(db, row), kept)
@@ -116,7 +118,7 @@ def _reclaim_active(db: Connection, op: Reclaim, row: SessionRow, head: Head) ->
     return ReclaimResult(count, size, rules.count_removed_changes(lines, kept))
 
 
-def _measure_entries(db: Connection, ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:
+def _measure_entries(db: SqliteConnection, ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:
     """Return the number of entries in these ranges of row ids, and their size in bytes."""
     count = size = 0
     for ids in ranges:
@@ -129,12 +131,12 @@ def _measure_entries(db: Connection, ranges: Iterable[tuple[int, int]]) -> tuple
     return count, size
 
 
-def _delete_entries(db: Connection, ranges: Iterable[tuple[int, int]]) -> None:
+def _delete_entries(db: SqliteConnection, ranges: Iterable[tuple[int, int]]) -> None:
     for ids in ranges:
         db.execute("DELETE FROM entry WHERE id >= ? AND id < ?", ids)
 
 
-def _keep_keys(db: Connection, row: SessionRow, head: Head, dead: view.Extents) -> None:
+def _keep_keys(db: SqliteConnection, row: SqliteSessionRow, head: Head, dead: view.Extents) -> None:
     """Keep the keys of appends that lose an entry, with the checksums of their entries."""
     rows = db.execute(
         "SELECT id, batch_size, generation, key FROM entry"
@@ -159,7 +161,7 @@ def _keep_keys(db: Connection, row: SessionRow, head: Head, dead: view.Extents) 
         db.execute(_KEEP_KEY, (row.number, row.life, key, position, batch, generation, checksums))
 
 
-def _delete_old_parts(db: Connection, row: SessionRow, kept_keys: set[str]) -> None:
+def _delete_old_parts(db: SqliteConnection, row: SqliteSessionRow, kept_keys: set[str]) -> None:
     """Delete parts of earlier lives, and the journal lines that are not kept."""
     db.execute("DELETE FROM snapshot WHERE session = ? AND life <> ?", (row.number, row.life))
     lines = db.execute(
@@ -169,13 +171,13 @@ def _delete_old_parts(db: Connection, row: SessionRow, kept_keys: set[str]) -> N
     db.execute_many("DELETE FROM journal WHERE number = ?", old)
 
 
-def _delete_parts(db: Connection, row: SessionRow) -> None:
+def _delete_parts(db: SqliteConnection, row: SqliteSessionRow) -> None:
     _delete_entries(db, [entry_ids(row.number)])
     for table in _PARTS:
         db.execute(f"DELETE FROM {table} WHERE session = ?", (row.number,))  # noqa: S608
 
 
-def _empty_session(db: Connection, row: SessionRow) -> None:
+def _empty_session(db: SqliteConnection, row: SqliteSessionRow) -> None:
     """Delete all of a life that expired but the session's row, which still says so."""
     assert row.state is not None
     _delete_parts(db, row)
@@ -183,14 +185,14 @@ def _empty_session(db: Connection, row: SessionRow) -> None:
     db.execute(_EMPTY, (row.state.end, row.state.deadline_ms, row.number))
 
 
-def remove_session(db: Connection, row: SessionRow) -> None:
+def remove_session(db: SqliteConnection, row: SqliteSessionRow) -> None:
     """Delete every row of a session. Deleted bytes are overwritten: see `secure_delete`."""
     _delete_parts(db, row)
     db.execute("DELETE FROM session WHERE number = ?", (row.number,))
 
 
 @WRITES.handles(Erase)
-def erase(db: Connection, op: Erase) -> EraseResult:
+def erase(db: SqliteConnection, op: Erase) -> EraseResult:
     """Remove every row of a session."""
     forks = db.execute(
         "SELECT name FROM session WHERE namespace = ? AND forked_from = ? ORDER BY name",
@@ -207,7 +209,7 @@ def erase(db: Connection, op: Erase) -> EraseResult:
     return EraseResult(count, snapshots, size, names)
 
 
-def scrub(db: Connection) -> tuple[str, ...]:
+def scrub(db: SqliteConnection) -> tuple[str, ...]:
     """Rewrite the file, move the write-ahead log into it, and truncate that.
 
     `secure_delete` overwrites rows that are deleted, but not the copies that stay behind in the
@@ -222,7 +224,7 @@ def scrub(db: Connection) -> tuple[str, ...]:
 
 
 @READS.handles(CheckEngine)
-def check_engine(db: Connection, _op: CheckEngine) -> tuple[str, ...]:
+def check_engine(db: SqliteConnection, _op: CheckEngine) -> tuple[str, ...]:
     """Check SQLite's structures, the schema, checksums of rows, and rows of no session."""
     problems: list[str] = []
     owners = {"entry": "id >> 32", **dict.fromkeys(_PARTS, "session")}
@@ -250,7 +252,7 @@ def check_engine(db: Connection, _op: CheckEngine) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _find_damaged_rows(db: Connection) -> list[str]:
+def _find_damaged_rows(db: SqliteConnection) -> list[str]:
     """Name rows with a wrong checksum, in every namespace and life."""
     problems: list[str] = []
     limits = {"now": db.now_ms(), "limit": DAMAGED_ROWS_NAMED_MAX + 1}
@@ -265,13 +267,13 @@ def _find_damaged_rows(db: Connection) -> list[str]:
 
 
 @READS.handles(CheckSession)
-def check_session(_db: Connection, _op: CheckSession) -> tuple[str, ...]:
+def check_session(_db: SqliteConnection, _op: CheckSession) -> tuple[str, ...]:
     """Check nothing: other operations of a verification read every row of a session."""
     return ()
 
 
 @WRITES.handles(Quarantine)
-def quarantine(db: Connection, op: Quarantine) -> None:
+def quarantine(db: SqliteConnection, op: Quarantine) -> None:
     """Keep the bytes of entries that cannot be read."""
     row = find_session(db, op.session)
     now_ms = db.now_ms()
@@ -282,7 +284,7 @@ def quarantine(db: Connection, op: Quarantine) -> None:
 
 
 @READS.handles(ReadQuarantine)
-def read_quarantine(db: Connection, op: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
+def read_quarantine(db: SqliteConnection, op: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
     """Read what was put into quarantine."""
     row = find_session(db, op.session)
     rows = db.execute(

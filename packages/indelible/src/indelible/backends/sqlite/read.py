@@ -8,11 +8,11 @@ from operator import itemgetter
 from indelible import view
 from indelible.backends.sqlite.append import KIND_NUMBER, decode_links
 from indelible.backends.sqlite.checksums import CONTENT
-from indelible.backends.sqlite.connection import Connection, Rows
+from indelible.backends.sqlite.connection import Rows, SqliteConnection
 from indelible.backends.sqlite.handlers import READS
 from indelible.backends.sqlite.sessions import (
     POSITION_MASK,
-    SessionRow,
+    SqliteSessionRow,
     load_session,
     log_entry_ids,
 )
@@ -60,7 +60,7 @@ _NUMBER = itemgetter(1)
 
 
 @READS.handles(Read)
-def read(db: Connection, op: Read) -> EntrySlice:
+def read(db: SqliteConnection, op: Read) -> EntrySlice:
     """Read visible entries of one state, in order."""
     row, head = load_session(db, op.session)
     frozen = rules.choose_frozen_view(op.session, op.frozen, head)
@@ -91,9 +91,9 @@ def _choose_extents(extents: view.Extents, op: Read) -> view.Extents:
 
 
 def _read_extent(
-    db: Connection,
+    db: SqliteConnection,
     op: Read,
-    row: SessionRow,
+    row: SqliteSessionRow,
     salt: int,
     extent: view.Extent,
     entries: list[StoredEntry],
@@ -138,7 +138,7 @@ def _choose_kinds(kinds: frozenset[Kind] | None) -> tuple[frozenset[int], int]:
     return frozenset(KIND_NUMBER[kind] for kind in kinds), mask
 
 
-def _pick_kinds(db: Connection, numbers: frozenset[int], found: Rows) -> Rows:
+def _pick_kinds(db: SqliteConnection, numbers: frozenset[int], found: Rows) -> Rows:
     """Drop rows of other kinds, unless their payload says otherwise: they are damaged."""
     rows: Rows = []
     for entry_id, number, written_at, payload, content in found:
@@ -159,7 +159,7 @@ def _fill_gaps(found: Rows, low_id: int, high_id: int, *, backwards: bool) -> Ro
 
 
 @READS.handles(ReadLog)
-def read_log(db: Connection, op: ReadLog) -> LogPage:
+def read_log(db: SqliteConnection, op: ReadLog) -> LogPage:
     """Read the log of the session's life, whether its entries are visible or not."""
     row, head = load_session(db, op.session)
     if head.status is not Status.ACTIVE:
@@ -206,7 +206,7 @@ def _build_log_row(
 
 
 @READS.handles(ReadOutline)
-def read_outline(db: Connection, op: ReadOutline) -> SessionOutline:
+def read_outline(db: SqliteConnection, op: ReadOutline) -> SessionOutline:
     """Read kinds, sizes and tool call ids of the visible entries."""
     row, head = load_session(db, op.session)
     entries: list[Outline] = []

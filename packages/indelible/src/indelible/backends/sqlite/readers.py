@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK, Connection
+from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK, SqliteConnection
 from indelible.core.leases import Lease, Slots
 from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError, MemoryStoreError
 
@@ -25,7 +25,7 @@ class Reader:
     __slots__ = ("busy", "connection")
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: SqliteConnection | None = None
         # Whether a read is under way; if so in a free slot, it was interrupted.
         self.busy = False
 
@@ -40,17 +40,17 @@ class Reader:
 class Readers:
     """A bounded pool; waiting for a reader ends in a `BusyError`."""
 
-    def __init__(self, connect: Callable[[], Connection], *, wait_s: float) -> None:
+    def __init__(self, connect: Callable[[], SqliteConnection], *, wait_s: float) -> None:
         self._connect = connect
         self._wait_s = wait_s
         self._slots = Slots(Reader() for _ in range(READERS_MAX))
         # All of them, while this process forks.
         self._pausing: list[Lease] = []
         # Connections of a parent process.
-        self._inherited: list[Connection | None] = []
+        self._inherited: list[SqliteConnection | None] = []
         self._closed = False
 
-    def run(self, handler: Callable[[Connection, Q], R], op: Q) -> R:
+    def run(self, handler: Callable[[SqliteConnection, Q], R], op: Q) -> R:
         """Perform an operation that only reads, in one state of the file."""
         lease = Lease()
         try:
@@ -64,7 +64,7 @@ class Readers:
             lease.held = False
             self._slots.wake()
 
-    def _read(self, reader: Reader, handler: Callable[[Connection, Q], R], op: Q) -> R:
+    def _read(self, reader: Reader, handler: Callable[[SqliteConnection, Q], R], op: Q) -> R:
         connection = reader.connection
         if reader.busy or connection is None:
             reader.close(checkpoint=False)

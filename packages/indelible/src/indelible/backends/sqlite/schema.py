@@ -21,8 +21,8 @@ from indelible.backends.sqlite.connection import (
     COMMIT,
     END_READ,
     ROLLBACK,
-    Connection,
     Rows,
+    SqliteConnection,
 )
 from indelible.backends.sqlite.handlers import WRITES
 from indelible.core.cursors import SECRET_BYTES, create_secret
@@ -66,7 +66,7 @@ def create_file(path: Path) -> None:
             _sync_directory(path.parent)
 
 
-def prepare(connection: Connection, *, busy_timeout_s: float) -> None:
+def prepare(connection: SqliteConnection, *, busy_timeout_s: float) -> None:
     """Make sure that the file is indelible's and up to date, or refuse it untouched."""
     try:
         # In one state: another process may be creating the file right now.
@@ -82,7 +82,7 @@ def prepare(connection: Connection, *, busy_timeout_s: float) -> None:
         raise
 
 
-def _read_format(db: Connection) -> int:
+def _read_format(db: SqliteConnection) -> int:
     """Return the file's format, 0 if it is empty; refuse a file that is not for this code."""
     ((application_id,),) = db.execute("PRAGMA application_id")
     ((version,),) = db.execute("PRAGMA user_version")
@@ -132,7 +132,7 @@ _STATISTICS = {
 }
 
 
-def compare_schema(db: Connection) -> list[str]:
+def compare_schema(db: SqliteConnection) -> list[str]:
     """Say how the file's schema differs from the one that its format has."""
     ((version,),) = db.execute("PRAGMA user_version")
     found = _build_objects(db.execute(_SCHEMA))
@@ -190,7 +190,7 @@ def _read_migration(version: int) -> str:
     return files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
 
 
-def _migrate(db: Connection) -> None:
+def _migrate(db: SqliteConnection) -> None:
     """Bring the file to this format in one transaction; whoever comes second finds it done."""
     db.execute(BEGIN_WRITE)
     found = _read_format(db)
@@ -202,7 +202,7 @@ def _migrate(db: Connection) -> None:
     db.execute(COMMIT)
 
 
-def read_secret(db: Connection, _op: object = None) -> bytes | None:
+def read_secret(db: SqliteConnection, _op: object = None) -> bytes | None:
     """Return the file's secret, or None while it has none."""
     rows = db.execute("SELECT value FROM about WHERE name = 'secret'")
     if not rows:
@@ -218,7 +218,7 @@ class EnsureSecret(Operation[bytes]):
 
 
 @WRITES.handles(EnsureSecret)
-def ensure_secret(db: Connection, _op: EnsureSecret) -> bytes:
+def ensure_secret(db: SqliteConnection, _op: EnsureSecret) -> bytes:
     """Return the file's secret; write one if there is none."""
     secret = read_secret(db)
     if secret is None:
@@ -227,7 +227,7 @@ def ensure_secret(db: Connection, _op: EnsureSecret) -> bytes:
     return secret
 
 
-def _switch_to_wal(connection: Connection, busy_timeout_s: float) -> None:
+def _switch_to_wal(connection: SqliteConnection, busy_timeout_s: float) -> None:
     """Switch the file to WAL mode. SQLite does not wait for other openers here, so we do."""
     deadline = time.monotonic() + busy_timeout_s
     while True:

@@ -12,7 +12,7 @@ from indelible.backends.sqlite.checksums import (
     build_update,
     is_intact,
 )
-from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.handlers import READS, WRITES
 from indelible.core import rules
 from indelible.core.checksums import compute_session_salt
@@ -82,7 +82,7 @@ _LIST = f"""
     WHERE namespace = ? AND name >= ? AND name > ? ORDER BY name LIMIT ?"""  # noqa: S608
 
 
-class SessionRow(NamedTuple):
+class SqliteSessionRow(NamedTuple):
     """A session's row and its state; number 0 and no state if there is no row."""
 
     number: int
@@ -91,7 +91,7 @@ class SessionRow(NamedTuple):
     name: str
 
 
-NO_SESSION = SessionRow(0, 0, None, "")
+NO_SESSION = SqliteSessionRow(0, 0, None, "")
 
 
 def entry_ids(number: int, start: int = 0, stop: int = LOG_ENTRIES_MAX) -> tuple[int, int]:
@@ -102,7 +102,7 @@ def entry_ids(number: int, start: int = 0, stop: int = LOG_ENTRIES_MAX) -> tuple
 
 
 def log_entry_ids(
-    row: SessionRow, start: int, stop: int, *, earlier: bool = False
+    row: SqliteSessionRow, start: int, stop: int, *, earlier: bool = False
 ) -> tuple[int, int]:
     """As `entry_ids`, for positions of the session's life; others are refused.
 
@@ -118,7 +118,7 @@ def log_entry_ids(
     return entry_ids(row.number, start, stop)
 
 
-def sync(db: Connection, row: SessionRow) -> None:
+def sync(db: SqliteConnection, row: SqliteSessionRow) -> None:
     """Write something for the sake of its commit, which syncs.
 
     What an earlier attempt left may have been read back from a log that was never synced. Before
@@ -127,7 +127,7 @@ def sync(db: Connection, row: SessionRow) -> None:
     db.execute("UPDATE session SET touched = touched + 1 WHERE number = ?", (row.number,))
 
 
-def find_session(db: Connection, name: str, *, damaged: bool = False) -> SessionRow:
+def find_session(db: SqliteConnection, name: str, *, damaged: bool = False) -> SqliteSessionRow:
     """Find a session; a damaged row is an error unless `damaged` allows it."""
     rows = db.execute(_FIND, (db.namespace, name))
     if not rows:
@@ -139,7 +139,7 @@ def find_session(db: Connection, name: str, *, damaged: bool = False) -> Session
     return row
 
 
-def load_session(db: Connection, name: str) -> tuple[SessionRow, Head]:
+def load_session(db: SqliteConnection, name: str) -> tuple[SqliteSessionRow, Head]:
     """Find a session, and all about it but its entries."""
     rows = db.execute(_LOAD, (db.namespace, name))
     if rows:
@@ -179,7 +179,7 @@ def _build_row(
     newest_id: int | None,
     newest_deadline: int | None,
     batch_stop: int | None,
-) -> SessionRow:
+) -> SqliteSessionRow:
     """Build the state: the newest entry knows where the log ends, and when the life does."""
     end = born
     # Before the first entry of a session, the newest one below is another session's.
@@ -193,10 +193,10 @@ def _build_row(
     state = tuple_new(
         SessionState, (f"{number}.{life}", born, end, generation, deadline, bool(staged))
     )
-    return tuple_new(SessionRow, (number, life, state, name))
+    return tuple_new(SqliteSessionRow, (number, life, state, name))
 
 
-def _check_row(db: Connection, row: SessionRow, intact: int) -> None:
+def _check_row(db: SqliteConnection, row: SqliteSessionRow, intact: int) -> None:
     """Raise if the session's row is damaged, or the entry that says that it has expired."""
     if not intact:
         raise build_damage_error("the row", row.name)
@@ -218,7 +218,7 @@ def _check_row(db: Connection, row: SessionRow, intact: int) -> None:
 
 
 @READS.handles(ReadHead)
-def read_head(db: Connection, op: ReadHead) -> Head:
+def read_head(db: SqliteConnection, op: ReadHead) -> Head:
     """Read a session without its entries."""
     row, head = load_session(db, op.session)
     if not op.count_snapshots or head.status is not Status.ACTIVE:
@@ -230,15 +230,15 @@ def read_head(db: Connection, op: ReadHead) -> Head:
 
 
 def begin_life(
-    db: Connection,
-    row: SessionRow,
+    db: SqliteConnection,
+    row: SqliteSessionRow,
     name: str,
     *,
     ttl_s: float | None,
     staged: bool = False,
     forked_from: str | None = None,
     first: int | None = None,
-) -> SessionRow:
+) -> SqliteSessionRow:
     """Begin a session, or its next life behind the end of the last one."""
     now_ms = db.now_ms()
     deadline = rules.compute_deadline_ms(now_ms, ttl_s)
@@ -263,11 +263,11 @@ def begin_life(
             _NEW_LIFE, (born, int(staged), deadline, now_ms, forked_from, number)
         )
     state = SessionState(f"{number}.{life}", born, born, 0, deadline, staged)
-    return SessionRow(number, life, state, name)
+    return SqliteSessionRow(number, life, state, name)
 
 
 @WRITES.handles(SetMetadata)
-def set_metadata(db: Connection, op: SetMetadata) -> Head:
+def set_metadata(db: SqliteConnection, op: SetMetadata) -> Head:
     """Replace a session's metadata."""
     row = find_session(db, op.session)
     status = rules.compute_status(row.state, db.now_ms())
@@ -279,7 +279,7 @@ def set_metadata(db: Connection, op: SetMetadata) -> Head:
 
 
 @READS.handles(ListSessions)
-def list_sessions(db: Connection, op: ListSessions) -> SessionPage:
+def list_sessions(db: SqliteConnection, op: ListSessions) -> SessionPage:
     """List a page of active sessions by name; the last name read is where to continue.
 
     A session whose row is damaged is listed too, so that nobody misses it.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from indelible import view
 from indelible.backends.sqlite.append import replace_entries
 from indelible.backends.sqlite.checksums import build_update
-from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.handlers import WRITES
 from indelible.backends.sqlite.maintenance import remove_session
 from indelible.backends.sqlite.sessions import (
     NO_SESSION,
-    SessionRow,
+    SqliteSessionRow,
     begin_life,
     find_session,
     read_head,
@@ -44,7 +44,7 @@ _SHOW = build_update(
 
 
 @WRITES.handles(BeginStage)
-def begin_stage(db: Connection, op: BeginStage) -> Stage:
+def begin_stage(db: SqliteConnection, op: BeginStage) -> Stage:
     """Begin a life that is not visible yet."""
     row = find_session(db, op.session)
     if rules.compute_status(row.state, db.now_ms()) is Status.ACTIVE:
@@ -67,13 +67,13 @@ def begin_stage(db: Connection, op: BeginStage) -> Stage:
 
 
 @WRITES.handles(StageRows)
-def stage_rows(db: Connection, op: StageRows) -> None:
+def stage_rows(db: SqliteConnection, op: StageRows) -> None:
     """Write entries at their positions."""
     replace_entries(db, _find_stage(db, op.session, op.stage), op.rows)
 
 
 @WRITES.handles(ShowStage)
-def show_stage(db: Connection, op: ShowStage) -> Head:
+def show_stage(db: SqliteConnection, op: ShowStage) -> Head:
     """Make the stage the session's life."""
     row = _find_stage(db, op.session, op.stage)
     assert row.state is not None
@@ -98,14 +98,14 @@ def show_stage(db: Connection, op: ShowStage) -> Head:
 
 
 @WRITES.handles(DropStage)
-def drop_stage(db: Connection, op: DropStage) -> None:
+def drop_stage(db: SqliteConnection, op: DropStage) -> None:
     """Remove a stage that will never be shown."""
     row = find_session(db, op.session)
     if row.state is not None and rules.is_stage(row.state, op.stage):
         remove_session(db, row)
 
 
-def _find_stage(db: Connection, session: str, stage: str) -> SessionRow:
+def _find_stage(db: SqliteConnection, session: str, stage: str) -> SqliteSessionRow:
     row = find_session(db, session)
     rules.refuse_if_not_staged(session, stage, row.state)
     return row

@@ -11,10 +11,10 @@ from indelible.backends.sqlite.checksums import (
     build_update,
     is_intact,
 )
-from indelible.backends.sqlite.connection import Connection
+from indelible.backends.sqlite.connection import SqliteConnection
 from indelible.backends.sqlite.handlers import READS, WRITES
 from indelible.backends.sqlite.sessions import (
-    SessionRow,
+    SqliteSessionRow,
     begin_life,
     find_session,
     load_session,
@@ -66,7 +66,7 @@ _NEW_SNAPSHOT = build_insert("snapshot")
 
 
 @WRITES.handles(ChangeView)
-def change_view(db: Connection, op: ChangeView) -> ViewChangeResult:
+def change_view(db: SqliteConnection, op: ChangeView) -> ViewChangeResult:
     """Replace the view, if it is still the one that the change was computed from."""
     row, head = load_session(db, op.session)
     if not op.fresh:
@@ -77,7 +77,7 @@ def change_view(db: Connection, op: ChangeView) -> ViewChangeResult:
 
 
 @WRITES.handles(Rollback)
-def rollback(db: Connection, op: Rollback) -> ViewChangeResult:
+def rollback(db: SqliteConnection, op: Rollback) -> ViewChangeResult:
     """Make visible what a snapshot froze."""
     row, head = load_session(db, op.session)
     if not op.fresh:
@@ -89,14 +89,14 @@ def rollback(db: Connection, op: Rollback) -> ViewChangeResult:
 
 
 @WRITES.handles(FindChange)
-def find_change(db: Connection, op: FindChange) -> JournalLine | None:
+def find_change(db: SqliteConnection, op: FindChange) -> JournalLine | None:
     """Find a change by its key, and sync it."""
     row, head = load_session(db, op.session)
     return _find_line(db, row, head, op.change, op.key)
 
 
 def _find_line(
-    db: Connection, row: SessionRow, head: Head, change: str, key: str
+    db: SqliteConnection, row: SqliteSessionRow, head: Head, change: str, key: str
 ) -> JournalLine | None:
     if head.status is not Status.ACTIVE:
         return None
@@ -109,7 +109,9 @@ def _find_line(
     return line
 
 
-def _write_change(db: Connection, row: SessionRow, head: Head, op: ChangeView) -> ViewChangeResult:
+def _write_change(
+    db: SqliteConnection, row: SqliteSessionRow, head: Head, op: ChangeView
+) -> ViewChangeResult:
     rules.refuse_if_changed(op, head)
     line = rules.build_journal_line(op, head, db.now_ms())
     db.execute(_SET_VIEW, (line.after.tail, view.encode(line.after.extents), row.number))
@@ -120,7 +122,7 @@ def _write_change(db: Connection, row: SessionRow, head: Head, op: ChangeView) -
 
 
 @READS.handles(ReadJournal)
-def read_journal(db: Connection, op: ReadJournal) -> JournalPage:
+def read_journal(db: SqliteConnection, op: ReadJournal) -> JournalPage:
     """Read the newest changes of the view."""
     row, head = load_session(db, op.session)
     if head.status is not Status.ACTIVE:
@@ -129,7 +131,7 @@ def read_journal(db: Connection, op: ReadJournal) -> JournalPage:
 
 
 def read_lines(
-    db: Connection, row: SessionRow, *, limit: int = -1, changes_only: bool = True
+    db: SqliteConnection, row: SqliteSessionRow, *, limit: int = -1, changes_only: bool = True
 ) -> tuple[JournalLine, ...]:
     """Read the journal lines of a life, newest first."""
     query = _LINES + (_CHANGED if changes_only else "") + " ORDER BY number DESC LIMIT ?"
@@ -137,7 +139,9 @@ def read_lines(
     return tuple(_build_line(row, *fields) for fields in rows)
 
 
-def insert_line(db: Connection, row: SessionRow, line: JournalLine, generation: int) -> None:
+def insert_line(
+    db: SqliteConnection, row: SqliteSessionRow, line: JournalLine, generation: int
+) -> None:
     """Write a journal line."""
     db.execute(
         _NEW_LINE,
@@ -159,7 +163,7 @@ def insert_line(db: Connection, row: SessionRow, line: JournalLine, generation: 
 
 
 @WRITES.handles(SaveSnapshot)
-def save_snapshot(db: Connection, op: SaveSnapshot) -> SnapshotRecord:
+def save_snapshot(db: SqliteConnection, op: SaveSnapshot) -> SnapshotRecord:
     """Store the view and the end of the log under an id: one row, however long the log is."""
     row, head = load_session(db, op.session)
     if head.status is not Status.ACTIVE:
@@ -176,7 +180,7 @@ def save_snapshot(db: Connection, op: SaveSnapshot) -> SnapshotRecord:
     return record
 
 
-def insert_snapshot(db: Connection, row: SessionRow, record: SnapshotRecord) -> None:
+def insert_snapshot(db: SqliteConnection, row: SqliteSessionRow, record: SnapshotRecord) -> None:
     """Write a snapshot."""
     db.execute(
         _NEW_SNAPSHOT,
@@ -194,7 +198,7 @@ def insert_snapshot(db: Connection, row: SessionRow, record: SnapshotRecord) -> 
 
 
 @READS.handles(ReadSnapshots)
-def read_snapshots(db: Connection, op: ReadSnapshots) -> SnapshotList:
+def read_snapshots(db: SqliteConnection, op: ReadSnapshots) -> SnapshotList:
     """Read all snapshots of the session's life, or those with certain ids."""
     row, head = load_session(db, op.session)
     if head.status is not Status.ACTIVE:
@@ -205,14 +209,14 @@ def read_snapshots(db: Connection, op: ReadSnapshots) -> SnapshotList:
     return SnapshotList(head, tuple(record for record in found if record is not None))
 
 
-def read_records(db: Connection, row: SessionRow) -> list[SnapshotRecord]:
+def read_records(db: SqliteConnection, row: SqliteSessionRow) -> list[SnapshotRecord]:
     """Read the snapshots of a life, oldest first."""
     rows = db.execute(_SNAPSHOTS + " ORDER BY number", (row.number, row.life))
     return [_build_record(row, *fields) for fields in rows]
 
 
 @WRITES.handles(DeleteSnapshot)
-def delete_snapshot(db: Connection, op: DeleteSnapshot) -> bool:
+def delete_snapshot(db: SqliteConnection, op: DeleteSnapshot) -> bool:
     """Delete one snapshot; entries stay."""
     row = find_session(db, op.session)
     if rules.compute_status(row.state, db.now_ms()) is not Status.ACTIVE:
@@ -225,13 +229,15 @@ def delete_snapshot(db: Connection, op: DeleteSnapshot) -> bool:
     return record is not None
 
 
-def _find_snapshot(db: Connection, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+def _find_snapshot(
+    db: SqliteConnection, row: SqliteSessionRow, snapshot_id: str
+) -> SnapshotRecord | None:
     rows = db.execute(_SNAPSHOT_BY_ID, (row.number, row.life, snapshot_id))
     return _build_record(row, *rows[0]) if rows else None
 
 
 def _build_record(
-    row: SessionRow,
+    row: SqliteSessionRow,
     intact: int,
     snapshot_id: str,
     label: str | None,
@@ -246,7 +252,7 @@ def _build_record(
     return SnapshotRecord(snapshot_id, label, taken_at_ms, shown, end)
 
 
-def _build_line(row: SessionRow, intact: int, key: str, *fields: Any) -> JournalLine:
+def _build_line(row: SqliteSessionRow, intact: int, key: str, *fields: Any) -> JournalLine:
     if not intact:
         raise build_damage_error(f"the journal's line of {key!r}", row.name)
     change, changed_at, generation, end, *tails, before, after, undone_by = fields

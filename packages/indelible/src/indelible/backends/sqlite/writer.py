@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, Connection
+from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, SqliteConnection
 from indelible.backends.sqlite.handlers import WRITES
 from indelible.core.batcher import Pending
 from indelible.core.deadline import Deadline
@@ -41,20 +41,20 @@ class Writer:
 
     def __init__(
         self,
-        connect: Callable[[], Connection],
-        connection: Connection,
+        connect: Callable[[], SqliteConnection],
+        connection: SqliteConnection,
         *,
         refuse_if_moved: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._refuse_if_moved = refuse_if_moved
         # None after a failure, or a fork, until the next write.
-        self._connection: Connection | None = connection
+        self._connection: SqliteConnection | None = connection
         self._lock = threading.Lock()
         self._closed = False
         # Whether the lock is held because this process forks.
         self._paused = False
-        self._inherited: Connection | None = None
+        self._inherited: SqliteConnection | None = None
 
     def write(self, batch: list[Write]) -> None:
         """Perform writes in one transaction, and answer each.
@@ -93,7 +93,7 @@ class Writer:
                     else:
                         pending.succeed(outcome)
 
-    def run_outside(self, work: Callable[[Connection], T]) -> T:
+    def run_outside(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run something on the writing connection, outside of any transaction."""
         with self._lock:
             return work(self._connected())
@@ -122,7 +122,7 @@ class Writer:
             self._paused = False
             self._lock.release()
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> SqliteConnection:
         """Return the connection, outside of any transaction."""
         if self._closed:
             raise ClosedError("the store is closed")
@@ -156,7 +156,7 @@ class Writer:
             connection.close(checkpoint=checkpoint)
 
 
-def _perform(connection: Connection, op: Operation[Any]) -> Any:
+def _perform(connection: SqliteConnection, op: Operation[Any]) -> Any:
     """Return the result of a handler, or its refusal; raise what concerns the whole batch."""
     try:
         return WRITES.find(op)(connection, op)

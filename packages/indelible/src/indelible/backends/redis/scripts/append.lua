@@ -6,6 +6,14 @@
 -- here. `over` names the life that the caller found to be over ('-' for none): the append then begins
 -- the next one.
 
+-- The functions of changes.lua. Most appends need none of them, and a script makes its functions anew
+-- in every call: these are made when they are first needed.
+local more
+local function changes()
+  more = more or load_changes()
+  return more
+end
+
 -- Whether what an append touches is there and as it was written.
 local function is_whole(s)
   if s.wrong then return false end
@@ -23,8 +31,8 @@ local function may_append(s, expected, key, fresh, over, count)
   end
   if over ~= '' or (expected ~= '' and expected ~= version_of(s)) then return false end
   if fresh == '1' then return true end
-  if redis.pcall('HLEN', s.used) ~= load_counts(s)[1] then return false end
-  local used, wrong = find_key(s, key)
+  if redis.pcall('HLEN', s.used) ~= changes().load_counts(s)[1] then return false end
+  local used, wrong = changes().find_key(s, key)
   return not used and not wrong
 end
 
@@ -33,7 +41,7 @@ end
 local function write(s, ttl, key, at, count)
   local was_active, had_deadline = is_active(s), s.deadline ~= ''
   if not was_active then
-    local refused = begin(s, ttl)
+    local refused = changes().begin(s, ttl)
     if refused then return refused end
   end
   local deadline = ttl == '' and '' or whole(now + ttl)
@@ -53,17 +61,17 @@ local function write(s, ttl, key, at, count)
   if named then
     local value = whole(s.stop - count) .. ' ' .. count .. ' ' .. s.gen .. ' '
       .. table.concat(sums)
-    call('HSET', s.used, key, seal(s, 'k' .. key, value))
-    local counts = load_counts(s)
+    call('HSET', s.used, key, changes().seal(s, 'k' .. key, value))
+    local counts = changes().load_counts(s)
     counts[1] = counts[1] + 1
-    expire_one(s, s.used)
+    changes().expire_one(s, s.used)
   end
   if ttl ~= '' then
     local slack = math.floor(math.min(ttl / SLACK_SHARE, SLACK_MS))
     local ahead = (s.ends or 0) - s.deadline - margin
-    if ahead < 0 or ahead > slack then expire_keys(s, slack) end
+    if ahead < 0 or ahead > slack then changes().expire_keys(s, slack) end
   elseif had_deadline and was_active then
-    expire_keys(s)
+    changes().expire_keys(s)
   end
 end
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 from indelible.backends.postgres.append import build_call, sort_appends
-from indelible.backends.postgres.connection_async import AsyncConnection
+from indelible.backends.postgres.connection_async import AsyncPostgresConnection
 from indelible.backends.postgres.connection_pool_async import AsyncGivenPool, AsyncOwnPool
 from indelible.backends.postgres.engine import (
     GROUP_BYTES_MAX,
@@ -33,7 +33,7 @@ from indelible.model import Claims
 R = TypeVar("R")
 
 
-class AsyncServer:
+class AsyncPostgresClient:
     """A server, with the connections and the waiting appends of a store."""
 
     def __init__(self, options: PostgresOptions) -> None:
@@ -119,7 +119,7 @@ class AsyncServer:
                 self.pool.wake()
 
 
-async def _is_rolled_back(connection: AsyncConnection) -> bool:
+async def _is_rolled_back(connection: AsyncPostgresConnection) -> bool:
     try:
         await connection.roll_back()
     except Exception:  # noqa: BLE001 (whatever it is, the connection is not used again)

@@ -1,4 +1,4 @@
-# Generated from server_async.py by scripts/generate_sync.py: edit that file instead.
+# Generated from client_async.py by scripts/generate_sync.py: edit that file instead.
 """Performs operations on a server: runs their plans on connections, and sends appends in groups."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 from indelible.backends.postgres.append import build_call, sort_appends
-from indelible.backends.postgres.connection import Connection
+from indelible.backends.postgres.connection import PostgresConnection
 from indelible.backends.postgres.connection_pool import GivenPool, OwnPool
 from indelible.backends.postgres.engine import (
     GROUP_BYTES_MAX,
@@ -34,7 +34,7 @@ from indelible.model import Claims
 R = TypeVar("R")
 
 
-class Server:
+class PostgresClient:
     """A server, with the connections and the waiting appends of a store."""
 
     def __init__(self, options: PostgresOptions) -> None:
@@ -118,7 +118,7 @@ class Server:
                 self.pool.wake()
 
 
-def _is_rolled_back(connection: Connection) -> bool:
+def _is_rolled_back(connection: PostgresConnection) -> bool:
     try:
         connection.roll_back()
     except Exception:  # noqa: BLE001 (whatever it is, the connection is not used again)
