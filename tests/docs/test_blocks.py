@@ -141,6 +141,29 @@ def test_every_make_target_that_is_named_exists(path):
     assert named <= targets, f"{name_of(path)} names {sorted(named - targets)}"
 
 
+def test_the_architecture_names_every_module_but_those_of_engines():
+    package = ROOT / "packages" / "indelible" / "src" / "indelible"
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    modules = [path for path in package.rglob("*.py") if path.name != "__init__.py"]
+    ours = {path.name for path in modules if "backends" not in path.parts}
+    assert {name for name in ours if not re.search(rf"(?<!\w){re.escape(name)}", text)} == set()
+
+
+def test_files_that_documents_for_contributors_name_exist():
+    """A path with a folder in it, from the root or from the package that it is said of."""
+    roots = [
+        ROOT,
+        ROOT / "packages" / "indelible" / "src" / "indelible",
+        ROOT / "packages" / "indelible" / "src" / "indelible" / "backends",
+        ROOT / "packages" / "indelible" / "src",
+        ROOT / "packages" / "memory-contract" / "src",
+        ROOT / "packages" / "indelible" / "src" / "indelible" / "core",
+    ]
+    for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/write-a-backend.md"):
+        for path in re.findall(r"`([\w.-]+/[\w./-]+)`", prose(ROOT / name)):
+            assert any((root / path).exists() for root in roots), f"{name} names {path}"
+
+
 def errors() -> dict[str, type[indelible.MemoryStoreError]]:
     exported = {name: getattr(indelible, name) for name in indelible.__all__}
     return {
