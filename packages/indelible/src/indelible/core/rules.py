@@ -81,6 +81,12 @@ def build_version(life: str, end: int, generation: int) -> str:
     return f"{life}.{end}.{generation}"
 
 
+def parse_version(version: str) -> tuple[str, int, int]:
+    """Return life, end and generation of what `build_version` built."""
+    life, end, generation = version.rsplit(".", 2)
+    return life, int(end), int(generation)
+
+
 def compute_deadline_ms(now_ms: int, ttl_s: float | None) -> int | None:
     """Return when a session expires that is written to now."""
     return None if ttl_s is None else now_ms + math.ceil(ttl_s * 1000)

@@ -113,7 +113,7 @@ def _format_expected(version: str | None) -> str | None:
 
 def build_result(op: Append, version: str) -> AppendResult:
     """The result of an append that was written."""
-    end = int(version.split(".")[2])
+    _, end, _ = rules.parse_version(version)
     count = len(op.drafts)
     return AppendResult(end - count, count, version)
 

@@ -43,8 +43,8 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
         if version:
             text: str = version.decode()
             count = len(op.drafts)
-            first = int(text.split(".")[1]) - count
-            return AppendResult(first, count, text, resent=lost is not None)
+            _, end, _ = rules.parse_version(text)
+            return AppendResult(end - count, count, text, resent=lost is not None)
         fresh = b"1" if op.fresh and lost is None else b"0"
         looked = context.write("find_append", op.session, op.key, fresh, context.touch)
         looked.deadline, looked.lost = deadline, lost
