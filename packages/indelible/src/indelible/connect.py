@@ -194,8 +194,7 @@ def find_engine(target: Target) -> Engine:
         return _MEMORY
     if isinstance(target, str):
         refuse_ambiguous(name)
-    engine = _find_server(name)
-    return _SQLITE if engine is None else engine
+    return _find_by_scheme(name) or _SQLITE
 
 
 def find_file(target: str) -> Path | None:
@@ -221,7 +220,7 @@ def refuse_ambiguous(target: str) -> None:
             " this name is ./ and the name.) Nothing was opened"
         )
     # libpq ends the password at the first @ before a slash, others at the last before any of these.
-    is_postgres = _find_server(target) is _POSTGRES
+    is_postgres = _find_by_scheme(target) is _POSTGRES
     authority, *rest = re.split(
         "/" if is_postgres else "[/?#]", target.partition("://")[2], maxsplit=1
     )
@@ -236,7 +235,7 @@ def refuse_ambiguous(target: str) -> None:
 
 
 def parse_path(target: str) -> Path:
-    """Return the path in a file name or a `sqlite:///` URL; refuse what only resembles one."""
+    """Return the path in a file name or the URL of a file; refuse what only resembles one."""
     bare = target.removeprefix("sqlite:").lstrip("/").removeprefix("file:")
     if bare.startswith(":memory:") or target == "sqlite://":
         raise UsageError(
@@ -253,10 +252,12 @@ def parse_path(target: str) -> Path:
             value=target,
         )
     scheme, separator, rest = target.partition("://")
-    if separator and scheme in _SQLITE.schemes:
+    if separator and any(
+        engine.storage is Storage.FILE and scheme in engine.schemes for engine in ENGINES
+    ):
         if not rest.startswith("/") or rest == "/":
             raise UsageError(
-                "write sqlite:///name.db, or sqlite:////full/path/name.db:"
+                f"write {scheme}:///name.db, or {scheme}:////full/path/name.db:"
                 f" {format_target(target)!r}",
                 value=format_target(target),
             )
@@ -268,12 +269,9 @@ def parse_path(target: str) -> Path:
     return Path(target)
 
 
-def _find_server(target: str) -> Engine | None:
+def _find_by_scheme(target: str) -> Engine | None:
     scheme, separator, _ = target.partition("://")
-    for engine in ENGINES:
-        if separator and engine.storage is Storage.SERVER and scheme in engine.schemes:
-            return engine
-    return None
+    return next((each for each in ENGINES if separator and scheme in each.schemes), None)
 
 
 def _find_client_pair(target: Target) -> ClientPair | None:
