@@ -42,7 +42,9 @@ class ReadModifyWrite:
 
 
 adapter = Adapter(
-    open_async="report_samples:ReadModifyWrite", name="report_samples:adapter", reach="process"
+    open_async="tests.support.report_samples:ReadModifyWrite",
+    name="tests.support.report_samples:adapter",
+    reach="process",
 )
 
 
@@ -50,7 +52,10 @@ adapter = Adapter(
 def lossy() -> Report:
     """What the kit says of the store above."""
     return check(
-        "report_samples:adapter", cases=["append_then_read", "append_storm"], seed=SEED, budget_s=5
+        "tests.support.report_samples:adapter",
+        cases=["append_then_read", "append_storm"],
+        seed=SEED,
+        budget_s=5,
     )
 
 

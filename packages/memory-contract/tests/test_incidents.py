@@ -253,7 +253,7 @@ from pathlib import Path
 
 Path("imported").touch()
 
-from tests.support.stores import Steady
+from stores import Steady
 
 
 def make():

@@ -110,7 +110,7 @@ def test_a_store_that_is_not_there_is_an_error(project, adapter, words):
 
 def test_an_adapter_of_ones_own_and_a_class_will_do(project):
     more = """
-    from tests.support.stores import Steady as adapter
+    from stores import Steady as adapter
 
 class TestAnother(MemoryContract):
     from memory_contract import Adapter

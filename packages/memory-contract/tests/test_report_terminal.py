@@ -21,6 +21,8 @@ from tests.support.report_samples import (
     whole,
 )
 
+TARGET = "tests.support.report_samples:adapter"
+
 
 class Terminal(io.StringIO):
     def isatty(self):
@@ -50,7 +52,7 @@ def test_a_proof_comes_first_and_ends_with_commands(tmp_path):
     assert "  No clear, pop, trim, rollback or expiry could have removed it in between." in proof
     assert any(line.startswith("  Likely: ") for line in proof)
     assert any(" ops shown · " in line for line in proof)
-    again = f"memory-contract check report_samples:adapter --case append_storm --seed {seed}"
+    again = f"memory-contract check {TARGET} --case append_storm --seed {seed}"
     assert proof[-2:] == [
         f"  Reproduce with:  {again}",
         f"  Timeline:        {page}#case-concurrency-append_storm-tasks",

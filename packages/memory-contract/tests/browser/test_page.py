@@ -39,7 +39,7 @@ def shown_places(page):
 
 def test_a_real_loss_is_shown_with_its_witness(show):
     page = show(lossy())
-    expect(page.locator("h1")).to_contain_text("FAIL report_samples:adapter")
+    expect(page.locator("h1")).to_contain_text("FAIL tests.support.report_samples:adapter")
     expect(page.locator("h2")).to_contain_text("append_storm")
     expect(page.locator(".anomaly")).to_have_text("LOST APPEND")
     expect(page.locator(".happened")).to_contain_text("was acknowledged to")
