@@ -54,7 +54,7 @@ def beside_a_bare_insert(url: str) -> Iterator[Result]:
                 "append on PostgreSQL, against a bare insert with its commit",
                 lambda: store.add_message("s", "user", TEXT),
                 row,
-                at_most=1.25,
+                at_most=1.3,
                 calls=5,
                 seconds=6,
             )
@@ -76,7 +76,7 @@ async def tasks(url: str) -> Result:
             insert,
             where="on PostgreSQL",
             beside=f"an insert each over {CONNECTIONS} connections",
-            at_least=2,
+            at_least=3,
         )
 
 
