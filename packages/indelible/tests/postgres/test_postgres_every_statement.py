@@ -7,7 +7,7 @@ import pytest
 
 import indelible
 from indelible.backends.postgres import PostgresBackend, PostgresOptions
-from indelible.core.settings import PostgresSettings
+from indelible.core.settings import Settings
 
 STATEMENTS_MAX = 60
 
@@ -46,7 +46,7 @@ def store(url, cut):
     )
     backend = PostgresBackend(options)
     backend.prepare()
-    with indelible.MemoryStore(backend, PostgresSettings()) as store:
+    with indelible.MemoryStore(backend, Settings()) as store:
         yield store
 
 

@@ -17,7 +17,7 @@ from indelible.backends.postgres.errors import TimeLimitError
 from indelible.backends.postgres.statements import Sql
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
-from indelible.core.settings import PostgresSettings
+from indelible.core.settings import Settings
 from tests.support.ledger import SESSION, check
 
 
@@ -180,7 +180,7 @@ def lossy(url):
     )
     backend = PostgresBackend(options)
     backend.prepare()
-    with indelible.MemoryStore(backend, PostgresSettings()) as store:
+    with indelible.MemoryStore(backend, Settings()) as store:
         yield store, seam
 
 

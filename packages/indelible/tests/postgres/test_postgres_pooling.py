@@ -10,7 +10,7 @@ import indelible
 from indelible import BusyError
 from indelible.backends.postgres import AsyncPostgresBackend, PostgresBackend, PostgresOptions
 from indelible.backends.postgres.connection_pool import CONNECTIONS_MAX
-from indelible.core.settings import PostgresSettings
+from indelible.core.settings import Settings
 from tests.support import postgres_server
 from tests.support.verbs import every_verb
 
@@ -131,7 +131,7 @@ def test_no_call_leaves_anything_behind_on_its_connection(url):
         turns = BlockingTurns([one, two, three])
         backend = PostgresBackend(options_for(turns))
         backend.prepare()
-        with indelible.MemoryStore(backend, PostgresSettings()) as store:
+        with indelible.MemoryStore(backend, Settings()) as store:
             every_verb(store)
     assert turns.lent > 40
 
@@ -145,7 +145,7 @@ async def test_no_awaited_call_leaves_anything_behind_on_its_connection(url):
         turns = AsyncTurns([one, two])
         backend = AsyncPostgresBackend(options_for(turns))
         await backend.prepare()
-        store = indelible.AsyncMemoryStore(backend, PostgresSettings())
+        store = indelible.AsyncMemoryStore(backend, Settings())
         await asyncio.gather(*(store.add_message("s", "user", f"{n}") for n in range(5)))
         snapshot = await store.save_snapshot("s")
         await store.clear("s")

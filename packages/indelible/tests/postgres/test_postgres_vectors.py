@@ -15,7 +15,7 @@ from indelible import CorruptEntryError, Summary, UsageError
 from indelible.backends.postgres import search as postgres_search
 from indelible.backends.postgres.entries import pack_vector
 from indelible.backends.postgres.search import DIMENSIONS_MAX
-from indelible.core.settings import PostgresSettings
+from indelible.core.settings import Settings
 from indelible.core.similarity import compute_cosine
 from tests.support import postgres_server
 from tests.support.wait import wait_until
@@ -314,7 +314,7 @@ class Odd:
 )
 def test_a_vector_that_no_server_takes_is_compared_by_the_store(url, session, vector):
     watch = Watch()
-    with opened(url, watch, PostgresSettings(embedder=Odd(vector))) as store:
+    with opened(url, watch, Settings(embedder=Odd(vector))) as store:
         store.add_summary(session, "text", [0.5] * len(vector), embedder="odd")
         assert len(store.search_summaries(session, "anything")) == 1
     assert watch.compared == 0

@@ -5,7 +5,7 @@ import itertools
 import indelible
 from indelible.backends.postgres import PostgresBackend, PostgresOptions
 from indelible.backends.postgres.statements import All
-from indelible.core.settings import PostgresSettings
+from indelible.core.settings import Settings
 
 _numbers = itertools.count(1)
 
@@ -35,7 +35,7 @@ def opened(url, watch, settings=None):
     )
     backend = PostgresBackend(options)
     backend.prepare()
-    return indelible.MemoryStore(backend, settings or PostgresSettings())
+    return indelible.MemoryStore(backend, settings or Settings())
 
 
 def new_session():
