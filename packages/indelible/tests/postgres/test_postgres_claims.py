@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import indelible
 from indelible import Gravity
-from indelible.backends.postgres.risks import PostgresSettings, claims_of, risks_of
+from indelible.backends.postgres.risks import PostgresSettings, build_claims, build_risks
 from indelible.cli.main import app
 
 SAFE = PostgresSettings(
@@ -104,8 +104,8 @@ def test_the_doctor_looks_at_a_server(url, careless):
 )
 def test_each_setting_that_can_lose_something_is_named(changed, durability, subject):
     settings = SAFE._replace(**changed)
-    assert claims_of(settings, ttl_clock="server").durability == durability
-    subjects = [risk.subject for risk in risks_of(settings)]
+    assert build_claims(settings, ttl_clock="server").durability == durability
+    subjects = [risk.subject for risk in build_risks(settings)]
     assert (subject in subjects) if subject else subjects == []
 
 

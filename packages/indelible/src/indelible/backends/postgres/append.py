@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
@@ -13,9 +14,9 @@ from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, inde
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
     PostgresSessionRow,
-    damaged,
+    build_damage_error,
     ensure_active,
-    locked,
+    lock_session,
 )
 from indelible.backends.postgres.statements import LOCK_WAIT_S, Call, Row, Sql
 from indelible.core import rules
@@ -122,7 +123,7 @@ def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
     """Decide about an append whose guard did not hold, and write it if the rules allow that."""
     named = context.named(op.session)
     key, salt = op.key.encode(), context.salt(op.session)
-    place, (kept, earlier) = yield from locked(
+    place, (kept, earlier) = yield from lock_session(
         context,
         op.session,
         Sql(_KEPT, (*named, key)),
@@ -138,14 +139,10 @@ def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
     if place.standing is not None:
         place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
     # What was expected has been compared, with the life before this one perhaps.
-    ((version,),) = yield from perform(build_call(context, [_without_expected(op)]))
+    ((version,),) = yield from perform(build_call(context, [replace(op, expected=None)]))
     if version is None:
         raise BusyError(f"another writer began session {op.session!r} at this very moment")
     return build_result(op, version)
-
-
-def _without_expected(op: Append) -> Append:
-    return Append(op.session, op.drafts, op.key, op.fresh, None, op.ttl_s)
 
 
 def _read_earlier(
@@ -155,7 +152,7 @@ def _read_earlier(
     if kept:
         first, count, generation, joined, is_intact = kept[0]
         if not is_intact:
-            raise damaged(session, f"a key of position {first} in indelible.kept_key")
+            raise build_damage_error(session, f"a key of position {first} in indelible.kept_key")
         size = CHECKSUM_BYTES
         return (
             first,
@@ -165,7 +162,7 @@ def _read_earlier(
         )
     first, count, generation, heads, content = earlier[0]
     if not heads or content != parse_content_checksum(heads[0]):
-        raise damaged(session, f"entry {first} in indelible.entry")
+        raise build_damage_error(session, f"entry {first} in indelible.entry")
     return first, count, generation, [parse_checksum(start) for start in heads]
 
 

@@ -216,4 +216,4 @@ def prepare_schema(options: PostgresOptions) -> Plan[None]:
 def read_claims(options: PostgresOptions) -> Plan[Claims]:
     """What is promised on the server as it runs now."""
     settings = yield from _retry(risks.read_settings, Deadline(options.timeout_s))
-    return risks.claims_of(settings, ttl_clock="server" if options.clock is None else "caller")
+    return risks.build_claims(settings, ttl_clock="server" if options.clock is None else "caller")

@@ -58,12 +58,12 @@ def translate_error(
     `committing` says that a statement was sent that may have committed. If then no answer came, the
     outcome is unknown; an answer with a code says that the transaction was rolled back.
     """
-    ours = _translated(error, place, committing)
+    ours = _translate(error, place, committing)
     ours.__cause__ = error
     return ours
 
 
-def _translated(  # noqa: PLR0911 (a table of codes, one return for each meaning)
+def _translate(  # noqa: PLR0911 (a table of codes, one return for each meaning)
     error: psycopg.Error | TimeLimitError, place: str, committing: bool
 ) -> MemoryStoreError:
     code = getattr(error, "sqlstate", None)
@@ -77,7 +77,7 @@ def _translated(  # noqa: PLR0911 (a table of codes, one return for each meaning
                 **details,
             )
         return UnavailableError(f"{place} {what}; nothing was written", **details)
-    said = _said(error)
+    said = _format_reason(error)
     if code == UNIQUE_VIOLATION:
         return KeyUsedError(f"{place} knows it already ({said}); nothing was written", **details)
     if code in _BUSY:
@@ -95,7 +95,7 @@ def _translated(  # noqa: PLR0911 (a table of codes, one return for each meaning
     return MemoryStoreBackendError(f"{place} refused ({said}); nothing was written", **details)
 
 
-def _said(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     """The server's first sentence. Its details may show what was to be stored, and stay out."""
     diag = getattr(error, "diag", None)
     return getattr(diag, "message_primary", None) or type(error).__name__

@@ -6,17 +6,18 @@ from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.context import READS, WRITES, PostgresContext
+from indelible.backends.postgres.read import split_bounds
 from indelible.backends.postgres.sessions import (
     PostgresSessionRow,
-    locked,
+    lock_session,
     session_checksum,
     update_session,
 )
 from indelible.backends.postgres.statements import All, Do, Sql
 from indelible.backends.postgres.views import (
-    all_snapshots,
-    journal_lines,
-    lines_of,
+    build_lines,
+    build_lines_query,
+    build_snapshots_query,
     record_of,
 )
 from indelible.core import rules
@@ -77,20 +78,20 @@ _DAMAGED: Final = {
 def reclaim(context: PostgresContext, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach."""
     snapshots, journal = (
-        all_snapshots(context, op.session),
-        journal_lines(context, op.session, changes_only=False),
+        build_snapshots_query(context, op.session),
+        build_lines_query(context, op.session, changes_only=False),
     )
-    place, (records, lines) = yield from locked(context, op.session, snapshots, journal)
+    place, (records, lines) = yield from lock_session(context, op.session, snapshots, journal)
     if place.standing is None:
         return ReclaimResult()
     if place.status is not Status.ACTIVE:
         return (yield from _reclaim_dead(context, op, place))
     head = place.head()
-    every = lines_of(op.session, lines)
+    every = build_lines(op.session, lines)
     kept = rules.keep_undoable(every, op.undo_since_ms)
     reach = rules.find_reachable(head, [record_of(op.session, row) for row in records], kept)
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
-    removed = yield from _size_of(place, dead)
+    removed = yield from _measure(place, dead)
     gone = ReclaimResult(
         removed.entries, removed.size_bytes, rules.count_removed_changes(every, kept)
     )
@@ -98,7 +99,7 @@ def reclaim(context: PostgresContext, op: Reclaim) -> Plan[ReclaimResult]:
         yield from _keep_keys(place, head.born, dead)
         yield Do(
             f"DELETE FROM indelible.entry USING {_EXTENTS} WHERE {_WITHIN}",
-            (place.number, *_bounds(dead)),
+            (place.number, *split_bounds(dead)),
         )
         yield from _forget_old_parts(place, [line.key.encode() for line in kept])
         if removed.entries:
@@ -113,22 +114,18 @@ def _reclaim_dead(
     abandoned_ms = (place.created_at_ms or 0) + STAGE_ABANDONED_S * 1000
     if place.standing.staged and place.now_ms < abandoned_ms:
         return ReclaimResult()
-    removed = yield from _size_of(place, _ALL)
+    removed = yield from _measure(place, _ALL)
     if not op.dry_run:
         yield from remove_life(context, place, op.session, forget=place.status is Status.NEW)
     return removed
 
 
-def _bounds(extents: view.Extents) -> tuple[list[int], list[int]]:
-    return [start for start, _ in extents], [stop for _, stop in extents]
-
-
-def _size_of(place: PostgresSessionRow, extents: view.Extents) -> Plan[ReclaimResult]:
+def _measure(place: PostgresSessionRow, extents: view.Extents) -> Plan[ReclaimResult]:
     ((entries, size),) = yield from perform(
         Sql(
             "SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint"
             f" FROM indelible.entry, {_EXTENTS} WHERE {_WITHIN}",
-            (place.number, *_bounds(extents)),
+            (place.number, *split_bounds(extents)),
         )
     )
     return ReclaimResult(entries, size)
@@ -148,7 +145,7 @@ def _keep_keys(place: PostgresSessionRow, born: int, dead: view.Extents) -> Plan
         "DELETE FROM indelible.kept_key WHERE session = $1 AND (life <> $2 OR position < $3)",
         (place.number, place.life, oldest),
     )
-    yield Do(_KEEP_KEYS, (place.number, *_bounds(dead), place.life, oldest))
+    yield Do(_KEEP_KEYS, (place.number, *split_bounds(dead), place.life, oldest))
 
 
 def _forget_old_parts(place: PostgresSessionRow, kept_operations: list[bytes]) -> Plan[None]:
@@ -191,11 +188,11 @@ def erase(context: PostgresContext, op: Erase) -> Plan[EraseResult]:
         " ORDER BY name",
         context.named(op.session),
     )
-    place, (found,) = yield from locked(context, op.session, forks)
+    place, (found,) = yield from lock_session(context, op.session, forks)
     names = tuple(name.decode() for (name,) in found)
     if place.standing is None:
         return EraseResult(forks=names, kept=_KEPT)
-    size = yield from _size_of(place, _ALL)
+    size = yield from _measure(place, _ALL)
     ((snapshots,),) = yield from perform(
         Sql("SELECT count(*) FROM indelible.snapshot WHERE session = $1", (place.number,))
     )
@@ -237,7 +234,7 @@ def check_session(_context: PostgresContext, _op: CheckSession) -> Plan[tuple[st
 @WRITES.handles(Quarantine)
 def quarantine(context: PostgresContext, op: Quarantine) -> Plan[None]:
     """Keep the bytes of entries that cannot be read."""
-    place, _ = yield from locked(context, op.session)
+    place, _ = yield from lock_session(context, op.session)
     for position, why, raw in op.entries:
         yield Do(
             "INSERT INTO indelible.quarantine (session, position, reason, moved_at, payload)"

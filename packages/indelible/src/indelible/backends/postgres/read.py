@@ -91,14 +91,14 @@ def read(context: PostgresContext, op: Read) -> Plan[EntrySlice]:
         columns = loaded[0][SESSION_COLUMNS:]
         found = list(zip(*columns, strict=True)) if columns[0] is not None else []
         try:
-            rows, resume = yield from _rows(context, op, place, frozen, others, found)
+            rows, resume = yield from _read_rows(context, op, place, frozen, others, found)
         except _VacuumedError:
             continue
         return EntrySlice(head, frozen, rows, resume)
-    raise _kept_moving(op.session)
+    raise _build_busy_error(op.session)
 
 
-def _rows(
+def _read_rows(
     context: PostgresContext,
     op: Read,
     place: PostgresSessionRow,
@@ -110,14 +110,14 @@ def _rows(
     wanted = view.count(left) if op.limit is None else op.limit + 1
     rows: list[StoredEntry] = []
     while left and (op.limit is None or len(rows) <= op.limit):
-        chunk = view.take_last(left, wanted) if op.newest else _first(left, wanted)
+        chunk = view.take_last(left, wanted) if op.newest else _take_first(left, wanted)
         left = view.subtract(left, chunk)
         # Twice as many next time: what was asked for may lie behind many entries of other kinds.
         wanted *= 2
         found, loaded = sorted(loaded, key=itemgetter(0)), []
         if not found or [row[0] for row in found] != list(view.iter_positions(chunk)):
-            found = yield from _chunk(context, op, place, frozen, chunk, others)
-        rows += yield from _wanted(op, place, reversed(found) if op.newest else found)
+            found = yield from _read_chunk(context, op, place, frozen, chunk, others)
+        rows += yield from _select_kinds(op, place, reversed(found) if op.newest else found)
     resume = None
     if op.limit is not None and len(rows) > op.limit:
         rows = rows[: op.limit]
@@ -135,7 +135,7 @@ def _extents(extents: view.Extents, op: Read) -> view.Extents:
     return view.clip(extents, op.start or 0, last)
 
 
-def _first(extents: view.Extents, n: int) -> view.Extents:
+def _take_first(extents: view.Extents, n: int) -> view.Extents:
     """The extents of the first `n` positions."""
     taken: list[view.Extent] = []
     for start, stop in extents:
@@ -146,7 +146,7 @@ def _first(extents: view.Extents, n: int) -> view.Extents:
     return tuple(taken)
 
 
-def _chunk(
+def _read_chunk(
     context: PostgresContext,
     op: Read,
     place: PostgresSessionRow,
@@ -160,7 +160,7 @@ def _chunk(
         ((start, stop),) = extents
         query = Fetch(_ROWS_IN_ONE, (place.number, start, stop, others, salt))
     else:
-        query = Fetch(_ROWS_IN_MANY, (place.number, *bounds_of(extents), others, salt))
+        query = Fetch(_ROWS_IN_MANY, (place.number, *split_bounds(extents), others, salt))
     found = sorted((yield from perform(query)), key=itemgetter(0))
     if len(found) == view.count(extents):
         return found
@@ -173,19 +173,19 @@ def _chunk(
     return [there.get(at, (at, None, 0, b"", None)) for at in view.iter_positions(extents)]
 
 
-def bounds_of(extents: view.Extents) -> tuple[list[int], list[int]]:
+def split_bounds(extents: view.Extents) -> tuple[list[int], list[int]]:
     """Extents as `IN_MANY` takes them."""
     return [start for start, _ in extents], [stop for _, stop in extents]
 
 
-def stored(
+def build_stored_entry(
     position: int, number: int, written_at_ms: int, payload: bytes, content: int
 ) -> StoredEntry:
     """An entry from its row."""
     return StoredEntry(position, KINDS.get(number), written_at_ms, payload, content)
 
 
-def _wanted(op: Read, place: PostgresSessionRow, found: Any) -> Plan[list[StoredEntry]]:
+def _select_kinds(op: Read, place: PostgresSessionRow, found: Any) -> Plan[list[StoredEntry]]:
     """Those of the kinds that were asked for, and those that cannot be told."""
     rows: list[StoredEntry] = []
     for position, number, written_at, payload, content in found:
@@ -208,11 +208,11 @@ def read_log(context: PostgresContext, op: ReadLog) -> Plan[LogPage]:
     head = build_session_row(op.session, looked).head()
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
-    rows = tuple(map(_log_row, found))
+    rows = tuple(map(_build_log_row, found))
     return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)
 
 
-def _log_row(row: Row) -> LogRow:
+def _build_log_row(row: Row) -> LogRow:
     position, number, written_at, deadline, batch, generation, keep, key, *rest = row
     opens, answers, payload, content = rest
     kind: Kind | None = KINDS.get(number)
@@ -246,10 +246,10 @@ def outline(context: PostgresContext, op: ReadOutline) -> Plan[SessionOutline]:
         extents = view.freeze(head.view, head.end)
         if not extents:
             return SessionOutline(head, ())
-        query = Sql(_OUTLINE + IN_MANY, (place.number, *bounds_of(extents)))
+        query = Sql(_OUTLINE + IN_MANY, (place.number, *split_bounds(extents)))
         rows = sorted((yield from perform(query)), key=itemgetter(0))
         if len(rows) == view.count(extents):
-            return SessionOutline(head, tuple(_outline(op.session, row) for row in rows))
+            return SessionOutline(head, tuple(_build_outline(op.session, row) for row in rows))
         now = build_session_row(op.session, (yield from perform(load_only(context, op.session))))
         if (now.number, now.life, now.vacuums) == (place.number, place.life, place.vacuums):
             raise FormatError(
@@ -257,10 +257,10 @@ def outline(context: PostgresContext, op: ReadOutline) -> Plan[SessionOutline]:
                 " which.",
                 session=op.session,
             )
-    raise _kept_moving(op.session)
+    raise _build_busy_error(op.session)
 
 
-def _outline(session: str, row: Row) -> Outline:
+def _build_outline(session: str, row: Row) -> Outline:
     position, kind, size, keep, opens, answers = row
     try:
         return Outline(
@@ -275,5 +275,5 @@ def _outline(session: str, row: Row) -> Outline:
         ) from error
 
 
-def _kept_moving(session: str) -> BusyError:
+def _build_busy_error(session: str) -> BusyError:
     return BusyError(f"session {session!r} was vacuumed again and again while it was read")

@@ -93,10 +93,10 @@ def identify(context: PostgresContext, _op: Identify) -> Plan[str | None]:
 @READS.handles(FindRisks)
 def find_risks(_context: PostgresContext, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
     """Read the settings of the server, and say what may be lost."""
-    return risks_of((yield from read_settings()))
+    return build_risks((yield from read_settings()))
 
 
-def claims_of(settings: PostgresSettings, *, ttl_clock: str) -> Claims:
+def build_claims(settings: PostgresSettings, *, ttl_clock: str) -> Claims:
     """What is promised on this server, now."""
     return Claims(
         engine="postgresql",
@@ -108,23 +108,23 @@ def claims_of(settings: PostgresSettings, *, ttl_clock: str) -> Claims:
         batch_entries_max=BATCH_ENTRIES_MAX,
         warnings=tuple(
             f"{risk.subject}: {risk.risk}"
-            for risk in risks_of(settings)
+            for risk in build_risks(settings)
             if risk.severity is not Gravity.NOTE
         ),
     )
 
 
-def risks_of(settings: PostgresSettings) -> tuple[Risk, ...]:
+def build_risks(settings: PostgresSettings) -> tuple[Risk, ...]:
     """What may be lost on this server, now."""
     return (
-        *_of_disk(settings),
-        *_of_strangers(settings),
-        *_of_standbys(settings),
-        *_of_defaults(settings),
+        *_find_disk_risks(settings),
+        *_find_role_risks(settings),
+        *_find_standby_risks(settings),
+        *_find_default_risks(settings),
     )
 
 
-def _of_disk(settings: PostgresSettings) -> Iterator[Risk]:
+def _find_disk_risks(settings: PostgresSettings) -> Iterator[Risk]:
     if not settings.fsync:
         yield Risk(
             severity=Gravity.DANGER,
@@ -148,7 +148,7 @@ def _of_disk(settings: PostgresSettings) -> Iterator[Risk]:
         )
 
 
-def _of_strangers(settings: PostgresSettings) -> Iterator[Risk]:
+def _find_role_risks(settings: PostgresSettings) -> Iterator[Risk]:
     if settings.strangers:
         roles = ", ".join(settings.strangers)
         yield Risk(
@@ -162,7 +162,7 @@ def _of_strangers(settings: PostgresSettings) -> Iterator[Risk]:
         )
 
 
-def _of_standbys(settings: PostgresSettings) -> Iterator[Risk]:
+def _find_standby_risks(settings: PostgresSettings) -> Iterator[Risk]:
     if settings.in_recovery:
         yield Risk(
             severity=Gravity.WARNING,
@@ -202,7 +202,7 @@ def _of_standbys(settings: PostgresSettings) -> Iterator[Risk]:
         )
 
 
-def _of_defaults(settings: PostgresSettings) -> Iterator[Risk]:
+def _find_default_risks(settings: PostgresSettings) -> Iterator[Risk]:
     if settings.isolation != "read committed":
         yield Risk(
             severity=Gravity.NOTE,

@@ -12,7 +12,7 @@ from typing import Final
 from indelible import view
 from indelible.backends.postgres.context import READS, PostgresContext
 from indelible.backends.postgres.entries import KIND_NUMBERS, encode_embedder, pack_vector
-from indelible.backends.postgres.read import CONTENT, IN_MANY, bounds_of, stored
+from indelible.backends.postgres.read import CONTENT, IN_MANY, build_stored_entry, split_bounds
 from indelible.backends.postgres.sessions import build_session_row, load_session
 from indelible.backends.postgres.statements import All, Sql
 from indelible.core import rules
@@ -58,7 +58,7 @@ _MARKS: Final = [
 
 
 @READS.handles(FindNearest)
-def nearest(context: PostgresContext, op: FindNearest) -> Plan[tuple[StoredEntry, ...] | None]:
+def find_nearest(context: PostgresContext, op: FindNearest) -> Plan[tuple[StoredEntry, ...] | None]:
     """Those that may be among the nearest; None where the server cannot tell."""
     dimension = len(op.vector)
     if not 0 < dimension <= DIMENSIONS_MAX or (vector := pack_vector(op.vector)) is None:
@@ -72,7 +72,7 @@ def nearest(context: PostgresContext, op: FindNearest) -> Plan[tuple[StoredEntry
         return None
     ((schema,),) = extension
     shown = view.count(extents)
-    within = place.number, *bounds_of(extents)
+    within = place.number, *split_bounds(extents)
     query = (encode_embedder(op.embedder), dimension, vector, margin(dimension))
     ((there,),), rows = yield from perform(
         All(
@@ -88,7 +88,7 @@ def nearest(context: PostgresContext, op: FindNearest) -> Plan[tuple[StoredEntry
     if there != shown:
         # Vacuumed since the look, or damaged: whoever reads them all finds out which.
         return None
-    return tuple(stored(*row) for row in sorted(rows, key=itemgetter(0)))
+    return tuple(build_stored_entry(*row) for row in sorted(rows, key=itemgetter(0)))
 
 
 def margin(dimension: int) -> float:

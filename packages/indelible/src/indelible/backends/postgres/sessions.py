@@ -165,7 +165,7 @@ def build_session_row(session: str, rows: list[Row]) -> PostgresSessionRow:
         return PostgresSessionRow(now_ms)
     created_at, metadata, forked_from, vacuums, is_intact = rest[: SESSION_COLUMNS - 10]
     if not is_intact:
-        raise damaged(session, "its row in indelible.session")
+        raise build_damage_error(session, "its row in indelible.session")
     return PostgresSessionRow(
         now_ms,
         number,
@@ -189,7 +189,7 @@ def to_array(extents: view.Extents) -> list[int]:
     return [number for extent in extents for number in extent]
 
 
-def damaged(session: str, what: str) -> FormatError:
+def build_damage_error(session: str, what: str) -> FormatError:
     """The error for a row whose checksum does not match."""
     return FormatError(
         f"session {session!r} is damaged: the checksum of {what} does not match, so nothing of the"
@@ -198,7 +198,7 @@ def damaged(session: str, what: str) -> FormatError:
     )
 
 
-def locked(
+def lock_session(
     context: PostgresContext, session: str, *also: Sql
 ) -> Plan[tuple[PostgresSessionRow, list[list[Row]]]]:
     """Hold a session, and ask more in the same round trip, behind its lock."""
@@ -278,7 +278,7 @@ def ensure_active(
 @WRITES.handles(SetMetadata)
 def set_metadata(context: PostgresContext, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    place, _ = yield from locked(context, op.session)
+    place, _ = yield from lock_session(context, op.session)
     version = rules.compute_version(place.standing, place.status)
     rules.refuse_if_moved(op.session, op.expected, version)
     place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
@@ -311,13 +311,13 @@ def list_sessions(context: PostgresContext, op: ListSessions) -> Plan[SessionPag
                 continue
             if len(names) == op.limit:
                 return SessionPage(tuple(names), names[-1])
-            names.append(_name_of(name))
+            names.append(_decode_name(name))
         if len(rows) <= op.limit:
             return SessionPage(tuple(names), None)
         after = rows[-1][0]
 
 
-def _name_of(name: bytes) -> str:
+def _decode_name(name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError as error:

@@ -8,7 +8,7 @@ from indelible.backends.postgres.maintenance import remove_life
 from indelible.backends.postgres.sessions import (
     PostgresSessionRow,
     begin_life,
-    locked,
+    lock_session,
     to_array,
     update_session,
 )
@@ -46,7 +46,7 @@ _INSERT = """
 @WRITES.handles(BeginStage)
 def begin_stage(context: PostgresContext, op: BeginStage) -> Plan[Stage]:
     """Begin a life that nobody sees yet."""
-    place, _ = yield from locked(context, op.session)
+    place, _ = yield from lock_session(context, op.session)
     if place.status is Status.ACTIVE:
         raise rules.build_exists_error(op.session)
     if op.first is not None and place.standing is not None:
@@ -156,12 +156,12 @@ def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
 @WRITES.handles(DropStage)
 def drop_stage(context: PostgresContext, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
-    place, _ = yield from locked(context, op.session)
+    place, _ = yield from lock_session(context, op.session)
     if place.standing is not None and rules.is_stage(place.standing, op.stage):
         yield from remove_life(context, place, op.session, forget=True)
 
 
 def _staged(context: PostgresContext, session: str, stage: str) -> Plan[PostgresSessionRow]:
-    place, _ = yield from locked(context, session)
+    place, _ = yield from lock_session(context, session)
     rules.refuse_if_not_staged(session, stage, place.standing)
     return place

@@ -8,11 +8,11 @@ from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
     PostgresSessionRow,
+    build_damage_error,
     build_session_row,
-    damaged,
     ensure_active,
     load_session,
-    locked,
+    lock_session,
     to_array,
     to_extents,
     update_session,
@@ -86,8 +86,8 @@ _EXTENTS_SURE = min(view.EXTENTS_MAX, view.VIEW_BYTES_MAX // 10)
 @WRITES.handles(ChangeView)
 def change_view(context: PostgresContext, op: ChangeView) -> Plan[ViewChangeResult]:
     """Show something else, if the view is still the one that was looked at."""
-    query = _line_by_key(context, op.session, op.key)
-    place, (rows,) = yield from locked(context, op.session, query)
+    query = _build_line_query(context, op.session, op.key)
+    place, (rows,) = yield from lock_session(context, op.session, query)
     done = _find_line(place, FindChange(op.session, op.change, op.key), rows)
     if done is not None:
         return ViewChangeResult(done, replayed=True)
@@ -136,10 +136,10 @@ def _call_guarded(function: str, *params: object) -> Plan[Row | None]:
 
 def _decide_rollback(context: PostgresContext, op: Rollback) -> Plan[ViewChangeResult]:
     queries = (
-        _line_by_key(context, op.session, op.key),
-        _snapshot_by_id(context, op.session, op.snapshot),
+        _build_line_query(context, op.session, op.key),
+        _build_snapshot_query(context, op.session, op.snapshot),
     )
-    place, (rows, found) = yield from locked(context, op.session, *queries)
+    place, (rows, found) = yield from lock_session(context, op.session, *queries)
     done = _find_line(place, FindChange(op.session, rules.ROLLBACK, op.key), rows)
     if done is not None:
         return ViewChangeResult(done, replayed=True)
@@ -151,19 +151,19 @@ def _decide_rollback(context: PostgresContext, op: Rollback) -> Plan[ViewChangeR
 @WRITES.handles(FindChange)
 def find_change(context: PostgresContext, op: FindChange) -> Plan[JournalLine | None]:
     """Find a change by its key, and sync it."""
-    query = _line_by_key(context, op.session, op.key)
-    place, (rows,) = yield from locked(context, op.session, query)
+    query = _build_line_query(context, op.session, op.key)
+    place, (rows,) = yield from lock_session(context, op.session, query)
     return _find_line(place, op, rows)
 
 
-def _line_by_key(context: PostgresContext, session: str, key: str) -> Sql:
+def _build_line_query(context: PostgresContext, session: str, key: str) -> Sql:
     return Sql(_LINES + " AND part.operation = $3", (*context.named(session), key.encode()))
 
 
 def _find_line(place: PostgresSessionRow, op: FindChange, rows: list[Row]) -> JournalLine | None:
     if not rows or place.head().status is not Status.ACTIVE:
         return None
-    line = _line(op.session, rows[0])
+    line = _build_line(op.session, rows[0])
     rules.refuse_different_change(op.session, op.key, op.change, line)
     # Locking the session's row is a write; its commit waits for this earlier change.
     return line
@@ -189,15 +189,20 @@ def _write_change(
 def read_journal(context: PostgresContext, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
     looked, lines = yield from perform(
-        All((load_session(context, op.session), journal_lines(context, op.session, limit=op.limit)))
+        All(
+            (
+                load_session(context, op.session),
+                build_lines_query(context, op.session, limit=op.limit),
+            )
+        )
     )
     head = build_session_row(op.session, looked).head()
     if head.status is not Status.ACTIVE:
         return JournalPage(head, ())
-    return JournalPage(head, lines_of(op.session, lines))
+    return JournalPage(head, build_lines(op.session, lines))
 
 
-def journal_lines(
+def build_lines_query(
     context: PostgresContext, session: str, *, limit: int | None = None, changes_only: bool = True
 ) -> Sql:
     """The statement that reads the lines of a life, newest first."""
@@ -242,12 +247,12 @@ def insert_snapshot(place: PostgresSessionRow, record: SnapshotRecord) -> Do:
     )
 
 
-def all_snapshots(context: PostgresContext, session: str) -> Sql:
+def build_snapshots_query(context: PostgresContext, session: str) -> Sql:
     """The statement that reads the snapshots of a life, oldest first."""
     return Sql(_SNAPSHOTS + " ORDER BY part.number", context.named(session))
 
 
-def _snapshot_by_id(context: PostgresContext, session: str, snapshot_id: str) -> Sql:
+def _build_snapshot_query(context: PostgresContext, session: str, snapshot_id: str) -> Sql:
     return Sql(_SNAPSHOTS + " AND part.id = $3", (*context.named(session), snapshot_id.encode()))
 
 
@@ -271,10 +276,10 @@ def save_snapshot(context: PostgresContext, op: SaveSnapshot) -> Plan[SnapshotRe
 
 
 def _decide_snapshot(context: PostgresContext, op: SaveSnapshot) -> Plan[SnapshotRecord]:
-    place, (there,) = yield from locked(
+    place, (there,) = yield from lock_session(
         context,
         op.session,
-        _snapshot_by_id(context, op.session, op.id),
+        _build_snapshot_query(context, op.session, op.id),
     )
     if place.status is Status.ACTIVE and there:
         return record_of(op.session, there[0])
@@ -291,7 +296,7 @@ def _decide_snapshot(context: PostgresContext, op: SaveSnapshot) -> Plan[Snapsho
 def read_snapshots(context: PostgresContext, op: ReadSnapshots) -> Plan[SnapshotList]:
     """All snapshots of the session's life, or the named ones."""
     if op.ids is None:
-        query = all_snapshots(context, op.session)
+        query = build_snapshots_query(context, op.session)
     else:
         ids = [name.encode() for name in op.ids]
         query = Sql(
@@ -311,7 +316,7 @@ def read_snapshots(context: PostgresContext, op: ReadSnapshots) -> Plan[Snapshot
 @WRITES.handles(DeleteSnapshot)
 def delete_snapshot(context: PostgresContext, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
-    place, _ = yield from locked(context, op.session)
+    place, _ = yield from lock_session(context, op.session)
     if place.status is not Status.ACTIVE:
         return False
     rows = yield from perform(
@@ -328,7 +333,7 @@ def record_of(session: str, row: Row) -> SnapshotRecord:
     """A snapshot as it was stored."""
     snapshot_id, label, taken_at, end, extents, is_intact = row
     if not is_intact:
-        raise damaged(session, f"its snapshot {snapshot_id!r} in indelible.snapshot")
+        raise build_damage_error(session, f"its snapshot {snapshot_id!r} in indelible.snapshot")
     return SnapshotRecord(
         snapshot_id.decode(),
         None if label is None else label.decode(),
@@ -353,11 +358,11 @@ def _open(closed: list[int], end: int) -> view.View:
     )
 
 
-def _line(session: str, row: Row) -> JournalLine:
+def _build_line(session: str, row: Row) -> JournalLine:
     operation, change, changed_at, generation, end, *tails, before, after, undone_by = row[:-3]
     at, life, is_intact = row[-3:]
     if not is_intact:
-        raise damaged(session, f"the line {operation!r} in indelible.journal")
+        raise build_damage_error(session, f"the line {operation!r} in indelible.journal")
     return JournalLine(
         key=operation.decode(),
         change=change.decode(),
@@ -370,6 +375,6 @@ def _line(session: str, row: Row) -> JournalLine:
     )
 
 
-def lines_of(session: str, rows: list[Row]) -> tuple[JournalLine, ...]:
+def build_lines(session: str, rows: list[Row]) -> tuple[JournalLine, ...]:
     """Journal lines as they were stored."""
-    return tuple(_line(session, row) for row in rows)
+    return tuple(_build_line(session, row) for row in rows)
