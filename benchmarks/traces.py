@@ -13,7 +13,7 @@ from benchmarks.conversation import TEXT
 from benchmarks.measure import Result, against
 from memory_contract import record
 from memory_contract.faults.servers.valkey import Valkey
-from memory_contract.traces import Header, Recorded, to_text
+from memory_contract.traces.format import Header, Recorded, to_text
 
 OPERATIONS = 1_000_000
 # Of a conversation: each append is followed by a read of its last entries, as an agent does it.

@@ -16,7 +16,7 @@ from memory_contract import load_trace, recorded, shrink_trace, write_test
 from memory_contract.cases import all_cases
 from memory_contract.goldfish import GOLDFISH
 from memory_contract.running import Bench, run_case
-from memory_contract.shrinking import write_shrunk
+from memory_contract.traces.shrink import write_shrunk
 
 HERE = Path(__file__).parent
 # The folder, the goldfish, and how its case is run.

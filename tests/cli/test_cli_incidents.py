@@ -146,7 +146,7 @@ def test_explain_ends_with_3_when_most_was_not_judged(run, tmp_path):
 
 def test_explain_finds_a_loss_in_a_trace_that_does_not_say_that_the_store_was_empty(run, tmp_path):
     from memory_contract import record
-    from memory_contract.recording import journal_of
+    from memory_contract.traces.recorder import journal_of
 
     class Last:
         def __init__(self):

@@ -182,8 +182,8 @@ def test_written_tests_and_traces_hold_no_password(command, url):
 
 
 def test_a_shrunk_trace_holds_no_password(tmp_path):
-    from memory_contract.replaying import load_trace
-    from memory_contract.shrinking import write_shrunk
+    from memory_contract.traces.replay import load_trace
+    from memory_contract.traces.shrink import write_shrunk
 
     path = tmp_path / "small.jsonl"
     write_shrunk(path, load_trace(TRACE), store=f"postgresql://db/x?password={CANARY}")

@@ -14,7 +14,7 @@ from memory_contract.goldfish.network import (
     RetriesWithoutKey,
     adapter_on,
 )
-from memory_contract.recording import journal_of
+from memory_contract.traces.recorder import journal_of
 from tests.support import postgres_server, redis_server
 
 # A goldfish, a right store, where they live, and the request that decides whether an append landed.

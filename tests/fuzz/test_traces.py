@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from memory_contract import explain_trace, write_test
 from memory_contract.adapter import Adapter
 from memory_contract.cli.main import run
-from memory_contract.explaining.telling import told
 from memory_contract.history import HistoryError
-from memory_contract.incidents.trusted_targets import resolve_named_target
-from memory_contract.replaying import TEXT_CHARS_MAX, load_trace, replay_trace
-from memory_contract.replaying.steps import planned
 from memory_contract.targets import TargetError, resolve
-from memory_contract.traces import Closed, Header, Other, Recorded, to_text
+from memory_contract.traces.diagnosis.render import told
+from memory_contract.traces.format import Closed, Header, Other, Recorded, to_text
+from memory_contract.traces.replay import TEXT_CHARS_MAX, load_trace, replay_trace
+from memory_contract.traces.replay.plan import planned
+from memory_contract.traces.trusted_targets import resolve_named_target
 
 # The same examples in every run: a failure here is a failure everywhere.
 fuzz = settings(

@@ -7,12 +7,11 @@ import pytest
 import indelible
 from memory_contract import explain_trace, record
 from memory_contract.checker.verdict import Ok, Undecided, Violated
-from memory_contract.explaining import sorting
-from memory_contract.explaining.telling import report_of, told
 from memory_contract.history import HistoryError, Operation, write_history
-from memory_contract.recording import journal_of
 from memory_contract.report import to_page
-from memory_contract.traces import (
+from memory_contract.traces.diagnosis import trace_sorter
+from memory_contract.traces.diagnosis.render import report_of, told
+from memory_contract.traces.format import (
     Closed,
     Dropped,
     Header,
@@ -21,6 +20,7 @@ from memory_contract.traces import (
     to_text,
     write_trace,
 )
+from memory_contract.traces.recorder import journal_of
 
 FRESH = Header(fresh=True)
 OLD = Header()
@@ -430,7 +430,7 @@ def test_many_buckets_say_what_one_says(tape, monkeypatch):
         shown = () if n in (7, 23) else (f"a{n}",)
         tape.read(*shown, session=f"f{n}", worker=f"1.1-t{n}")
     whole = tape.explained()
-    monkeypatch.setattr(sorting, "BUCKET_BYTES", 300)
+    monkeypatch.setattr(trace_sorter, "BUCKET_BYTES", 300)
     parted = explain_trace(tape.path)
     assert parted.counts == whole.counts == {"lost append": 2}
     assert parted.verdict.scope == whole.verdict.scope

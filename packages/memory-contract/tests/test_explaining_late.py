@@ -9,11 +9,11 @@ import pytest
 import indelible
 from memory_contract import explain_trace, record
 from memory_contract.checker.verdict import Ok, Undecided, Violated
-from memory_contract.explaining import judge_lines
-from memory_contract.explaining.knowing import Known
-from memory_contract.explaining.telling import told
-from memory_contract.recording import journal_of
-from memory_contract.traces import Dropped, Header, Recorded, to_text, write_trace
+from memory_contract.traces.diagnosis import judge_lines
+from memory_contract.traces.diagnosis.render import told
+from memory_contract.traces.diagnosis.trace_metadata import Known
+from memory_contract.traces.format import Dropped, Header, Recorded, to_text, write_trace
+from memory_contract.traces.recorder import journal_of
 from simulated import EVERYTHING, legal
 from test_explaining import OLD, Tape, names
 

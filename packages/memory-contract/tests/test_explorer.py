@@ -22,9 +22,9 @@ from memory_contract.explorer import (
     replay,
     written,
 )
-from memory_contract.explorer.choosing import Priorities, Sticky, Uniform
-from memory_contract.explorer.exploring import explore_case
-from memory_contract.explorer.shrinking import shrunk
+from memory_contract.explorer.exploration import explore_case
+from memory_contract.explorer.schedule_shrink import shrunk
+from memory_contract.explorer.strategies import Priorities, Sticky, Uniform
 from memory_contract.results import EXIT_FAIL
 from memory_contract.running import Bench
 

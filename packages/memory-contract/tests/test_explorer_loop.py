@@ -16,7 +16,7 @@ from memory_contract.explorer import (
     chooser_of,
 )
 from memory_contract.explorer.clock import Clock
-from memory_contract.explorer.steps import task_of
+from memory_contract.explorer.tasks import task_of
 
 SEEDS = range(12)
 

@@ -14,13 +14,13 @@ import pytest
 import plugin_projects
 from memory_contract import explain_trace, recorded, replay_trace, shrink_trace, write_test
 from memory_contract.checking import items_of, select
-from memory_contract.explaining.telling import told
 from memory_contract.goldfish import GOLDFISH
-from memory_contract.recording import Policy
-from memory_contract.replaying import load_trace, replay_lines
 from memory_contract.running import Bench, run_case
 from memory_contract.targets import resolve
-from memory_contract.traces import Header, Recorded, parts_of, write_trace
+from memory_contract.traces.diagnosis.render import told
+from memory_contract.traces.format import Header, Recorded, parts_of, write_trace
+from memory_contract.traces.recorder import Policy
+from memory_contract.traces.replay import load_trace, replay_lines
 from plugin_projects import outcomes, run
 from tests.support import postgres_server, redis_server
 

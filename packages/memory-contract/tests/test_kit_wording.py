@@ -3,7 +3,7 @@
 import pytest
 
 from memory_contract import Operation, Violated, explain, judge
-from memory_contract.checker.wording import is_, named, was
+from memory_contract.checker.phrases import is_, named, was
 
 
 def op(kind, at, *, worker="w0", session="s", **more):

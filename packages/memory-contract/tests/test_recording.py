@@ -14,8 +14,7 @@ import indelible
 from class_stores import Kept
 from memory_contract import Policy, record
 from memory_contract.goldfish.stores import ListStore
-from memory_contract.recording import journal_of
-from memory_contract.traces import (
+from memory_contract.traces.format import (
     Closed,
     Dropped,
     Header,
@@ -25,6 +24,7 @@ from memory_contract.traces import (
     parts_of,
     read_trace,
 )
+from memory_contract.traces.recorder import journal_of
 
 
 @pytest.fixture

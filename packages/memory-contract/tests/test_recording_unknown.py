@@ -11,10 +11,10 @@ from indelible.testing import run_in_process
 from indelible.testing.recording import build_verbs
 from memory_contract import explain_trace, record
 from memory_contract.checker.verdict import Ok, Undecided, Violated
-from memory_contract.explaining.telling import told
-from memory_contract.recording import journal_of
-from memory_contract.recording.policy import Hand, Policy
-from memory_contract.traces import Other, read_trace
+from memory_contract.traces.diagnosis.render import told
+from memory_contract.traces.format import Other, read_trace
+from memory_contract.traces.recorder import journal_of
+from memory_contract.traces.recorder.hasher import Hand, Policy
 
 
 def said(text):

@@ -18,16 +18,16 @@ from memory_contract import (
     write_test,
 )
 from memory_contract.adapter import Refused
-from memory_contract.explaining.telling import told
 from memory_contract.goldfish import GOLDFISH
 from memory_contract.goldfish.stores import ListStore, yielded
 from memory_contract.history import HistoryError
-from memory_contract.replaying.conducting import events
-from memory_contract.replaying.hosts import THREADS, Ask, Host
-from memory_contract.replaying.steps import planned
-from memory_contract.shrinking import write_shrunk
 from memory_contract.targets import resolve
-from memory_contract.traces import Header, Recorded, write_trace
+from memory_contract.traces.diagnosis.render import told
+from memory_contract.traces.format import Header, Recorded, write_trace
+from memory_contract.traces.replay.host import THREADS, Ask, Host
+from memory_contract.traces.replay.plan import planned
+from memory_contract.traces.replay.scheduler import events
+from memory_contract.traces.shrink import write_shrunk
 from test_explaining import Tape
 from test_recording import in_a_child
 
@@ -153,12 +153,12 @@ def test_a_store_that_cannot_be_opened_is_an_error(tape):
 
 
 def test_what_overlapped_in_the_trace_and_nowhere_in_a_replay_proves_nothing(tape, monkeypatch):
-    from memory_contract.replaying import conducting
+    from memory_contract.traces.replay import scheduler
 
     monkeypatch.setattr(
-        conducting, "events", lambda steps: ((s, b) for s in steps for b in (True, False))
+        scheduler, "events", lambda steps: ((s, b) for s in steps for b in (True, False))
     )
-    monkeypatch.setattr("memory_contract.replaying.VACUOUS_MAX", 1)
+    monkeypatch.setattr("memory_contract.traces.replay.VACUOUS_MAX", 1)
     found = replay_trace(tape.path, RIGHT, seed=1)
     assert found.verdict == "UNKNOWN"
     assert "no two operations overlapped" in found.reason
@@ -237,7 +237,7 @@ def test_a_rollback_goes_to_the_snapshot_that_stands_for_the_old_one(tmp_path):
 
 
 def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
-    monkeypatch.setattr("memory_contract.replaying.OPERATIONS_MAX", 2)
+    monkeypatch.setattr("memory_contract.traces.replay.OPERATIONS_MAX", 2)
     with pytest.raises(HistoryError, match="3 operations are too many"):
         load_trace(tape.path)
     assert len(load_trace(tape.path, session="s").lines) == 3

@@ -14,7 +14,7 @@ from indelible.core.plan import Operation
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS, VerbKind
 from indelible.testing.faults import FAULT_VERBS, watching
 from indelible.testing.recording import build_verbs
-from memory_contract.recording.policy import Hand, Policy
+from memory_contract.traces.recorder.hasher import Hand, Policy
 from tests.support.verbs import every_verb
 
 # Methods that are about the object, not about what it stores.

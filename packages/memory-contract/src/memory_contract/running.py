@@ -17,8 +17,8 @@ from memory_contract.adapter import Adapter, Flavour
 from memory_contract.calling import said
 from memory_contract.cases import BAD_DAYS, Case, Mode
 from memory_contract.checker import judge
+from memory_contract.checker.phrases import named
 from memory_contract.checker.verdict import Undecided, Violated
-from memory_contract.checker.wording import named
 from memory_contract.drivers.processes import CannotTravel, Crew, WorkerLost
 from memory_contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
 from memory_contract.leaving import LeftBehind, within

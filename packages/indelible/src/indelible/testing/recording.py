@@ -9,9 +9,10 @@ from typing import Any
 
 from indelible import AsyncMemoryStore, MemoryStore
 from indelible.core.verbs import VERBS
-from memory_contract.recording.notes import Note
-from memory_contract.recording.policy import Hand
-from memory_contract.recording.verbs import (
+from memory_contract.traces.format import CALL
+from memory_contract.traces.recorder.call_records import Note
+from memory_contract.traces.recorder.hasher import Hand
+from memory_contract.traces.recorder.methods import (
     Verb,
     Verbs,
     change,
@@ -25,7 +26,6 @@ from memory_contract.recording.verbs import (
     showed_turns,
     store_call,
 )
-from memory_contract.traces import CALL
 
 
 def find_verbs(store: Any) -> Callable[[Hand], Verbs] | None:

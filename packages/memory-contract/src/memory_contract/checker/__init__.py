@@ -14,13 +14,13 @@ from memory_contract.checker.batches import check_batches
 from memory_contract.checker.events import Session, sessions_of, tighten
 from memory_contract.checker.identity import harness_error, key_outlived, strange_ids
 from memory_contract.checker.order import check_order
+from memory_contract.checker.phrases import named
 from memory_contract.checker.pops import check_pops
 from memory_contract.checker.presence import Presence, check_absences, check_resurrections
 from memory_contract.checker.removal import Removals, settle_fork
 from memory_contract.checker.search import STEPS_MAX, Stuck, no_order, search, searchable
 from memory_contract.checker.snapshots import check_rollbacks, check_snapshots
 from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
-from memory_contract.checker.wording import named
 from memory_contract.history import Operation, read_history
 
 __all__ = ["check_history", "judge"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from memory_contract.checker.events import Event, Session, origins
+from memory_contract.checker.phrases import is_, listed
 from memory_contract.checker.verdict import Anomaly, Name
-from memory_contract.checker.wording import is_, listed
 from memory_contract.history import Ids, Operation
 
 

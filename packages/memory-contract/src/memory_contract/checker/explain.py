@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from memory_contract.checker.causes import during, likely_cause
+from memory_contract.checker.phrases import named
 from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
-from memory_contract.checker.wording import named
 from memory_contract.history import Fault, Operation
 
 SHOWN_MAX: Final = 5

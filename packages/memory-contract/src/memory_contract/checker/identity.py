@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from memory_contract.checker.events import Event, Session, origins
+from memory_contract.checker.phrases import named
 from memory_contract.checker.verdict import Anomaly, Name
-from memory_contract.checker.wording import named
 from memory_contract.history import CORRUPTED, Ids, Operation, problem_of
 
 

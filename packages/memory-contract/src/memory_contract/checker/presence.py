@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memory_contract.checker.events import FOREVER, Entry, Session
+from memory_contract.checker.phrases import is_, listed, was
 from memory_contract.checker.removal import Removals
 from memory_contract.checker.verdict import Anomaly, Name
-from memory_contract.checker.wording import is_, listed, was
 from memory_contract.history import Operation
 
 Missing = dict[str, list[Operation]]

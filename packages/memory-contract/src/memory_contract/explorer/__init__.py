@@ -1,7 +1,6 @@
 """The schedule explorer: races between tasks, found by a seed and brought back by it."""
 
-from memory_contract.explorer.choosing import Chooser, Plain, Recorded, chooser_of
-from memory_contract.explorer.exploring import SCHEDULES, explore, replay
+from memory_contract.explorer.exploration import SCHEDULES, explore, replay
 from memory_contract.explorer.loop import ExploringLoop
 from memory_contract.explorer.schedules import (
     Schedule,
@@ -10,6 +9,7 @@ from memory_contract.explorer.schedules import (
     parsed,
     written,
 )
+from memory_contract.explorer.strategies import Chooser, Plain, Recorded, chooser_of
 
 __all__ = [
     "SCHEDULES",

@@ -16,11 +16,11 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Final, TypeVar, TypeVarTuple
 
-from memory_contract.explorer.choosing import Chooser
 from memory_contract.explorer.clock import Clock, WatchedSelector
-from memory_contract.explorer.places import place_of
+from memory_contract.explorer.code_locations import place_of
 from memory_contract.explorer.schedules import Switch
-from memory_contract.explorer.steps import Step, TaskNames, task_of
+from memory_contract.explorer.strategies import Chooser
+from memory_contract.explorer.tasks import Step, TaskNames, task_of
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")

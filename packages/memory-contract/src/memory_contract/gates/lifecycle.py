@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Message
 from memory_contract.cases import case
-from memory_contract.checker.wording import is_, was
+from memory_contract.checker.phrases import is_, was
 from memory_contract.client import Client
 from memory_contract.entries import ids_of
 from memory_contract.history import Ids

@@ -14,13 +14,13 @@ import pytest
 
 from memory_contract.adapter import Adapter
 from memory_contract.history import HistoryError
-from memory_contract.incidents.trusted_targets import OPTION, resolve_named_target
-from memory_contract.incidents.writing import TIMES
 from memory_contract.plugin.benches import benches_of
 from memory_contract.plugin.verdicts import shown
-from memory_contract.replaying import Trace, load_trace, replay_lines
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
+from memory_contract.traces.regression_test import TIMES
+from memory_contract.traces.replay import Trace, load_trace, replay_lines
+from memory_contract.traces.trusted_targets import OPTION, resolve_named_target
 
 
 class IncidentFile(pytest.File):

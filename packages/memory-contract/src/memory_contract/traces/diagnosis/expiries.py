@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from memory_contract.explaining.knowing import Known
 from memory_contract.history import Operation
-from memory_contract.traces import Recorded
+from memory_contract.traces.diagnosis.trace_metadata import Known
+from memory_contract.traces.format import Recorded
 
 
 def expiries(session: str, ops: Sequence[Recorded], known: Known) -> Iterator[Operation]:

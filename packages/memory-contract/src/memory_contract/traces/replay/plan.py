@@ -14,8 +14,8 @@ from random import Random
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Message
-from memory_contract.explaining.knowing import Known
-from memory_contract.traces import FIELD, Other, Recorded, base
+from memory_contract.traces.diagnosis.trace_metadata import Known
+from memory_contract.traces.format import FIELD, Other, Recorded, base
 
 # What the kit calls a worker that a recorder named: process, store, and thread or task.
 _WORKER: Final = re.compile(r"(?P<group>(?P<pid>\d+)\.\d+)-(?P<kind>[ta])\d+(?:\*.*)?")
@@ -79,7 +79,7 @@ def planned(
     lines: Iterable[Recorded | Other], known: Known, adapter: Adapter, *, seed: int
 ) -> Plan:
     """The calls that do to this store what was done to the other one."""
-    from memory_contract.explaining.resolving import settled  # noqa: PLC0415
+    from memory_contract.traces.diagnosis.history_builder import settled  # noqa: PLC0415
 
     operations, _ = settled(lines)
     plan = Plan()

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from memory_contract.adapter import Adapter, imported
-from memory_contract.recording.policy import Hand, Policy
-from memory_contract.recording.standing import Recorder, Standing, journal_of
-from memory_contract.recording.verbs import (
+from memory_contract.registry import RECORDERS, load_registered
+from memory_contract.traces.format import Refreshed, Workers
+from memory_contract.traces.recorder.hasher import Hand, Policy
+from memory_contract.traces.recorder.methods import (
     Verbs,
     of_duck,
     of_handle,
     of_langchain,
     of_openai,
 )
-from memory_contract.recording.writing import (
+from memory_contract.traces.recorder.proxy import Recorder, Standing, journal_of
+from memory_contract.traces.recorder.trace_writer import (
     BUFFERED_MAX,
     PART_BYTES_MAX,
     PARTS_MAX,
@@ -27,8 +29,6 @@ from memory_contract.recording.writing import (
     journal_at,
     log,
 )
-from memory_contract.registry import RECORDERS, load_registered
-from memory_contract.traces import Refreshed, Workers
 
 __all__ = ["Journal", "Policy", "journal_of", "record", "recorded"]
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, Literal
 
-from memory_contract.replaying.crews import Hosts
-from memory_contract.replaying.hosts import Answer, Ask
-from memory_contract.replaying.steps import Plan, Step
-from memory_contract.traces import Level, Other, Recorded, line_of
+from memory_contract.traces.format import Level, Other, Recorded, line_of
+from memory_contract.traces.replay.host import Answer, Ask
+from memory_contract.traces.replay.host_pool import Hosts
+from memory_contract.traces.replay.plan import Plan, Step
 
 # The caller ended and never heard of it; its task was cancelled; or it was told of an error that
 # leaves open whether anything happened, as a store may have been that then wrote a second time.

@@ -16,11 +16,15 @@ from collections.abc import Awaitable, Callable, Collection
 from threading import get_ident
 from typing import Any, Final
 
-from memory_contract.recording.notes import Note
-from memory_contract.recording.unlisted import change_verb, may_change, session_parameters
-from memory_contract.recording.verbs import REMOVERS, Verb, Verbs
-from memory_contract.recording.writing import Journal
-from memory_contract.traces import CALL
+from memory_contract.traces.format import CALL
+from memory_contract.traces.recorder.call_records import Note
+from memory_contract.traces.recorder.methods import REMOVERS, Verb, Verbs
+from memory_contract.traces.recorder.trace_writer import Journal
+from memory_contract.traces.recorder.unknown_methods import (
+    change_verb,
+    may_change,
+    session_parameters,
+)
 
 _ENDS: Final = ("close", "aclose")
 # Names of our own, which no store has.

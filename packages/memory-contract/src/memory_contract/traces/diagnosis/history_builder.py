@@ -16,12 +16,12 @@ from typing import Final, TypeVar
 
 from memory_contract.checker.events import FOREVER
 from memory_contract.checker.verdict import Anomaly
-from memory_contract.explaining.absences import REMOVERS, Batch, find_absences, join_attempts
-from memory_contract.explaining.knowing import Known
-from memory_contract.explaining.lives import expiries
-from memory_contract.explaining.tallies import Tally
 from memory_contract.history import CORRUPTED, NOT_FOUND, Operation
-from memory_contract.traces import FIELD, Other, Recorded, base
+from memory_contract.traces.diagnosis.absences import REMOVERS, Batch, find_absences, join_attempts
+from memory_contract.traces.diagnosis.expiries import expiries
+from memory_contract.traces.diagnosis.hash_counts import Tally
+from memory_contract.traces.diagnosis.trace_metadata import Known
+from memory_contract.traces.format import FIELD, Other, Recorded, base
 
 _L = TypeVar("_L", Recorded, Other)
 _PLAIN: Final = tuple(each.name for each in fields(Operation))

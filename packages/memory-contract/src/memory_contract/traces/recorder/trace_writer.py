@@ -20,9 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from memory_contract.recording.notes import Note, Quick, quick_text, text_of
-from memory_contract.recording.policy import Hand, Policy
-from memory_contract.traces import (
+from memory_contract.traces.format import (
     SUFFIX,
     Closed,
     Dropped,
@@ -31,6 +29,8 @@ from memory_contract.traces import (
     Workers,
     to_text,
 )
+from memory_contract.traces.recorder.call_records import Note, Quick, quick_text, text_of
+from memory_contract.traces.recorder.hasher import Hand, Policy
 from memory_contract.version import __version__
 
 log: Final = logging.getLogger("indelible.recording")

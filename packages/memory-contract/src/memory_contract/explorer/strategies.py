@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final, Protocol
 
-from memory_contract.explorer.places import place_of
+from memory_contract.explorer.code_locations import place_of
 from memory_contract.explorer.schedules import Switch
-from memory_contract.explorer.steps import Step
+from memory_contract.explorer.tasks import Step
 
 
 class Chooser(Protocol):

@@ -19,22 +19,22 @@ from memory_contract.calling import said
 from memory_contract.checker.verdict import Undecided, Violated
 from memory_contract.drivers.processes import StoreRaised, WorkerLost
 from memory_contract.drivers.threads import many_switches
-from memory_contract.explaining import Explanation, explain_trace, judge_lines
-from memory_contract.explaining.knowing import Known
-from memory_contract.explaining.resolving import settled
-from memory_contract.explaining.sorting import Sorted
 from memory_contract.history import HistoryError
 from memory_contract.leaving import LeftBehind, within
-from memory_contract.replaying.conducting import Conductor, Run, fault_of
-from memory_contract.replaying.crews import Hosts, Way, way_of
-from memory_contract.replaying.hosts import Hung
-from memory_contract.replaying.lost_replies import REQUESTS_MAX, LostReplies
-from memory_contract.replaying.overlaps import Overlaps, overlaps_of
-from memory_contract.replaying.steps import Plan, planned
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED, Unreachable
 from memory_contract.running import Bench
 from memory_contract.targets import resolve
-from memory_contract.traces import Level, Other, Recorded
+from memory_contract.traces.diagnosis import Explanation, explain_trace, judge_lines
+from memory_contract.traces.diagnosis.history_builder import settled
+from memory_contract.traces.diagnosis.trace_metadata import Known
+from memory_contract.traces.diagnosis.trace_sorter import Sorted
+from memory_contract.traces.format import Level, Other, Recorded
+from memory_contract.traces.replay.host import Hung
+from memory_contract.traces.replay.host_pool import Hosts, Way, way_of
+from memory_contract.traces.replay.lost_replies import REQUESTS_MAX, LostReplies
+from memory_contract.traces.replay.overlaps import Overlaps, overlaps_of
+from memory_contract.traces.replay.plan import Plan, planned
+from memory_contract.traces.replay.scheduler import Conductor, Run, fault_of
 
 __all__ = [
     "Level",
@@ -108,7 +108,7 @@ class Replay:
     @property
     def told(self) -> str:
         """What came of it, in words; what a failing test shows."""
-        from memory_contract.replaying.telling import told  # noqa: PLC0415
+        from memory_contract.traces.replay.render import told  # noqa: PLC0415
 
         return told(self)
 

@@ -24,10 +24,10 @@ from memory_contract.adapter import Adapter, Flavour
 from memory_contract.calling import said
 from memory_contract.drivers.processes import StoreRaised
 from memory_contract.handles import close, open_handle
-from memory_contract.recording.notes import Note, text_of
-from memory_contract.recording.policy import Hand, Policy
-from memory_contract.recording.verbs import of_handle
 from memory_contract.stacks import read_stacks
+from memory_contract.traces.recorder.call_records import Note, text_of
+from memory_contract.traces.recorder.hasher import Hand, Policy
+from memory_contract.traces.recorder.methods import of_handle
 
 # A bound on what hangs, not on what is slow.
 ANSWER_S_MAX: Final = 60.0

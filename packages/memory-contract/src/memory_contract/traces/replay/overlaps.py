@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memory_contract.history import Operation
-from memory_contract.replaying.steps import Step
+from memory_contract.traces.replay.plan import Step
 
 # Pairs grow with the square of what is open at once.
 PAIRS_MAX: Final = 200_000

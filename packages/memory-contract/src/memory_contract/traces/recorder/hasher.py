@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memory_contract.traces import BY_ID, FIELD, Contents
+from memory_contract.traces.format import BY_ID, FIELD, Contents
 
 # Twelve digits: that two things that were said share them is a matter of once in a trillion, and
 # then they count as said twice, which accuses nobody.

@@ -16,10 +16,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final
 
-from memory_contract.explaining.knowing import Known
-from memory_contract.explaining.resolving import shifted
 from memory_contract.history import HistoryError
-from memory_contract.traces import (
+from memory_contract.traces.diagnosis.history_builder import shifted
+from memory_contract.traces.diagnosis.trace_metadata import Known
+from memory_contract.traces.format import (
     Header,
     Line,
     Other,

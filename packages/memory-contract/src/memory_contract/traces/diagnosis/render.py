@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from memory_contract.checker.explain import explain
+from memory_contract.checker.phrases import named
 from memory_contract.checker.verdict import Ok, Violated
-from memory_contract.checker.wording import named
-from memory_contract.explaining import Explanation, Story
 from memory_contract.history import Operation
 from memory_contract.report.wording import visible
 from memory_contract.results import CaseResult, CaseVerdict, Failure, Report, failure_of
+from memory_contract.traces.diagnosis import Explanation, Story
 
 # Lines of a timeline: more than that is looked at on a page.
 ROWS_MAX: Final = 16

@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 
 from memory_contract.calling import is_not_found, outcome_of
 from memory_contract.history import NOT_FOUND
-from memory_contract.recording.policy import Hand, Noted
-from memory_contract.traces import CALL
+from memory_contract.traces.format import CALL
+from memory_contract.traces.recorder.hasher import Hand, Noted
 
 # What is written for every note, or in a way of its own.
 _USUAL: Final = frozenset(

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from memory_contract.recording.notes import Note
-from memory_contract.recording.verbs import Verb
-from memory_contract.traces import CALL
+from memory_contract.traces.format import CALL
+from memory_contract.traces.recorder.call_records import Note
+from memory_contract.traces.recorder.methods import Verb
 
 _READS: Final = frozenset(
     {

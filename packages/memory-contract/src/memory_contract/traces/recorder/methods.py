@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memory_contract.recording.notes import Note
-from memory_contract.recording.policy import Hand, Noted
 from memory_contract.targets.duck_messages import messages_of_list, messages_of_turns
-from memory_contract.traces import CALL
+from memory_contract.traces.format import CALL
+from memory_contract.traces.recorder.call_records import Note
+from memory_contract.traces.recorder.hasher import Hand, Noted
 
 Noter = Callable[..., Note]
 Answers = Callable[[Note, Any, Hand], None]

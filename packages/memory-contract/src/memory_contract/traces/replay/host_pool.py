@@ -10,11 +10,11 @@ from typing import Final, Protocol
 
 from memory_contract.adapter import Adapter, Flavour, Refused
 from memory_contract.drivers.processes import Crew, StoreRaised, Worker, WorkerLost
-from memory_contract.replaying.hosts import ANSWER_S_MAX, Answer, Ask, Host, lost_line
-from memory_contract.replaying.lost_replies import LostReplies
-from memory_contract.replaying.steps import Step, has_tasks, processes_in
 from memory_contract.running import Bench
-from memory_contract.traces import Workers
+from memory_contract.traces.format import Workers
+from memory_contract.traces.replay.host import ANSWER_S_MAX, Answer, Ask, Host, lost_line
+from memory_contract.traces.replay.lost_replies import LostReplies
+from memory_contract.traces.replay.plan import Step, has_tasks, processes_in
 
 # Calls of other processes begin together at a moment by which all have been told.
 TOLD_NS: Final = {"processes": 1_000_000, "threads": 300_000, "tasks": 300_000}

@@ -16,20 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from memory_contract.adapter import Adapter
-from memory_contract.explaining import explain_trace
-from memory_contract.explaining.resolving import settled
 from memory_contract.redaction import has_password
-from memory_contract.replaying import (
-    Replay,
-    Trace,
-    known_of,
-    load_trace,
-    replay_lines,
-)
 from memory_contract.results import Unreachable
 from memory_contract.running import Bench
 from memory_contract.targets import resolve
-from memory_contract.traces import (
+from memory_contract.traces.diagnosis import explain_trace
+from memory_contract.traces.diagnosis.history_builder import settled
+from memory_contract.traces.format import (
     Contents,
     Header,
     Level,
@@ -37,6 +30,13 @@ from memory_contract.traces import (
     Recorded,
     Refreshed,
     write_trace,
+)
+from memory_contract.traces.replay import (
+    Replay,
+    Trace,
+    known_of,
+    load_trace,
+    replay_lines,
 )
 from memory_contract.version import __version__
 

@@ -13,11 +13,11 @@ from typing import Final
 from memory_contract.adapter import Adapter
 from memory_contract.cases import Case
 from memory_contract.checking import Item, Progress, asked_for, select
-from memory_contract.explorer.choosing import AtPlaces, Chooser, Recorded, chooser_of
 from memory_contract.explorer.loop import ExploringLoop
+from memory_contract.explorer.render import told
+from memory_contract.explorer.schedule_shrink import shrunk
 from memory_contract.explorer.schedules import Schedule, parsed, written
-from memory_contract.explorer.shrinking import shrunk
-from memory_contract.explorer.telling import told
+from memory_contract.explorer.strategies import AtPlaces, Chooser, Recorded, chooser_of
 from memory_contract.leaving import LeftBehind, within
 from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.running import CASE_S_MAX, Bench, Outcome, endless, modes_of, run_round

@@ -12,12 +12,12 @@ from memory_contract.checker import judge
 from memory_contract.checker.search import STEPS_MAX
 from memory_contract.checker.shrink import minimal
 from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
-from memory_contract.explaining.knowing import CLOCKS_APART_NS, Known
-from memory_contract.explaining.resolving import Resolved, Unknown, resolve, settled
-from memory_contract.explaining.sorting import Progress, Sorted, connected, first_appends
 from memory_contract.history import Operation
 from memory_contract.results import TOLD_MAX
-from memory_contract.traces import Other, Recorded
+from memory_contract.traces.diagnosis.history_builder import Resolved, Unknown, resolve, settled
+from memory_contract.traces.diagnosis.trace_metadata import CLOCKS_APART_NS, Known
+from memory_contract.traces.diagnosis.trace_sorter import Progress, Sorted, connected, first_appends
+from memory_contract.traces.format import Other, Recorded
 
 __all__ = ["Explanation", "Story", "Unknown", "explain_trace", "judge_lines"]
 

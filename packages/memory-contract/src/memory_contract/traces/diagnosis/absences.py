@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from memory_contract.checker.events import FOREVER, Event
+from memory_contract.checker.phrases import is_, named
 from memory_contract.checker.verdict import Anomaly
-from memory_contract.checker.wording import is_, named
 from memory_contract.history import Operation
-from memory_contract.traces import Recorded, base
+from memory_contract.traces.format import Recorded, base
 
 # What may take entries away or bring them back.
 REMOVERS: Final = frozenset({"clear", "pop", "trim", "rollback", "undo", "expire"})

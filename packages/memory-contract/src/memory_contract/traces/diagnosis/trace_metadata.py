@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from memory_contract.checker.events import FOREVER
-from memory_contract.traces import (
+from memory_contract.traces.format import (
     Closed,
     Contents,
     Dropped,

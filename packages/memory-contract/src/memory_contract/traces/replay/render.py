@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memory_contract.explaining.telling import told as explained
-from memory_contract.replaying import Replay
 from memory_contract.report.wording import counted, visible
+from memory_contract.traces.diagnosis.render import told as explained
+from memory_contract.traces.replay import Replay
 
 _MEANING = {
     "FIXED": "the store does not do it",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import Operation
-from memory_contract.traces import Recorded, base
+from memory_contract.traces.format import Recorded, base
 
 
 class Tally:

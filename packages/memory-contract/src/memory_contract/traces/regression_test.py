@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from memory_contract.explaining import Explanation, judge_lines
-from memory_contract.explaining.telling import timeline
 from memory_contract.history import HistoryError
 from memory_contract.redaction import has_password, redact_url
-from memory_contract.replaying import Trace
 from memory_contract.report.wording import visible
-from memory_contract.shrinking import write_shrunk
-from memory_contract.traces import SUFFIX, Level
+from memory_contract.traces.diagnosis import Explanation, judge_lines
+from memory_contract.traces.diagnosis.render import timeline
+from memory_contract.traces.format import SUFFIX, Level
+from memory_contract.traces.replay import Trace
+from memory_contract.traces.shrink import write_shrunk
 
 # How often a race is run: what is lost once in a few tries must not slip through a green run.
 TIMES: Final = 10
