@@ -11,7 +11,7 @@ _WIDTH: Final = 40
 _IDS_MAX: Final = 8
 
 
-def named(session: str) -> str:
+def quote_name(session: str) -> str:
     """A session's name; one that is empty, odd or long stands in quotes."""
     if _PLAIN.fullmatch(session):
         return session
@@ -19,7 +19,7 @@ def named(session: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 4]}...{text[-1]}"
 
 
-def listed(ids: Sequence[str]) -> str:
+def format_ids(ids: Sequence[str]) -> str:
     """Ids in a row; of many, the first ones, the last one and their number."""
     if len(ids) <= _IDS_MAX:
         return " ".join(ids)

@@ -14,7 +14,7 @@ _KIT: Final = str(Path(__file__).parents[1])
 _DEPTH_MAX: Final = 200
 
 
-def place_of(coroutine: Any) -> str:
+def find_location(coroutine: Any) -> str:
     """`file.py:17 in append`: the innermost place that is neither asyncio's nor the kit's."""
     found = ""
     for frame in _frames(coroutine):

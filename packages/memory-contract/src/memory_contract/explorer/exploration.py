@@ -14,10 +14,10 @@ from memory_contract.adapter import Adapter
 from memory_contract.cases import Case
 from memory_contract.checking import Item, Progress, asked_for, select
 from memory_contract.explorer.loop import ExploringLoop
-from memory_contract.explorer.render import told
-from memory_contract.explorer.schedule_shrink import shrunk
-from memory_contract.explorer.schedules import Schedule, parsed, written
-from memory_contract.explorer.strategies import AtPlaces, Chooser, Recorded, chooser_of
+from memory_contract.explorer.render import describe_schedule
+from memory_contract.explorer.schedule_shrink import shrink_schedule
+from memory_contract.explorer.schedules import Schedule, format_schedule, parse_schedule
+from memory_contract.explorer.strategies import AtPlaces, Chooser, RecordedOrder, build_chooser
 from memory_contract.leaving import LeftBehind, within
 from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.running import CASE_S_MAX, Bench, Outcome, endless, modes_of, run_round
@@ -92,7 +92,7 @@ def replay(target: str | Adapter | type, *, case: str, seed: int, schedule: str)
     (found,) = select((), [case])
     bench = Bench(resolve(target))
     try:
-        attempt = attempted(found, bench, seed, Recorded(parsed(schedule)))
+        attempt = attempt_case(found, bench, seed, RecordedOrder(parse_schedule(schedule)))
     finally:
         bench.close()
     return _result(found, seed, attempt, _text(seed, attempt))
@@ -137,7 +137,7 @@ def explore_case(case: Case, bench: Bench, seed: int, schedules: int) -> CaseRes
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
     ours, results = seed, []
     for _ in range(schedules):
-        attempt = attempted(case, bench, ours, chooser_of(ours))
+        attempt = attempt_case(case, bench, ours, build_chooser(ours))
         if attempt.failure:
             found = _made_small(case, bench, ours, attempt)
             return replace(found, duration_s=time.monotonic() - began)
@@ -159,13 +159,13 @@ def explore_case(case: Case, bench: Bench, seed: int, schedules: int) -> CaseRes
 _ORDER: Final[tuple[CaseVerdict, ...]] = ("PASS", "UNKNOWN", "VACUOUS", "NOT RUN", "NOT CLAIMED")
 
 
-def attempted(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attempt:
+def attempt_case(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attempt:
     """One run; one that does not end is left behind."""
     loops: list[ExploringLoop] = []
 
     def exploring() -> ExploringLoop:
         # Where tasks were stopped is asked for only when a schedule is made small.
-        small = isinstance(chooser, Recorded | AtPlaces)
+        small = isinstance(chooser, RecordedOrder | AtPlaces)
         loops.append(ExploringLoop(chooser, places=small))
         return loops[-1]
 
@@ -186,7 +186,7 @@ def _made_small(case: Case, bench: Bench, seed: int, failing: Attempt) -> CaseRe
 
     def tried(chooser: Chooser) -> Schedule | None:
         nonlocal best
-        again = attempted(case, bench, seed, chooser)
+        again = attempt_case(case, bench, seed, chooser)
         if again.failure != failing.failure:
             return None
         if len(again.schedule) <= len(best.schedule):
@@ -194,15 +194,15 @@ def _made_small(case: Case, bench: Bench, seed: int, failing: Attempt) -> CaseRe
         return again.schedule
 
     def still_fails(schedule: Schedule) -> Schedule | None:
-        return tried(Recorded(schedule))
+        return tried(RecordedOrder(schedule))
 
     repeats = still_fails(failing.schedule) == failing.schedule
-    shrunk(failing.schedule, still_fails)
+    shrink_schedule(failing.schedule, still_fails)
     # Leaving switches out moves what comes after them. So a few switches at the same places of the
     # code are tried too, from the plain order on.
     for chooser in _at_the_same_places(seed, best):
         if tried(chooser):
-            shrunk(best.schedule, still_fails)
+            shrink_schedule(best.schedule, still_fails)
             break
     return _result(case, seed, best, _text(seed, best, repeats=repeats))
 
@@ -221,12 +221,12 @@ def _text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
     """The schedule with its seed, in words, and how far it can be relied on."""
     count = len(attempt.schedule)
     lines = [f"seed {seed}, {count} {'switch' if count == 1 else 'switches'}: "]
-    lines[0] += written(attempt.schedule[:_WRITTEN_MAX])
+    lines[0] += format_schedule(attempt.schedule[:_WRITTEN_MAX])
     if count > _WRITTEN_MAX:
         lines[0] += f" and {count - _WRITTEN_MAX} more"
     room, loop = attempt.outcome.room, attempt.loop
     if count and room is not None and loop is not None:
-        lines.append(told(loop.taken, room.history))
+        lines.append(describe_schedule(loop.taken, room.history))
     if attempt.inexact:
         why = " and ".join(attempt.inexact)
         lines.append(f"not exact: {why}, so the seed may need several runs to bring it back")

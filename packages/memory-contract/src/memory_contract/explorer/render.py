@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from memory_contract.explorer.loop import Taken
+from memory_contract.explorer.loop import StepTaken
 from memory_contract.history import Operation
 
 # More than this nobody reads; the schedule itself is complete.
@@ -25,7 +25,7 @@ _DOES: Final = {
 }
 
 
-def told(taken: Sequence[Taken], history: Sequence[Operation]) -> str:
+def describe_schedule(taken: Sequence[StepTaken], history: Sequence[Operation]) -> str:
     """`w1 stops in its append of w1e3 to c-1; w0 appends w0e2 to c-1; w1 goes on`."""
     sentences = list(_Teller(taken, history).sentences())
     more = len(sentences) - _SENTENCES_MAX
@@ -35,9 +35,9 @@ def told(taken: Sequence[Taken], history: Sequence[Operation]) -> str:
 
 
 class _Teller:
-    def __init__(self, taken: Sequence[Taken], history: Sequence[Operation]) -> None:
+    def __init__(self, taken: Sequence[StepTaken], history: Sequence[Operation]) -> None:
         self._taken = taken
-        self._worker = workers_of(taken, history)
+        self._worker = map_workers(taken, history)
         ours = set(self._worker.values())
         self._calls = sorted(
             (op for op in history if op.worker in ours), key=lambda op: op.complete_ns or 0
@@ -93,7 +93,7 @@ def _of(op: Operation, *, doing: bool = False) -> str:
     return f" {op.session}" if doing else f" of {op.session}"
 
 
-def workers_of(taken: Sequence[Taken], history: Sequence[Operation]) -> dict[str, str]:
+def map_workers(taken: Sequence[StepTaken], history: Sequence[Operation]) -> dict[str, str]:
     """Which worker each task was: the one whose calls began in its steps."""
     calls = sorted(history, key=lambda op: op.invoke_ns)
     found: dict[str, Counter[str]] = defaultdict(Counter)

@@ -13,7 +13,7 @@ from memory_contract.explorer.schedules import Schedule, Switch
 TRIES_MAX: Final = 400
 
 
-def shrunk(
+def shrink_schedule(
     schedule: Schedule, still_fails: Callable[[Schedule], Schedule | None], tries: int = TRIES_MAX
 ) -> Schedule:
     """Leave switches out, many at a time and then one by one, as long as it fails without them.

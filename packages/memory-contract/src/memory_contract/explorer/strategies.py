@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final, Protocol
 
-from memory_contract.explorer.code_locations import place_of
+from memory_contract.explorer.code_locations import find_location
 from memory_contract.explorer.schedules import Switch
-from memory_contract.explorer.tasks import Step
+from memory_contract.explorer.tasks import TaskStep
 
 
 class Chooser(Protocol):
     """Picks the next step."""
 
-    def pick(self, ready: Sequence[Step]) -> int:
+    def pick(self, ready: Sequence[TaskStep]) -> int:
         """The place of the step to take; the first is the one of the plain order."""
 
 
-class Plain:
+class PlainOrder:
     """The plain order: a task goes on as long as it can."""
 
-    def pick(self, ready: Sequence[Step]) -> int:  # noqa: ARG002 -- always the first
+    def pick(self, ready: Sequence[TaskStep]) -> int:  # noqa: ARG002 -- always the first
         """The first."""
         return 0
 
@@ -32,7 +32,7 @@ class Uniform:
     def __init__(self, random: Random) -> None:
         self._random = random
 
-    def pick(self, ready: Sequence[Step]) -> int:
+    def pick(self, ready: Sequence[TaskStep]) -> int:
         """By chance."""
         return self._random.randrange(len(ready))
 
@@ -44,7 +44,7 @@ class Sticky:
         self._random = random
         self._chance = random.choice((0.3, 0.1, 0.03))
 
-    def pick(self, ready: Sequence[Step]) -> int:
+    def pick(self, ready: Sequence[TaskStep]) -> int:
         """The first, or now and then another."""
         if self._random.random() >= self._chance:
             return 0
@@ -64,7 +64,7 @@ class Priorities:
         self._ranks: dict[str, float] = {}
         self._lowest = 0.0
 
-    def pick(self, ready: Sequence[Step]) -> int:
+    def pick(self, ready: Sequence[TaskStep]) -> int:
         """The highest rank, which may have fallen just now."""
         highest = self._highest(ready)
         if self._random.random() < self._chance:
@@ -73,7 +73,7 @@ class Priorities:
             highest = self._highest(ready)
         return highest
 
-    def _highest(self, ready: Sequence[Step]) -> int:
+    def _highest(self, ready: Sequence[TaskStep]) -> int:
         ranks = [self._rank(step.task) for step in ready]
         return ranks.index(max(ranks))
 
@@ -83,13 +83,13 @@ class Priorities:
         return self._ranks[task]
 
 
-class Recorded:
+class RecordedOrder:
     """What was written down, as far as it fits."""
 
     def __init__(self, schedule: Iterable[Switch]) -> None:
         self._taken = {(s.task, s.number, s.asked): s.taken for s in schedule}
 
-    def pick(self, ready: Sequence[Step]) -> int:
+    def pick(self, ready: Sequence[TaskStep]) -> int:
         """Who was taken here; the first if that one cannot go on."""
         first = ready[0]
         taken = self._taken.get((first.task, first.number, first.asked))
@@ -107,12 +107,12 @@ class AtPlaces:
         self._random = random
         self._places = list(places)
 
-    def pick(self, ready: Sequence[Step]) -> int:
+    def pick(self, ready: Sequence[TaskStep]) -> int:
         """The first, or another if the first stands at the next place."""
         if not self._places:
             return 0
         place, passed_by = self._places[0]
-        if place_of(ready[0].coroutine) != place:
+        if find_location(ready[0].coroutine) != place:
             return 0
         if passed_by:
             self._places[0] = place, passed_by - 1
@@ -129,7 +129,7 @@ _STRATEGIES: Final[tuple[Callable[[Random], Chooser], ...]] = (
 )
 
 
-def chooser_of(seed: int) -> Chooser:
+def build_chooser(seed: int) -> Chooser:
     """The strategy that a seed stands for, with its chances."""
     random = Random(seed)  # noqa: S311 -- runs must repeat
     return random.choice(_STRATEGIES)(random)

@@ -18,7 +18,7 @@ _STEP_NAMES: Final = frozenset({"task_wakeup", "__step", "__wakeup"})
 _UNNAMED: Final = re.compile(r"Task-\d+")
 
 
-def task_of(callback: Callable[..., Any]) -> asyncio.Task[Any] | None:
+def find_task(callback: Callable[..., Any]) -> asyncio.Task[Any] | None:
     """The task that a callback is a step of; None if it is something else."""
     task = getattr(callback, "__self__", None)
     if task is None or not asyncio.isfuture(task):
@@ -30,7 +30,7 @@ def task_of(callback: Callable[..., Any]) -> asyncio.Task[Any] | None:
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class TaskStep:
     """A task that can go on: its name, and which of its steps it is."""
 
     task: str

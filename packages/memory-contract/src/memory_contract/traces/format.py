@@ -20,8 +20,8 @@ from memory_contract.history import (
     HistoryError,
     Operation,
     Outcome,
-    parsed,
-    problem_of,
+    find_problem,
+    parse_object,
     require_types,
 )
 
@@ -40,15 +40,15 @@ FIELD: Final = "+"
 
 Contents = Literal["hashed", "cut", "kept"]
 # How the operations of a trace ran side by side, where that is known.
-Workers = Literal["threads", "tasks", "processes"]
+WorkerKind = Literal["threads", "tasks", "processes"]
 # How closely a trace is replayed: one call at a time, with its overlaps, or with its faults too.
-Level = Literal["sequential", "concurrent", "faults"]
+ReplayLevel = Literal["sequential", "concurrent", "faults"]
 # What begins the time to live of a session anew.
-Refreshed = Literal["append", "read", "nothing"]
+TtlRefresh = Literal["append", "read", "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class TraceHeader:
     """What a recorder says before its first line."""
 
     format: int = FORMAT
@@ -64,17 +64,17 @@ class Header:
     # How long a session lives after an append that names no time, as the store promises.
     ttl_s: float | None = None
     ttl_late_s: float = 1.0
-    ttl_refreshed_by: Refreshed = "append"
-    workers: Workers | None = None
+    ttl_refreshed_by: TtlRefresh = "append"
+    workers: WorkerKind | None = None
     # The store that the trace is to be held against, where somebody said so.
     store: str = ""
-    level: Level = "concurrent"
+    level: ReplayLevel = "concurrent"
     # Whether lines that were written before this one were removed to make room.
     continued: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class DroppedLines:
     """The recorder could not keep up, or a line is torn: so many lines are missing here."""
 
     dropped: int
@@ -83,14 +83,14 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class TraceEnd:
     """The recorder ended in order: nothing that it saw is missing after this."""
 
     closed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded(Operation):
+class TraceOperation(Operation):
     """An operation, and what the recorder knew of it."""
 
     # The store's own name for the call, and the class of what it raised.
@@ -114,7 +114,7 @@ class Recorded(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Other:
+class OtherCall:
     """A call that the contract has no word for: kept and counted, and not judged."""
 
     session: str
@@ -130,9 +130,9 @@ class Other:
     changes: bool = False
 
 
-Line = Header | Recorded | Other | Dropped | Closed
+TraceLine = TraceHeader | TraceOperation | OtherCall | DroppedLines | TraceEnd
 _OPERATION: Final = frozenset(field.name for field in fields(Operation))
-_ALL: Final = tuple(field.name for field in fields(Recorded))
+_ALL: Final = tuple(field.name for field in fields(TraceOperation))
 _TUPLES: Final = ("sizes", "roles", "contents")
 # No honest line is longer: it would show some ten million entries, or hold a batch with its texts.
 LINE_BYTES_MAX: Final = 256 << 20
@@ -183,10 +183,10 @@ _HEADER_FITS: Final[dict[str, Callable[[Any], bool]]] = {
     "fresh": _is_bool,
     "ttl_s": lambda value: value is None or is_seconds(value),
     "ttl_late_s": is_seconds,
-    "ttl_refreshed_by": lambda value: value in get_args(Refreshed),
-    "workers": lambda value: value is None or value in get_args(Workers),
+    "ttl_refreshed_by": lambda value: value in get_args(TtlRefresh),
+    "workers": lambda value: value is None or value in get_args(WorkerKind),
     "store": _is_text,
-    "level": lambda value: value in get_args(Level),
+    "level": lambda value: value in get_args(ReplayLevel),
     "continued": _is_bool,
 }
 _OTHER_FITS: Final[dict[str, Callable[[Any], bool]]] = {
@@ -203,9 +203,9 @@ _OTHER_FITS: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def line_of(text: str | bytes) -> Line:
+def parse_line(text: str | bytes) -> TraceLine:
     """What one line says, or a `HistoryError`."""
-    found = parsed(text)
+    found = parse_object(text)
     if MARK in found:
         return _header(found)
     if "dropped" in found or "closed" in found:
@@ -221,20 +221,20 @@ def line_of(text: str | bytes) -> Line:
     for name in found.keys() - _OPERATION:
         if not _FITS[name](found[name]):
             raise HistoryError(f"{name!r} has a value that it cannot have")
-    recorded = Recorded(**found)
-    if problem := problem_of(recorded):
+    recorded = TraceOperation(**found)
+    if problem := find_problem(recorded):
         raise HistoryError(problem)
     return recorded
 
 
-def _header(found: dict[str, Any]) -> Header:
+def _header(found: dict[str, Any]) -> TraceHeader:
     format_ = found.pop(MARK)
     if type(format_) is not int or format_ != FORMAT:
         raise HistoryError(f"a trace of format {format_!r}; this version reads {FORMAT}")
     # What a later version adds to a header changes nothing about the lines.
     known = {name: value for name, value in found.items() if name in _HEADER_FITS}
     _require(known, _HEADER_FITS)
-    return Header(**known)
+    return TraceHeader(**known)
 
 
 def _require(found: dict[str, Any], fits: dict[str, Callable[[Any], bool]]) -> None:
@@ -244,13 +244,13 @@ def _require(found: dict[str, Any], fits: dict[str, Callable[[Any], bool]]) -> N
             raise HistoryError(f"{name!r} has a value that it cannot have")
 
 
-def _other(found: dict[str, Any]) -> Other:
+def _other(found: dict[str, Any]) -> OtherCall:
     del found["op"]
     if unknown := sorted(found.keys() - _OTHER_FITS.keys()):
         raise HistoryError(f"unknown field {unknown[0]!r}")
     _require(found, _OTHER_FITS)
     try:
-        other = Other(**found)
+        other = OtherCall(**found)
     except TypeError as error:
         raise HistoryError(f"a call that lacks a field: {error}") from error
     if other.complete_ns is not None and other.complete_ns < other.invoke_ns:
@@ -258,30 +258,30 @@ def _other(found: dict[str, Any]) -> Other:
     return other
 
 
-def _note(found: dict[str, Any]) -> Line:
+def _note(found: dict[str, Any]) -> TraceLine:
     name = "dropped" if "dropped" in found else "closed"
     changes = found.get("changes", 0)
     if not is_count(found[name]) or not is_count(changes):
         raise HistoryError(f"{name!r} must be a whole number")
     if name == "dropped":
-        return Dropped(dropped=found[name], changes=changes)
-    return Closed(closed=found[name])
+        return DroppedLines(dropped=found[name], changes=changes)
+    return TraceEnd(closed=found[name])
 
 
-def to_text(line: Line) -> str:
+def format_line(line: TraceLine) -> str:
     """One line as JSON, without what says nothing. The session comes first: readers sort by it."""
-    if isinstance(line, Header):
-        rest = {f.name: getattr(line, f.name) for f in fields(Header) if f.name != "format"}
+    if isinstance(line, TraceHeader):
+        rest = {f.name: getattr(line, f.name) for f in fields(TraceHeader) if f.name != "format"}
         return json.dumps({MARK: line.format, **rest})
-    if isinstance(line, Dropped):
+    if isinstance(line, DroppedLines):
         more = {"changes": line.changes} if line.changes else {}
         return json.dumps({"dropped": line.dropped, **more})
-    if isinstance(line, Closed):
+    if isinstance(line, TraceEnd):
         return json.dumps({"closed": line.closed})
     found: dict[str, Any] = {"session": line.session}
-    if isinstance(line, Other):
+    if isinstance(line, OtherCall):
         return json.dumps(
-            {**found, "op": CALL, **{f.name: getattr(line, f.name) for f in fields(Other)}}
+            {**found, "op": CALL, **{f.name: getattr(line, f.name) for f in fields(OtherCall)}}
         )
     for name in _ALL:
         value = getattr(line, name)
@@ -296,25 +296,25 @@ def to_text(line: Line) -> str:
     return json.dumps(found, separators=(",", ":"))
 
 
-def base(token: str) -> str:
+def strip_fields(token: str) -> str:
     """Who an entry is, without its other fields."""
     return token.partition(FIELD)[0]
 
 
-def write_trace(path: str | Path, header: Header, lines: Iterable[Recorded]) -> None:
+def write_trace(path: str | Path, header: TraceHeader, lines: Iterable[TraceOperation]) -> None:
     """Write a whole trace, closed in order."""
     written = 0
     # For its owner alone, as a recorder writes it: it may hold what was said.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(to_text(header) + "\n")
+        file.write(format_line(header) + "\n")
         for line in lines:
-            file.write(to_text(line) + "\n")
+            file.write(format_line(line) + "\n")
             written += 1
-        file.write(to_text(Closed(closed=written)) + "\n")
+        file.write(format_line(TraceEnd(closed=written)) + "\n")
 
 
-def parts_of(path: str | Path) -> list[Path]:
+def list_parts(path: str | Path) -> list[Path]:
     """The files that a trace is made of: all of a folder, or a file and what was written beside it.
 
     Beside `trace.jsonl` stand `trace.<...>.jsonl`: of other processes, and what came later.
@@ -331,7 +331,7 @@ def parts_of(path: str | Path) -> list[Path]:
     return [place, *sorted(beside)]
 
 
-def lines_of(part: Path) -> Iterator[tuple[int, bytes]]:
+def read_raw_lines(part: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of one file with their numbers; the last one of a killed process may be torn."""
     with part.open("rb") as file:
         number = 0
@@ -343,23 +343,23 @@ def lines_of(part: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
-def read_part(part: Path) -> Iterator[Line]:
+def read_part(part: Path) -> Iterator[TraceLine]:
     """What one file says. A torn last line counts as dropped; any other one is an error."""
-    for number, text in lines_of(part):
+    for number, text in read_raw_lines(part):
         yield read_line(part, number, text)
 
 
-def read_line(part: Path, number: int, text: bytes) -> Line:
+def read_line(part: Path, number: int, text: bytes) -> TraceLine:
     """What one line of a file says."""
     try:
-        return line_of(text)
+        return parse_line(text)
     except HistoryError as error:
         if not text.endswith(b"\n"):
-            return Dropped(dropped=1)
+            return DroppedLines(dropped=1)
         raise HistoryError(f"{part}, line {number}: {error}") from error
 
 
-def read_trace(path: str | Path) -> Iterator[Line]:
+def read_trace(path: str | Path) -> Iterator[TraceLine]:
     """What all files of a trace say, one file after the other."""
-    for part in parts_of(path):
+    for part in list_parts(path):
         yield from read_part(part)

@@ -13,10 +13,10 @@ from memory_contract.history import HistoryError
 from memory_contract.redaction import has_password, redact_url
 from memory_contract.report.wording import visible
 from memory_contract.traces.diagnosis import Explanation, judge_lines
-from memory_contract.traces.diagnosis.render import timeline
-from memory_contract.traces.format import SUFFIX, Level
-from memory_contract.traces.replay import Trace
-from memory_contract.traces.shrink import write_shrunk
+from memory_contract.traces.diagnosis.render import render_timeline
+from memory_contract.traces.format import SUFFIX, ReplayLevel
+from memory_contract.traces.replay import LoadedTrace
+from memory_contract.traces.shrink import write_small_trace
 
 # How often a race is run: what is lost once in a few tries must not slip through a green run.
 TIMES: Final = 10
@@ -45,7 +45,7 @@ _FROM_ENVIRONMENT: Final = 'os.environ["INDELIBLE_URL"]  # {url}'
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenTest:
     """Where a test and its trace are."""
 
     test: Path
@@ -53,8 +53,13 @@ class Written:
 
 
 def write_test(
-    path: str | Path, trace: Trace, *, store: str, level: Level = "concurrent", times: int = TIMES
-) -> Written:
+    path: str | Path,
+    trace: LoadedTrace,
+    *,
+    store: str,
+    level: ReplayLevel = "concurrent",
+    times: int = TIMES,
+) -> WrittenTest:
     """Write a test file and the trace beside it; what is there already is not overwritten."""
     test = Path(path)
     beside = test.with_suffix(SUFFIX)
@@ -64,8 +69,8 @@ def write_test(
         if place.exists():
             raise HistoryError(f"{place} is there already: nothing was written")
     test.parent.mkdir(parents=True, exist_ok=True)
-    write_shrunk(beside, trace, store=store, level=level)
-    explanation = judge_lines(trace.lines, trace.known)
+    write_small_trace(beside, trace, store=store, level=level)
+    explanation = judge_lines(trace.lines, trace.metadata)
     secret = has_password(store)
     options = [f"times={times}"] if level == "concurrent" else [f"level={level!r}, times={times}"]
     text = _TEST.format(
@@ -80,14 +85,14 @@ def write_test(
         options=options[0],
     )
     test.write_text(text, "utf-8")
-    return Written(test, beside)
+    return WrittenTest(test, beside)
 
 
 def _is_name(stem: str) -> bool:
     return stem.isidentifier() and not keyword.iskeyword(stem)
 
 
-def _title(trace: Trace) -> str:
+def _title(trace: LoadedTrace) -> str:
     names = " and ".join(sorted(trace.names)) or "an incident"
     lines = len(trace.lines)
     workers = len({line.worker for line in trace.lines})
@@ -101,7 +106,7 @@ def _story(found: Explanation) -> list[str]:
     story = found.stories[0]
     happened = story.anomaly.proof.partition("; ")[0].rstrip(".")
     lines = [f"{happened}."]
-    lines += timeline(story.small)[1:]
+    lines += render_timeline(story.small)[1:]
     return [_safe(line)[:_WIDTH].rstrip() for line in lines]
 
 

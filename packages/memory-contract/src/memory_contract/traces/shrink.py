@@ -21,20 +21,20 @@ from memory_contract.results import Unreachable
 from memory_contract.running import Bench
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis import explain_trace
-from memory_contract.traces.diagnosis.history_builder import settled
+from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.format import (
     Contents,
-    Header,
-    Level,
-    Other,
-    Recorded,
-    Refreshed,
+    OtherCall,
+    ReplayLevel,
+    TraceHeader,
+    TraceOperation,
+    TtlRefresh,
     write_trace,
 )
 from memory_contract.traces.replay import (
+    LoadedTrace,
     Replay,
-    Trace,
-    known_of,
+    build_metadata,
     load_trace,
     replay_lines,
 )
@@ -47,15 +47,15 @@ BUDGET_S: Final = 120.0
 TIMES: Final = 5
 
 Progress = Callable[[int, int], None]
-Lines = tuple[Recorded, ...]
+Lines = tuple[TraceOperation, ...]
 _LANE: Final = re.compile(r"(\d+)\.(\d+)-([ta])(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shrunk:
+class ShrinkResult:
     """The smallest trace that was found, and the replay that showed it; or why there is none."""
 
-    trace: Trace
+    trace: LoadedTrace
     replay: Replay
     operations_before: int
     workers_before: int
@@ -76,13 +76,13 @@ def shrink_trace(
     path: str | Path,
     store: str | Adapter | type,
     *,
-    level: Level = "concurrent",
+    level: ReplayLevel = "concurrent",
     seed: int | None = None,
     times: int = TIMES,
     session: str | None = None,
     budget_s: float = BUDGET_S,
     progress: Progress | None = None,
-) -> Shrunk:
+) -> ShrinkResult:
     """Shrink a trace against a store that fails on it."""
     trace = load_trace(path, session=session)
     small = [
@@ -101,9 +101,9 @@ def shrink_trace(
         bench.close()
 
 
-def _as_it_was(trace: Trace, replay: Replay) -> Shrunk:
+def _as_it_was(trace: LoadedTrace, replay: Replay) -> ShrinkResult:
     workers = len({line.worker for line in trace.lines})
-    return Shrunk(
+    return ShrinkResult(
         trace=trace,
         replay=replay,
         operations_before=len(trace.lines),
@@ -116,9 +116,9 @@ class _Asked:
 
     def __init__(
         self,
-        trace: Trace,
+        trace: LoadedTrace,
         bench: Bench,
-        level: Level,
+        level: ReplayLevel,
         seed: int | None,
         times: int,
         budget_s: float,
@@ -135,8 +135,8 @@ class _Asked:
         self._best: Replay | None = None
         self._lines: Lines = ()
 
-    def shrunk(self, guesses: Iterable[set[tuple[str, int]]]) -> Shrunk:
-        operations, _ = settled(self._trace.lines)
+    def shrunk(self, guesses: Iterable[set[tuple[str, int]]]) -> ShrinkResult:
+        operations, _ = merge_announced(self._trace.lines)
         first = replay_lines(
             self._trace, self._bench, level=self._level, seed=self._seed, times=4 * self._times
         )
@@ -159,7 +159,7 @@ class _Asked:
         trace = _observed(self._lines, self._best, self._bench.adapter)
         return replace(before, trace=trace, replay=self._best, questions=self._questions)
 
-    def _fails(self, lines: Sequence[Recorded]) -> bool:
+    def _fails(self, lines: Sequence[TraceOperation]) -> bool:
         """Whether fewer lines still fail; if so, they are the best so far."""
         if self._questions >= QUESTIONS_MAX or time.monotonic() > self._until or not lines:
             return False
@@ -222,13 +222,13 @@ class _Asked:
                         break
 
 
-def _overlap(lines: Sequence[Recorded]) -> bool:
+def _overlap(lines: Sequence[TraceOperation]) -> bool:
     """Whether any two operations were open at once."""
     ordered = sorted(lines, key=lambda line: line.invoke_ns)
     return any(then.invoke_ns <= _end(first) for first, then in pairwise(ordered))
 
 
-def _end(line: Recorded) -> int:
+def _end(line: TraceOperation) -> int:
     return 1 << 63 if line.complete_ns is None else line.complete_ns
 
 
@@ -242,23 +242,23 @@ def _mergeable(lines: Lines) -> Iterator[tuple[str, str]]:
                 yield one, two
 
 
-def _observed(lines: Lines, replay: Replay, adapter: Adapter) -> Trace:
+def _observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTrace:
     """What the store did, under short names, with what was kept of what was said."""
-    kept: dict[str, list[Recorded]] = {}
+    kept: dict[str, list[TraceOperation]] = {}
     for line in lines:
         if line.op == "append":
             kept.setdefault(line.worker, []).append(line)
     names = _short_names(line.worker for line in replay.lines)
-    seen: list[Recorded | Other] = []
-    observed, _ = settled(replay.lines)
+    seen: list[TraceOperation | OtherCall] = []
+    observed, _ = merge_announced(replay.lines)
     for line in observed:
         # A worker appends in the order in which it did.
         ours = kept.get(line.worker, []) if line.op == "append" else []
         contents = ours.pop(0).contents if ours else ()
         seen.append(replace(line, worker=names[line.worker], contents=contents))
-    known = known_of(adapter)
-    known.workers = replay.way.workers if replay.way is not None else None
-    return Trace(lines=tuple(seen), known=known, names=replay.found)
+    metadata = build_metadata(adapter)
+    metadata.workers = replay.way.workers if replay.way is not None else None
+    return LoadedTrace(lines=tuple(seen), metadata=metadata, names=replay.found)
 
 
 def _short_names(workers: Iterable[str]) -> dict[str, str]:
@@ -283,11 +283,11 @@ def _short_names(workers: Iterable[str]) -> dict[str, str]:
     return known
 
 
-def write_shrunk(
-    path: str | Path, trace: Trace, *, store: str = "", level: Level = "concurrent"
+def write_small_trace(
+    path: str | Path, trace: LoadedTrace, *, store: str = "", level: ReplayLevel = "concurrent"
 ) -> None:
     """Write a small trace, which says against which store it is to be held, and how."""
-    known = trace.known
+    metadata = trace.metadata
     began = min((line.invoke_ns for line in trace.lines), default=0)
     lines = [
         replace(
@@ -296,18 +296,18 @@ def write_shrunk(
             complete_ns=None if line.complete_ns is None else line.complete_ns - began,
         )
         for line in trace.lines
-        if isinstance(line, Recorded)
+        if isinstance(line, TraceOperation)
     ]
     contents: Contents = "kept" if any(line.contents for line in lines) else "hashed"
-    refreshed: Refreshed = known.ttl_refreshed_by
-    header = Header(
+    refreshed: TtlRefresh = metadata.ttl_refreshed_by
+    header = TraceHeader(
         version=__version__,
         contents=contents,
-        fresh=known.fresh,
-        ttl_s=known.ttl_s,
-        ttl_late_s=known.ttl_late_s,
+        fresh=metadata.fresh,
+        ttl_s=metadata.ttl_s,
+        ttl_late_s=metadata.ttl_late_s,
         ttl_refreshed_by=refreshed,
-        workers=known.workers,
+        workers=metadata.workers,
         # A URL with a password is in no file: whoever runs the trace names the store.
         store="" if has_password(store) else store,
         level=level,

@@ -14,12 +14,22 @@ from memory_contract.checker.shrink import minimal
 from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
 from memory_contract.history import Operation
 from memory_contract.results import TOLD_MAX
-from memory_contract.traces.diagnosis.history_builder import Resolved, Unknown, resolve, settled
-from memory_contract.traces.diagnosis.trace_metadata import CLOCKS_APART_NS, Known
-from memory_contract.traces.diagnosis.trace_sorter import Progress, Sorted, connected, first_appends
-from memory_contract.traces.format import Other, Recorded
+from memory_contract.traces.diagnosis.history_builder import (
+    ResolvedHistory,
+    UnknownChange,
+    build_history,
+    merge_announced,
+)
+from memory_contract.traces.diagnosis.trace_metadata import CLOCKS_APART_NS, TraceMetadata
+from memory_contract.traces.diagnosis.trace_sorter import (
+    Progress,
+    TraceSorter,
+    find_first_appends,
+    group_by_session,
+)
+from memory_contract.traces.format import OtherCall, TraceOperation
 
-__all__ = ["Explanation", "Story", "Unknown", "explain_trace", "judge_lines"]
+__all__ = ["AnomalyStory", "Explanation", "UnknownChange", "explain_trace", "judge_lines"]
 
 # Of a session's operations, what is kept to show the others around a proof.
 AROUND_MAX: Final = 10_000
@@ -30,14 +40,14 @@ LOOKED_FOR_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class AnomalyStory:
     """The first anomaly of its name: the smallest history that shows it, and what was around."""
 
     anomaly: Anomaly
     small: tuple[Operation, ...]
     around: tuple[Operation, ...]
     # The lines that the small history came from, to be replayed.
-    lines: tuple[Recorded, ...] = ()
+    lines: tuple[TraceOperation, ...] = ()
 
 
 @dataclass(slots=True)
@@ -46,16 +56,16 @@ class Explanation:
 
     path: Path
     verdict: Verdict
-    known: Known
+    metadata: TraceMetadata
     # One for each name, in the order in which they happened.
-    stories: tuple[Story, ...] = ()
+    stories: tuple[AnomalyStory, ...] = ()
     counts: Counter[str] = field(default_factory=Counter)
     # Calls that the contract has no word for, by their names.
     others: Counter[str] = field(default_factory=Counter)
     # Of the operations in the verdict's scope, how many prove nothing.
     unjudged: int = 0
     # Of each session that an unknown call may have changed: the call, and how many came before it.
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[UnknownChange, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
@@ -67,11 +77,11 @@ def explain_trace(
     path: str | Path, *, session: str | None = None, progress: Progress | None = None
 ) -> Explanation:
     """Judge what happened, in any number of operations; of one session alone, if it is named."""
-    ordered = Sorted(path, progress)
-    gathered = _Gathered(ordered.known)
+    ordered = TraceSorter(path, progress)
+    gathered = _Gathered(ordered.metadata)
     for group in ordered.groups():
         ours = group if session is None else _only(group, session)
-        if any(isinstance(line, Recorded) for line in ours):
+        if any(isinstance(line, TraceOperation) for line in ours):
             gathered.add(ours)
     if ordered.clocks_disagree(CLOCKS_APART_NS):
         return gathered.explanation(Path(path), unsure=_CLOCKS)
@@ -85,55 +95,59 @@ _CLOCKS: Final = (
 )
 
 
-def _only(group: list[Recorded | Other], session: str) -> list[Recorded | Other]:
+def _only(
+    group: list[TraceOperation | OtherCall], session: str
+) -> list[TraceOperation | OtherCall]:
     names = {session}
     for line in group:
-        if isinstance(line, Recorded) and line.op == "fork" and line.target == session:
+        if isinstance(line, TraceOperation) and line.op == "fork" and line.target == session:
             names.add(line.session)
     asked = any(line.session == session for line in group)
     return [line for line in group if line.every or line.session in names] if asked else []
 
 
-def judge_lines(lines: Iterable[Recorded | Other], known: Known) -> Explanation:
+def judge_lines(
+    lines: Iterable[TraceOperation | OtherCall], metadata: TraceMetadata
+) -> Explanation:
     """Judge lines that are at hand, as those of a file are judged."""
-    gathered = _Gathered(known)
+    gathered = _Gathered(metadata)
     everything = list(lines)
-    for group in connected(everything):
+    for group in group_by_session(everything):
         gathered.add(group)
-    gathered.look_elsewhere(lambda tokens: first_appends(everything, tokens))
+    gathered.look_elsewhere(lambda tokens: find_first_appends(everything, tokens))
     return gathered.explanation(Path())
 
 
 class _Gathered:
     """Verdicts on groups of sessions, added up."""
 
-    def __init__(self, known: Known) -> None:
-        self.known = known
+    def __init__(self, metadata: TraceMetadata) -> None:
+        self.metadata = metadata
         self.counts: Counter[str] = Counter()
         self.others: Counter[str] = Counter()
         self._told: list[Anomaly] = []
-        self._stories: dict[str, Story] = {}
+        self._stories: dict[str, AnomalyStory] = {}
         self._reasons: list[str] = []
         self._undecided = 0
         self._operations = 0
         self._unjudged = 0
-        self._unknown: list[Unknown] = []
+        self._unknown: list[UnknownChange] = []
         self._sessions = 0
         self._began: int | None = None
         # Of garbage: the session's history, to be judged again with what is found elsewhere.
-        self._strange: list[tuple[Anomaly, Resolved]] = []
+        self._strange: list[tuple[Anomaly, ResolvedHistory]] = []
 
-    def add(self, lines: list[Recorded | Other]) -> None:
+    def add(self, lines: list[TraceOperation | OtherCall]) -> None:
         """Judge some sessions that belong together."""
-        _, others = settled(lines)
+        _, others = merge_announced(lines)
         self.others.update(line.verb for line in others if not line.changes)
-        resolved = resolve(lines, self.known)
+        resolved = build_history(lines, self.metadata)
         verdict = _judged(resolved)
         self._operations += resolved.operations
         self._unjudged += resolved.unjudged
         if len(self._unknown) < TOLD_MAX:
             self._unknown += resolved.unknown
-        told_of = (line for line in lines if isinstance(line, Recorded) and not line.every)
+        told_of = (line for line in lines if isinstance(line, TraceOperation) and not line.every)
         self._sessions += len({line.session for line in told_of})
         began = min((line.invoke_ns for line in lines), default=0)
         self._began = began if self._began is None else min(self._began, began)
@@ -148,7 +162,7 @@ class _Gathered:
                 else:
                     self._tell(anomaly, resolved)
 
-    def look_elsewhere(self, appends_of: Callable[[set[str]], dict[str, Recorded]]) -> None:
+    def look_elsewhere(self, appends_of: Callable[[set[str]], dict[str, TraceOperation]]) -> None:
         """Ask of what nobody appended here whether somebody did in another session."""
         tokens = {anomaly.ids[0] for anomaly, _ in self._strange}
         origins = appends_of(tokens) if tokens else {}
@@ -160,7 +174,9 @@ class _Gathered:
                 self._tell(anomaly, resolved)
         self._strange = []
 
-    def _tell_leak(self, anomaly: Anomaly, resolved: Resolved, origin: Recorded) -> None:
+    def _tell_leak(
+        self, anomaly: Anomaly, resolved: ResolvedHistory, origin: TraceOperation
+    ) -> None:
         source = Operation(
             worker=origin.worker,
             session=origin.session,
@@ -170,7 +186,9 @@ class _Gathered:
             outcome=origin.outcome,
             ids=anomaly.ids[:1],
         )
-        again = Resolved([*resolved.history, source], [], resolved.searchable, resolved.origin)
+        again = ResolvedHistory(
+            [*resolved.history, source], [], resolved.searchable, resolved.origin
+        )
         again.origin[id(source)] = origin
         verdict = _judged(again)
         found = verdict.anomalies if isinstance(verdict, Violated) else ()
@@ -178,7 +196,7 @@ class _Gathered:
             if each.name == "cross-session leak" and each.ids == anomaly.ids:
                 self._tell(each, again)
 
-    def _tell(self, anomaly: Anomaly, resolved: Resolved) -> None:
+    def _tell(self, anomaly: Anomaly, resolved: ResolvedHistory) -> None:
         self.counts[anomaly.name] += 1
         if self.counts[anomaly.name] <= TOLD_MAX:
             self._told.append(anomaly)
@@ -205,7 +223,7 @@ class _Gathered:
         return Explanation(
             path=path,
             verdict=verdict,
-            known=self.known,
+            metadata=self.metadata,
             stories=() if unsure else tuple(map(_smaller, stories)),
             counts=Counter() if unsure else self.counts,
             others=self.others,
@@ -214,7 +232,7 @@ class _Gathered:
         )
 
 
-def _judged(resolved: Resolved) -> Verdict:
+def _judged(resolved: ResolvedHistory) -> Verdict:
     verdict = judge(resolved.history, search_steps=STEPS_MAX if resolved.searchable else 0)
     if not resolved.anomalies:
         return verdict
@@ -226,19 +244,19 @@ def _when(anomaly: Anomaly) -> int:
     return max((op.invoke_ns for op in anomaly.witness), default=0)
 
 
-def _story(anomaly: Anomaly, resolved: Resolved) -> Story:
+def _story(anomaly: Anomaly, resolved: ResolvedHistory) -> AnomalyStory:
     ours = resolved.history
     if len(ours) > SHRINKABLE_MAX:
         needed = set(map(id, (*anomaly.witness, *anomaly.beside)))
         ours = [op for op in ours if op.session == anomaly.session or id(op) in needed]
     around = ours[:AROUND_MAX]
     lines = tuple(resolved.origin[id(op)] for op in ours if id(op) in resolved.origin)
-    return Story(anomaly, (), tuple(around), lines)
+    return AnomalyStory(anomaly, (), tuple(around), lines)
 
 
-def _smaller(story: Story) -> Story:
+def _smaller(story: AnomalyStory) -> AnomalyStory:
     """The same, with the smallest history that shows it."""
-    counted = any(isinstance(op, Recorded) for op in story.anomaly.witness)
+    counted = any(isinstance(op, TraceOperation) for op in story.anomaly.witness)
     if not counted and len(story.around) <= SHRINKABLE_MAX:
         return replace(story, small=tuple(minimal(story.around, story.anomaly)))
     # What was counted is shown by what was counted.

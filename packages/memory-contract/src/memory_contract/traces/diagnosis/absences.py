@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from memory_contract.checker.events import FOREVER, Event
-from memory_contract.checker.phrases import is_, named
+from memory_contract.checker.phrases import is_, quote_name
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import Operation
-from memory_contract.traces.format import Recorded, base
+from memory_contract.traces.format import TraceOperation, strip_fields
 
 # What may take entries away or bring them back.
 REMOVERS: Final = frozenset({"clear", "pop", "trim", "rollback", "undo", "expire"})
@@ -28,23 +28,23 @@ SHOWN_MAX: Final = 3
 
 
 @dataclass(slots=True)
-class Batch:
+class AppendBatch:
     """One append with all attempts of its key: when it first began, and was acknowledged."""
 
     ids: tuple[str, ...]
     begins: int
     ends: int = FOREVER
-    op: Recorded | None = None
+    op: TraceOperation | None = None
 
 
-def join_attempts(appends: Iterable[Recorded]) -> list[Batch]:
+def join_attempts(appends: Iterable[TraceOperation]) -> list[AppendBatch]:
     """The acknowledged appends, each once; a key that was used for two batches is left out."""
-    found: list[Batch] = []
-    keyed: dict[str, Batch | None] = {}
+    found: list[AppendBatch] = []
+    keyed: dict[str, AppendBatch | None] = {}
     for op in appends:
         if op.outcome == "fail":
             continue
-        batch: Batch | None = Batch(tuple(map(base, op.ids)), op.invoke_ns)
+        batch: AppendBatch | None = AppendBatch(tuple(map(strip_fields, op.ids)), op.invoke_ns)
         assert batch is not None
         if op.key is None:
             found.append(batch)
@@ -68,15 +68,15 @@ class _Lack:
     one: str
     needed: int
     seen: int
-    read: Recorded
-    witness: tuple[Recorded, ...]
+    read: TraceOperation
+    witness: tuple[TraceOperation, ...]
     # Whether a read that was made later showed more of them.
     back: bool = False
 
 
 def find_absences(
-    batches: Sequence[Batch],
-    reads: Sequence[Recorded],
+    batches: Sequence[AppendBatch],
+    reads: Sequence[TraceOperation],
     changes: Iterable[Operation],
     counted: set[str],
 ) -> Iterator[Anomaly]:
@@ -107,13 +107,13 @@ class _Walk:
     open: Counter[str] = field(default_factory=Counter)
     # No removal that has begun can take effect after this moment.
     removed_until: int = -1
-    acknowledged: dict[str, list[Recorded]] = field(default_factory=dict)
+    acknowledged: dict[str, list[TraceOperation]] = field(default_factory=dict)
     lacks: list[_Lack] = field(default_factory=list)
     lacking: dict[str, _Lack] = field(default_factory=dict)
 
-    def run(self, batches: Sequence[Batch], reads: Sequence[Recorded]) -> list[_Lack]:
+    def run(self, batches: Sequence[AppendBatch], reads: Sequence[TraceOperation]) -> list[_Lack]:
         """All reads that lack something."""
-        moments: list[tuple[int, int, Event | Batch | Recorded]] = []
+        moments: list[tuple[int, int, Event | AppendBatch | TraceOperation]] = []
         moments += [(event.lo, _REMOVAL, event) for event in self.effects]
         for batch in batches:
             moments += [(batch.begins, _BEGIN, batch), (batch.ends, _ACKNOWLEDGED, batch)]
@@ -124,7 +124,7 @@ class _Walk:
             if isinstance(what, Event):
                 self.must.clear()
                 self.removed_until = max(self.removed_until, what.hi)
-            elif isinstance(what, Batch):
+            elif isinstance(what, AppendBatch):
                 self._take(what, begins=kind == _BEGIN)
             elif kind == _READ:
                 end = what.complete_ns or 0
@@ -134,7 +134,7 @@ class _Walk:
                 self._stand_on(what)
         return self.lacks
 
-    def _take(self, batch: Batch, *, begins: bool) -> None:
+    def _take(self, batch: AppendBatch, *, begins: bool) -> None:
         for one in batch.ids:
             if one not in self.counted:
                 continue
@@ -146,8 +146,8 @@ class _Walk:
             if batch.begins > self.removed_until:
                 self.must[one] += 1
 
-    def _look(self, read: Recorded, *, disturbed: bool) -> None:
-        seen = Counter(map(base, read.value or ()))
+    def _look(self, read: TraceOperation, *, disturbed: bool) -> None:
+        seen = Counter(map(strip_fields, read.value or ()))
         for one in [one for one in self.lacking if seen[one] > self.lacking[one].seen]:
             self.lacking.pop(one).back = True
         if disturbed:
@@ -161,9 +161,9 @@ class _Walk:
                 # Said once: later reads are held to what is left.
                 self.must[one] = seen[one]
 
-    def _stand_on(self, read: Recorded) -> None:
+    def _stand_on(self, read: TraceOperation) -> None:
         """Nothing was removed since a read: what it showed is still there."""
-        for one, times in Counter(map(base, read.value or ())).items():
+        for one, times in Counter(map(strip_fields, read.value or ())).items():
             if one in self.acknowledged:
                 self.must[one] = max(self.must[one], times - self.open[one])
 
@@ -180,6 +180,6 @@ def _anomaly(lack: _Lack, *, final: bool) -> Anomaly:
     name = "stale read" if lack.back else "lost append"
     proof = (
         f"{happened} from the {where}; no clear, pop, trim, rollback or expiry could have removed"
-        f" {'it' if gone == 1 else 'them'} from session {named(read.session)} in between."
+        f" {'it' if gone == 1 else 'them'} from session {quote_name(read.session)} in between."
     )
     return Anomaly(name, read.session, (one,), (*lack.witness, read), proof)  # type: ignore[arg-type]

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator
 
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import Operation
-from memory_contract.traces.format import Recorded, base
+from memory_contract.traces.format import TraceOperation, strip_fields
 
 
-class Tally:
+class HashCounts:
     """The appends of every hash, attempts of one key taken together."""
 
-    def __init__(self, operations: Iterable[Recorded]) -> None:
-        self._by_hash: dict[str, list[Recorded]] = defaultdict(list)
+    def __init__(self, operations: Iterable[TraceOperation]) -> None:
+        self._by_hash: dict[str, list[TraceOperation]] = defaultdict(list)
         self._counted: set[int] = set()
-        self._batches: dict[tuple[str, str], Recorded] = {}
+        self._batches: dict[tuple[str, str], TraceOperation] = {}
         self._mixed_keys: set[tuple[str, str]] = set()
         self._structured: set[str] = set()
         self._not_turns: set[str] = set()
@@ -28,7 +28,7 @@ class Tally:
             if op.op == "append":
                 self._add(op)
 
-    def _add(self, op: Recorded) -> None:
+    def _add(self, op: TraceOperation) -> None:
         if op.structured:
             self._structured.add(op.session)
         if op.structured or op.roles != ("user", "assistant"):
@@ -38,9 +38,9 @@ class Tally:
         self._counted.add(id(op))
         if not self._is_again(op):
             for token in op.ids:
-                self._by_hash[base(token)].append(op)
+                self._by_hash[strip_fields(token)].append(op)
 
-    def _is_again(self, op: Recorded) -> bool:
+    def _is_again(self, op: TraceOperation) -> bool:
         """Whether it is one more attempt of an append that is known by its key."""
         if op.key is None:
             return False
@@ -54,11 +54,11 @@ class Tally:
         """How many entries of this hash were appended, or may have been."""
         return len(self._by_hash.get(one, ()))
 
-    def counts(self, op: Recorded) -> bool:
+    def counts(self, op: TraceOperation) -> bool:
         """Whether an append may have done anything, or is all that is known of its entries."""
-        return id(op) in self._counted or not any(map(self.appends, map(base, op.ids)))
+        return id(op) in self._counted or not any(map(self.appends, map(strip_fields, op.ids)))
 
-    def is_key(self, op: Recorded) -> bool:
+    def is_key(self, op: TraceOperation) -> bool:
         """Whether the key of an append stands for it alone."""
         return op.outcome != "fail" and (op.session, op.key or "") not in self._mixed_keys
 
@@ -74,7 +74,7 @@ class Tally:
         """Whether a session holds nothing but whole turns."""
         return session not in self._not_turns
 
-    def judged(self, session: str, ops: list[Recorded], *, whole: bool) -> Iterator[Anomaly]:
+    def judged(self, session: str, ops: list[TraceOperation], *, whole: bool) -> Iterator[Anomaly]:
         """What the numbers of equal entries prove."""
         shared = {
             one: appends
@@ -88,12 +88,12 @@ class Tally:
                 continue
             if op.turns and not self.only_turns(session):
                 continue
-            seen = Counter(map(base, op.value))
+            seen = Counter(map(strip_fields, op.value))
             for one, appends in shared.items():
                 yield from self._compared(one, appends, op, seen[one])
 
     def _compared(
-        self, one: str, appends: list[Recorded], read: Recorded, seen: int
+        self, one: str, appends: list[TraceOperation], read: TraceOperation, seen: int
     ) -> Iterator[Anomaly]:
         begun = [op for op in appends if op.invoke_ns <= (read.complete_ns or 0)]
         if seen > len(begun):

@@ -17,18 +17,23 @@ from typing import Final, TypeVar
 from memory_contract.checker.events import FOREVER
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import CORRUPTED, NOT_FOUND, Operation
-from memory_contract.traces.diagnosis.absences import REMOVERS, Batch, find_absences, join_attempts
-from memory_contract.traces.diagnosis.expiries import expiries
-from memory_contract.traces.diagnosis.hash_counts import Tally
-from memory_contract.traces.diagnosis.trace_metadata import Known
-from memory_contract.traces.format import FIELD, Other, Recorded, base
+from memory_contract.traces.diagnosis.absences import (
+    REMOVERS,
+    AppendBatch,
+    find_absences,
+    join_attempts,
+)
+from memory_contract.traces.diagnosis.expiries import find_expiries
+from memory_contract.traces.diagnosis.hash_counts import HashCounts
+from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.format import FIELD, OtherCall, TraceOperation, strip_fields
 
-_L = TypeVar("_L", Recorded, Other)
+_L = TypeVar("_L", TraceOperation, OtherCall)
 _PLAIN: Final = tuple(each.name for each in fields(Operation))
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownChange:
     """A call that may have changed a session in a way that the recorder does not know."""
 
     session: str
@@ -38,31 +43,33 @@ class Unknown:
 
 
 @dataclass(slots=True)
-class Resolved:
+class ResolvedHistory:
     """A history, what counting alone could show, and whether it must not be searched."""
 
     history: list[Operation] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     searchable: bool = True
     # Which operation of the history came from which line.
-    origin: dict[int, Recorded] = field(default_factory=dict)
+    origin: dict[int, TraceOperation] = field(default_factory=dict)
     # How many operations the lines tell of, and how many of them prove nothing.
     operations: int = 0
     unjudged: int = 0
     # The calls from which on a session is undecided.
-    unknown: list[Unknown] = field(default_factory=list)
+    unknown: list[UnknownChange] = field(default_factory=list)
 
 
-def resolve(lines: Iterable[Recorded | Other], known: Known) -> Resolved:
+def build_history(
+    lines: Iterable[TraceOperation | OtherCall], metadata: TraceMetadata
+) -> ResolvedHistory:
     """The history of some sessions: all that are connected by forks, and whatever touches all."""
-    operations, others = settled(lines)
-    resolved = Resolved()
-    if known.own_ids:
+    operations, others = merge_announced(lines)
+    resolved = ResolvedHistory()
+    if metadata.own_ids:
         for op in operations:
             _keep(resolved, _plain(op), op)
         resolved.operations = len(operations)
         return resolved
-    sessions = _Sessions(operations, others, known)
+    sessions = _Sessions(operations, others, metadata)
     for op in operations:
         if sessions.is_decided(op):
             sessions.take(op, resolved)
@@ -73,7 +80,7 @@ def resolve(lines: Iterable[Recorded | Other], known: Known) -> Resolved:
             later = [op for op in decided if not sessions.may_show_older(op)]
             whole = sessions.is_whole(name)
             resolved.anomalies += sessions.tally.judged(name, later, whole=whole)
-        ends = list(expiries(name, decided, known))
+        ends = list(find_expiries(name, decided, metadata))
         resolved.history += ends
         resolved.anomalies += sessions.absences(name, decided, [*every, *ends])
         resolved.operations += len(ops) + len(every)
@@ -82,12 +89,14 @@ def resolve(lines: Iterable[Recorded | Other], known: Known) -> Resolved:
     return resolved
 
 
-def settled(lines: Iterable[Recorded | Other]) -> tuple[list[Recorded], list[Other]]:
+def merge_announced(
+    lines: Iterable[TraceOperation | OtherCall],
+) -> tuple[list[TraceOperation], list[OtherCall]]:
     """What was announced and then done is one operation; in the order of invocation."""
-    operations: dict[tuple[str, int, str], list[Recorded]] = {}
-    others: dict[tuple[str, int, str], list[Other]] = {}
+    operations: dict[tuple[str, int, str], list[TraceOperation]] = {}
+    others: dict[tuple[str, int, str], list[OtherCall]] = {}
     for line in lines:
-        if isinstance(line, Other):
+        if isinstance(line, OtherCall):
             _settle(line, others.setdefault((line.worker, line.invoke_ns, line.verb), []))
         else:
             same = operations.setdefault((line.worker, line.invoke_ns, line.op), [])
@@ -110,12 +119,12 @@ def _settle(line: _L, same: list[_L]) -> None:
     same.append(line)
 
 
-def _plain(op: Recorded, **changes: object) -> Operation:
+def _plain(op: TraceOperation, **changes: object) -> Operation:
     values = {name: getattr(op, name) for name in _PLAIN}
     return Operation(**{**values, **changes})
 
 
-def _keep(resolved: Resolved, operation: Operation, line: Recorded) -> None:
+def _keep(resolved: ResolvedHistory, operation: Operation, line: TraceOperation) -> None:
     resolved.history.append(operation)
     resolved.origin[id(operation)] = line
 
@@ -123,15 +132,17 @@ def _keep(resolved: Resolved, operation: Operation, line: Recorded) -> None:
 class _Sessions:
     """Sessions that are judged together, and what is known of their entries."""
 
-    def __init__(self, operations: list[Recorded], others: list[Other], known: Known) -> None:
-        self._known = known
-        self.by_name: dict[str, list[Recorded]] = {}
+    def __init__(
+        self, operations: list[TraceOperation], others: list[OtherCall], metadata: TraceMetadata
+    ) -> None:
+        self._metadata = metadata
+        self.by_name: dict[str, list[TraceOperation]] = {}
         for op in operations:
             if not op.every:
                 self.by_name.setdefault(op.session, []).append(op)
         self._forks = [op for op in operations if op.op == "fork"]
         self.targets = {op.target for op in self._forks}
-        self.tally = Tally(operations)
+        self.tally = HashCounts(operations)
         self._deleted = {(each.session, each.snapshot) for each in others if each.snapshot}
         # What came in by another way than an append is in no line: any session may hold it.
         self._filled = {"" if each.every else each.session for each in others if _fills(each)}
@@ -156,25 +167,25 @@ class _Sessions:
             op.session
             for op in operations
             if op.op == "append" and op.outcome != "fail" and not op.every
-            if any(base(token) not in self._trusted for token in op.ids)
+            if any(strip_fields(token) not in self._trusted for token in op.ids)
         }
         self._partly_trusted = {
             op.session
             for op in operations
-            if op.op == "append" and any(base(token) in self._trusted for token in op.ids)
+            if op.op == "append" and any(strip_fields(token) in self._trusted for token in op.ids)
         }
-        self._batches: dict[str, list[Batch]] = {
+        self._batches: dict[str, list[AppendBatch]] = {
             name: join_attempts(self._appends_to_count(ops)) for name, ops in self.by_name.items()
         }
 
     def is_whole(self, name: str) -> bool:
         """Whether everything that the session ever held came in by an append of this trace."""
-        return name in self._whole and self._known.complete
+        return name in self._whole and self._metadata.complete
 
-    def _begins_empty(self, name: str, ops: list[Recorded]) -> bool:
+    def _begins_empty(self, name: str, ops: list[TraceOperation]) -> bool:
         if self._filled & {"", name}:
             return False
-        if self._known.fresh:
+        if self._metadata.fresh:
             return True
         # What was there before the trace may come back by an undo or an old snapshot.
         if any(op.op == "undo" or (op.op == "rollback" and self._is_older(op)) for op in ops):
@@ -196,17 +207,17 @@ class _Sessions:
             self._empty_at[name] = min(empty)
         return bool(empty)
 
-    def _is_older(self, op: Recorded) -> bool:
+    def _is_older(self, op: TraceOperation) -> bool:
         """Whether an operation may be about a snapshot whose beginning is not in the trace."""
         taken = self._taken.get((op.session, op.snapshot))
         late = taken is None or (op.complete_ns is not None and op.complete_ns < taken)
-        return late or not self._known.complete
+        return late or not self._metadata.complete
 
-    def may_show_older(self, op: Recorded) -> bool:
+    def may_show_older(self, op: TraceOperation) -> bool:
         """Whether an operation may have seen entries that were gone when the session was empty."""
         return op.invoke_ns <= self._empty_at.get(op.session, -1)
 
-    def _stored(self, name: str, ops: list[Recorded]) -> Iterator[Recorded]:
+    def _stored(self, name: str, ops: list[TraceOperation]) -> Iterator[TraceOperation]:
         """The appends that stored entries of their own, if they did what they said.
 
         A key may have been used before the trace began, in a line that is missing, or in the
@@ -220,7 +231,7 @@ class _Sessions:
                 continue
             while given and given[0][0] < op.invoke_ns:
                 highest = max(highest, heapq.heappop(given)[1])
-            known = self._known.fresh and self._known.complete and name not in self.targets
+            known = self._metadata.fresh and self._metadata.complete and name not in self.targets
             later = op.position is not None and -1 < highest < op.position
             if op.key is not None and not known and not later:
                 continue
@@ -234,14 +245,14 @@ class _Sessions:
         # Where lines are missing, another entry may have the same hash; so may one that a fork
         # brought, or left behind, where older entries are.
         whole = all(name in self._whole for name in self.by_name)
-        if not self._known.complete or (self.targets and not whole):
+        if not self._metadata.complete or (self.targets and not whole):
             return found
         for name, ops in self.by_name.items():
             whole = self.is_whole(name)
             if self._filled & {"", name}:
                 continue
             looked = [
-                (op.complete_ns or 0, frozenset(map(base, op.value)))
+                (op.complete_ns or 0, frozenset(map(strip_fields, op.value)))
                 for op in ops
                 if op.op == "read" and op.outcome == "ok" and op.limit is None
                 if isinstance(op.value, tuple) and not op.turns
@@ -254,7 +265,7 @@ class _Sessions:
                 # All attempts with one key are one append.
                 since = begun.setdefault(op.key, op.invoke_ns) if op.key else op.invoke_ns
                 for token in op.ids:
-                    one = base(token)
+                    one = strip_fields(token)
                     if self.tally.appends(one) != 1:
                         continue
                     # Where older entries may be, one that was looked for before it was appended,
@@ -266,9 +277,9 @@ class _Sessions:
 
     # From where on nothing is known
 
-    def _first_unknown(self, others: list[Other]) -> dict[str, Other]:
+    def _first_unknown(self, others: list[OtherCall]) -> dict[str, OtherCall]:
         """Of each session, the first call that may have changed it in a way that nobody knows."""
-        found: dict[str, Other] = {}
+        found: dict[str, OtherCall] = {}
         for call in sorted(others, key=lambda each: each.invoke_ns):
             if call.changes:
                 for name in self.by_name if call.every else (call.session,):
@@ -284,7 +295,7 @@ class _Sessions:
                     grown = True
         return found
 
-    def is_decided(self, op: Recorded) -> bool:
+    def is_decided(self, op: TraceOperation) -> bool:
         """Whether an operation came before anything unknown; of a read, whether its end did."""
         if op.every:
             return True
@@ -295,23 +306,23 @@ class _Sessions:
             return op.complete_ns is not None and op.complete_ns < call.invoke_ns
         return op.invoke_ns < call.invoke_ns
 
-    def unknown_of(self, name: str) -> list[Unknown]:
+    def unknown_of(self, name: str) -> list[UnknownChange]:
         """The call from which on a session is undecided, if there is one."""
         call = self._unknown.get(name)
         if call is None:
             return []
         before = sum(op.invoke_ns < call.invoke_ns for op in self.by_name[name])
-        return [Unknown(name, call.verb, before)]
+        return [UnknownChange(name, call.verb, before)]
 
     # How much is judged
 
-    def is_judged(self, op: Recorded) -> bool:
+    def is_judged(self, op: TraceOperation) -> bool:
         """Whether an operation proves something, or could have."""
         if not self.is_decided(op):
             return False
         if op.op == "append" and op.outcome == "ok":
-            counted = id(op) in self._anew and op.invoke_ns > self._known.changes_known_since
-            return counted or all(base(token) in self._trusted for token in op.ids)
+            counted = id(op) in self._anew and op.invoke_ns > self._metadata.changes_known_since
+            return counted or all(strip_fields(token) in self._trusted for token in op.ids)
         if op.op == "read" and op.outcome == "ok":
             if self.is_whole(op.session):
                 return not op.turns or self.tally.only_turns(op.session)
@@ -320,8 +331,8 @@ class _Sessions:
             return trusted or (complete and bool(self._batches[op.session]))
         return True
 
-    def _appends_to_count(self, ops: list[Recorded]) -> list[Recorded]:
-        since = self._known.changes_known_since
+    def _appends_to_count(self, ops: list[TraceOperation]) -> list[TraceOperation]:
+        since = self._metadata.changes_known_since
         return [
             op
             for op in ops
@@ -330,14 +341,14 @@ class _Sessions:
         ]
 
     def absences(
-        self, name: str, ops: list[Recorded], changes: list[Operation]
+        self, name: str, ops: list[TraceOperation], changes: list[Operation]
     ) -> Iterator[Anomaly]:
         """Acknowledged entries that are missing, of those that the checker does not judge."""
         batches = self._batches[name]
         counted = {one for batch in batches for one in batch.ids if one not in self._trusted}
         whole = self.is_whole(name)
-        known = self._known
-        if not counted or (not whole and known.ttl_s is not None and known.ends_unseen):
+        metadata = self._metadata
+        if not counted or (not whole and metadata.ttl_s is not None and metadata.ends_unseen):
             return
         removers = [op for op in ops if op.op in REMOVERS]
         turns = whole and not removers and not changes and self.tally.only_turns(name)
@@ -351,7 +362,7 @@ class _Sessions:
 
     # One operation
 
-    def take(self, op: Recorded, resolved: Resolved) -> None:
+    def take(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         """Put an operation into the history, as far as it can be told what it was about."""
         if op.every:
             for name in self.by_name:
@@ -369,14 +380,14 @@ class _Sessions:
             case _:
                 _keep(resolved, _plain(op, **self._changed(op)), op)
 
-    def _append(self, op: Recorded, resolved: Resolved) -> None:
-        ids = tuple(one for one in map(base, op.ids) if one in self._trusted)
+    def _append(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
+        ids = tuple(one for one in map(strip_fields, op.ids) if one in self._trusted)
         # A failed attempt whose entries came in by a later one says nothing.
         if ids and self.tally.counts(op):
             key = op.key if self.tally.is_key(op) else None
             _keep(resolved, _plain(op, ids=ids, key=key), op)
 
-    def _read(self, op: Recorded, resolved: Resolved) -> None:
+    def _read(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         if not isinstance(op.value, tuple):
             _keep(resolved, _plain(op), op)
             return
@@ -390,9 +401,9 @@ class _Sessions:
             limit = len(value)
         _keep(resolved, _plain(op, value=value, limit=limit), op)
 
-    def _seen(self, token: str, op: Recorded) -> str | None:
+    def _seen(self, token: str, op: TraceOperation) -> str | None:
         """The entry that a hash stands for; None if that cannot be told."""
-        one = base(token)
+        one = strip_fields(token)
         if self.may_show_older(op):
             return None
         if one in self._trusted:
@@ -405,7 +416,7 @@ class _Sessions:
             return None
         return one
 
-    def _pop(self, op: Recorded, resolved: Resolved) -> None:
+    def _pop(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         if isinstance(op.value, str):
             seen = self._seen(op.value, op)
             if seen is not None:
@@ -413,7 +424,7 @@ class _Sessions:
             return
         _keep(resolved, _plain(op), op)
 
-    def _trim(self, op: Recorded, resolved: Resolved) -> None:
+    def _trim(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         # A fork brings what its source holds.
         held = self.by_name if op.session in self.targets else (op.session,)
         known = all(self.is_whole(name) and name not in self._partly for name in held)
@@ -425,7 +436,7 @@ class _Sessions:
         resolved.searchable = False
         _keep(resolved, _plain(op, keep=0, outcome="info", key=None), op)
 
-    def _changed(self, op: Recorded) -> dict[str, object]:
+    def _changed(self, op: TraceOperation) -> dict[str, object]:
         changes: dict[str, object] = {}
         if op.key is not None and (op.outcome == "fail" or op.op in REMOVERS):
             changes["key"] = op.key if op.outcome != "fail" else None
@@ -437,12 +448,12 @@ class _Sessions:
             changes["value"] = None
         if op.value == NOT_FOUND:
             gone = (op.session, op.snapshot) in self._deleted or op.session in self._forgotten
-            if gone or self._known.ttl_s is not None:
+            if gone or self._metadata.ttl_s is not None:
                 changes["value"] = None
         return changes
 
 
-def _fills(call: Other) -> bool:
+def _fills(call: OtherCall) -> bool:
     return call.verb in ("add_entries", "import_")
 
 
@@ -453,7 +464,7 @@ def _kept_fields(stored: str, seen: str) -> bool:
     return set(stored.split(FIELD)[1:]) <= set(seen.split(FIELD)[1:])
 
 
-def shifted(line: Recorded | Other, by_ns: int) -> Recorded | Other:
+def shift_times(line: TraceOperation | OtherCall, by_ns: int) -> TraceOperation | OtherCall:
     """The same, at other times."""
     if not by_ns:
         return line

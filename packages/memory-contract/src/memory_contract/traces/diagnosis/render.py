@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from memory_contract.checker.explain import explain
-from memory_contract.checker.phrases import named
+from memory_contract.checker.phrases import quote_name
 from memory_contract.checker.verdict import Ok, Violated
 from memory_contract.history import Operation
 from memory_contract.report.wording import visible
 from memory_contract.results import CaseResult, CaseVerdict, Failure, Report, failure_of
-from memory_contract.traces.diagnosis import Explanation, Story
+from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 
 # Lines of a timeline: more than that is looked at on a page.
 ROWS_MAX: Final = 16
@@ -26,7 +26,7 @@ _WHY: Final = (
 IDS_MAX: Final = 4
 
 
-def told(found: Explanation) -> str:
+def render_explanation(found: Explanation) -> str:
     """All of it as text: what was found, one proof for each name, and how sure it is."""
     lines: list[str] = []
     verdict = found.verdict
@@ -34,11 +34,11 @@ def told(found: Explanation) -> str:
         for story in found.stories:
             others = (each for each in verdict.anomalies if each is not story.anomaly)
             one = Violated((story.anomaly, *others), verdict.scope)
-            lines += [explain(one).rstrip("\n"), *timeline(story.small), ""]
+            lines += [explain(one).rstrip("\n"), *render_timeline(story.small), ""]
         lines.append(_counted(found))
     else:
         lines.append(explain(verdict).rstrip("\n"))
-    lines += [f"note: {note}" for note in notes(found)]
+    lines += [f"note: {note}" for note in list_notes(found)]
     return "\n".join(visible(line) for text in lines for line in text.split("\n")) + "\n"
 
 
@@ -47,24 +47,24 @@ def _counted(found: Explanation) -> str:
     return f"Found: {names}"
 
 
-def notes(found: Explanation) -> list[str]:
+def list_notes(found: Explanation) -> list[str]:
     """What a reader should know about the trace itself."""
-    known = found.known
+    metadata = found.metadata
     said = []
-    if known.dropped:
+    if metadata.dropped:
         said.append(
-            f"{known.dropped} lines are missing from the trace: what may have been appended by one"
-            " of them is not called garbage or a duplicate"
+            f"{metadata.dropped} lines are missing from the trace: what may have been appended by"
+            " one of them is not called garbage or a duplicate"
         )
-    if known.dropped_changes:
+    if metadata.dropped_changes:
         said.append(
-            f"{known.dropped_changes} of them may be of changes, which could not be written down:"
-            " nothing is called lost"
+            f"{metadata.dropped_changes} of them may be of changes, which could not be written"
+            " down: nothing is called lost"
         )
     said += [
-        f"session {named(each.session)}: undecided from operation {each.before + 1} on, because"
-        f" {each.verb} may have changed it in a way that the recorder does not know. If it changes"
-        f" nothing, name it: record(…, read_only=[{each.verb!r}])"
+        f"session {quote_name(each.session)}: undecided from operation {each.before + 1} on,"
+        f" because {each.verb} may have changed it in a way that the recorder does not know. If it"
+        f" changes nothing, name it: record(…, read_only=[{each.verb!r}])"
         for each in found.unknown[:UNKNOWN_MAX]
     ]
     if len(found.unknown) > UNKNOWN_MAX:
@@ -73,24 +73,24 @@ def notes(found: Explanation) -> list[str]:
         total = found.verdict.scope.operations
         was = "was" if found.unjudged == 1 else "were"
         said.append(f"{found.unjudged} of {total} operations {was} not judged: {_WHY}")
-    if known.unclosed:
+    if metadata.unclosed:
         said.append(
-            f"{known.unclosed} of its processes did not end in order; their last calls may be"
+            f"{metadata.unclosed} of its processes did not end in order; their last calls may be"
             " missing"
         )
-    if known.continued:
+    if metadata.continued:
         said.append("its oldest files were removed to make room")
     if found.others:
         calls = ", ".join(f"{verb} ({n})" for verb, n in found.others.most_common(6))
         said.append(f"not judged: {calls}")
-    if isinstance(found.verdict, Ok) and not known.own_ids and not known.fresh:
+    if isinstance(found.verdict, Ok) and not metadata.own_ids and not metadata.fresh:
         said.append(
             "sessions that are older than the trace are held only to what was appended in it"
         )
     return said
 
 
-def timeline(operations: Sequence[Operation]) -> list[str]:
+def render_timeline(operations: Sequence[Operation]) -> list[str]:
     """Who did what while who did what: one row for each operation, time runs to the right."""
     ordered = sorted(operations, key=lambda op: (op.invoke_ns, op.complete_ns or 0))
     rows = ordered[:ROWS_MAX]
@@ -124,13 +124,13 @@ def _done(op: Operation) -> str:
     if op.snapshot is not None:
         words.append(op.snapshot[:8])
     if op.target is not None:
-        words.append(f"into {named(op.target)}")
+        words.append(f"into {quote_name(op.target)}")
     if isinstance(op.value, tuple):
         words.append(f"saw [{_few(op.value)}]")
     elif op.value is not None:
         words.append(op.value)
     words.append("" if op.outcome == "ok" else op.outcome)
-    return f"{named(op.session)}: " + " ".join(word for word in words if word)
+    return f"{quote_name(op.session)}: " + " ".join(word for word in words if word)
 
 
 def _few(ids: Sequence[str]) -> str:
@@ -139,7 +139,7 @@ def _few(ids: Sequence[str]) -> str:
     return f"{' '.join(ids[:2])} … {ids[-1]} ({len(ids)})"
 
 
-def report_of(found: Explanation, *, command: str) -> Report:
+def build_report(found: Explanation, *, command: str) -> Report:
     """The form in which the kit draws pages; `command` is what shows this again."""
     failures: tuple[Failure, ...] = ()
     verdict: CaseVerdict = "PASS"
@@ -154,17 +154,17 @@ def report_of(found: Explanation, *, command: str) -> Report:
     result = CaseResult(
         gate="compatibility",
         case="trace",
-        mode=found.known.workers or "processes",
+        mode=found.metadata.workers or "processes",
         verdict=verdict,
         reason=reason,
         failures=failures,
         history=tuple(history),
-        notes=tuple(notes(found)),
+        notes=tuple(list_notes(found)),
         command=command,
     )
     return Report(target=str(found.path), seed=0, gates=("compatibility",), results=(result,))
 
 
-def _all(story: Story) -> tuple[Operation, ...]:
+def _all(story: AnomalyStory) -> tuple[Operation, ...]:
     anomaly = story.anomaly
     return (*story.around, *anomaly.witness, *anomaly.beside)

@@ -7,14 +7,14 @@ from typing import Final
 
 from memory_contract.checker.events import FOREVER
 from memory_contract.traces.format import (
-    Closed,
     Contents,
-    Dropped,
-    Header,
-    Level,
-    Line,
-    Refreshed,
-    Workers,
+    DroppedLines,
+    ReplayLevel,
+    TraceEnd,
+    TraceHeader,
+    TraceLine,
+    TtlRefresh,
+    WorkerKind,
 )
 
 # Two boots whose lines lie further apart than that did not run at the same time, whatever their
@@ -23,7 +23,7 @@ CLOCKS_APART_NS: Final = 60_000_000_000
 
 
 @dataclass(slots=True)
-class Known:
+class TraceMetadata:
     """Gathered from the headers and notes of all files."""
 
     headers: int = 0
@@ -37,11 +37,11 @@ class Known:
     continued: bool = False
     ttl_s: float | None = None
     ttl_late_s: float = 0.0
-    ttl_refreshed_by: Refreshed = "append"
+    ttl_refreshed_by: TtlRefresh = "append"
     contents: Contents | None = None
-    workers: Workers | None = None
+    workers: WorkerKind | None = None
     store: str = ""
-    level: Level = "concurrent"
+    level: ReplayLevel = "concurrent"
     boots: dict[str, list[int]] = field(default_factory=dict)
     # Of each process, the first header that is left, and whether older files were removed.
     begun: dict[tuple[str, int], tuple[int, bool]] = field(default_factory=dict)
@@ -53,17 +53,17 @@ class Known:
         self.unclosed += self._open
         self._open = False
 
-    def note(self, line: Line) -> None:
+    def note(self, line: TraceLine) -> None:
         """Take in what is no operation."""
-        if isinstance(line, Header):
+        if isinstance(line, TraceHeader):
             self._add(line)
-        elif isinstance(line, Dropped):
+        elif isinstance(line, DroppedLines):
             self.dropped += line.dropped
             self.dropped_changes += line.changes
-        elif isinstance(line, Closed):
+        elif isinstance(line, TraceEnd):
             self._open = False
 
-    def _add(self, header: Header) -> None:
+    def _add(self, header: TraceHeader) -> None:
         self.unclosed += self._open
         self.headers += 1
         self._open, self.own_ids = True, False

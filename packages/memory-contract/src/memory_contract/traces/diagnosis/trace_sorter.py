@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import IO, Final
 
 from memory_contract.history import HistoryError
-from memory_contract.traces.diagnosis.history_builder import shifted
-from memory_contract.traces.diagnosis.trace_metadata import Known
+from memory_contract.traces.diagnosis.history_builder import shift_times
+from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
 from memory_contract.traces.format import (
-    Header,
-    Line,
-    Other,
-    Recorded,
-    base,
-    line_of,
-    lines_of,
-    parts_of,
+    OtherCall,
+    TraceHeader,
+    TraceLine,
+    TraceOperation,
+    format_line,
+    list_parts,
+    parse_line,
     read_line,
-    to_text,
+    read_raw_lines,
+    strip_fields,
 )
 
 # Of a bucket, in bytes of its lines, and of buckets: each is an open file.
@@ -43,18 +43,18 @@ Progress = Callable[[str, float], None]
 _PLAIN: Final = re.compile(rb'\{"session":"([ !#-\[\]-~]*)",')
 
 
-class Sorted:
+class TraceSorter:
     """A trace whose lines can be had session by session."""
 
     def __init__(self, path: str | Path, progress: Progress | None = None) -> None:
-        self.parts = parts_of(path)
-        self.known = Known()
+        self.parts = list_parts(path)
+        self.metadata = TraceMetadata()
         self.operations = 0
         self._progress = progress or _silently
         self._bytes = sum(part.stat().st_size for part in self.parts)
         # What is about every session, with the boot in which it was written.
-        self._every: list[tuple[str, Recorded | Other]] = []
-        self._forks = Forks()
+        self._every: list[tuple[str, TraceOperation | OtherCall]] = []
+        self._forks = ForkGroups()
         self._ranges: dict[str, tuple[int, int]] = {}
         self._look()
 
@@ -64,30 +64,30 @@ class Sorted:
         boot = ""
         for part, number, line in self._lines("reading"):
             if number == 1:
-                self.known.begin_file()
+                self.metadata.begin_file()
             if _session_of(line) is not None:
                 self.operations += 1
                 continue
             found = read_line(part, number, line)
-            if isinstance(found, Header):
+            if isinstance(found, TraceHeader):
                 boot = found.boot
-            if not isinstance(found, Recorded | Other):
-                self.known.note(found)
+            if not isinstance(found, TraceOperation | OtherCall):
+                self.metadata.note(found)
             elif found.every:
                 self._every.append((boot, found))
             else:
                 self.operations += 1
                 self._connect(found)
-        self.known.begin_file()
+        self.metadata.begin_file()
 
-    def _connect(self, line: Line) -> None:
-        if isinstance(line, Recorded) and line.op == "fork" and line.target is not None:
+    def _connect(self, line: TraceLine) -> None:
+        if isinstance(line, TraceOperation) and line.op == "fork" and line.target is not None:
             self._forks.connect(line.session, line.target)
 
     def _lines(self, doing: str) -> Iterator[tuple[Path, int, bytes]]:
         done = lines = 0
         for part in self.parts:
-            for number, line in lines_of(part):
+            for number, line in read_raw_lines(part):
                 yield part, number, line
                 done += len(line)
                 lines += 1
@@ -96,9 +96,9 @@ class Sorted:
 
     # The second pass
 
-    def groups(self) -> Iterator[list[Recorded | Other]]:
+    def groups(self) -> Iterator[list[TraceOperation | OtherCall]]:
         """The lines of each session, with those of every session that a fork connects it with."""
-        every = [shifted(found, self.known.shift_ns(boot)) for boot, found in self._every]
+        every = [shift_times(found, self.metadata.shift_ns(boot)) for boot, found in self._every]
         buckets = max(1, min(BUCKETS_MAX, self._bytes // BUCKET_BYTES))
         with tempfile.TemporaryDirectory(prefix="indelible-explain-") as folder:
             places = [Path(folder) / str(number) for number in range(buckets)]
@@ -116,12 +116,12 @@ class Sorted:
                 session = _session_of(line)
                 if session is None:
                     found = read_line(part, number, line)
-                    boot = found.boot if isinstance(found, Header) else boot
-                    if not isinstance(found, Recorded | Other) or found.every:
+                    boot = found.boot if isinstance(found, TraceHeader) else boot
+                    if not isinstance(found, TraceOperation | OtherCall) or found.every:
                         continue
                     session = found.session
-                    line = to_text(found).encode() + b"\n"  # noqa: PLW2901 -- in one form
-                if len(self.known.boots) > 1:
+                    line = format_line(found).encode() + b"\n"  # noqa: PLW2901 -- in one form
+                if len(self.metadata.boots) > 1:
                     line = self._at_one_time(part, number, line, boot)  # noqa: PLW2901
                 root = self._forks.root(session)
                 files[zlib.crc32(root.encode("utf-8", "surrogatepass")) % len(files)].write(line)
@@ -129,24 +129,24 @@ class Sorted:
     def _at_one_time(self, part: Path, number: int, line: bytes, boot: str) -> bytes:
         """The line with times that can be set beside those of other boots, roughly."""
         found = read_line(part, number, line)
-        if not isinstance(found, Recorded | Other):
+        if not isinstance(found, TraceOperation | OtherCall):
             return b""
-        moved = shifted(found, self.known.shift_ns(boot))
+        moved = shift_times(found, self.metadata.shift_ns(boot))
         low, high = self._ranges.get(boot, (moved.invoke_ns, moved.invoke_ns))
         end = moved.complete_ns or moved.invoke_ns
         self._ranges[boot] = (min(low, moved.invoke_ns), max(high, end))
-        return to_text(moved).encode() + b"\n"
+        return format_line(moved).encode() + b"\n"
 
-    def _opened(self, place: Path) -> Iterator[list[Recorded | Other]]:
-        groups: dict[str, list[Recorded | Other]] = {}
-        for _, raw in lines_of(place):
+    def _opened(self, place: Path) -> Iterator[list[TraceOperation | OtherCall]]:
+        groups: dict[str, list[TraceOperation | OtherCall]] = {}
+        for _, raw in read_raw_lines(place):
             for found in self._read(raw):
                 groups.setdefault(self._forks.root(found.session), []).append(found)
         yield from groups.values()
 
-    def _read(self, raw: bytes) -> list[Recorded | Other]:
+    def _read(self, raw: bytes) -> list[TraceOperation | OtherCall]:
         try:
-            return _operations(line_of(raw))
+            return _operations(parse_line(raw))
         except HistoryError:
             # Where it stands is worth finding out only now.
             for part, number, line in self._lines("reading"):
@@ -161,7 +161,7 @@ class Sorted:
 
     # Once more, for some
 
-    def appends_of(self, tokens: set[str]) -> dict[str, Recorded]:
+    def appends_of(self, tokens: set[str]) -> dict[str, TraceOperation]:
         """The first append of each of some hashes, in any session."""
         wanted = re.compile(b"|".join(re.escape(token.encode()) for token in sorted(tokens)))
         likely = (
@@ -169,26 +169,28 @@ class Sorted:
             for part, number, line in self._lines("looking where it came from")
             if b'"append"' in line and wanted.search(line)
         )
-        return first_appends(likely, tokens)
+        return find_first_appends(likely, tokens)
 
 
-def first_appends(lines: Iterable[Line], tokens: set[str]) -> dict[str, Recorded]:
+def find_first_appends(lines: Iterable[TraceLine], tokens: set[str]) -> dict[str, TraceOperation]:
     """The first append of each of some hashes."""
-    found: dict[str, Recorded] = {}
+    found: dict[str, TraceOperation] = {}
     for op in lines:
-        if isinstance(op, Recorded) and op.op == "append":
-            for one in tokens.intersection(map(base, op.ids)):
+        if isinstance(op, TraceOperation) and op.op == "append":
+            for one in tokens.intersection(map(strip_fields, op.ids)):
                 found.setdefault(one, op)
     return found
 
 
-def connected(lines: Sequence[Recorded | Other]) -> list[list[Recorded | Other]]:
+def group_by_session(
+    lines: Sequence[TraceOperation | OtherCall],
+) -> list[list[TraceOperation | OtherCall]]:
     """Lines at hand, sorted as those of a file are."""
-    forks = Forks()
+    forks = ForkGroups()
     for line in lines:
-        if isinstance(line, Recorded) and line.target is not None:
+        if isinstance(line, TraceOperation) and line.target is not None:
             forks.connect(line.session, line.target)
-    groups: dict[str, list[Recorded | Other]] = {}
+    groups: dict[str, list[TraceOperation | OtherCall]] = {}
     every = [line for line in lines if line.every]
     for line in lines:
         if not line.every:
@@ -196,7 +198,7 @@ def connected(lines: Sequence[Recorded | Other]) -> list[list[Recorded | Other]]
     return [[*group, *every] for group in groups.values()]
 
 
-class Forks:
+class ForkGroups:
     """Which sessions a fork connects: those have one root."""
 
     def __init__(self) -> None:
@@ -227,8 +229,8 @@ def _session_of(line: bytes) -> str | None:
     return found[1].decode("ascii") if line.endswith(b"\n") else None
 
 
-def _operations(line: Line) -> list[Recorded | Other]:
-    return [line] if isinstance(line, Recorded | Other) else []
+def _operations(line: TraceLine) -> list[TraceOperation | OtherCall]:
+    return [line] if isinstance(line, TraceOperation | OtherCall) else []
 
 
 def _silently(_: str, __: float) -> None:

@@ -10,27 +10,27 @@ from typing import Any, TypeVar, cast
 
 from memory_contract.adapter import Adapter, imported
 from memory_contract.registry import RECORDERS, load_registered
-from memory_contract.traces.format import Refreshed, Workers
-from memory_contract.traces.recorder.hasher import Hand, Policy
+from memory_contract.traces.format import TtlRefresh, WorkerKind
+from memory_contract.traces.recorder.hasher import Hasher, Policy
 from memory_contract.traces.recorder.methods import (
-    Verbs,
-    of_duck,
-    of_handle,
-    of_langchain,
-    of_openai,
+    MethodSpecs,
+    build_duck_methods,
+    build_handle_methods,
+    build_langchain_methods,
+    build_openai_methods,
 )
-from memory_contract.traces.recorder.proxy import Recorder, Standing, journal_of
+from memory_contract.traces.recorder.proxy import CallRecorder, RecordingProxy, get_trace_writer
 from memory_contract.traces.recorder.trace_writer import (
     BUFFERED_MAX,
     PART_BYTES_MAX,
     PARTS_MAX,
-    Journal,
-    Journaling,
-    journal_at,
+    TraceOptions,
+    TraceWriter,
     log,
+    open_trace_writer,
 )
 
-__all__ = ["Journal", "Policy", "journal_of", "record", "recorded"]
+__all__ = ["Policy", "TraceWriter", "get_trace_writer", "record", "recorded"]
 
 Store = TypeVar("Store")
 _SESSION_NAMES = ("session_id", "_session_id", "session")
@@ -44,7 +44,7 @@ def record(
     session: str | None = None,
     fresh: bool = False,
     ttl_s: float | None = None,
-    ttl_refreshed_by: Refreshed = "append",
+    ttl_refreshed_by: TtlRefresh = "append",
     read_only: Collection[str] = (),
     part_bytes_max: int = PART_BYTES_MAX,
     parts_max: int = PARTS_MAX,
@@ -65,7 +65,7 @@ def record(
     Calls never fail because of the trace. Where it cannot be begun, that is logged, and the store
     comes back as it is.
     """
-    how = Journaling(
+    how = TraceOptions(
         policy=policy or Policy(),
         fresh=fresh,
         ttl_s=ttl_s,
@@ -76,15 +76,15 @@ def record(
     )
     kind = _kind(store, session)
     try:
-        journal = journal_at(Path(path), how)
+        writer = open_trace_writer(Path(path), how)
     except OSError as error:
         log.warning("nothing is recorded: cannot write a trace to %s: %s", path, error)
         return store
     # Objects that are one session each come and go by the thousand: together they are one store.
-    recorder = Recorder(journal, alone=kind.alone)
+    recorder = CallRecorder(writer, alone=kind.alone)
     session_of = None if kind.alone else kind.session
-    standing = Standing(
-        store, recorder, kind.verbs(journal), session=session_of, read_only=read_only
+    standing = RecordingProxy(
+        store, recorder, kind.verbs(writer), session=session_of, read_only=read_only
     )
     return cast("Store", standing)
 
@@ -99,19 +99,19 @@ class _Kind:
     def alone(self) -> bool:
         return self.name not in ("langchain", "openai")
 
-    def verbs(self, journal: Journal) -> Verbs:
-        hand = journal.hand
+    def verbs(self, writer: TraceWriter) -> MethodSpecs:
+        hasher = writer.hasher
         if (registered := _registered(self.store)) is not None:
-            return registered(hand)
+            return registered(hasher)
         match self.name:
             case "openai":
-                return of_openai(self.session, hand)
+                return build_openai_methods(self.session, hasher)
             case "langchain":
-                return of_langchain(self.session, hand)
+                return build_langchain_methods(self.session, hasher)
             case "duck":
-                return of_duck(self.store, hand)
+                return build_duck_methods(self.store, hasher)
             case _:
-                return of_handle(hand)
+                return build_handle_methods(hasher)
 
 
 def _kind(store: Any, session: str | None) -> _Kind:
@@ -133,7 +133,7 @@ def _kind(store: Any, session: str | None) -> _Kind:
     )
 
 
-def _registered(store: Any) -> Callable[[Hand], Verbs] | None:
+def _registered(store: Any) -> Callable[[Hasher], MethodSpecs] | None:
     """The table of verbs that the package of a store's class has registered, if it has."""
     package = type(store).__module__.partition(".")[0]
     found = (registered(store) for registered in load_registered(RECORDERS, package))
@@ -164,10 +164,10 @@ def recorded(
     *,
     policy: Policy | None = None,
     fresh: bool = True,
-    workers: Workers | None = None,
+    workers: WorkerKind | None = None,
 ) -> Adapter:
     """An adapter whose handles are recorded, in whatever process they are opened."""
-    how = Journaling(
+    how = TraceOptions(
         policy=policy or Policy(),
         fresh=fresh,
         workers=workers,
@@ -188,7 +188,7 @@ class OpenRecorded:
 
     opener: Any
     path: Path
-    how: Journaling
+    how: TraceOptions
 
     @property
     def name(self) -> str:
@@ -207,5 +207,7 @@ class OpenRecorded:
         return self._before(await handle)
 
     def _before(self, handle: Any) -> Any:
-        journal = journal_at(self.path, self.how)
-        return Standing(handle, Recorder(journal, alone=True), of_handle(journal.hand))
+        writer = open_trace_writer(self.path, self.how)
+        return RecordingProxy(
+            handle, CallRecorder(writer, alone=True), build_handle_methods(writer.hasher)
+        )

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from memory_contract.calling import is_not_found, outcome_of
 from memory_contract.history import NOT_FOUND
 from memory_contract.traces.format import CALL
-from memory_contract.traces.recorder.hasher import Hand, Noted
+from memory_contract.traces.recorder.hasher import CapturedMessage, Hasher
 
 # What is written for every note, or in a way of its own.
 _USUAL: Final = frozenset(
@@ -22,13 +22,13 @@ _USUAL: Final = frozenset(
 )
 
 
-class Note:
+class CallRecord:
     """One call: what was asked for, and what came of it.
 
     Most fields of most notes say nothing. Those stand on the class, and cost a call no time.
     """
 
-    messages: Sequence[Noted] = ()
+    messages: Sequence[CapturedMessage] = ()
     limit: int | None = None
     keep: int | None = None
     snapshot: str | None = None
@@ -46,7 +46,7 @@ class Note:
     outcome = "info"
     error = ""
     # What a read showed, what a pop took, or what is said of a snapshot that is not there.
-    seen: Sequence[Noted] | Noted | str | None = None
+    seen: Sequence[CapturedMessage] | CapturedMessage | str | None = None
     position: int | None = None
 
     def __init__(self, op: str, session: str, **fields: Any) -> None:
@@ -78,14 +78,14 @@ class Note:
 # The most frequent note of all, as little as can be: one message of a role and a text, appended.
 # The recorder's number, the thread or task and which of the two, the session, when the call began
 # and ended, the role, the text, and where the entry stands.
-Quick = tuple[int, int, str, str, int, int, str, str, int]
+QuickAppend = tuple[int, int, str, str, int, int, str, str, int]
 
 
-def quick_text(note: Quick, worker: str, hand: Hand) -> str:
+def format_quick_append(note: QuickAppend, worker: str, hasher: Hasher) -> str:
     """Its line."""
     _, _, _, session, began, ended, role, content, position = note
     tied = ',"structured":true' if role == "system" else ""
-    token = hand.digest(f"{role}\0{content}")
+    token = hasher.digest(f"{role}\0{content}")
     return (
         f'{{"session":{quoted(session)},"worker":"{worker}","op":"append","invoke_ns":{began},'
         f'"complete_ns":{ended},"outcome":"ok","verb":"add_message","ids":["{token}"],'
@@ -94,7 +94,7 @@ def quick_text(note: Quick, worker: str, hand: Hand) -> str:
     )
 
 
-def text_of(note: Note, hand: Hand) -> str:
+def format_call(note: CallRecord, hasher: Hasher) -> str:
     """The line of a note. Written by hand: most of a recorder's time would go into a serializer."""
     ended = "null" if note.ended is None else note.ended
     line = (
@@ -104,9 +104,9 @@ def text_of(note: Note, hand: Hand) -> str:
     )
     said = note.__dict__
     if note.messages and note.op != CALL:
-        line += _appended(note.messages, hand)
+        line += _appended(note.messages, hasher)
     if note.seen is not None:
-        line += _seen(note, hand)
+        line += _seen(note, hasher)
     if note.position is not None:
         line += f',"position":{note.position}'
     return line + "}\n" if said.keys() <= _USUAL else line + _rest(said) + "}\n"
@@ -122,14 +122,14 @@ def _rest(said: dict[str, Any]) -> str:
     return line
 
 
-def _appended(messages: Sequence[Noted], hand: Hand) -> str:
+def _appended(messages: Sequence[CapturedMessage], hasher: Hasher) -> str:
     if len(messages) == 1 and type(messages[0]) is tuple:
         # The most frequent line of all: one message, a role and a text.
         role, content = messages[0]
-        token = hand.digest(f"{role}\0{content}")
+        token = hasher.digest(f"{role}\0{content}")
         tied = ',"structured":true' if role == "system" else ""
         return f',"ids":["{token}"],"sizes":[{len(content)}],"roles":[{quoted(role)}]{tied}'
-    spoken = [hand.said(message) for message in messages]
+    spoken = [hasher.said(message) for message in messages]
     found: dict[str, Any] = {
         "ids": [each.token for each in spoken],
         "sizes": [each.size for each in spoken],
@@ -142,12 +142,12 @@ def _appended(messages: Sequence[Noted], hand: Hand) -> str:
     return "," + json.dumps(found, separators=(",", ":"))[1:-1]
 
 
-def _seen(note: Note, hand: Hand) -> str:
+def _seen(note: CallRecord, hasher: Hasher) -> str:
     seen = note.seen
     if isinstance(seen, str):
         return f',"value":{quoted(seen)}'
     if isinstance(seen, list):
-        tokens = '","'.join([hand.said(message).token for message in seen])
+        tokens = '","'.join([hasher.said(message).token for message in seen])
         return f',"value":["{tokens}"]' if tokens else ',"value":[]'
     assert seen is not None
-    return f',"value":"{hand.said(seen).token}"'  # type: ignore[arg-type]
+    return f',"value":"{hasher.said(seen).token}"'  # type: ignore[arg-type]

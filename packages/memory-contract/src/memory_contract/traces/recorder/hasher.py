@@ -64,7 +64,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class HashedMessage:
     """A message with more to it than who said which text: taken down when it was seen."""
 
     token: str
@@ -77,11 +77,11 @@ class Spoken:
 
 # Most messages are a role and a text, which nobody can change later: they are hashed in the
 # background. `None` is a message without a text.
-Plain = tuple[str, str]
-Noted = Plain | Spoken
+PlainMessage = tuple[str, str]
+CapturedMessage = PlainMessage | HashedMessage
 
 
-class Hand:
+class Hasher:
     """Takes messages down by a policy, with the key of one trace."""
 
     def __init__(self, policy: Policy, key: bytes) -> None:
@@ -97,29 +97,29 @@ class Hand:
         found.update(text.encode("utf-8", "surrogatepass"))
         return found.hexdigest()
 
-    def noted(self, message: Mapping[str, Any]) -> Noted:
+    def noted(self, message: Mapping[str, Any]) -> CapturedMessage:
         """What is to be remembered of a message, given as its fields."""
         role, content = message.get("role"), message.get("content")
         if self.plain and len(message) == 2 and type(role) is str and type(content) is str:
             return role, content
         return self._spoken(message)
 
-    def said(self, noted: Noted) -> Spoken:
+    def said(self, noted: CapturedMessage) -> HashedMessage:
         """The same, hashed."""
-        if isinstance(noted, Spoken):
+        if isinstance(noted, HashedMessage):
             return noted
         role, content = noted
         token = self.digest(f"{role}\0{content}")
-        return Spoken(token, len(content), role, structured=role == "system")
+        return HashedMessage(token, len(content), role, structured=role == "system")
 
-    def _spoken(self, message: Mapping[str, Any]) -> Spoken:
+    def _spoken(self, message: Mapping[str, Any]) -> HashedMessage:
         rest = {
             str(name): value
             for name, value in message.items()
             if name not in ("role", "content") and value not in _NOTHING
         }
         role, content = str(message.get("role")), message.get("content")
-        text = content if isinstance(content, str) else canonical(content)
+        text = content if isinstance(content, str) else to_canonical_json(content)
         own = rest.get("id")
         if isinstance(own, str):
             # Its id is who it is, and what was said is one of its fields.
@@ -129,9 +129,11 @@ class Hand:
         else:
             token = self.digest(f"{role}\0{text}")
         for name in sorted(rest):
-            token += f"{FIELD}{self.digest(name)[:4]}{self.digest(canonical(rest[name]))[:8]}"
+            token += (
+                f"{FIELD}{self.digest(name)[:4]}{self.digest(to_canonical_json(rest[name]))[:8]}"
+            )
         tied = {"tool_calls", "tool_call_id", "pinned"} & rest.keys()
-        return Spoken(
+        return HashedMessage(
             token=token,
             size=len(text),
             role=role,
@@ -141,6 +143,6 @@ class Hand:
         )
 
 
-def canonical(value: Any) -> str:
+def to_canonical_json(value: Any) -> str:
     """One text for equal values; of what is no JSON, the type alone."""
     return json.dumps(value, sort_keys=True, default=lambda found: type(found).__name__)

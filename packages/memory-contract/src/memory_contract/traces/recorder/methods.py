@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from memory_contract.targets.duck_messages import messages_of_list, messages_of_turns
 from memory_contract.traces.format import CALL
-from memory_contract.traces.recorder.call_records import Note
-from memory_contract.traces.recorder.hasher import Hand, Noted
+from memory_contract.traces.recorder.call_records import CallRecord
+from memory_contract.traces.recorder.hasher import CapturedMessage, Hasher
 
-Noter = Callable[..., Note]
-Answers = Callable[[Note, Any, Hand], None]
+Noter = Callable[..., CallRecord]
+Answers = Callable[[CallRecord, Any, Hasher], None]
 
 # What takes entries away, or may: known before it is done.
 REMOVERS: Final = frozenset({"clear", "pop", "trim", "rollback", "undo", "expire"})
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class MethodSpec:
     """One method: its note, what its answer says, and where its batch stands, if it has one."""
 
     noter: Noter
@@ -36,13 +36,13 @@ class Verb:
     removes: bool = False
 
 
-Verbs = Mapping[str, Verb]
+MethodSpecs = Mapping[str, MethodSpec]
 
 
 # Messages
 
 
-def fields_of(message: Any) -> Mapping[str, Any]:
+def read_fields(message: Any) -> Mapping[str, Any]:
     """The fields of any message: a mapping, a pydantic model, LangChain's or another object."""
     if isinstance(message, Mapping):
         return message
@@ -63,75 +63,79 @@ def fields_of(message: Any) -> Mapping[str, Any]:
 _TWO: Final = {"role", "content"}
 
 
-def noted(messages: Iterable[Any], hand: Hand) -> list[Noted]:
+def capture_messages(messages: Iterable[Any], hasher: Hasher) -> list[CapturedMessage]:
     """What is remembered of messages."""
-    return [hand.noted(fields_of(message)) for message in messages]
+    return [hasher.noted(read_fields(message)) for message in messages]
 
 
 # Answers
 
 
-def showed(note: Note, answer: Any, hand: Hand) -> None:
+def record_messages(note: CallRecord, answer: Any, hasher: Hasher) -> None:
     """Note the messages that a read answered with."""
-    note.seen = noted(messages_of_list(answer) if answer is None else answer, hand)
+    note.seen = capture_messages(messages_of_list(answer) if answer is None else answer, hasher)
 
 
-def showed_turns(note: Note, answer: Any, hand: Hand) -> None:
+def record_turns(note: CallRecord, answer: Any, hasher: Hasher) -> None:
     """Note the messages of the turns that a read answered with."""
     found = [m for m in messages_of_turns(answer) if m.get("content") is not None]
-    note.seen = noted(found, hand)
+    note.seen = capture_messages(found, hasher)
 
 
-def took(note: Note, answer: Any, hand: Hand) -> None:
+def record_popped(note: CallRecord, answer: Any, hasher: Hasher) -> None:
     """Note the message that was taken away."""
     if isinstance(answer, list | tuple) and not hasattr(answer, "_fields"):
         answer = next(iter(answer), None)
-    note.seen = None if answer is None else hand.noted(fields_of(answer))
+    note.seen = None if answer is None else hasher.noted(read_fields(answer))
 
 
-def froze(note: Note, answer: Any, _: Hand) -> None:
+def record_snapshot_id(note: CallRecord, answer: Any, _: Hasher) -> None:
     """Note the id of a snapshot."""
     note.snapshot = str(getattr(answer, "id", answer))
 
 
-def placed(note: Note, answer: Any, _: Hand) -> None:
+def record_position(note: CallRecord, answer: Any, _: Hasher) -> None:
     """Note the position of an append."""
     note.position = answer.positions.start
 
 
-def other_call(session_id: Any = "", *_: Any, **__: Any) -> Note:
+def describe_session_call(session_id: Any = "", *_: Any, **__: Any) -> CallRecord:
     """A call that is about a session and of which no more is known."""
-    return Note(CALL, session_id if isinstance(session_id, str) else "")
+    return CallRecord(CALL, session_id if isinstance(session_id, str) else "")
 
 
-def store_call(*_: Any, **__: Any) -> Note:
+def describe_store_call(*_: Any, **__: Any) -> CallRecord:
     """A call that is about the store, and about no session."""
-    return Note(CALL, "")
+    return CallRecord(CALL, "")
 
 
-def change(op: str) -> Noter:
+def describe_change(op: str) -> Noter:
     """A verb whose note is its session and its key."""
 
-    def note(session_id: str, *_: Any, key: str | None = None, **__: Any) -> Note:
-        return Note(op, session_id, key=key)
+    def note(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:
+        return CallRecord(op, session_id, key=key)
 
     return note
 
 
-def rollback(session_id: str, snapshot_id: Any, *, key: str | None = None, **_: Any) -> Note:
+def describe_rollback(
+    session_id: str, snapshot_id: Any, *, key: str | None = None, **_: Any
+) -> CallRecord:
     """A rollback to a snapshot."""
-    return Note("rollback", session_id, snapshot=str(snapshot_id), key=key)
+    return CallRecord("rollback", session_id, snapshot=str(snapshot_id), key=key)
 
 
-def fork_at(session_id: str, new_session_id: str, *, at: str | None = None, **_: Any) -> Note:
+def describe_fork(
+    session_id: str, new_session_id: str, *, at: str | None = None, **_: Any
+) -> CallRecord:
     """A fork of a session, of a snapshot if one is named."""
-    return Note("fork", session_id, target=new_session_id, snapshot=at)
+    return CallRecord("fork", session_id, target=new_session_id, snapshot=at)
 
 
 # Handles of the kit: whatever an adapter opens
 
 
-def of_handle(hand: Hand) -> Verbs:
+def build_handle_methods(hasher: Hasher) -> MethodSpecs:
     """The verbs of a handle."""
 
     def append(
@@ -141,132 +145,134 @@ def of_handle(hand: Hand) -> Verbs:
         key: str | None = None,
         ttl_s: float | None = None,
         **_: Any,
-    ) -> Note:
-        batch = noted(messages, hand)
+    ) -> CallRecord:
+        batch = capture_messages(messages, hasher)
         op = "append" if batch else CALL
-        return Note(op, session, messages=batch, key=key, ttl_s=ttl_s)
+        return CallRecord(op, session, messages=batch, key=key, ttl_s=ttl_s)
 
-    def read(session: str, *, limit: int | None = None) -> Note:
-        return Note("read", session, limit=limit)
+    def read(session: str, *, limit: int | None = None) -> CallRecord:
+        return CallRecord("read", session, limit=limit)
 
-    def trim(session: str, keep: int) -> Note:
-        return Note("trim", session, keep=keep)
+    def trim(session: str, keep: int) -> CallRecord:
+        return CallRecord("trim", session, keep=keep)
 
     return {
-        "append": Verb(append, None, (1, "messages")),
-        "read": Verb(read, showed),
-        "pop": Verb(change("pop"), took, removes=True),
-        "trim": Verb(trim, removes=True),
-        "clear": Verb(change("clear"), removes=True),
-        "undo": Verb(change("undo"), removes=True),
-        "snapshot": Verb(change("snapshot"), froze),
-        "rollback": Verb(rollback, removes=True),
-        "fork": Verb(lambda session, target: Note("fork", session, target=target)),
-        "version": Verb(other_call),
-        "sessions": Verb(store_call),
+        "append": MethodSpec(append, None, (1, "messages")),
+        "read": MethodSpec(read, record_messages),
+        "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
+        "trim": MethodSpec(trim, removes=True),
+        "clear": MethodSpec(describe_change("clear"), removes=True),
+        "undo": MethodSpec(describe_change("undo"), removes=True),
+        "snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),
+        "rollback": MethodSpec(describe_rollback, removes=True),
+        "fork": MethodSpec(lambda session, target: CallRecord("fork", session, target=target)),
+        "version": MethodSpec(describe_session_call),
+        "sessions": MethodSpec(describe_store_call),
     }
 
 
 # Any class with one of two small interfaces
 
 
-def of_duck(store: Any, hand: Hand) -> Verbs:
+def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     """The verbs of a class of messages or of turns, under any of the names that the kit knows."""
     from memory_contract.targets.duck_handles import OFFERED, offers_of  # noqa: PLC0415
 
-    def add_messages(session: str, messages: Any, *_: Any, **__: Any) -> Note:
-        batch = noted(messages, hand)
-        return Note("append" if batch else CALL, session, messages=batch)
+    def add_messages(session: str, messages: Any, *_: Any, **__: Any) -> CallRecord:
+        batch = capture_messages(messages, hasher)
+        return CallRecord("append" if batch else CALL, session, messages=batch)
 
-    def save_context(session: str, human_msg: Any, ai_msg: Any, *_: Any, **__: Any) -> Note:
+    def save_context(session: str, human_msg: Any, ai_msg: Any, *_: Any, **__: Any) -> CallRecord:
         turn = (("user", human_msg), ("assistant", ai_msg))
-        batch = [hand.noted({"role": role, "content": text}) for role, text in turn]
-        return Note("append", session, messages=batch)
+        batch = [hasher.noted({"role": role, "content": text}) for role, text in turn]
+        return CallRecord("append", session, messages=batch)
 
-    def read(session: str, *rest: Any, **options: Any) -> Note:
+    def read(session: str, *rest: Any, **options: Any) -> CallRecord:
         # A read that was asked for something else than all of it is not judged.
-        return Note(CALL if rest or options else "read", session)
+        return CallRecord(CALL if rest or options else "read", session)
 
-    found: dict[str, Verb] = {
-        "add_messages": Verb(add_messages, None, (1, "messages")),
-        "get_history": Verb(read, _showed_list),
+    found: dict[str, MethodSpec] = {
+        "add_messages": MethodSpec(add_messages, None, (1, "messages")),
+        "get_history": MethodSpec(read, _showed_list),
     }
     for letter in ("", "a"):
-        found[f"{letter}save_context"] = Verb(save_context)
-        found[f"{letter}load_memory"] = Verb(read, showed_turns)
+        found[f"{letter}save_context"] = MethodSpec(save_context)
+        found[f"{letter}load_memory"] = MethodSpec(read, record_turns)
     for what in OFFERED:
         for offer in offers_of(store, what):
             if what in _DUCK_CHANGES:
                 found[offer.method] = _DUCK_CHANGES[what]
             elif what == "trim":
-                found[offer.method] = Verb(_trim_by(offer.parameter), removes=True)
+                found[offer.method] = MethodSpec(_trim_by(offer.parameter), removes=True)
             elif what == "list":
-                found[offer.method] = Verb(store_call)
+                found[offer.method] = MethodSpec(describe_store_call)
     return found
 
 
-def _showed_list(note: Note, answer: Any, hand: Hand) -> None:
-    note.seen = noted(messages_of_list(answer), hand)
+def _showed_list(note: CallRecord, answer: Any, hasher: Hasher) -> None:
+    note.seen = capture_messages(messages_of_list(answer), hasher)
 
 
 def _trim_by(parameter: str) -> Noter:
-    def note(session: str, *rest: Any, **options: Any) -> Note:
+    def note(session: str, *rest: Any, **options: Any) -> CallRecord:
         keep = options.get(parameter, rest[0] if rest else None)
         sure = isinstance(keep, int)
-        return Note("trim", session, keep=keep if sure else 0).doubtful(not sure)
+        return CallRecord("trim", session, keep=keep if sure else 0).doubtful(not sure)
 
     return note
 
 
-_DUCK_CHANGES: Final[dict[str, Verb]] = {
-    "pop": Verb(change("pop"), took, removes=True),
-    "clear": Verb(change("clear"), removes=True),
-    "snapshot": Verb(change("snapshot"), froze),
-    "rollback": Verb(rollback, removes=True),
-    "fork": Verb(fork_at),
+_DUCK_CHANGES: Final[dict[str, MethodSpec]] = {
+    "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
+    "clear": MethodSpec(describe_change("clear"), removes=True),
+    "snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),
+    "rollback": MethodSpec(describe_rollback, removes=True),
+    "fork": MethodSpec(describe_fork),
 }
 
 
 # One object for each session
 
 
-def of_langchain(session: str, hand: Hand) -> Verbs:
+def build_langchain_methods(session: str, hasher: Hasher) -> MethodSpecs:
     """The verbs of a chat message history. Its `messages` are a read too; see the proxy."""
 
-    def add(messages: Any) -> Note:
-        batch = noted(messages if isinstance(messages, Sequence) else [messages], hand)
-        return Note("append" if batch else CALL, session, messages=batch)
+    def add(messages: Any) -> CallRecord:
+        batch = capture_messages(messages if isinstance(messages, Sequence) else [messages], hasher)
+        return CallRecord("append" if batch else CALL, session, messages=batch)
 
-    def add_text(message: Any, *, role: str) -> Note:
+    def add_text(message: Any, *, role: str) -> CallRecord:
         text = message if isinstance(message, str) else getattr(message, "content", message)
-        return Note("append", session, messages=[hand.noted({"role": role, "content": text})])
+        return CallRecord(
+            "append", session, messages=[hasher.noted({"role": role, "content": text})]
+        )
 
-    found: dict[str, Verb] = {
-        "add_message": Verb(add),
-        "add_user_message": Verb(lambda message: add_text(message, role="user")),
-        "add_ai_message": Verb(lambda message: add_text(message, role="assistant")),
-        "aget_messages": Verb(lambda: Note("read", session), showed),
-        "messages": Verb(lambda: Note("read", session), showed),
+    found: dict[str, MethodSpec] = {
+        "add_message": MethodSpec(add),
+        "add_user_message": MethodSpec(lambda message: add_text(message, role="user")),
+        "add_ai_message": MethodSpec(lambda message: add_text(message, role="assistant")),
+        "aget_messages": MethodSpec(lambda: CallRecord("read", session), record_messages),
+        "messages": MethodSpec(lambda: CallRecord("read", session), record_messages),
     }
     for letter in ("", "a"):
-        found[f"{letter}add_messages"] = Verb(add, None, (0, "messages"))
-        found[f"{letter}clear"] = Verb(lambda: Note("clear", session), removes=True)
+        found[f"{letter}add_messages"] = MethodSpec(add, None, (0, "messages"))
+        found[f"{letter}clear"] = MethodSpec(lambda: CallRecord("clear", session), removes=True)
     return found
 
 
-def of_openai(session: str, hand: Hand) -> Verbs:
+def build_openai_methods(session: str, hasher: Hasher) -> MethodSpecs:
     """The verbs of a session of the OpenAI Agents SDK."""
 
-    def add_items(items: Any) -> Note:
-        batch = noted(items, hand)
-        return Note("append" if batch else CALL, session, messages=batch)
+    def add_items(items: Any) -> CallRecord:
+        batch = capture_messages(items, hasher)
+        return CallRecord("append" if batch else CALL, session, messages=batch)
 
-    def get_items(limit: int | None = None) -> Note:
-        return Note("read", session, limit=limit)
+    def get_items(limit: int | None = None) -> CallRecord:
+        return CallRecord("read", session, limit=limit)
 
     return {
-        "add_items": Verb(add_items, None, (0, "items")),
-        "get_items": Verb(get_items, showed),
-        "pop_item": Verb(lambda: Note("pop", session), took, removes=True),
-        "clear_session": Verb(lambda: Note("clear", session), removes=True),
+        "add_items": MethodSpec(add_items, None, (0, "items")),
+        "get_items": MethodSpec(get_items, record_messages),
+        "pop_item": MethodSpec(lambda: CallRecord("pop", session), record_popped, removes=True),
+        "clear_session": MethodSpec(lambda: CallRecord("clear", session), removes=True),
     }

@@ -17,13 +17,13 @@ from threading import get_ident
 from typing import Any, Final
 
 from memory_contract.traces.format import CALL
-from memory_contract.traces.recorder.call_records import Note
-from memory_contract.traces.recorder.methods import REMOVERS, Verb, Verbs
-from memory_contract.traces.recorder.trace_writer import Journal
+from memory_contract.traces.recorder.call_records import CallRecord
+from memory_contract.traces.recorder.methods import REMOVERS, MethodSpec, MethodSpecs
+from memory_contract.traces.recorder.trace_writer import TraceWriter
 from memory_contract.traces.recorder.unknown_methods import (
-    change_verb,
-    may_change,
-    session_parameters,
+    build_unknown_method,
+    can_change,
+    find_session_parameters,
 )
 
 _ENDS: Final = ("close", "aclose")
@@ -31,15 +31,15 @@ _ENDS: Final = ("close", "aclose")
 _OURS: Final = "_indelible_recorded_"
 
 
-class Recorder:
+class CallRecorder:
     """Takes the notes of one store."""
 
-    def __init__(self, journal: Journal, *, alone: bool) -> None:
-        self.journal = journal
-        self.number = journal.enter(alone=alone)
+    def __init__(self, writer: TraceWriter, *, alone: bool) -> None:
+        self.writer = writer
+        self.number = writer.enter(alone=alone)
         self._left = False
 
-    def begin(self, verb: Verb, name: str, arguments: Any, options: Any) -> Note | None:
+    def begin(self, verb: MethodSpec, name: str, arguments: Any, options: Any) -> CallRecord | None:
         """The note of a call that is about to be made; None if it cannot be noted."""
         try:
             note = verb.noter(*arguments, **options)
@@ -47,30 +47,30 @@ class Recorder:
         except Exception:  # noqa: BLE001 -- a call that is wrong is the store's to refuse
             if verb.removes:
                 # It may remove entries all the same, and nobody knows whose.
-                return Note(CALL, "", every=True, changes=True, verb=name)
-            self.journal.miss()
+                return CallRecord(CALL, "", every=True, changes=True, verb=name)
+            self.writer.miss()
             return None
         return note
 
-    def invoke(self, note: Note | None, *, task: bool = False) -> None:
+    def invoke(self, note: CallRecord | None, *, task: bool = False) -> None:
         """The call is made now."""
         if note is None:
             return
         note.worker = self._worker(task=task)
         note.began = time.monotonic_ns()
         if note.op in REMOVERS or note.changes:
-            self.journal.announce(note)
+            self.writer.announce(note)
 
     def _worker(self, *, task: bool) -> str:
         current = asyncio.current_task() if task else None
         ident = get_ident() if current is None else id(current)
-        return self.journal.worker(self.number, ident, "t" if current is None else "a")
+        return self.writer.worker(self.number, ident, "t" if current is None else "a")
 
     def failed_append(
         self, session: str, role: str, content: str, began: int, error: BaseException
     ) -> None:
         """An append of one text raised."""
-        note = Note("append", session, messages=((role, content),))
+        note = CallRecord("append", session, messages=((role, content),))
         note.verb, note.began = "add_message", began
         try:
             current = asyncio.current_task()
@@ -79,7 +79,7 @@ class Recorder:
         note.worker = self._worker(task=current is not None)
         self.fail(note, error)
 
-    def complete(self, note: Note | None, verb: Verb, answer: Any) -> None:
+    def complete(self, note: CallRecord | None, verb: MethodSpec, answer: Any) -> None:
         """The call came back."""
         if note is None:
             return
@@ -87,36 +87,36 @@ class Recorder:
         note.outcome = "ok"
         try:
             if verb.answers is not None and not note.changes:
-                verb.answers(note, answer, self.journal.hand)
-            self.journal.put(note)
+                verb.answers(note, answer, self.writer.hasher)
+            self.writer.put(note)
         except Exception:  # noqa: BLE001 -- an answer that nobody expected
-            self.journal.miss()
+            self.writer.miss()
 
-    def fail(self, note: Note | None, error: BaseException) -> None:
+    def fail(self, note: CallRecord | None, error: BaseException) -> None:
         """The call raised."""
         if note is None:
             return
         try:
             note.raised(error)
-            self.journal.put(note)
+            self.writer.put(note)
         except Exception:  # noqa: BLE001 -- an error that nobody expected
-            self.journal.miss()
+            self.writer.miss()
 
     def leave(self) -> None:
         """The store was closed."""
         if not self._left:
             self._left = True
-            self.journal.leave()
+            self.writer.leave()
 
 
-class Standing:
+class RecordingProxy:
     """Stands before a store."""
 
     def __init__(
         self,
         store: Any,
-        recorder: Recorder,
-        verbs: Verbs,
+        recorder: CallRecorder,
+        verbs: MethodSpecs,
         *,
         session: str | None = None,
         read_only: Collection[str] = (),
@@ -150,8 +150,10 @@ class Standing:
             found = _quick(recorder, found, noted) if verb.quick else noted
         elif name in _ENDS:
             found = _ended(recorder, found)
-        elif may_change(name, found, ours[f"{_OURS}read_only"]):
-            verb = change_verb(found, ours[f"{_OURS}session"], session_parameters(store))
+        elif can_change(name, found, ours[f"{_OURS}read_only"]):
+            verb = build_unknown_method(
+                found, ours[f"{_OURS}session"], find_session_parameters(store)
+            )
             found = _noted(recorder, verb, name, found)
         else:
             return found
@@ -167,7 +169,7 @@ class Standing:
 
         if name in ours[f"{_OURS}verbs"]:
             # What a read shows is replaced: `history.messages = []`.
-            verb = change_verb(assign, ours[f"{_OURS}session"], ())
+            verb = build_unknown_method(assign, ours[f"{_OURS}session"], ())
             _noted(ours[f"{_OURS}recorder"], verb, f"set {name}", assign)()
         else:
             assign()
@@ -199,10 +201,10 @@ class Standing:
             self.__dict__[f"{_OURS}recorder"].leave()
 
 
-def journal_of(store: Any) -> Journal | None:
+def get_trace_writer(store: Any) -> TraceWriter | None:
     """Where a store is recorded; None if it is not."""
     found = getattr(store, "__dict__", {}).get(f"{_OURS}recorder")
-    return found.journal if isinstance(found, Recorder) else None
+    return found.writer if isinstance(found, CallRecorder) else None
 
 
 def _is_property(store: Any, name: str) -> bool:
@@ -211,7 +213,7 @@ def _is_property(store: Any, name: str) -> bool:
     return not callable(found) and not isinstance(found, staticmethod | classmethod)
 
 
-def _looked_up(recorder: Recorder, verb: Verb, store: Any, name: str) -> Any:
+def _looked_up(recorder: CallRecorder, verb: MethodSpec, store: Any, name: str) -> Any:
     note = recorder.begin(verb, name, (), {})
     recorder.invoke(note)
     try:
@@ -224,7 +226,7 @@ def _looked_up(recorder: Recorder, verb: Verb, store: Any, name: str) -> Any:
 
 
 def _noted(
-    recorder: Recorder, verb: Verb, name: str, method: Callable[..., Any]
+    recorder: CallRecorder, verb: MethodSpec, name: str, method: Callable[..., Any]
 ) -> Callable[..., Any]:
     """The method, with a note of each call."""
     if inspect.iscoroutinefunction(inspect.unwrap(method)):
@@ -258,13 +260,13 @@ def _noted(
 
 
 def _quick(
-    recorder: Recorder, method: Callable[..., Any], usual: Callable[..., Any]
+    recorder: CallRecorder, method: Callable[..., Any], usual: Callable[..., Any]
 ) -> Callable[..., Any]:
     """`add_message` of indelible with nothing but a text: the call that must cost next to nothing.
 
     Whatever else it is given, or raises, goes the usual way.
     """
-    put, number, now = recorder.journal.put, recorder.number, time.monotonic_ns
+    put, number, now = recorder.writer.put, recorder.number, time.monotonic_ns
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
@@ -301,7 +303,10 @@ def _quick(
 
 
 async def _settled(
-    recorder: Recorder, verb: Verb, note: Note | None, call: Callable[[], Awaitable[Any]]
+    recorder: CallRecorder,
+    verb: MethodSpec,
+    note: CallRecord | None,
+    call: Callable[[], Awaitable[Any]],
 ) -> Any:
     recorder.invoke(note, task=True)
     try:
@@ -325,7 +330,7 @@ def _listed(batch: tuple[int, str], arguments: Any, options: Any) -> tuple[Any, 
     return arguments, options
 
 
-def _ended(recorder: Recorder, method: Callable[..., Any]) -> Callable[..., Any]:
+def _ended(recorder: CallRecorder, method: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(inspect.unwrap(method)):
 
         @functools.wraps(method)

@@ -22,15 +22,20 @@ from typing import Final
 
 from memory_contract.traces.format import (
     SUFFIX,
-    Closed,
-    Dropped,
-    Header,
-    Refreshed,
-    Workers,
-    to_text,
+    DroppedLines,
+    TraceEnd,
+    TraceHeader,
+    TtlRefresh,
+    WorkerKind,
+    format_line,
 )
-from memory_contract.traces.recorder.call_records import Note, Quick, quick_text, text_of
-from memory_contract.traces.recorder.hasher import Hand, Policy
+from memory_contract.traces.recorder.call_records import (
+    CallRecord,
+    QuickAppend,
+    format_call,
+    format_quick_append,
+)
+from memory_contract.traces.recorder.hasher import Hasher, Policy
 from memory_contract.version import __version__
 
 log: Final = logging.getLogger("indelible.recording")
@@ -52,36 +57,36 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Journaling:
+class TraceOptions:
     """How a trace is to be written."""
 
     policy: Policy = field(default_factory=Policy)
     fresh: bool = False
     ttl_s: float | None = None
     ttl_late_s: float = 1.0
-    ttl_refreshed_by: Refreshed = "append"
-    workers: Workers | None = None
+    ttl_refreshed_by: TtlRefresh = "append"
+    workers: WorkerKind | None = None
     part_bytes_max: int = PART_BYTES_MAX
     parts_max: int = PARTS_MAX
     buffered_max: int = BUFFERED_MAX
 
 
-class Journal:
+class TraceWriter:
     """Takes notes, and writes them to files of its own."""
 
-    def __init__(self, path: Path, how: Journaling) -> None:
+    def __init__(self, path: Path, how: TraceOptions) -> None:
         self.path = path
         self.how = how
         self.written = 0
         self.dropped = 0
-        self.hand = Hand(how.policy, key_of(path))
+        self.hasher = Hasher(how.policy, load_key(path))
         self._numbered = 0
         self._open_stores = 0
         self._begin()
 
     def _begin(self) -> None:
         """As in a new process: nothing noted, no file, no thread."""
-        self._notes: deque[Note | Quick] = deque()
+        self._notes: deque[CallRecord | QuickAppend] = deque()
         self._weight = 0
         self._lock = threading.Lock()
         self._file_lock = threading.RLock()
@@ -102,9 +107,9 @@ class Journal:
 
     # In the application's thread
 
-    def put(self, note: Note | Quick) -> None:
+    def put(self, note: CallRecord | QuickAppend) -> None:
         """Take a note; where there is no room for it, it is dropped and counted."""
-        if type(note) is Note and (weight := note.weight) > 1:
+        if type(note) is CallRecord and (weight := note.weight) > 1:
             with self._lock:
                 if self._weight + weight > self.how.buffered_max:
                     self._untold += 1
@@ -124,7 +129,7 @@ class Journal:
             self._untold += 1
         self._wake()
 
-    def announce(self, note: Note) -> None:
+    def announce(self, note: CallRecord) -> None:
         """Write a note before its call is made: if we are killed, it is known that it may be."""
         with self._file_lock:
             written = self.written
@@ -169,7 +174,9 @@ class Journal:
         """Write what is noted so far."""
         with self._file_lock:
             notes = [self._notes.popleft() for _ in range(len(self._notes))]
-            heavy = sum(note.weight for note in notes if type(note) is Note and note.weight > 1)
+            heavy = sum(
+                note.weight for note in notes if type(note) is CallRecord and note.weight > 1
+            )
             with self._lock:
                 self._weight -= heavy
             self._write(notes)
@@ -201,7 +208,7 @@ class Journal:
         with self._file_lock:
             self.flush()
             if self._file is not None:
-                self._append(to_text(Closed(closed=self.written)) + "\n")
+                self._append(format_line(TraceEnd(closed=self.written)) + "\n")
                 os.close(self._file)
                 self._file = None
         # Whoever goes on recording begins a new part.
@@ -214,7 +221,7 @@ class Journal:
             os.close(self._file)
         self._begin()
 
-    def _write(self, notes: Sequence[Note | Quick]) -> None:
+    def _write(self, notes: Sequence[CallRecord | QuickAppend]) -> None:
         """Write notes; whatever goes wrong is counted, and never raised."""
         lines: list[str] = []
         untold = changes = 0
@@ -229,8 +236,8 @@ class Journal:
                 untold, self._untold = self._untold, 0
                 changes, self._untold_changes = self._untold_changes, 0
             if untold or changes:
-                told = Dropped(dropped=max(untold, changes), changes=changes)
-                lines.append(to_text(told) + "\n")
+                told = DroppedLines(dropped=max(untold, changes), changes=changes)
+                lines.append(format_line(told) + "\n")
             if lines:
                 self._append("".join(lines))
             self.written += len(lines) - bool(untold or changes)
@@ -244,11 +251,11 @@ class Journal:
                 self._untold_changes += changes
             self._complain(len(notes), str(error))
 
-    def _text(self, note: Note | Quick) -> str:
-        if isinstance(note, Note):
-            return text_of(note, self.hand)
+    def _text(self, note: CallRecord | QuickAppend) -> str:
+        if isinstance(note, CallRecord):
+            return format_call(note, self.hasher)
         recorder, ident, kind = note[:3]
-        return quick_text(note, self.worker(recorder, ident, kind), self.hand)
+        return format_quick_append(note, self.worker(recorder, ident, kind), self.hasher)
 
     def _append(self, text: str) -> None:
         assert self._file is not None
@@ -277,10 +284,10 @@ class Journal:
         part, self._file = _new_part(self.path, self._opened)
         self._parts.append(part)
         self._size = 0
-        self._append(to_text(self._header()) + "\n")
+        self._append(format_line(self._header()) + "\n")
 
-    def _header(self) -> Header:
-        return Header(
+    def _header(self) -> TraceHeader:
+        return TraceHeader(
             version=__version__,
             boot=_boot(),
             pid=os.getpid(),
@@ -298,7 +305,7 @@ class Journal:
     def _rotate(self) -> None:
         """End this file in order; the next note begins a new one."""
         assert self._file is not None
-        self._append(to_text(Closed(closed=self.written)) + "\n")
+        self._append(format_line(TraceEnd(closed=self.written)) + "\n")
         os.close(self._file)
         self._file = None
         while len(self._parts) >= max(1, self.how.parts_max):
@@ -332,7 +339,7 @@ def _new_part(path: Path, number: int) -> tuple[Path, int]:
     return beside, os.open(beside, flags, 0o600)
 
 
-def key_of(path: Path) -> bytes:
+def load_key(path: Path) -> bytes:
     """The secret of a trace, which all its processes share. It is not part of the trace."""
     name = "trace.key" if is_folder(path) else f"{path.name.removesuffix(SUFFIX)}.key"
     place = (path if is_folder(path) else path.parent) / name
@@ -351,29 +358,29 @@ def key_of(path: Path) -> bytes:
     return place.read_bytes()
 
 
-_JOURNALS: Final[dict[Path, Journal]] = {}
-_JOURNALS_LOCK = threading.Lock()
+_WRITERS: Final[dict[Path, TraceWriter]] = {}
+_WRITERS_LOCK = threading.Lock()
 
 
-def journal_at(path: Path, how: Journaling) -> Journal:
-    """The one journal of this process at a path; the first who asks says how it is written."""
+def open_trace_writer(path: Path, how: TraceOptions) -> TraceWriter:
+    """The one writer of this process at a path; the first who asks says how it is written."""
     place = path.absolute()
-    with _JOURNALS_LOCK:
-        if place not in _JOURNALS:
-            _JOURNALS[place] = Journal(place, how)
-        return _JOURNALS[place]
+    with _WRITERS_LOCK:
+        if place not in _WRITERS:
+            _WRITERS[place] = TraceWriter(place, how)
+        return _WRITERS[place]
 
 
 def _end_all() -> None:
-    for journal in list(_JOURNALS.values()):
-        journal.close()
+    for writer in list(_WRITERS.values()):
+        writer.close()
 
 
 def _after_fork() -> None:
-    global _JOURNALS_LOCK  # noqa: PLW0603 -- another thread may have held it
-    _JOURNALS_LOCK = threading.Lock()
-    for journal in _JOURNALS.values():
-        journal.forked()
+    global _WRITERS_LOCK  # noqa: PLW0603 -- another thread may have held it
+    _WRITERS_LOCK = threading.Lock()
+    for writer in _WRITERS.values():
+        writer.forked()
 
 
 atexit.register(_end_all)

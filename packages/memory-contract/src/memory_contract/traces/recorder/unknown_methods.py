@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from memory_contract.traces.format import CALL
-from memory_contract.traces.recorder.call_records import Note
-from memory_contract.traces.recorder.methods import Verb
+from memory_contract.traces.recorder.call_records import CallRecord
+from memory_contract.traces.recorder.methods import MethodSpec
 
 _READS: Final = frozenset(
     {
@@ -40,7 +40,7 @@ _SECOND: Final = frozenset(
 )
 
 
-def may_change(name: str, found: Any, read_only: Collection[str]) -> bool:
+def can_change(name: str, found: Any, read_only: Collection[str]) -> bool:
     """Whether calling an attribute may change a session, as far as its name tells."""
     if name in read_only or name in _HARMLESS or (name.startswith("__") and name.endswith("__")):
         return False
@@ -52,7 +52,9 @@ def may_change(name: str, found: Any, read_only: Collection[str]) -> bool:
     return not reads or not _CHANGES.isdisjoint(rest)
 
 
-def change_verb(method: Callable[..., Any], session: str | None, known: Collection[str]) -> Verb:
+def build_unknown_method(
+    method: Callable[..., Any], session: str | None, known: Collection[str]
+) -> MethodSpec:
     """The verb of a method that may change a session.
 
     `session` is the one that the whole object stands for, where it does; `known` are the names
@@ -67,7 +69,7 @@ def change_verb(method: Callable[..., Any], session: str | None, known: Collecti
     seconds = [name for name in names if name in _SECOND or "session" in name.lower()]
     second = bool({*ours, *seconds} - set(ours[:1]))
 
-    def note(*arguments: Any, **options: Any) -> Note:
+    def note(*arguments: Any, **options: Any) -> CallRecord:
         found = session
         if found is None and len(ours) == 1 and not second and signature is not None:
             try:
@@ -75,13 +77,13 @@ def change_verb(method: Callable[..., Any], session: str | None, known: Collecti
             except TypeError:
                 found = None
         if isinstance(found, str):
-            return Note(CALL, found, changes=True)
-        return Note(CALL, "", every=True, changes=True)
+            return CallRecord(CALL, found, changes=True)
+        return CallRecord(CALL, "", every=True, changes=True)
 
-    return Verb(note)
+    return MethodSpec(note)
 
 
-def session_parameters(store: Any) -> frozenset[str]:
+def find_session_parameters(store: Any) -> frozenset[str]:
     """What the methods of a store that the recorder knows call the session."""
     found = set()
     for name in ("add_messages", "save_context", "append"):

@@ -25,22 +25,22 @@ from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED, Unreac
 from memory_contract.running import Bench
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis import Explanation, explain_trace, judge_lines
-from memory_contract.traces.diagnosis.history_builder import settled
-from memory_contract.traces.diagnosis.trace_metadata import Known
-from memory_contract.traces.diagnosis.trace_sorter import Sorted
-from memory_contract.traces.format import Level, Other, Recorded
-from memory_contract.traces.replay.host import Hung
-from memory_contract.traces.replay.host_pool import Hosts, Way, way_of
+from memory_contract.traces.diagnosis.history_builder import merge_announced
+from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.trace_sorter import TraceSorter
+from memory_contract.traces.format import OtherCall, ReplayLevel, TraceOperation
+from memory_contract.traces.replay.host import CallHungError
+from memory_contract.traces.replay.host_pool import HostPool, WorkerMode, choose_worker_mode
 from memory_contract.traces.replay.lost_replies import REQUESTS_MAX, LostReplies
-from memory_contract.traces.replay.overlaps import Overlaps, overlaps_of
-from memory_contract.traces.replay.plan import Plan, planned
-from memory_contract.traces.replay.scheduler import Conductor, Run, fault_of
+from memory_contract.traces.replay.overlaps import Overlaps, count_overlaps
+from memory_contract.traces.replay.plan import ReplayPlan, build_plan
+from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler, find_fault
 
 __all__ = [
-    "Level",
+    "LoadedTrace",
     "Replay",
+    "ReplayLevel",
     "ReplayVerdict",
-    "Trace",
     "load_trace",
     "replay_lines",
     "replay_trace",
@@ -71,11 +71,11 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class LoadedTrace:
     """A trace in memory, with what it proves."""
 
-    lines: tuple[Recorded | Other, ...]
-    known: Known
+    lines: tuple[TraceOperation | OtherCall, ...]
+    metadata: TraceMetadata
     # The names of the anomalies that it shows.
     names: frozenset[str] = frozenset()
 
@@ -86,15 +86,15 @@ class Replay:
 
     verdict: ReplayVerdict
     reason: str = ""
-    level: Level = "concurrent"
-    way: Way | None = None
+    level: ReplayLevel = "concurrent"
+    way: WorkerMode | None = None
     seed: int = 0
     times: int = 0
     # What the trace shows, and what the deciding run does.
     recorded: frozenset[str] = frozenset()
     found: frozenset[str] = frozenset()
     explanation: Explanation | None = None
-    lines: tuple[Recorded | Other, ...] = ()
+    lines: tuple[TraceOperation | OtherCall, ...] = ()
     overlaps: Overlaps = field(default_factory=Overlaps)
     operations: int = 0
     notes: tuple[str, ...] = ()
@@ -108,9 +108,9 @@ class Replay:
     @property
     def told(self) -> str:
         """What came of it, in words; what a failing test shows."""
-        from memory_contract.traces.replay.render import told  # noqa: PLC0415
+        from memory_contract.traces.replay.render import render_replay  # noqa: PLC0415
 
-        return told(self)
+        return render_replay(self)
 
     @property
     def exit_code(self) -> int:
@@ -118,16 +118,16 @@ class Replay:
         return _EXITS[self.verdict]
 
 
-def load_trace(path: str | Path, *, session: str | None = None) -> Trace:
+def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
     """A trace that is small enough to be replayed, and what it proves."""
-    ordered = Sorted(path)
+    ordered = TraceSorter(path)
     if session is None and ordered.operations > OPERATIONS_MAX:
         raise HistoryError(
             f"{ordered.operations} operations are too many to replay (at most {OPERATIONS_MAX}):"
             " name one session, or have `memory-contract explain` write the smallest part that"
             " fails"
         )
-    lines: dict[int, Recorded | Other] = {}
+    lines: dict[int, TraceOperation | OtherCall] = {}
     for group in ordered.groups():
         for line in group:
             if session is None or line.every or line.session == session:
@@ -137,12 +137,14 @@ def load_trace(path: str | Path, *, session: str | None = None) -> Trace:
         where = f" of session {session!r}" if session is not None else ""
         raise HistoryError(f"{path} holds no operation{where}")
     explanation = explain_trace(path, session=session)
-    return Trace(lines=tuple(lines.values()), known=ordered.known, names=explanation.names)
+    return LoadedTrace(
+        lines=tuple(lines.values()), metadata=ordered.metadata, names=explanation.names
+    )
 
 
-def _refuse_excess(path: str | Path, lines: Sequence[Recorded | Other]) -> None:
+def _refuse_excess(path: str | Path, lines: Sequence[TraceOperation | OtherCall]) -> None:
     """Refuse a trace whose numbers ask for more than a replay may take."""
-    operations, _ = settled(lines)
+    operations, _ = merge_announced(lines)
     appends = [op for op in operations if op.op == "append"]
     chars = sum(sum(op.sizes[: len(op.ids)]) for op in appends)
     moments = [(op.invoke_ns, 1) for op in operations]
@@ -161,17 +163,17 @@ def _refuse_excess(path: str | Path, lines: Sequence[Recorded | Other]) -> None:
 
 
 def replay_trace(
-    path: str | Path | Trace,
+    path: str | Path | LoadedTrace,
     store: str | Adapter | type,
     *,
-    level: Level = "concurrent",
+    level: ReplayLevel = "concurrent",
     seed: int | None = None,
     times: int = 1,
     session: str | None = None,
     progress: Progress | None = None,
 ) -> Replay:
     """Do to a store what a trace says was done to another one, at most `times` times."""
-    trace = path if isinstance(path, Trace) else load_trace(path, session=session)
+    trace = path if isinstance(path, LoadedTrace) else load_trace(path, session=session)
     try:
         bench = Bench(resolve(store))
     except Unreachable as error:
@@ -183,10 +185,10 @@ def replay_trace(
 
 
 def replay_lines(
-    trace: Trace,
+    trace: LoadedTrace,
     bench: Bench,
     *,
-    level: Level = "concurrent",
+    level: ReplayLevel = "concurrent",
     seed: int | None = None,
     times: int = 1,
     progress: Progress | None = None,
@@ -198,7 +200,7 @@ def replay_lines(
     """
     ours = secrets.randbits(32) if seed is None else seed
     best: Replay | None = None
-    ways: list[Way | None] = [None]
+    ways: list[WorkerMode | None] = [None]
     nth, walking = 1, False
     for number in range(max(1, times) + VACUOUS_MAX):
         if number >= times and not walking and not (best is not None and best.vacuous):
@@ -210,7 +212,7 @@ def replay_lines(
         nth = nth + 1 if walking else 1
         if found.vacuous and len(ways) == 1:
             # Tasks that never give way cannot overlap; threads may.
-            ways += [Way("threads", "blocking")] if "blocking" in bench.flavours else []
+            ways += [WorkerMode("threads", "blocking")] if "blocking" in bench.flavours else []
         # What was proved once is proved; of the rest, the least sure one is told.
         if (
             best is None
@@ -229,16 +231,16 @@ def replay_lines(
 class _Round:
     """One run: how closely, with which chance, and to which request of a call replies get lost."""
 
-    level: Level
+    level: ReplayLevel
     seed: int
     number: int
     nth: int
 
 
-def _one(trace: Trace, bench: Bench, turn: _Round, asked: Way | None) -> Replay:
+def _one(trace: LoadedTrace, bench: Bench, turn: _Round, asked: WorkerMode | None) -> Replay:
     seed, number = turn.seed, turn.number
-    plan = planned(trace.lines, trace.known, bench.adapter, seed=seed + number)
-    way = asked or way_of(bench, plan.steps, trace.known.workers)
+    plan = build_plan(trace.lines, trace.metadata, bench.adapter, seed=seed + number)
+    way = asked or choose_worker_mode(bench, plan.steps, trace.metadata.workers)
     blank = Replay(
         verdict="UNKNOWN",
         level=turn.level,
@@ -257,7 +259,7 @@ def _one(trace: Trace, bench: Bench, turn: _Round, asked: Way | None) -> Replay:
     except LeftBehind as error:
         words = f"it hangs, or is too slow to be judged: {error}"
         return replace(blank, reason=words, notes=(*blank.notes, *error.stacks))
-    except (Hung, WorkerLost) as error:
+    except (CallHungError, WorkerLost) as error:
         return replace(blank, reason=str(error), notes=(*blank.notes, *error.stacks))
     except (StoreRaised, Refused) as error:
         return replace(blank, verdict="ERROR", reason=f"the store raised {error}")
@@ -266,7 +268,7 @@ def _one(trace: Trace, bench: Bench, turn: _Round, asked: Way | None) -> Replay:
     return _judged(blank, plan, run, bench.adapter)
 
 
-def _obstacle(plan: Plan) -> str:
+def _obstacle(plan: ReplayPlan) -> str:
     if plan.lacking:
         return f"the store does not offer {', '.join(sorted(plan.lacking))}, which the trace uses"
     moments = [step.invoke_ns for step in plan.steps]
@@ -275,20 +277,22 @@ def _obstacle(plan: Plan) -> str:
     return "" if plan.steps else "the trace holds nothing that can be done again"
 
 
-def _conducted(plan: Plan, bench: Bench, way: Way, turn: _Round, jitter: Random | None) -> Run:
-    loses = turn.level == "faults" and any(fault_of(step) == "lost reply" for step in plan.steps)
+def _conducted(
+    plan: ReplayPlan, bench: Bench, way: WorkerMode, turn: _Round, jitter: Random | None
+) -> ReplayRun:
+    loses = turn.level == "faults" and any(find_fault(step) == "lost reply" for step in plan.steps)
     with bench.workspace(plan.sessions) as workspace, many_switches():
         replies = LostReplies(bench.adapter.server if loses else None, nth=turn.nth)
-        hosts = Hosts(bench, workspace, way, secrets.token_bytes(32), replies)
+        hosts = HostPool(bench, workspace, way, secrets.token_bytes(32), replies)
         try:
-            return Conductor(plan, hosts, level=turn.level, jitter=jitter).conduct()
+            return Scheduler(plan, hosts, level=turn.level, jitter=jitter).conduct()
         finally:
             hosts.end()
 
 
-def known_of(adapter: Adapter) -> Known:
+def build_metadata(adapter: Adapter) -> TraceMetadata:
     """What is known of the lines of a replay: all of it was seen."""
-    return Known(
+    return TraceMetadata(
         headers=1,
         own_ids=False,
         ttl_late_s=adapter.ttl_s_late,
@@ -297,15 +301,15 @@ def known_of(adapter: Adapter) -> Known:
     )
 
 
-def _judged(blank: Replay, plan: Plan, run: Run, adapter: Adapter) -> Replay:
-    explanation = judge_lines(run.lines, known_of(adapter))
+def _judged(blank: Replay, plan: ReplayPlan, run: ReplayRun, adapter: Adapter) -> Replay:
+    explanation = judge_lines(run.lines, build_metadata(adapter))
     notes = [*plan.notes, *_notes(run)]
     result = replace(
         blank,
         explanation=explanation,
         found=explanation.names,
         lines=tuple(run.lines),
-        overlaps=overlaps_of(plan.steps, run.by_step),
+        overlaps=count_overlaps(plan.steps, run.by_step),
         notes=tuple(notes),
         replies_lost=run.replies_lost,
     )
@@ -329,7 +333,7 @@ def _judged(blank: Replay, plan: Plan, run: Run, adapter: Adapter) -> Replay:
     return replace(result, verdict="FIXED")
 
 
-def _notes(run: Run) -> Iterable[str]:
+def _notes(run: ReplayRun) -> Iterable[str]:
     if run.skipped:
         yield f"{run.skipped} calls were left out: what they are about is older than the trace"
     for (what, why), count in run.unmade.items():

@@ -25,9 +25,9 @@ from memory_contract.calling import said
 from memory_contract.drivers.processes import StoreRaised
 from memory_contract.handles import close, open_handle
 from memory_contract.stacks import read_stacks
-from memory_contract.traces.recorder.call_records import Note, text_of
-from memory_contract.traces.recorder.hasher import Hand, Policy
-from memory_contract.traces.recorder.methods import of_handle
+from memory_contract.traces.recorder.call_records import CallRecord, format_call
+from memory_contract.traces.recorder.hasher import Hasher, Policy
+from memory_contract.traces.recorder.methods import build_handle_methods
 
 # A bound on what hangs, not on what is slow.
 ANSWER_S_MAX: Final = 60.0
@@ -39,7 +39,7 @@ CALLS_IN_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class CallRequest:
     """One call to make: a method of a handle, when, and in whose name."""
 
     lane: str
@@ -53,7 +53,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CallResult:
     """What came of it: a line of a trace, what was raised, and the store's id of a snapshot."""
 
     line: str
@@ -61,7 +61,7 @@ class Answer:
     snapshot: Any = None
 
 
-class Hung(Exception):  # noqa: N818 -- names what happened
+class CallHungError(Exception):
     """A call did not come back."""
 
     def __init__(self, words: str) -> None:
@@ -70,7 +70,7 @@ class Hung(Exception):  # noqa: N818 -- names what happened
         self.stacks = read_stacks()
 
 
-class Host:
+class ReplayHost:
     """Handles, and the lanes that call them. It travels by pickle before it is used."""
 
     def __init__(
@@ -95,8 +95,8 @@ class Host:
 
     def install(self) -> None:
         """Begin, in the process where the calls are to be made."""
-        self._hand = Hand(Policy(), self._key)
-        self._verbs = of_handle(self._hand)
+        self._hand = Hasher(Policy(), self._key)
+        self._verbs = build_handle_methods(self._hand)
         self._handles: dict[str, Any] = {}
         self._lanes: dict[str, _Lane] = {}
         self._loop = _LoopThread() if self._flavour == "async" else None
@@ -126,7 +126,7 @@ class Host:
         handle = self._adapter.factory("async")(self._workspace, **options)
         return await handle if inspect.isawaitable(handle) else handle
 
-    def start(self, ask: Ask) -> None:
+    def start(self, ask: CallRequest) -> None:
         """Have a call made; `finish` waits for it."""
         lane = self._lanes[ask.lane]
         handle = self._handles[lane.owner]
@@ -136,14 +136,14 @@ class Host:
             assert lane.thread is not None
             lane.answer = lane.thread.submit(lambda: self._called(handle, ask))
 
-    def finish(self, lane: str, wait_s: float = ANSWER_S_MAX) -> Answer:
+    def finish(self, lane: str, wait_s: float = ANSWER_S_MAX) -> CallResult:
         """What came of the call of a lane."""
         answer = self._lanes[lane].answer
         assert answer is not None
         try:
             return answer.result(wait_s)
         except futures.TimeoutError as error:
-            raise Hung(f"a call did not come back within {wait_s:.0f} s") from error
+            raise CallHungError(f"a call did not come back within {wait_s:.0f} s") from error
 
     def cancel(self, lane: str) -> None:
         """Cancel the call of a lane, where it is a task."""
@@ -177,7 +177,7 @@ class Host:
 
     # One call
 
-    def _called(self, handle: Any, ask: Ask) -> Answer:
+    def _called(self, handle: Any, ask: CallRequest) -> CallResult:
         time.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
         note = self._note(ask)
         method = getattr(handle, ask.method)
@@ -188,10 +188,10 @@ class Host:
                 answer = method(ask.session, *ask.arguments, **ask.options)
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
             note.raised(error)
-            return Answer(line=text_of(note, self._hand), raised=said(error))
+            return CallResult(line=format_call(note, self._hand), raised=said(error))
         return self._came_back(note, answer)
 
-    async def _awaited(self, handle: Any, ask: Ask) -> Answer:
+    async def _awaited(self, handle: Any, ask: CallRequest) -> CallResult:
         await asyncio.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
         note = self._note(ask)
         note.began = time.monotonic_ns()
@@ -201,28 +201,28 @@ class Host:
                 answer = await answer
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
             note.raised(error)
-            return Answer(line=text_of(note, self._hand), raised=said(error))
+            return CallResult(line=format_call(note, self._hand), raised=said(error))
         return self._came_back(note, answer)
 
-    def _note(self, ask: Ask) -> Note:
+    def _note(self, ask: CallRequest) -> CallRecord:
         note = self._verbs[ask.method].noter(ask.session, *ask.arguments, **ask.options)
         note.worker, note.verb = ask.lane, ask.method
         return note
 
-    def _came_back(self, note: Note, answer: Any) -> Answer:
+    def _came_back(self, note: CallRecord, answer: Any) -> CallResult:
         note.ended = time.monotonic_ns()
         note.outcome = "ok"
         look = self._verbs[note.verb].answers
         if look is not None:
             look(note, answer, self._hand)
         frozen = answer if note.verb == "snapshot" else None
-        return Answer(line=text_of(note, self._hand), snapshot=frozen)
+        return CallResult(line=format_call(note, self._hand), snapshot=frozen)
 
 
 class _Pause:
     """Lets others run once in a call, somewhere in the store's own code."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: CallRequest) -> None:
         self._left = Random(f"{ask.lane} {ask.start_ns}").randrange(1, CALLS_IN_MAX)  # noqa: S311
 
     def __call__(self, _: object, event: str, __: object) -> None:
@@ -245,14 +245,16 @@ def _profiled(pause: _Pause | None) -> Iterator[None]:
         sys.setprofile(before)
 
 
-def lost_line(ask: Ask, key: bytes) -> str:
+def format_lost_call(ask: CallRequest, key: bytes) -> str:
     """The line of a call that never came back."""
-    hand = Hand(Policy(), key)
-    note = of_handle(hand)[ask.method].noter(ask.session, *ask.arguments, **ask.options)
+    hasher = Hasher(Policy(), key)
+    note = build_handle_methods(hasher)[ask.method].noter(
+        ask.session, *ask.arguments, **ask.options
+    )
     note.worker, note.verb, note.began = ask.lane, ask.method, ask.asked_ns
     if note.op == "snapshot":
         note.snapshot = f"lost-{ask.asked_ns}"
-    return text_of(note, hand)
+    return format_call(note, hasher)
 
 
 async def _closed(handle: Any) -> None:
@@ -266,7 +268,7 @@ async def _closed(handle: Any) -> None:
 class _Lane:
     owner: str
     thread: _Thread | None
-    answer: futures.Future[Answer] | None = None
+    answer: futures.Future[CallResult] | None = None
 
 
 class _Thread:
@@ -277,8 +279,8 @@ class _Thread:
         self._thread = threading.Thread(target=self._work, name=THREADS, daemon=True)
         self._thread.start()
 
-    def submit(self, job: Callable[[], Answer]) -> futures.Future[Answer]:
-        done: futures.Future[Answer] = futures.Future()
+    def submit(self, job: Callable[[], CallResult]) -> futures.Future[CallResult]:
+        done: futures.Future[CallResult] = futures.Future()
         self._jobs.put((job, done))
         return done
 

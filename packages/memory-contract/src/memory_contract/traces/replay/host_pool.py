@@ -11,10 +11,16 @@ from typing import Final, Protocol
 from memory_contract.adapter import Adapter, Flavour, Refused
 from memory_contract.drivers.processes import Crew, StoreRaised, Worker, WorkerLost
 from memory_contract.running import Bench
-from memory_contract.traces.format import Workers
-from memory_contract.traces.replay.host import ANSWER_S_MAX, Answer, Ask, Host, lost_line
+from memory_contract.traces.format import WorkerKind
+from memory_contract.traces.replay.host import (
+    ANSWER_S_MAX,
+    CallRequest,
+    CallResult,
+    ReplayHost,
+    format_lost_call,
+)
 from memory_contract.traces.replay.lost_replies import LostReplies
-from memory_contract.traces.replay.plan import Step, has_tasks, processes_in
+from memory_contract.traces.replay.plan import ReplayStep, has_tasks, list_processes
 
 # Calls of other processes begin together at a moment by which all have been told.
 TOLD_NS: Final = {"processes": 1_000_000, "threads": 300_000, "tasks": 300_000}
@@ -25,16 +31,16 @@ class Cannot(Exception):  # noqa: N818 -- names what happened
     """The replay cannot be run on this store; its words are the reason."""
 
 
-class Reached(Protocol):
+class HostInterface(Protocol):
     """A host, wherever it is."""
 
     def open(self, lane: str, group: str, server: str | None) -> None:
         """Open the handle of a lane, on a server that stands in for the store's own."""
 
-    def start(self, ask: Ask) -> None:
+    def start(self, ask: CallRequest) -> None:
         """Have a call made."""
 
-    def finish(self, lane: str) -> Answer:
+    def finish(self, lane: str) -> CallResult:
         """What came of the call of a lane."""
 
     def cancel(self, lane: str) -> None:
@@ -47,10 +53,10 @@ class Reached(Protocol):
         """Close what is open."""
 
 
-class Remote:
+class RemoteHost:
     """A host in a process of its own."""
 
-    def __init__(self, worker: Worker, host: Host) -> None:
+    def __init__(self, worker: Worker, host: ReplayHost) -> None:
         self._worker = worker
         worker.ask("equip", host)
 
@@ -58,14 +64,14 @@ class Remote:
         """Open the handle of a lane there."""
         self._worker.gear("open", lane, group, server)
 
-    def start(self, ask: Ask) -> None:
+    def start(self, ask: CallRequest) -> None:
         """Have a call made there."""
         self._worker.gear("start", ask)
 
-    def finish(self, lane: str) -> Answer:
+    def finish(self, lane: str) -> CallResult:
         """What came of it; who hangs there is given up."""
         self._worker.tell("gear", "finish", (lane,))
-        answer: Answer = self._worker.answer(ANSWER_S_MAX)
+        answer: CallResult = self._worker.answer(ANSWER_S_MAX)
         return answer
 
     def cancel(self, lane: str) -> None:
@@ -88,39 +94,41 @@ class Remote:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WorkerMode:
     """How the workers of a replay run."""
 
-    workers: Workers
+    workers: WorkerKind
     flavour: Flavour
 
 
-def way_of(bench: Bench, steps: list[Step], asked: Workers | None) -> Way:
+def choose_worker_mode(
+    bench: Bench, steps: list[ReplayStep], asked: WorkerKind | None
+) -> WorkerMode:
     """As the trace ran, where the store can; else as near to that as it can."""
     adapter, flavours = bench.adapter, bench.flavours
     wanted = asked
-    if wanted is None and len(processes_in(steps)) > 1:
+    if wanted is None and len(list_processes(steps)) > 1:
         wanted = "processes"
     elif wanted is None and has_tasks(steps):
         wanted = "tasks"
-    elif wanted is None and not processes_in(steps) and bench.crew is not None:
+    elif wanted is None and not list_processes(steps) and bench.crew is not None:
         # A history that does not say how it ran.
         wanted = "processes"
     if wanted == "processes" and bench.crew is not None:
         awaited = has_tasks(steps) or "blocking" not in flavours
-        return Way("processes", "async" if awaited and "async" in flavours else "blocking")
+        return WorkerMode("processes", "async" if awaited and "async" in flavours else "blocking")
     if "async" in flavours and (wanted == "tasks" or "blocking" not in flavours):
-        return Way("tasks", "async")
+        return WorkerMode("tasks", "async")
     if adapter.reach == "handle" and not adapter.thread_safe and "async" in flavours:
-        return Way("tasks", "async")
-    return Way("threads", "blocking")
+        return WorkerMode("tasks", "async")
+    return WorkerMode("threads", "blocking")
 
 
-class Hosts:
+class HostPool:
     """Finds, opens and ends the hosts of one run."""
 
     def __init__(
-        self, bench: Bench, workspace: Path, way: Way, key: bytes, replies: LostReplies
+        self, bench: Bench, workspace: Path, way: WorkerMode, key: bytes, replies: LostReplies
     ) -> None:
         self._adapter: Adapter = bench.adapter
         self._crew: Crew | None = bench.crew
@@ -128,10 +136,10 @@ class Hosts:
         self.way = way
         self._key = key
         self.replies = replies
-        self._hosts: dict[str, Reached] = {}
+        self._hosts: dict[str, HostInterface] = {}
         self._lanes: dict[str, str] = {}
 
-    def at(self, lane: str, group: str) -> Reached:
+    def at(self, lane: str, group: str) -> HostInterface:
         """The host of a lane, with its handle open."""
         if lane in self._lanes:
             return self._hosts[self._lanes[lane]]
@@ -148,10 +156,10 @@ class Hosts:
         """Who shares a handle: as in the trace, or everybody, where one is all there is."""
         return "" if self._adapter.reach == "handle" else group
 
-    def _made(self, *, remote: bool, flavour: Flavour | None = None) -> Reached:
+    def _made(self, *, remote: bool, flavour: Flavour | None = None) -> HostInterface:
         ours = flavour or self.way.flavour
         shared = ours == "async" or self._adapter.thread_safe or self._adapter.reach == "handle"
-        host = Host(
+        host = ReplayHost(
             self._adapter,
             self._workspace,
             ours,
@@ -161,11 +169,11 @@ class Hosts:
         )
         if remote:
             assert self._crew is not None
-            return Remote(self._crew.worker(), host)
+            return RemoteHost(self._crew.worker(), host)
         host.install()
         return host
 
-    def afresh(self, lane: str) -> Reached:
+    def afresh(self, lane: str) -> HostInterface:
         """A host for the last reads: in a process that has done nothing, where there can be one."""
         if self._adapter.reach == "handle" and self._hosts:
             return self.at(lane, "")
@@ -185,7 +193,7 @@ class Hosts:
     def kill(self, lane: str) -> bool:
         """Kill the process of a lane; False if it has none of its own."""
         host = self._hosts.get(self._lanes.get(lane, ""))
-        if not isinstance(host, Remote):
+        if not isinstance(host, RemoteHost):
             return False
         host.kill()
         gone = [name for name, each in self._hosts.items() if each is host]
@@ -199,9 +207,9 @@ class Hosts:
         ahead = TOLD_NS[self.way.workers] + calls * TELLING_NS[self.way.workers]
         return time.monotonic_ns() + ahead if calls > 1 else 0
 
-    def never_back(self, ask: Ask) -> Answer:
+    def never_back(self, ask: CallRequest) -> CallResult:
         """What is known of a call whose process was killed: that it may have been made."""
-        return Answer(line=lost_line(ask, self._key))
+        return CallResult(line=format_lost_call(ask, self._key))
 
     def end(self) -> None:
         """Close everything."""

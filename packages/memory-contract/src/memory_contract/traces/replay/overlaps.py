@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memory_contract.history import Operation
-from memory_contract.traces.replay.plan import Step
+from memory_contract.traces.replay.plan import ReplayStep
 
 # Pairs grow with the square of what is open at once.
 PAIRS_MAX: Final = 200_000
@@ -27,10 +27,10 @@ class Overlaps:
         return self.kept / self.recorded if self.recorded else 1.0
 
 
-def overlaps_of(steps: Sequence[Step], replayed: Mapping[int, Operation]) -> Overlaps:
+def count_overlaps(steps: Sequence[ReplayStep], replayed: Mapping[int, Operation]) -> Overlaps:
     """Compare a trace with what became of it."""
     recorded = kept = 0
-    open_: list[tuple[int, int, Step]] = []
+    open_: list[tuple[int, int, ReplayStep]] = []
     for step in sorted(steps, key=lambda each: each.invoke_ns):
         while open_ and open_[0][0] < step.invoke_ns:
             heapq.heappop(open_)

@@ -14,8 +14,8 @@ from random import Random
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Message
-from memory_contract.traces.diagnosis.trace_metadata import Known
-from memory_contract.traces.format import FIELD, Other, Recorded, base
+from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.format import FIELD, OtherCall, TraceOperation, strip_fields
 
 # What the kit calls a worker that a recorder named: process, store, and thread or task.
 _WORKER: Final = re.compile(r"(?P<group>(?P<pid>\d+)\.\d+)-(?P<kind>[ta])\d+(?:\*.*)?")
@@ -30,7 +30,7 @@ TTL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ReplayStep:
     """One call: who makes it, on which handle, and what the trace says of it."""
 
     number: int
@@ -54,10 +54,10 @@ class Step:
 
 
 @dataclass(slots=True)
-class Plan:
+class ReplayPlan:
     """All steps, in the order of invocation, and what cannot be done again."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ReplayStep] = field(default_factory=list)
     # Capabilities that the store lacks, and words about what is left out.
     lacking: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -75,17 +75,21 @@ class Plan:
         return list(dict.fromkeys(written))
 
 
-def planned(
-    lines: Iterable[Recorded | Other], known: Known, adapter: Adapter, *, seed: int
-) -> Plan:
+def build_plan(
+    lines: Iterable[TraceOperation | OtherCall],
+    metadata: TraceMetadata,
+    adapter: Adapter,
+    *,
+    seed: int,
+) -> ReplayPlan:
     """The calls that do to this store what was done to the other one."""
-    from memory_contract.traces.diagnosis.history_builder import settled  # noqa: PLC0415
+    from memory_contract.traces.diagnosis.history_builder import merge_announced  # noqa: PLC0415
 
-    operations, _ = settled(lines)
-    plan = Plan()
+    operations, _ = merge_announced(lines)
+    plan = ReplayPlan()
     operations = _with_harmless_sessions(operations, plan)
-    plan.before = _older(operations, known)
-    _speed(plan, operations, known, adapter)
+    plan.before = _older(operations, metadata)
+    _speed(plan, operations, metadata, adapter)
     writer = _Writer(adapter, seed)
     doubled = _doubled(operations)
     skipped = 0
@@ -103,14 +107,16 @@ def planned(
             continue
         for name in names:
             step = _step(len(plan.steps), op, name, writer, plan)
-            twice = op.op == "append" and not doubled.isdisjoint(map(base, op.ids))
+            twice = op.op == "append" and not doubled.isdisjoint(map(strip_fields, op.ids))
             plan.steps.append(replace(step, doubled=True) if twice else step)
     if skipped:
         plan.notes.append(f"{skipped} trims whose extent is not in the trace were left out")
     return plan
 
 
-def _with_harmless_sessions(operations: list[Recorded], plan: Plan) -> list[Recorded]:
+def _with_harmless_sessions(
+    operations: list[TraceOperation], plan: ReplayPlan
+) -> list[TraceOperation]:
     """Give sessions whose ids could lead out of a store's folder other ids."""
     named = dict.fromkeys(
         each for op in operations for each in (op.session, op.target) if each is not None
@@ -137,7 +143,9 @@ def _with_harmless_sessions(operations: list[Recorded], plan: Plan) -> list[Reco
     ]
 
 
-def _step(number: int, op: Recorded, session: str, writer: _Writer, plan: Plan) -> Step:
+def _step(
+    number: int, op: TraceOperation, session: str, writer: _Writer, plan: ReplayPlan
+) -> ReplayStep:
     found = _WORKER.fullmatch(op.worker)
     options: dict[str, Any] = {}
     capabilities = writer.adapter.capabilities
@@ -147,7 +155,7 @@ def _step(number: int, op: Recorded, session: str, writer: _Writer, plan: Plan) 
         options["ttl_s"] = op.ttl_s / plan.speed
     if op.op == "read" and op.limit is not None and "limit" in capabilities:
         options["limit"] = op.limit
-    return Step(
+    return ReplayStep(
         number=number,
         lane=op.worker,
         group=found["group"] if found else op.worker,
@@ -165,44 +173,51 @@ def _step(number: int, op: Recorded, session: str, writer: _Writer, plan: Plan) 
     )
 
 
-def processes_in(steps: Sequence[Step]) -> set[str]:
+def list_processes(steps: Sequence[ReplayStep]) -> set[str]:
     """The processes that a trace tells of."""
     found = [_WORKER.fullmatch(step.lane) for step in steps]
     return {each["pid"] for each in found if each is not None}
 
 
-def has_tasks(steps: Sequence[Step]) -> bool:
+def has_tasks(steps: Sequence[ReplayStep]) -> bool:
     """Whether tasks of an event loop made some of the calls."""
     found = [_WORKER.fullmatch(step.lane) for step in steps]
     return any(each is not None and each["kind"] == "a" for each in found)
 
 
-def _older(operations: Sequence[Recorded], known: Known) -> dict[str, int]:
+def _older(operations: Sequence[TraceOperation], metadata: TraceMetadata) -> dict[str, int]:
     """How many entries each session showed that are older than the trace."""
-    if known.own_ids or known.fresh:
+    if metadata.own_ids or metadata.fresh:
         return {}
-    appended = {base(token) for op in operations if op.op == "append" for token in op.ids}
+    appended = {strip_fields(token) for op in operations if op.op == "append" for token in op.ids}
     found: dict[str, int] = {}
     for op in operations:
         if op.op == "read" and isinstance(op.value, tuple) and op.session not in found:
-            found[op.session] = sum(base(token) not in appended for token in op.value)
+            found[op.session] = sum(strip_fields(token) not in appended for token in op.value)
     return {session: count for session, count in found.items() if count}
 
 
-def _doubled(operations: Sequence[Recorded]) -> set[str]:
+def _doubled(operations: Sequence[TraceOperation]) -> set[str]:
     """Entries that some read showed more often than they were appended."""
-    appended = Counter(base(token) for op in operations if op.op == "append" for token in op.ids)
+    appended = Counter(
+        strip_fields(token) for op in operations if op.op == "append" for token in op.ids
+    )
     found: set[str] = set()
     for op in operations:
         if op.op == "read" and isinstance(op.value, tuple):
-            shown = Counter(map(base, op.value))
+            shown = Counter(map(strip_fields, op.value))
             found |= {token for token, count in shown.items() if 0 < appended[token] < count}
     return found
 
 
-def _speed(plan: Plan, operations: Sequence[Recorded], known: Known, adapter: Adapter) -> None:
+def _speed(
+    plan: ReplayPlan,
+    operations: Sequence[TraceOperation],
+    metadata: TraceMetadata,
+    adapter: Adapter,
+) -> None:
     named = [op.ttl_s for op in operations if op.op == "append" and op.ttl_s is not None]
-    if not named or "ttl" not in adapter.capabilities or known.own_ids:
+    if not named or "ttl" not in adapter.capabilities or metadata.own_ids:
         return
     plan.speed = max(1.0, min(named) / max(TTL_S, adapter.ttl_s_min))
     plan.expiring = {op.session for op in operations if op.ttl_s is not None}
@@ -215,7 +230,7 @@ class _Writer:
         self.adapter = adapter
         self._seed = seed
 
-    def messages(self, op: Recorded) -> tuple[Message, ...]:
+    def messages(self, op: TraceOperation) -> tuple[Message, ...]:
         made = [self._message(op, place) for place in range(len(op.ids))]
         if not self.adapter.pairs:
             return tuple(made)
@@ -232,7 +247,7 @@ class _Writer:
             )
         )
 
-    def _message(self, op: Recorded, place: int) -> Message:
+    def _message(self, op: TraceOperation, place: int) -> Message:
         kept = op.contents[place] if place < len(op.contents) else None
         if isinstance(kept, dict) and "content" in kept:
             return dict(kept)
@@ -241,7 +256,7 @@ class _Writer:
         token = op.ids[place]
         message = {
             "role": role if role in ("user", "assistant", "system") else "user",
-            "content": self._text(base(token), size),
+            "content": self._text(strip_fields(token), size),
         }
         if FIELD in token and "fields" in self.adapter.capabilities:
             message["name"] = f"name-{token.partition(FIELD)[2][:8]}"

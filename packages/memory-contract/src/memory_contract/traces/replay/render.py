@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memory_contract.report.wording import counted, visible
-from memory_contract.traces.diagnosis.render import told as explained
+from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.replay import Replay
 
 _MEANING = {
@@ -15,7 +15,7 @@ _MEANING = {
 }
 
 
-def told(found: Replay) -> str:
+def render_replay(found: Replay) -> str:
     """The verdict first, then the proof, then how it was run."""
     lines = [f"{found.verdict}   {_MEANING[found.verdict]}"]
     if found.recorded or found.found:
@@ -28,7 +28,7 @@ def told(found: Replay) -> str:
     lines += [f"  note: {note}" for note in found.notes]
     text = "\n".join(map(visible, lines)) + "\n"
     if found.verdict in ("FAILED", "CHANGED") and found.explanation is not None:
-        return f"{text}\n{explained(found.explanation)}"
+        return f"{text}\n{render_explanation(found.explanation)}"
     return text
 
 

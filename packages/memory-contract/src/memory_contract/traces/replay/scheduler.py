@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, Literal
 
-from memory_contract.traces.format import Level, Other, Recorded, line_of
-from memory_contract.traces.replay.host import Answer, Ask
-from memory_contract.traces.replay.host_pool import Hosts
-from memory_contract.traces.replay.plan import Plan, Step
+from memory_contract.traces.format import OtherCall, ReplayLevel, TraceOperation, parse_line
+from memory_contract.traces.replay.host import CallRequest, CallResult
+from memory_contract.traces.replay.host_pool import HostPool
+from memory_contract.traces.replay.plan import ReplayPlan, ReplayStep
 
 # The caller ended and never heard of it; its task was cancelled; or it was told of an error that
 # leaves open whether anything happened, as a store may have been that then wrote a second time.
-Fault = Literal["kill", "cancel", "lost reply"]
+ReplayFault = Literal["kill", "cancel", "lost reply"]
 
 # How far calls of one moment are moved apart, when a pattern is tried again: one of these, at most.
 # Calls on a quick store are over in microseconds.
@@ -35,12 +35,12 @@ FINAL: Final = "final"
 
 
 @dataclass(slots=True)
-class Run:
+class ReplayRun:
     """What came of one run."""
 
-    lines: list[Recorded | Other] = field(default_factory=list)
+    lines: list[TraceOperation | OtherCall] = field(default_factory=list)
     # The line that each step became.
-    by_step: dict[int, Recorded] = field(default_factory=dict)
+    by_step: dict[int, TraceOperation] = field(default_factory=dict)
     # What the store raised where it had not in the trace.
     surprises: list[str] = field(default_factory=list)
     struck: int = 0
@@ -51,27 +51,29 @@ class Run:
     skipped: int = 0
 
 
-class Conductor:
+class Scheduler:
     """Runs a plan on hosts."""
 
-    def __init__(self, plan: Plan, hosts: Hosts, *, level: Level, jitter: Random | None) -> None:
+    def __init__(
+        self, plan: ReplayPlan, hosts: HostPool, *, level: ReplayLevel, jitter: Random | None
+    ) -> None:
         self._plan = plan
         self._hosts = hosts
         self._level = level
         self._jitter = jitter
         self._apart_ns = jitter.choice(JITTERS_NS) if jitter is not None else 1
         self._names: dict[str, Any] = {}
-        self._open: dict[str, Step] = {}
-        self._asks: dict[str, Ask] = {}
+        self._open: dict[str, ReplayStep] = {}
+        self._asks: dict[str, CallRequest] = {}
         self._left: dict[str, int] = {}
         # Steps whose replies are to get lost, with the groups whose servers were told.
         self._armed: dict[int, str] = {}
         self._last_ns: dict[str, tuple[int, int]] = {}
-        self.run = Run()
+        self.run = ReplayRun()
         for step in plan.steps:
             self._left[step.lane] = self._left.get(step.lane, 0) + 1
 
-    def conduct(self) -> Run:
+    def conduct(self) -> ReplayRun:
         """All of it, with a last read of every session."""
         self._set_up()
         if self._level == "sequential":
@@ -88,8 +90,8 @@ class Conductor:
         return self.run
 
     def _concurrently(self) -> None:
-        waiting: list[Step] = []
-        for step, begins in events(self._plan.steps):
+        waiting: list[ReplayStep] = []
+        for step, begins in iter_events(self._plan.steps):
             if begins:
                 if any(step.lane == other.lane for other in waiting):
                     self._begin(waiting)
@@ -101,9 +103,9 @@ class Conductor:
             self._end(step)
         self._begin(waiting)
 
-    def _begin(self, steps: Sequence[Step]) -> None:
+    def _begin(self, steps: Sequence[ReplayStep]) -> None:
         """Make some calls at the same moment."""
-        asks: list[tuple[Step, Ask]] = []
+        asks: list[tuple[ReplayStep, CallRequest]] = []
         for step in steps:
             if (before := self._open.get(step.lane)) is not None:
                 self._end(before)
@@ -127,7 +129,7 @@ class Conductor:
             if self._open.get(step.lane) is step:
                 self._strike(step)
 
-    def _asked(self, step: Step) -> Ask | None:
+    def _asked(self, step: ReplayStep) -> CallRequest | None:
         """The call of a step; None if what it is about is not there."""
         arguments: tuple[Any, ...] = ()
         if step.op == "append":
@@ -142,7 +144,7 @@ class Conductor:
             if step.snapshot not in self._names:
                 return None
             arguments = (self._names[step.snapshot],)
-        return Ask(
+        return CallRequest(
             lane=step.lane,
             method=step.op,
             session=step.session,
@@ -150,7 +152,7 @@ class Conductor:
             options=step.options,
         )
 
-    def _end(self, step: Step) -> None:
+    def _end(self, step: ReplayStep) -> None:
         """Wait for a call."""
         if self._open.get(step.lane) is not step:
             return
@@ -162,21 +164,21 @@ class Conductor:
             self.run.surprises.append(f"{step.op} raised {answer.raised}")
         self._done(step)
 
-    def _keep(self, step: Step, answer: Answer) -> None:
-        line = line_of(answer.line)
-        assert isinstance(line, Recorded | Other)
+    def _keep(self, step: ReplayStep, answer: CallResult) -> None:
+        line = parse_line(answer.line)
+        assert isinstance(line, TraceOperation | OtherCall)
         self.run.lines.append(line)
-        if isinstance(line, Recorded):
+        if isinstance(line, TraceOperation):
             self.run.by_step[step.number] = line
         if step.op == "snapshot" and step.snapshot is not None and answer.snapshot is not None:
             self._names[step.snapshot] = answer.snapshot
 
-    def _is_fair(self, step: Step) -> bool:
+    def _is_fair(self, step: ReplayStep) -> bool:
         """Whether the store said that nothing happened, or a fault struck."""
         line = self.run.by_step.get(step.number)
         return self._level == "faults" or (line is not None and line.outcome == "fail")
 
-    def _done(self, step: Step) -> None:
+    def _done(self, step: ReplayStep) -> None:
         self._open.pop(step.lane, None)
         if step.number in self.run.by_step:
             line = self.run.by_step[step.number]
@@ -186,7 +188,7 @@ class Conductor:
         if self._left[step.lane] == 0:
             self._hosts.leave(step.lane)
 
-    def _pause(self, step: Step) -> None:
+    def _pause(self, step: ReplayStep) -> None:
         """Let as much time pass as had, where a session lives by the clock."""
         known = self._last_ns.get(step.session)
         if step.session not in self._plan.expiring or known is None:
@@ -199,10 +201,10 @@ class Conductor:
 
     # Faults
 
-    def _fault(self, step: Step) -> Fault | None:
-        return fault_of(step) if self._level == "faults" else None
+    def _fault(self, step: ReplayStep) -> ReplayFault | None:
+        return find_fault(step) if self._level == "faults" else None
 
-    def _lose_the_reply(self, step: Step) -> None:
+    def _lose_the_reply(self, step: ReplayStep) -> None:
         """Have the reply lost that the trace's caller, or its store, never got."""
         if self._fault(step) != "lost reply":
             return
@@ -213,7 +215,7 @@ class Conductor:
         self._armed[step.number] = group = self._hosts.group_of(step.group)
         replies.arm(group)
 
-    def _strike(self, step: Step) -> None:
+    def _strike(self, step: ReplayStep) -> None:
         """Make the day of a call that was begun a bad one, in the way that can be made here."""
         fault = self._fault(step)
         if fault == "cancel":
@@ -233,7 +235,7 @@ class Conductor:
     def _cannot(self, what: str, why: str) -> None:
         self.run.unmade[what, why] += 1
 
-    def _killed(self, step: Step) -> bool:
+    def _killed(self, step: ReplayStep) -> bool:
         if self._jitter is not None:
             time.sleep(self._jitter.random() * KILL_S_MAX)
         lost = [s for s in self._open.values() if s.group == step.group]
@@ -264,16 +266,16 @@ class Conductor:
 
     def _now(self, lane: str, method: str, session: str, *arguments: Any) -> None:
         host = self._hosts.at(lane, lane)
-        host.start(Ask(lane=lane, method=method, session=session, arguments=arguments))
+        host.start(CallRequest(lane=lane, method=method, session=session, arguments=arguments))
         answer = host.finish(lane)
-        line = line_of(answer.line)
-        if isinstance(line, Recorded):
+        line = parse_line(answer.line)
+        if isinstance(line, TraceOperation):
             self.run.lines.append(line)
         if answer.raised:
             self.run.surprises.append(f"{method} raised {answer.raised}")
 
 
-def events(steps: Sequence[Step]) -> Iterator[tuple[Step, bool]]:
+def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]]:
     """Every beginning (True) and end of a step, in order; of one moment, beginnings come first."""
     found = [(step.invoke_ns, 0, step.number, step) for step in steps]
     found += [
@@ -283,7 +285,7 @@ def events(steps: Sequence[Step]) -> Iterator[tuple[Step, bool]]:
         yield step, not ends
 
 
-def fault_of(step: Step) -> Fault | None:
+def find_fault(step: ReplayStep) -> ReplayFault | None:
     """The bad moment that the trace tells of, by what its caller saw of it, or by what it left."""
     if step.outcome != "info":
         # Written twice, said once: its store heard nothing of the first time and sent it again.
