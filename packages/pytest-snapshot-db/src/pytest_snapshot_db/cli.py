@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pytest_snapshot_db.comparing import Difference, compare
+from pytest_snapshot_db.compare import Difference, compare_files
+from pytest_snapshot_db.copy_live import copy_database
+from pytest_snapshot_db.diff_text import join_lines, render
 from pytest_snapshot_db.errors import GoldenError
-from pytest_snapshot_db.keeping import taken
 from pytest_snapshot_db.printable import escape_unseen
-from pytest_snapshot_db.reading import Database
-from pytest_snapshot_db.rules import rules_of
-from pytest_snapshot_db.telling import lines_of, text_of
-from pytest_snapshot_db.usage import Listed, find_record, listed
+from pytest_snapshot_db.rules import parse_rules
+from pytest_snapshot_db.session_end import GoldenUsage, find_usage, list_goldens
 from pytest_snapshot_db.version import __version__
 
 ROWS: Final = 20
@@ -158,7 +157,7 @@ def diff(options: argparse.Namespace) -> int:
         print("The same.")
         return 0
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print(text_of(lines_of(found), colour=colour))
+    print(join_lines(render(found), colour=colour))
     return DIFFERENT
 
 
@@ -172,13 +171,12 @@ def _difference(options: argparse.Namespace) -> Difference:
                 exit_code=WRONG_USAGE,
             )
         named[column] = text
-    rules = rules_of(options.ignore, named)
+    rules = parse_rules(options.ignore, named)
     with tempfile.TemporaryDirectory(prefix="snapshot-db-diff-") as folder:
         one, two = Path(folder, "a.db"), Path(folder, "b.db")
-        taken(options.expected, one)
-        taken(options.obtained, two)
-        with Database(one) as before, Database(two) as after:
-            return compare(before, after, rules, limit=options.rows or None)
+        copy_database(options.expected, one)
+        copy_database(options.obtained, two)
+        return compare_files(one, two, rules, limit=options.rows or None)
 
 
 def list_(options: argparse.Namespace) -> int:
@@ -248,33 +246,33 @@ def _is_confirmed(will_do: str) -> bool:
     return confirmed
 
 
-def _listed(options: argparse.Namespace) -> list[Listed]:
+def _listed(options: argparse.Namespace) -> list[GoldenUsage]:
     folder: Path = options.folder
     if not folder.is_dir():
         raise CommandError(f"There is no folder {folder}", exit_code=NOT_THERE)
-    record, root = find_record(folder.resolve(), options.cache)
-    return list(listed(folder.resolve(), record, root))
+    usage, root = find_usage(folder.resolve(), options.cache)
+    return list(list_goldens(folder.resolve(), usage, root))
 
 
 def _goldens(number: int) -> str:
     return f"{number} golden{'' if number == 1 else 's'}"
 
 
-def _name(each: Listed, folder: Path) -> str:
+def _name(each: GoldenUsage, folder: Path) -> str:
     return escape_unseen(str(each.golden.path.relative_to(folder.resolve())))
 
 
-def _size(each: Listed) -> str:
+def _size(each: GoldenUsage) -> str:
     return f"{each.golden.path.stat().st_size:,}"
 
 
-def _tests(each: Listed) -> str:
+def _tests(each: GoldenUsage) -> str:
     names = [test.rpartition("::")[2] for test in each.tests]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
 
 
-def _to_json(each: Listed, folder: Path) -> dict[str, object]:
+def _to_json(each: GoldenUsage, folder: Path) -> dict[str, object]:
     return {
         "golden": _name(each, folder),
         "state": each.state,

@@ -11,11 +11,10 @@ from files import difference, make, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_snapshot_db.comparing import compare
+from pytest_snapshot_db.compare import compare_files
+from pytest_snapshot_db.diff_text import suggest_replace
 from pytest_snapshot_db.errors import GoldenError
-from pytest_snapshot_db.keeping import canonical
-from pytest_snapshot_db.reading import Database
-from pytest_snapshot_db.telling import made_up_keys
+from pytest_snapshot_db.storage import write_canonical
 
 
 @pytest.fixture
@@ -245,7 +244,7 @@ def test_a_file_that_needs_functions_of_its_program_is_compared_all_the_same(tmp
     program(tmp_path / "c.db", "z")
     assert not difference(tmp_path / "a.db", tmp_path / "b.db")
     assert "a='z'" in told(tmp_path / "a.db", tmp_path / "c.db")
-    canonical(tmp_path / "a.db", tmp_path / "d.db")
+    write_canonical(tmp_path / "a.db", tmp_path / "d.db")
     assert not difference(tmp_path / "a.db", tmp_path / "d.db")
 
 
@@ -289,9 +288,9 @@ def test_replaced_keys_without_a_rowid_are_numbered_by_what_else_is_there(tmp_pa
 def test_keys_that_may_be_random_are_recognised(tmp_path):
     before = snapshots(tmp_path / "a.db", ["x9", "b2"])
     after = snapshots(tmp_path / "b.db", ["a1", "z7"])
-    assert made_up_keys(difference(before, after)) == ["snapshot.id"]
+    assert suggest_replace(difference(before, after)) == ["snapshot.id"]
     other = make(tmp_path / "c.db", SNAPSHOTS, ("a1", "label 0"), ("z7", "other"), name="snapshot")
-    assert made_up_keys(difference(before, other)) == []
+    assert suggest_replace(difference(before, other)) == []
 
 
 def test_a_function_can_replace(tmp_path):
@@ -348,14 +347,12 @@ def test_the_same_contents_are_the_same_and_one_other_cell_is_not(
 ):
     folder = tmp_path_factory.mktemp("files")
     one = make(folder / "a.db", table, *rows)
-    canonical(one, folder / "b.db")
-    with Database(one) as before, Database(folder / "b.db") as after:
-        assert not compare(before, after)
+    write_canonical(one, folder / "b.db")
+    assert not compare_files(one, folder / "b.db")
     draw = random.Random(seed)
     at, column = draw.randrange(len(rows)), draw.randrange(2)
     changed = [list(row) for row in rows]
     changed[at][column] = "another" if changed[at][column] != "another" else "value"
     two = make(folder / "c.db", table, *changed)
-    with Database(one) as before, Database(two) as after:
-        found = compare(before, after)
+    found = compare_files(one, two)
     assert found
