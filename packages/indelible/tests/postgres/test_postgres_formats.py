@@ -71,8 +71,8 @@ def found(store):
     return [match.summary.text for match in store.search_summaries("s", [1, 0], 2, embedder="e")]
 
 
-def test_sixteen_processes_bring_older_tables_up_to_date_at_once(crew, url):
-    positions = crew.run(open_and_append, url)
+def test_sixteen_processes_bring_older_tables_up_to_date_at_once(worker_pool, url):
+    positions = worker_pool.run(open_and_append, url)
     assert sorted(positions) == list(range(1, 17))
     with indelible.open(url) as store, psycopg.connect(url) as connection:
         assert store.verify().ok
