@@ -73,7 +73,7 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 	$(BIN)/pytest packages/memory-contract/tests/browser
 
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
-	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_golden_matrix.py
+	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_plugin_matrix.py
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 
@@ -115,7 +115,7 @@ bench-scale: $(READY) ## What grows with size: a million messages, 100,000 sessi
 	$(BIN)/python -m benchmarks.scale
 
 # PEERS="--quick --only redis" and the like; see `python -m benchmarks.peers --help`.
-# A second run: PEERS="--into DIR --compare benchmarks/results/peers-*.json" says whether it agrees.
+# A second run: PEERS="--into DIR --compare benchmarks/results/peers-*.json.gz" says whether it agrees.
 bench-peers: $(READY) frameworks ## indelible beside stores of other projects; writes docs/performance.md
 	$(BIN)/python -m benchmarks.peers $(PEERS)
 

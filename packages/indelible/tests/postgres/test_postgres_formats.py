@@ -28,8 +28,8 @@ def older_url(fresh_url):
     return fresh_url
 
 
-def test_sixteen_processes_bring_older_tables_up_to_date_at_once(crew, older_url):
-    positions = crew.run(upgrade_and_append, older_url)
+def test_sixteen_processes_bring_older_tables_up_to_date_at_once(worker_pool, older_url):
+    positions = worker_pool.run(upgrade_and_append, older_url)
     assert sorted(positions) == list(range(1, 17))
     assert read_about(older_url) == {"format": NEXT_FORMAT, "oldest_format": FORMAT}
     assert has_new_column(older_url)

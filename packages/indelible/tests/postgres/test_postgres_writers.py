@@ -47,15 +47,15 @@ def waiting(connection):
     return connection.execute(WAITING).fetchone()[0]
 
 
-def test_many_processes_append_to_one_session(crew, url):
-    writes = [write for each in crew.run(write_batches, url, 6) for write in each]
+def test_many_processes_append_to_one_session(worker_pool, url):
+    writes = [write for each in worker_pool.run(write_batches, url, 6) for write in each]
     with indelible.open(url) as store:
         check(store, writes)
         assert store.verify().ok
 
 
-def test_one_key_of_sixteen_processes_is_one_entry(crew, url):
-    answers = crew.run(one_key, url, "k")
+def test_one_key_of_sixteen_processes_is_one_entry(worker_pool, url):
+    answers = worker_pool.run(one_key, url, "k")
     assert {position for position, _ in answers} == {0}
     assert sum(not replayed for _, replayed in answers) == 1
 
