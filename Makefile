@@ -75,7 +75,7 @@ test-pythons: $(INSTALLED:%=quick-on-%) ## The quick tier on Python 3.11, 3.12 a
 	@test -n "$(INSTALLED)"
 
 quick-on-%: $(VENV)/python-%/.ready
-	$(VENV)/python-$*/bin/pytest -p no:cacheprovider $(QUICK)
+	$(VENV)/python-$*/bin/pytest $(QUICK)
 
 $(VENV)/python-%/.ready: requirements/quick.txt $(PROJECTS) | $(READY)
 	$(call find_python,$*) -m venv --clear --without-pip $(@D)
