@@ -63,7 +63,7 @@ _HEAD_BYTES: Final = 64
 
 
 def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
-    """The order in which a group is sent: sessions by name, and appends of one as they came.
+    """The order in which a group is sent: sessions by name, the appends of a session as they came.
 
     All groups lock rows in this order, so that two never wait for each other in a circle.
     """
@@ -130,7 +130,7 @@ def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
     rules.refuse_if_full(op.session, end, len(op.drafts))
     if place.standing is not None:
         place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
-    # What was expected has been compared, with the life before this one perhaps.
+    # `expected` was compared above, perhaps with the version of the life before.
     ((version,),) = yield from perform(build_call(context, [replace(op, expected=None)]))
     if version is None:
         raise BusyError(f"another writer began session {op.session!r} at this very moment")
@@ -140,7 +140,7 @@ def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
 def _read_earlier(
     session: str, kept: list[Row], earlier: list[Row]
 ) -> tuple[int, int, int, list[bytes]]:
-    """Position, entries, generation and checksums of the append that used the key first."""
+    """Position, number of entries, generation and checksums of the first append with the key."""
     if kept:
         first, count, generation, joined, is_intact = kept[0]
         if not is_intact:
@@ -166,7 +166,7 @@ def _replay(
     generation: int,
     stored: list[bytes],
 ) -> AppendResult:
-    """The first receipt of a key; other content under it is a conflict."""
+    """The first receipt of a key; different content under it is a conflict."""
     standing = place.standing
     assert standing is not None
     rules.refuse_different_content(op, first, stored)

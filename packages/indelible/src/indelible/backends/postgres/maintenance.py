@@ -62,7 +62,7 @@ _KEEP_KEYS: Final = f"""
     WHERE session = $1 AND life = $4 AND key IS NOT NULL AND position >= $5
         AND EXISTS (SELECT FROM {_EXTENTS} WHERE position + batch > start AND position < stop)
     ON CONFLICT DO NOTHING"""
-# Rows that are not what was written.
+# The checksum that a row of each table must have.
 _DAMAGED: Final = {
     "session": session_checksum(),
     "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, id, label,"
@@ -219,14 +219,14 @@ def check_engine(_context: PostgresContext, _op: CheckEngine) -> Plan[tuple[str,
 
 @READS.handles(Scrub)
 def scrub(_context: PostgresContext, _op: Scrub) -> Plan[tuple[str, ...]]:
-    """Do nothing: what the server keeps, no client can clear; the receipt of an erasure says so."""
+    """Do nothing: no client can clear the server's files. The receipt of an erasure says so."""
     yield from ()
     return ()
 
 
 @READS.handles(CheckSession)
 def check_session(_context: PostgresContext, _op: CheckSession) -> Plan[tuple[str, ...]]:
-    """Every row of a session is read by other steps."""
+    """Do nothing: other operations read every row of a session."""
     yield from ()
     return ()
 
@@ -247,7 +247,7 @@ def quarantine(context: PostgresContext, op: Quarantine) -> Plan[None]:
 def read_quarantine(
     context: PostgresContext, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
-    """What was put into quarantine."""
+    """Read the entries that were put into quarantine."""
     rows = yield from perform(
         Sql(
             "SELECT part.position, part.reason, part.payload FROM indelible.quarantine AS part"

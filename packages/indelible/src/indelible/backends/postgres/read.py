@@ -71,12 +71,12 @@ _LOG: Final = f"""
         WHERE namespace = $1 AND name = $2) AS own ON session = own.number
     WHERE position >= own.born AND position >= $3
     ORDER BY position LIMIT $4"""
-# How often a read begins anew because a vacuum took away what it was about to read.
+# How often a read starts again because a vacuum removed entries that it was about to read.
 _ATTEMPTS_MAX: Final = 10
 
 
 class _VacuumedError(Exception):
-    """Entries of the state that was looked at are gone."""
+    """A vacuum removed entries of the state that was loaded."""
 
 
 @READS.handles(Read)
@@ -120,7 +120,7 @@ def _read_rows(
     while left and (op.limit is None or len(rows) <= op.limit):
         chunk = view.take_last(left, wanted) if op.newest else _take_first(left, wanted)
         left = view.subtract(left, chunk)
-        # Twice as many next time: what was asked for may lie behind many entries of other kinds.
+        # Twice as many next time: there may be many entries of other kinds in between.
         wanted *= 2
         found, loaded = sorted(loaded, key=itemgetter(0)), []
         if not found or [row[0] for row in found] != list(view.iter_positions(chunk)):
@@ -134,7 +134,7 @@ def _read_rows(
 
 
 def _extents(extents: view.Extents, op: Read) -> view.Extents:
-    """What is still to be read."""
+    """The extents that a read has to look at."""
     if not extents:
         return ()
     last = extents[-1][1]
@@ -194,7 +194,7 @@ def build_stored_entry(
 
 
 def _select_kinds(op: Read, place: PostgresSessionRow, found: Any) -> Plan[list[StoredEntry]]:
-    """Those of the kinds that were asked for, and those that cannot be told."""
+    """The entries of the requested kinds, and those whose kind is damaged."""
     rows: list[StoredEntry] = []
     for position, number, written_at, payload, content in found:
         kind = KINDS.get(number)
@@ -209,7 +209,7 @@ def _select_kinds(op: Read, place: PostgresSessionRow, found: Any) -> Plan[list[
 
 @READS.handles(ReadLog)
 def read_log(context: PostgresContext, op: ReadLog) -> Plan[LogPage]:
-    """The log of the session's life itself, whether it shows or not."""
+    """Read the log of the session's life, visible or not."""
     salt = context.salt(op.session)
     query = Sql(_LOG, (*context.named(op.session), op.start, op.limit, salt))
     looked, found = yield from perform(All((load_session(context, op.session), query)))
@@ -228,7 +228,7 @@ def _build_log_row(row: Row) -> LogRow:
         links = decode_links(opens), decode_links(answers)
         name = None if key is None else key.decode()
     except ValueError:
-        # As damaged as one of an unknown kind: whoever reads it says so.
+        # Damaged, like an entry of an unknown kind: the caller raises when it decodes it.
         kind, name, links = None, None, ((), ())
     return LogRow(
         position,
@@ -247,7 +247,7 @@ def _build_log_row(row: Row) -> LogRow:
 
 @READS.handles(ReadOutline)
 def outline(context: PostgresContext, op: ReadOutline) -> Plan[SessionOutline]:
-    """Kinds, sizes and links of what the session shows."""
+    """Read kinds, sizes and links of the visible entries."""
     for _ in range(_ATTEMPTS_MAX):
         place = build_session_row(op.session, (yield from perform(load_only(context, op.session))))
         head = place.head()

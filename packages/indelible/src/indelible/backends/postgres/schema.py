@@ -19,7 +19,7 @@ from indelible.core.plan import Plan, perform
 from indelible.errors import FormatError
 
 FORMAT: Final = 1
-# "indl" twice: whoever migrates holds this lock until its transaction ends.
+# "indl" twice. A migration holds this lock until its transaction ends.
 MIGRATION_LOCK: Final = 0x696E646C696E646C
 
 _SCHEMA: Final = """
@@ -76,7 +76,7 @@ def ensure_secret() -> Plan[bytes]:
     words = IntArray(
         int.from_bytes(new[at : at + 8], "big", signed=True) for at in range(0, SECRET_BYTES, 8)
     )
-    # Whoever comes second waits for the first, and finds all of its words.
+    # A second process waits here for the first, and then reads the words of the first.
     yield Do(_INSERT_WORDS, (words,))
     secret = yield from read_secret()
     assert secret is not None

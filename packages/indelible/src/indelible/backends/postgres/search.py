@@ -36,7 +36,7 @@ _MAY_BE_SUMMARY: Final = f"""
         OR (substr(payload, {KIND_FROM + 1}, octet_length(($9::bytea[])[kind]))
             = ($9::bytea[])[kind]) IS NOT TRUE)"""
 # By the order of CASE, none is cast that is of another length. A vector of zeros has no direction,
-# so its distance is NaN; that, and what nobody knows, only core can compare.
+# so its distance is NaN; that, and vectors that are unknown, only core can compare.
 _NEAREST: Final = f"""
     WITH compared AS (
         SELECT position, embedder IS NULL AS unknown,
@@ -86,7 +86,7 @@ def find_nearest(context: PostgresContext, op: FindNearest) -> Plan[tuple[Stored
         )
     )
     if there != shown:
-        # Vacuumed since the look, or damaged: whoever reads them all finds out which.
+        # Vacuumed since the session was loaded, or damaged: a read of all finds out which.
         return None
     return tuple(build_stored_entry(*row) for row in sorted(rows, key=itemgetter(0)))
 

@@ -42,7 +42,7 @@ def session_checksum(**changed: str) -> str:
 def update_session(**changed: str) -> str:
     """The statement that changes columns of the session $1, $2, and with them its checksum.
 
-    Whoever sends it holds the row, and has seen that it was not damaged.
+    The caller holds the row, and has checked that it was not damaged.
     """
     columns = {**changed, "checksum": session_checksum(**changed)}
     values = ", ".join(f"{column} = {value}" for column, value in columns.items())
@@ -57,7 +57,7 @@ _COLUMNS = f"""
 # newest visible entries, if any are asked for, as an array for each column.
 _LOAD = "SELECT * FROM indelible.load_session($1, $2, $3, $4, $5, $6, $7)"
 SESSION_COLUMNS: Final = 15
-# Whoever writes takes the session's row first.
+# Every write locks the session's row first.
 _LOOK_AND_LOCK = f"""
     SELECT {_COLUMNS} FROM indelible.session
     WHERE namespace = $1 AND name = $2 FOR UPDATE"""
@@ -161,12 +161,12 @@ def load_only(
 
 
 def lock_of(context: PostgresContext, session: str) -> Sql:
-    """The statement that looks at a session, and holds it until the transaction ends."""
+    """The statement that loads a session, and locks it until the transaction ends."""
     return Sql(_LOOK_AND_LOCK, (*context.named(session), context.now_ms()))
 
 
 def build_session_row(session: str, rows: list[Row]) -> PostgresSessionRow:
-    """What a look found. A row that is not what was written is a `FormatError`."""
+    """Build the session from its row; raise a `FormatError` if the row is damaged."""
     if not rows:
         return PostgresSessionRow()
     now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = rows[0]
@@ -210,7 +210,7 @@ def build_damage_error(session: str, what: str) -> FormatError:
 def lock_session(
     context: PostgresContext, session: str, *also: Sql
 ) -> Plan[tuple[PostgresSessionRow, list[list[Row]]]]:
-    """Hold a session, and ask more in the same round trip, behind its lock."""
+    """Lock a session, and send more queries in the same round trip, behind its lock."""
     if not also:
         return build_session_row(session, (yield from perform(lock_of(context, session)))), []
     first, *others = yield from perform(All((lock_of(context, session), *also)))
@@ -219,7 +219,7 @@ def lock_session(
 
 @READS.handles(ReadHead)
 def head(context: PostgresContext, op: ReadHead) -> Plan[Head]:
-    """Look at a session without its entries."""
+    """Read a session without its entries."""
     if not op.count_snapshots:
         return build_session_row(
             op.session, (yield from perform(load_only(context, op.session)))
@@ -278,7 +278,7 @@ def begin_life(
 def ensure_active(
     context: PostgresContext, place: PostgresSessionRow, session: str, *, ttl_s: float | None
 ) -> Plan[PostgresSessionRow]:
-    """The session as it stands, or begun anew if it is not active."""
+    """The session as it is, or a new life of it if it is not active."""
     if place.status is Status.ACTIVE:
         return place
     return (yield from begin_life(context, place, session, ttl_s=ttl_s))
@@ -315,7 +315,7 @@ def list_sessions(context: PostgresContext, op: ListSessions) -> Plan[SessionPag
             if not name.startswith(prefix):
                 return SessionPage(tuple(names), None)
             status = rules.compute_status(SessionState(f"{number}.{life}", *standing), now_ms)
-            # A damaged row cannot say that its session ended; whoever reads it says what is wrong.
+            # A damaged row cannot say that its session ended; a read of the session raises.
             if is_intact and status is not Status.ACTIVE and not op.dead:
                 continue
             if len(names) == op.limit:

@@ -1,4 +1,4 @@
-"""Staging: a copy is written out of sight, and then shown at once."""
+"""Staging: a copy is written while it is invisible, and then shown in one step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _INSERT = """
 
 @WRITES.handles(BeginStage)
 def begin_stage(context: PostgresContext, op: BeginStage) -> Plan[Stage]:
-    """Begin a life that nobody sees yet."""
+    """Begin a life that is not visible yet."""
     place, _ = yield from lock_session(context, op.session)
     if place.status is Status.ACTIVE:
         raise rules.build_exists_error(op.session)
