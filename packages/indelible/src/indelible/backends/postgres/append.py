@@ -115,21 +115,21 @@ def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
     """Decide about an append whose guard did not hold, and write it if the rules allow that."""
     named = context.named(op.session)
     key, salt = op.key.encode(), context.salt(op.session)
-    place, (kept, earlier) = yield from lock_session(
+    current, (kept, earlier) = yield from lock_session(
         context,
         op.session,
         Sql(_KEPT, (*named, key)),
         Sql(_EARLIER, (*named, key, _HEAD_BYTES, salt)),
     )
-    status = place.status
+    status = current.status
     if status is Status.ACTIVE and (kept or earlier):
         # Locking the session's row is a write; its commit waits for the earlier append.
-        return _replay(place, op, *_read_earlier(op.session, kept, earlier))
-    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(place.standing, status))
-    end = place.standing.end if place.standing else 0
+        return _replay(current, op, *_read_earlier(op.session, kept, earlier))
+    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(current.state, status))
+    end = current.state.end if current.state else 0
     rules.refuse_if_full(op.session, end, len(op.drafts))
-    if place.standing is not None:
-        place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
+    if current.state is not None:
+        current = yield from ensure_active(context, current, op.session, ttl_s=op.ttl_s)
     # `expected` was compared above, perhaps with the version of the life before.
     ((version,),) = yield from perform(build_call(context, [replace(op, expected=None)]))
     if version is None:
@@ -159,7 +159,7 @@ def _read_earlier(
 
 
 def _replay(
-    place: PostgresSessionRow,
+    current: PostgresSessionRow,
     op: Append,
     first: int,
     count: int,
@@ -167,13 +167,13 @@ def _replay(
     stored: list[bytes],
 ) -> AppendResult:
     """The first receipt of a key; different content under it is a conflict."""
-    standing = place.standing
-    assert standing is not None
+    state = current.state
+    assert state is not None
     rules.refuse_different_content(op, first, stored)
     return AppendResult(
         first,
         count,
-        rules.build_version(standing.life, first + count, generation),
+        rules.build_version(state.life, first + count, generation),
         replayed=True,
-        visible=rules.is_visible(place.view, standing.end, first, count),
+        visible=rules.is_visible(current.view, state.end, first, count),
     )

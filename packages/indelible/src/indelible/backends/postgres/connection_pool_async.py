@@ -42,14 +42,14 @@ from indelible.errors import ClosedError, MemoryStoreError
 CONNECTIONS_MAX: Final = 8
 
 
-class AsyncPlace:
-    """A place for one connection."""
+class AsyncPoolSlot:
+    """A slot for one connection."""
 
     __slots__ = ("busy", "connection")
 
     def __init__(self) -> None:
         self.connection: AsyncPostgresConnection | None = None
-        # Whether a call is using it. If this is still set when the place is free, the call was
+        # Whether a call is using it. If this is still set when the slot is free, the call was
         # interrupted: an answer may be on its way, and the connection is not used again.
         self.busy = False
 
@@ -73,7 +73,7 @@ class AsyncOwnPool:
         self._seam = seam
         # Connections of a parent process: they must be neither used nor closed here.
         self._inherited: list[AsyncPostgresConnection] = []
-        self._slots = AsyncSlots(AsyncPlace() for _ in range(CONNECTIONS_MAX))
+        self._slots = AsyncSlots(AsyncPoolSlot() for _ in range(CONNECTIONS_MAX))
         self._closed = False
         # Whether a connection was ever opened: then user, password and database are right.
         self._known = False
@@ -86,21 +86,21 @@ class AsyncOwnPool:
     @property
     def idle(self) -> list[AsyncPostgresConnection]:
         """Connections that the next call may have."""
-        places = [place for place in self._slots.idle() if not place.busy]
-        return [place.connection for place in places if place.connection is not None]
+        slots = [slot for slot in self._slots.idle() if not slot.busy]
+        return [slot.connection for slot in slots if slot.connection is not None]
 
     async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncPostgresConnection:
         """Return an idle connection that is alive, or a new one."""
-        place = await self._slots.take(lease, deadline.left_s)
-        if place is None:
+        slot = await self._slots.take(lease, deadline.left_s)
+        if slot is None:
             raise build_exhausted_error(CONNECTIONS_MAX, place=self._place)
         if self._closed:
             raise ClosedError("the store is closed")
-        connection = place.connection
-        if connection is None or place.busy or not connection.is_alive():
-            place.close()
-            connection = place.connection = await self._connect(deadline)
-        place.busy = True
+        connection = slot.connection
+        if connection is None or slot.busy or not connection.is_alive():
+            slot.close()
+            connection = slot.connection = await self._connect(deadline)
+        slot.busy = True
         connection.begin_call(deadline)
         return connection
 
@@ -143,12 +143,12 @@ class AsyncOwnPool:
 
     async def give_back(self, lease: Lease, *, healthy: bool) -> None:
         """Keep it for the next call, unless it is broken or the store was closed."""
-        place: AsyncPlace | None = lease.slot
-        if place is not None:
+        slot: AsyncPoolSlot | None = lease.slot
+        if slot is not None:
             if healthy and not self._closed:
-                place.busy = False
+                slot.busy = False
             else:
-                place.close()
+                slot.close()
 
     def wake(self) -> None:
         """Tell a waiting call that a lease was released."""
@@ -156,11 +156,11 @@ class AsyncOwnPool:
 
     def after_fork(self) -> None:
         """In a forked child: leave the parent's connections alone."""
-        for place in self._slots.things:
-            if place.connection is not None:
-                self._inherited.append(place.connection)
-            place.connection = None
-            place.busy = False
+        for slot in self._slots.things:
+            if slot.connection is not None:
+                self._inherited.append(slot.connection)
+            slot.connection = None
+            slot.busy = False
         self._slots.reset()
 
     def close(self) -> None:
@@ -169,9 +169,9 @@ class AsyncOwnPool:
         leases = [Lease() for _ in self._slots.things]
         try:
             for lease in leases:
-                place = self._slots.try_take(lease)
-                if place is not None:
-                    place.close()
+                slot = self._slots.try_take(lease)
+                if slot is not None:
+                    slot.close()
         finally:
             for lease in leases:
                 lease.held = False

@@ -38,7 +38,7 @@ _INSERT_WORDS: Final = """
 
 def prepare(place: str, *, wait_s: float) -> Plan[None]:
     """Make sure that the tables are there and up to date, or refuse them untouched."""
-    found, _ = yield from _format_of(place)
+    found, _ = yield from _read_format(place)
     if found >= FORMAT:
         return
     yield Begin()
@@ -47,7 +47,7 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
     yield Do("SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(wait_s),))
     yield Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
     # Another process may have done it while this one waited.
-    found, has_schema = yield from _format_of(place)
+    found, has_schema = yield from _read_format(place)
     if not has_schema:
         yield Do("CREATE SCHEMA indelible")
     for version in range(found + 1, FORMAT + 1):
@@ -83,7 +83,7 @@ def ensure_secret() -> Plan[bytes]:
     return secret
 
 
-def _format_of(place: str) -> Plan[tuple[int, bool]]:
+def _read_format(place: str) -> Plan[tuple[int, bool]]:
     """The format, 0 if there are no tables, and whether there is a schema for them."""
     ((is_ours, has_schema, is_used),) = yield from perform(Sql(_SCHEMA))
     if not is_ours:
