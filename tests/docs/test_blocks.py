@@ -228,7 +228,7 @@ def test_the_sqlite_design_quotes_its_constants_as_they_are():
 
 
 def test_the_postgresql_design_quotes_its_constants_as_they_are():
-    rooms = ("schema", "engine", "connection_pool", "statements")
+    rooms = ("schema", "client", "connection_pool", "statements")
     there = constants(*(f"indelible.backends.postgres.{room}" for room in rooms))
     said = quoted(POSTGRES_DESIGN)
     assert said
