@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from memory_contract import load_trace, recorded, shrink_trace, write_test
-from memory_contract.cases import all_cases
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.goldfish import GOLDFISH
-from memory_contract.running import Bench, run_case
-from memory_contract.shrinking import write_shrunk
+from memory_contract.runner import StoreUnderTest, run_case
+from memory_contract.traces.shrink import write_small_trace
 
 HERE = Path(__file__).parent
 # The folder, the goldfish, and how its case is run.
@@ -45,7 +45,7 @@ def main(names: list[str]) -> None:
             _record(Path(place) / "trace", fish, mode)
             trace = load_trace(Path(place) / "trace")
         lines = tuple(line for line in trace.lines if line.session != _WAS_HERE)
-        write_shrunk(folder / "trace.jsonl", replace(trace, lines=lines))
+        write_small_trace(folder / "trace.jsonl", replace(trace, lines=lines))
         small = shrink_trace(folder / "trace.jsonl", GOLDFISH[fish].adapter, budget_s=300)
         write_test(folder / f"test_{name}.py", small.trace, store="agent.db")
         print(f"{name}: {len(lines)} operations became {small.operations}")
@@ -55,11 +55,11 @@ def _record(path: Path, fish: str, mode: str) -> None:
     goldfish = GOLDFISH[fish]
     (case,) = (each for each in all_cases() if each.name == goldfish.caught_by)
     workers = mode if mode != "blocking" else None
-    bench = Bench(recorded(goldfish.adapter, path, workers=workers))
+    subject = StoreUnderTest(recorded(goldfish.adapter, path, workers=workers))
     try:
-        assert run_case(case, mode, bench, seed=7).verdict == "FAIL"
+        assert run_case(case, mode, subject, seed=7).verdict == "FAIL"
     finally:
-        bench.close()
+        subject.close()
 
 
 if __name__ == "__main__":

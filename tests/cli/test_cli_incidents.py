@@ -146,7 +146,7 @@ def test_explain_ends_with_3_when_most_was_not_judged(run, tmp_path):
 
 def test_explain_finds_a_loss_in_a_trace_that_does_not_say_that_the_store_was_empty(run, tmp_path):
     from memory_contract import record
-    from memory_contract.recording import journal_of
+    from memory_contract.traces.recorder import get_trace_writer
 
     class Last:
         def __init__(self):
@@ -162,7 +162,7 @@ def test_explain_finds_a_loss_in_a_trace_that_does_not_say_that_the_store_was_em
     for number in range(3):
         store.add_messages("ana", [{"role": "user", "content": f"My number is {number}."}])
     store.get_history("ana")
-    journal_of(store).close()
+    get_trace_writer(store).close()
     said = run("explain", "trace.jsonl")
     assert said.exit_code == 1
     assert "lost append (2)" in said.output

@@ -11,22 +11,22 @@ from random import Random
 import pytest
 
 from memory_contract import Adapter
-from memory_contract.calling import Call, Program
-from memory_contract.cases import Case
+from memory_contract.calls import Call, Program
+from memory_contract.cases.case import Case
 from memory_contract.explorer import (
     ScheduleError,
     Switch,
-    chooser_of,
+    build_chooser,
     explore,
-    parsed,
+    format_schedule,
+    parse_schedule,
     replay,
-    written,
 )
-from memory_contract.explorer.choosing import Priorities, Sticky, Uniform
-from memory_contract.explorer.exploring import explore_case
-from memory_contract.explorer.shrinking import shrunk
+from memory_contract.explorer.exploration import explore_case
+from memory_contract.explorer.schedule_shrink import shrink_schedule
+from memory_contract.explorer.strategies import Priorities, Sticky, Uniform
 from memory_contract.results import EXIT_FAIL
-from memory_contract.running import Bench
+from memory_contract.runner import StoreUnderTest
 
 SEEDS = range(12)
 
@@ -188,20 +188,20 @@ def test_plain_runs_miss_the_race():
     assert {asyncio.run(gathered(seed)) for seed in range(1000)} == {64}
 
 
-def four_writers(room):
-    room.open()
-    sessions = [room.session(), room.session()]
+def four_writers(context):
+    context.open()
+    sessions = [context.new_session(), context.new_session()]
     programs = []
     for worker in ("w0", "w1", "w2", "w3"):
-        ids, calls = room.ids(worker), []
+        ids, calls = context.new_ids(worker), []
         for _ in range(16):
-            session = room.random.choice(sessions)
+            session = context.random.choice(sessions)
             calls.append(Call(op="append", session=session, ids=ids.draw()))
-            if room.random.random() < 0.4:
+            if context.random.random() < 0.4:
                 calls.append(Call(op="read", session=session))
         programs.append(Program(worker, tuple(calls)))
-    room.race(programs)
-    room.read_afresh(sessions)
+    context.race(programs)
+    context.read_with_fresh_client(sessions)
 
 
 # Of our own, so that what is found with a seed does not change with the contract.
@@ -220,15 +220,15 @@ FOUR_WRITERS = Case(
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_exploring_finds_the_race_and_makes_it_small(seed):
-    bench = Bench(in_memory(Polite))
-    found = explore_case(FOUR_WRITERS, bench, seed, 500)
-    bench.close()
+    subject = StoreUnderTest(in_memory(Polite))
+    found = explore_case(FOUR_WRITERS, subject, seed, 500)
+    subject.close()
     assert found.verdict == "FAIL"
     assert found.mode == "tasks"
     assert found.failures[0].name == "lost append"
     first, words, exact = found.schedule.splitlines()
     assert first.startswith(f"seed {found.seed}, ")
-    assert 1 <= len(parsed(first.partition(": ")[2])) <= 2, first
+    assert 1 <= len(parse_schedule(first.partition(": ")[2])) <= 2, first
     assert " stops in its append of w" in words
     assert "test_explorer.py:" in words
     assert "goes on" in words
@@ -302,11 +302,11 @@ def test_schedules_are_spread_over_the_races_that_a_store_has():
 
 def test_a_schedule_is_written_and_read():
     schedule = (Switch("w1", 7, "w0"), Switch("main/2/1", 0, "w1/again2", 3))
-    assert written(schedule) == "w1#7>w0 main/2/1#0.3>w1/again2"
-    assert parsed(written(schedule)) == schedule
-    assert parsed(written(())) == ()
+    assert format_schedule(schedule) == "w1#7>w0 main/2/1#0.3>w1/again2"
+    assert parse_schedule(format_schedule(schedule)) == schedule
+    assert parse_schedule(format_schedule(())) == ()
     with pytest.raises(ScheduleError, match="one looks like"):
-        parsed("w1 w0")
+        parse_schedule("w1 w0")
 
 
 def test_shrinking_keeps_what_the_failure_needs():
@@ -318,10 +318,10 @@ def test_shrinking_keeps_what_the_failure_needs():
         tried.append(candidate)
         return candidate if needed <= set(candidate) else None
 
-    assert set(shrunk(schedule, still_fails)) == needed
+    assert set(shrink_schedule(schedule, still_fails)) == needed
     assert tried[0] == ()
     assert len(tried) < 100
 
 
 def test_the_seeds_stand_for_all_strategies():
-    assert {type(chooser_of(seed)) for seed in range(40)} == {Uniform, Priorities, Sticky}
+    assert {type(build_chooser(seed)) for seed in range(40)} == {Uniform, Priorities, Sticky}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from operator import index
-from typing import Annotated, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Annotated, Final, NamedTuple, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, Strict
 
@@ -152,40 +152,6 @@ class CorruptEntry:
     raw: bytes
 
 
-Item = TypeVar("Item")
-
-
-class ReadList(list[Item]):
-    """The result of a read: a list with the state of the session that it shows."""
-
-    def __init__(
-        self,
-        items: Iterable[Item],
-        *,
-        version: str,
-        status: Status,
-        corrupt: tuple[CorruptEntry, ...] = (),
-        cursor: str | None = None,
-    ) -> None:
-        super().__init__(items)
-        #: Pass it as `expected=` to append only if the session has not changed since.
-        self.version = version
-        #: `new`, `active` or `expired`: tells an unknown session from an expired one.
-        self.status = status
-        #: Damaged entries, with `on_corrupt="quarantine"`.
-        self.corrupt = corrupt
-        #: Opens the next page, in the same state as the first page; None on the last page.
-        self.cursor = cursor
-
-
-class History(ReadList[ChatMessage]):
-    """Messages in order."""
-
-
-class Entries(ReadList[Entry]):
-    """A page of entries in order."""
-
-
 class SessionIds(list[str]):
     """A page of session ids; `cursor` opens the next page, and is None on the last."""
 
@@ -212,7 +178,10 @@ class Receipt(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViewChange:
-    """The result of a view change: the positions that it hid, and those that it restored."""
+    """The result of a view change: the positions that it hid, and those that it restored.
+
+    With `dry_run` nothing was changed: it is what the change would do.
+    """
 
     session_id: str
     change: str
@@ -221,6 +190,7 @@ class ViewChange:
     dropped: tuple[int, ...] = ()
     restored: tuple[int, ...] = ()
     replayed: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,8 +14,8 @@ from indelible.core.plan import Operation
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS, VerbKind
 from indelible.testing.faults import FAULT_VERBS, watching
 from indelible.testing.recording import build_verbs
-from memory_contract.recording.policy import Hand, Policy
-from tests.support.verbs import every_verb
+from memory_contract.traces.recorder.hasher import Hasher, Policy
+from tests.support.verbs import CALLS, every_verb
 
 # Methods that are about the object, not about what it stores.
 LIFECYCLE = {"close"}
@@ -77,6 +77,19 @@ def test_every_verb_leaves_none_out(called):
     assert set(VERBS) <= names
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_a_call_that_tests_share(called, verb):
+    store, names = called
+    store.add_messages("s", [{"role": "user", "content": "hi"}] * 2)
+    at = store.save_snapshot("s").id
+    store.clear("s")
+    if verb == "redo":
+        store.undo("s")
+    names.clear()
+    CALLS[verb](store, "s", at)
+    assert verb in names
+
+
 def test_every_verb_but_claims_can_be_made_to_fail():
     assert set(VERBS) - FAULT_VERBS == {"claims"}
     with watching() as faults, indelible.open("memory:") as store:
@@ -89,7 +102,7 @@ def test_every_verb_but_claims_can_be_made_to_fail():
 
 
 def test_the_recorder_notes_every_verb():
-    noted = build_verbs(Hand(Policy(), b"key"), lambda _: None)
+    noted = build_verbs(Hasher(Policy(), b"key"), lambda _: None)
     assert set(noted) == set(VERBS)
     assert {name for name, verb in noted.items() if verb.removes} == {
         verb.name for verb in VERBS.values() if verb.removes

@@ -9,26 +9,28 @@ from typing import Any
 
 from indelible import AsyncMemoryStore, MemoryStore
 from indelible.core.verbs import VERBS
-from memory_contract.recording.notes import Note
-from memory_contract.recording.policy import Hand
-from memory_contract.recording.verbs import (
-    Verb,
-    Verbs,
-    change,
-    fork_at,
-    froze,
-    noted,
-    other_call,
-    placed,
-    rollback,
-    showed,
-    showed_turns,
-    store_call,
+from memory_contract.traces.format import CALL
+from memory_contract.traces.recorder.call_records import CallRecord
+from memory_contract.traces.recorder.hasher import Hasher
+from memory_contract.traces.recorder.methods import (
+    MethodSpec,
+    MethodSpecs,
+    capture_messages,
+    capture_turn,
+    describe_append,
+    describe_change,
+    describe_fork,
+    describe_rollback,
+    describe_session_call,
+    describe_store_call,
+    record_messages,
+    record_position,
+    record_snapshot_id,
+    record_turns,
 )
-from memory_contract.traces import CALL
 
 
-def find_verbs(store: Any) -> Callable[[Hand], Verbs] | None:
+def find_verbs(store: Any) -> Callable[[Hasher], MethodSpecs] | None:
     """Return the table of verbs of a store; None for another object."""
     if not isinstance(store, MemoryStore | AsyncMemoryStore):
         return None
@@ -42,21 +44,37 @@ def _get_history(
     max_tokens: int | None = None,
     on_corrupt: str = "raise",
     **_: Any,
-) -> Note:
+) -> CallRecord:
     # Such a read leaves out messages on purpose, so it is not checked for losses.
     if max_tokens is not None or on_corrupt != "raise":
-        return Note(CALL, session_id)
-    return Note("read", session_id, limit=last)
+        return CallRecord(CALL, session_id)
+    return CallRecord("read", session_id, limit=last)
 
 
 def _trim_last(
-    session_id: str, *, keep_last: int | None = None, key: str | None = None, **_: Any
-) -> Note:
-    # After a trim by tokens or by position, any message may be missing.
-    return Note("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
+    session_id: str,
+    *,
+    keep_last: int | None = None,
+    align: str | None = "user",
+    key: str | None = None,
+    **_: Any,
+) -> CallRecord:
+    # After a trim by tokens or by position, or one that keeps whole turns, the trace cannot say
+    # which messages are hidden.
+    exact = keep_last is not None and align is None
+    return CallRecord("trim", session_id, keep=keep_last or 0, key=key, unsure=not exact)
 
 
-def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
+def _unless_dry_run(describe: Callable[..., CallRecord]) -> Callable[..., CallRecord]:
+    """Describe a call with `dry_run` as one without effect."""
+
+    def describe_call(*args: Any, dry_run: bool = False, **options: Any) -> CallRecord:
+        return describe_session_call(*args) if dry_run else describe(*args, **options)
+
+    return describe_call
+
+
+def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodSpecs:
     """Build the table of verbs of `MemoryStore` and `AsyncMemoryStore`."""
 
     def add_message(
@@ -69,18 +87,16 @@ def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         expected: Any = None,
         replay: Any = None,
         **fields: Any,
-    ) -> Note:
+    ) -> CallRecord:
         del expected, replay
-        one = hand.noted({"role": role, "content": content, **fields})
-        return Note("append", session_id, messages=(one,), key=key, ttl_s=ttl_s(ttl))
+        one = hasher.capture({"role": role, "content": content, **fields})
+        return describe_append(session_id, [one], key=key, ttl_s=ttl_s(ttl))
 
     def add_messages(
         session_id: str, messages: Any, *, key: str | None = None, ttl: Any = None, **_: Any
-    ) -> Note:
-        batch = noted(messages, hand)
-        return Note(
-            "append" if batch else CALL, session_id, messages=batch, key=key, ttl_s=ttl_s(ttl)
-        )
+    ) -> CallRecord:
+        batch = capture_messages(messages, hasher)
+        return describe_append(session_id, batch, key=key, ttl_s=ttl_s(ttl))
 
     def save_context(
         session_id: str,
@@ -90,53 +106,58 @@ def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         key: str | None = None,
         ttl: Any = None,
         **_: Any,
-    ) -> Note:
-        turn = [
-            hand.noted({"role": "user", "content": human_msg}),
-            hand.noted({"role": "assistant", "content": ai_msg}),
-        ]
-        return Note("append", session_id, messages=turn, key=key, ttl_s=ttl_s(ttl))
+    ) -> CallRecord:
+        turn = capture_turn(human_msg, ai_msg, hasher)
+        return describe_append(session_id, turn, key=key, ttl_s=ttl_s(ttl))
 
-    described: dict[str, Verb] = {
-        # A default time to live would have to be noted with each of them.
-        "add_message": Verb(add_message, placed, quick=hand.plain and ttl_s(None) is None),
-        "add_messages": Verb(add_messages, placed, (1, "messages")),
-        "save_context": Verb(save_context, placed),
-        "get_history": Verb(_get_history, showed),
-        "load_memory": Verb(lambda session_id: Note("read", session_id, turns=True), showed_turns),
-        "trim": Verb(_trim_last),
-        "hide": Verb(_hide),
-        "clear": Verb(change("clear")),
-        "clear_all": Verb(lambda: Note("clear", "", every=True)),
-        "undo": Verb(change("undo")),
-        "forget": Verb(change("clear")),
-        "repair": Verb(_repair),
-        "save_snapshot": Verb(change("snapshot"), froze),
-        "rollback_to_snapshot": Verb(rollback),
-        "fork": Verb(fork_at),
-        "delete_snapshot": Verb(_delete_snapshot),
-        "import_": Verb(lambda *_, **__: Note(CALL, "", every=True)),
-        "vacuum": Verb(other_call),
+    described: dict[str, MethodSpec] = {
+        "add_message": MethodSpec(add_message, record_position),
+        "add_messages": MethodSpec(add_messages, record_position, (1, "messages")),
+        "save_context": MethodSpec(save_context, record_position),
+        "get_history": MethodSpec(_get_history, record_messages),
+        "load_memory": MethodSpec(
+            lambda session_id: CallRecord("read", session_id, turns=True), record_turns
+        ),
+        "trim": MethodSpec(_unless_dry_run(_trim_last)),
+        "hide": MethodSpec(_unless_dry_run(_hide)),
+        "clear": MethodSpec(_unless_dry_run(describe_change("clear"))),
+        "clear_all": MethodSpec(lambda: CallRecord("clear", "", every=True)),
+        "undo": MethodSpec(_unless_dry_run(describe_change("undo"))),
+        "redo": MethodSpec(_unless_dry_run(_redo)),
+        "forget": MethodSpec(describe_change("clear")),
+        "repair": MethodSpec(_repair),
+        "save_snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),
+        "rollback_to_snapshot": MethodSpec(_unless_dry_run(describe_rollback)),
+        "fork": MethodSpec(describe_fork),
+        "delete_snapshot": MethodSpec(_delete_snapshot),
+        "import_": MethodSpec(lambda *_, **__: CallRecord(CALL, "", every=True)),
+        "vacuum": MethodSpec(describe_session_call),
     }
     return {
         name: replace(
-            described.get(name) or Verb(other_call if verb.session_first else store_call),
+            described.get(name)
+            or MethodSpec(describe_session_call if verb.session_first else describe_store_call),
             removes=verb.removes,
         )
         for name, verb in VERBS.items()
     }
 
 
-def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> Note:
+def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:
     # The trace has no positions, so any message may be missing.
-    return Note("trim", session_id, keep=0, key=key).doubtful()
+    return CallRecord("trim", session_id, keep=0, key=key, unsure=True)
 
 
-def _delete_snapshot(session_id: str, snapshot_id: str) -> Note:
-    return Note(CALL, session_id, snapshot=snapshot_id)
+def _redo(session_id: str, *_: Any, **__: Any) -> CallRecord:
+    # Traces have no redo. Like an undo, it shows a state that was shown before.
+    return CallRecord("undo", session_id, unsure=True)
 
 
-def _repair(session_id: str | None = None, *, dry_run: bool = False) -> Note:
+def _delete_snapshot(session_id: str, snapshot_id: str) -> CallRecord:
+    return CallRecord(CALL, session_id, snapshot=snapshot_id)
+
+
+def _repair(session_id: str | None = None, *, dry_run: bool = False) -> CallRecord:
     if dry_run:
-        return Note(CALL, session_id or "")
-    return Note("trim", session_id or "", keep=0, every=session_id is None).doubtful()
+        return CallRecord(CALL, session_id or "")
+    return CallRecord("trim", session_id or "", keep=0, every=session_id is None, unsure=True)

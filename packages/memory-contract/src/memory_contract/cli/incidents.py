@@ -20,9 +20,9 @@ from memory_contract.cli.output import AsJson
 from memory_contract.errors import UsageError
 
 if TYPE_CHECKING:
-    from memory_contract.explaining import Explanation
-    from memory_contract.replaying import Replay, Trace
-    from memory_contract.shrinking import Shrunk
+    from memory_contract.traces.diagnosis import Explanation
+    from memory_contract.traces.replay import LoadedTrace, Replay
+    from memory_contract.traces.shrink import ShrinkResult
 
 UNKNOWN = 3
 _PAGE_BEGINS = b"<!doctype html"
@@ -85,8 +85,8 @@ def explain(
     Exits with 0 (nothing breaks the contract), 1 (something does), 2 (wrong usage) or 3
     (undecided, or most operations could not be judged).
     """
-    from memory_contract.explaining import explain_trace  # noqa: PLC0415
-    from memory_contract.explaining.telling import report_of, told  # noqa: PLC0415
+    from memory_contract.traces.diagnosis import explain_trace  # noqa: PLC0415
+    from memory_contract.traces.diagnosis.render import build_report, render_explanation  # noqa: PLC0415
 
     _refuse_other_files(report)
     with _reading(), _bar("reading") as tell:
@@ -95,11 +95,11 @@ def explain(
         from memory_contract.report import to_page  # noqa: PLC0415
 
         again = f"memory-contract explain {shlex.quote(str(trace))}"
-        _write(report, to_page(report_of(found, command=again)))
+        _write(report, to_page(build_report(found, command=again)))
     if as_json:
         print(json.dumps(_explained(found), indent=2))
     else:
-        print(told(found), end="")
+        print(render_explanation(found), end="")
         if report is not None:
             print(f"Timeline: {report}")
     raise typer.Exit(_exit_of(found))
@@ -128,7 +128,7 @@ def replay(
     The same sessions, workers and overlaps; what was said is made up where the trace has only
     hashes. Exits with 0 (FIXED), 1 (FAILED, or CHANGED), 2 (wrong usage), 3 (UNKNOWN) or 4 (ERROR).
     """
-    from memory_contract.replaying import load_trace, replay_trace  # noqa: PLC0415
+    from memory_contract.traces.replay import load_trace, replay_trace  # noqa: PLC0415
 
     with _reading(), _bar("replaying") as tell, redirect_stdout(sys.stderr):
         loaded = load_trace(trace, session=session)
@@ -177,7 +177,7 @@ def shrink(
     Exits with 0 (it is smaller now, or as small as can be), 2 (wrong usage), 3 (the store does not
     fail on it, so there is nothing to shrink) or 4 (the store could not be asked).
     """
-    from memory_contract.shrinking import shrink_trace, write_shrunk  # noqa: PLC0415
+    from memory_contract.traces.shrink import shrink_trace, write_small_trace  # noqa: PLC0415
 
     place = output or trace.with_name(f"{trace.name.removesuffix('.jsonl')}-small.jsonl")
     if place.exists():
@@ -196,7 +196,7 @@ def shrink(
     written = ""
     if failed:
         with _reading():
-            write_shrunk(place, found.trace, store=store, level=level)
+            write_small_trace(place, found.trace, store=store, level=level)
         written = _tested(write_test, found.trace, store, level)
     if as_json:
         print(json.dumps(_shrunk(found, place if failed else None), indent=2))
@@ -262,10 +262,10 @@ def _write(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _tested(path: Path | None, trace: Trace, store: str, level: Level) -> str:
+def _tested(path: Path | None, trace: LoadedTrace, store: str, level: Level) -> str:
     if path is None:
         return ""
-    from memory_contract.incidents.writing import write_test  # noqa: PLC0415
+    from memory_contract.traces.regression_test import write_test  # noqa: PLC0415
 
     with _reading():
         written = write_test(path, trace, store=store, level=level)
@@ -281,7 +281,7 @@ def _exit_of(found: Explanation) -> int:
 
 
 def _explained(found: Explanation) -> dict[str, Any]:
-    from memory_contract.explaining.telling import notes  # noqa: PLC0415
+    from memory_contract.traces.diagnosis.render import list_notes  # noqa: PLC0415
 
     scope = found.verdict.scope
     return {
@@ -301,14 +301,14 @@ def _explained(found: Explanation) -> dict[str, Any]:
             }
             for story in found.stories
         ],
-        "notes": notes(found),
+        "notes": list_notes(found),
     }
 
 
 def _operation(op: Any) -> dict[str, Any]:
-    from memory_contract.history import to_line  # noqa: PLC0415
+    from memory_contract.history import format_operation  # noqa: PLC0415
 
-    found: dict[str, Any] = json.loads(to_line(op))
+    found: dict[str, Any] = json.loads(format_operation(op))
     return found
 
 
@@ -327,7 +327,7 @@ def _replayed(found: Replay) -> dict[str, Any]:
     }
 
 
-def _shrunk(found: Shrunk, place: Path | None) -> dict[str, Any]:
+def _shrunk(found: ShrinkResult, place: Path | None) -> dict[str, Any]:
     return {
         **_replayed(found.replay),
         "trace": str(place) if place is not None else None,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from memory_contract.checker.causes import likely_cause
+from memory_contract.checker.causes import find_likely_cause
 from memory_contract.checker.shrink import minimal
 from memory_contract.history import Fault, Operation
 from memory_contract.report.program import program_of
@@ -32,7 +32,7 @@ class Keeper:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._room = IDS_MAX
+        self._context = IDS_MAX
         self._until = time.monotonic() + SHRINKING_S_MAX
 
     def keep(self, result: CaseResult) -> dict[str, Any]:
@@ -73,14 +73,14 @@ class Keeper:
         ordered = sorted(result.history, key=lambda op: op.invoke_ns)
         near = [op for op in ordered if op.session in sessions]
         kept: dict[Operation, None] = dict.fromkeys(needed)
-        self._room -= sum(map(_weight, kept))
+        self._context -= sum(map(_weight, kept))
         for op in (*near, *ordered):
             if op in kept:
                 continue
-            if len(kept) >= OPERATIONS_MAX or self._room < _weight(op):
+            if len(kept) >= OPERATIONS_MAX or self._context < _weight(op):
                 break
             kept[op] = None
-            self._room -= _weight(op)
+            self._context -= _weight(op)
         return sorted(kept, key=lambda op: op.invoke_ns)
 
     def _failure(
@@ -117,7 +117,7 @@ def _likely(failure: Failure, faults: tuple[Fault, ...]) -> str:
     # The table of causes is about what was proved.
     if failure.anomaly is None:
         return ""
-    return likely_cause(anomaly_of(failure), faults) or ""
+    return find_likely_cause(anomaly_of(failure), faults) or ""
 
 
 def _weight(op: Operation) -> int:

@@ -1,0 +1,201 @@
+"""A trace of any length, read session by session in bounded memory.
+
+Sessions share nothing but forks, so they are judged one by one. The lines of all files go into a
+temporary table of SQLite, which keeps them on disk and sorts them by session.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Final
+
+from memory_contract.traces.diagnosis.history_builder import shift_times
+from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.format import (
+    TraceCall,
+    TraceHeader,
+    TraceLine,
+    TraceOperation,
+    list_parts,
+    read_line,
+    read_raw_lines,
+    strip_fields,
+)
+
+# How many lines are read between two reports of progress.
+PROGRESS_LINES: Final = 20_000
+
+Progress = Callable[[str, float], None]
+# How a recorder begins the line of a call on a session with a plain name. Only its session is
+# needed in the first pass; any other line is parsed.
+_PLAIN: Final = re.compile(rb'\{"session":"([ !#-\[\]-~]*)",')
+# `part` and `boot` are places in lists; `number` is that of the line in its part.
+_TABLES: Final = """
+    CREATE TABLE line (
+        id INTEGER PRIMARY KEY, session BLOB, part INTEGER, number INTEGER, boot INTEGER, raw BLOB
+    );
+    CREATE TABLE forked (session BLOB PRIMARY KEY, root BLOB) WITHOUT ROWID;
+"""
+_INSERT: Final = "INSERT INTO line (session, part, number, boot, raw) VALUES (?, ?, ?, ?, ?)"
+_SORTED: Final = """
+    SELECT COALESCE(root, line.session), part, number, boot, raw
+    FROM line LEFT JOIN forked ON forked.session = line.session
+    ORDER BY 1, id
+"""
+
+
+class TraceSorter:
+    """The lines of a trace, sorted by session."""
+
+    def __init__(self, path: str | Path, progress: Progress | None = None) -> None:
+        self.metadata = TraceMetadata()
+        self.operations = 0
+        self._progress: Progress = progress or (lambda _, __: None)
+        # Calls that are about every session, with the boot in which they were written.
+        self._every: list[tuple[str, TraceCall]] = []
+        self._forks = ForkGroups()
+        # The first and the last moment of each boot.
+        self._ranges: dict[str, tuple[int, int]] = {}
+        # A database without a name is a temporary file, which goes with the connection.
+        self._database = sqlite3.connect("")
+        self._database.executescript(_TABLES)
+        self._parts = list_parts(path)
+        self._boots = [""]
+        self._database.executemany(_INSERT, self._read_parts())
+        forked = ((_to_blob(session), _to_blob(root)) for session, root in self._forks.items())
+        self._database.executemany("INSERT INTO forked VALUES (?, ?)", forked)
+
+    def _read_parts(self) -> Iterator[tuple[bytes, int, int, int, bytes]]:
+        size = sum(part.stat().st_size for part in self._parts)
+        done = 0
+        for place, part in enumerate(self._parts):
+            for number, raw in read_raw_lines(part):
+                done += len(raw)
+                if number % PROGRESS_LINES == 0:
+                    self._progress("reading", done / size)
+                session = _find_plain_session(raw) or self._read_other(part, number, raw)
+                if session is not None:
+                    self.operations += 1
+                    yield session, place, number, len(self._boots) - 1, raw
+            self.metadata.end_file()
+
+    def _read_other(self, part: Path, number: int, raw: bytes) -> bytes | None:
+        """Parse a line; return its session if it is a call on one."""
+        found = read_line(part, number, raw)
+        if isinstance(found, TraceHeader):
+            self._boots.append(found.boot)
+        if not isinstance(found, TraceCall):
+            self.metadata.add(found)
+            return None
+        if found.every:
+            self._every.append((self._boots[-1], found))
+            return None
+        self._forks.add(found)
+        return _to_blob(found.session)
+
+    def read_groups(self) -> Iterator[list[TraceCall]]:
+        """Yield the lines of each session, with those of sessions that a fork connects it with."""
+        every = [self._shift(found, boot) for boot, found in self._every]
+        done = 0
+        for _, rows in groupby(self._database.execute(_SORTED), key=lambda row: row[0]):
+            group = [
+                self._shift(self._parse(part, number, raw), self._boots[boot])
+                for _, part, number, boot, raw in rows
+            ]
+            done += len(group)
+            self._progress("judging", done / self.operations)
+            yield group + every
+
+    def _shift(self, found: TraceCall, boot: str) -> TraceCall:
+        """Make times comparable with those of other boots, roughly."""
+        if len(self.metadata.boots) < 2:
+            return found
+        moved = shift_times(found, self.metadata.shift_ns(boot))
+        low, high = self._ranges.get(boot, (moved.invoke_ns, moved.invoke_ns))
+        end = moved.complete_ns or moved.invoke_ns
+        self._ranges[boot] = (min(low, moved.invoke_ns), max(high, end))
+        return moved
+
+    def clocks_disagree(self, apart_ns: int) -> bool:
+        """Return whether two machines ran at the same time: the order of their lines is unknown."""
+        ranges = sorted(self._ranges.values())
+        return any(later[0] - earlier[1] < apart_ns for earlier, later in pairwise(ranges))
+
+    def find_appends(self, tokens: set[str]) -> dict[str, TraceOperation]:
+        """Find the first append of each of some hashes, in any session."""
+        wanted = re.compile(b"|".join(re.escape(token.encode()) for token in sorted(tokens)))
+        rows = self._database.execute("SELECT part, number, raw FROM line ORDER BY id")
+        likely = (self._parse(*row) for row in rows if wanted.search(row[2]))
+        return find_first_appends(likely, tokens)
+
+    def _parse(self, part: int, number: int, raw: bytes) -> TraceCall:
+        found = read_line(self._parts[part], number, raw)
+        assert isinstance(found, TraceCall)
+        return found
+
+
+def _find_plain_session(raw: bytes) -> bytes | None:
+    """Return the session of a line as most are; None if the line must be parsed to know it."""
+    found = _PLAIN.match(raw)
+    if found is None or b"\\" in raw or b'"every"' in raw or b'"fork"' in raw:
+        return None
+    return found[1] if raw.endswith(b"\n") else None
+
+
+def _to_blob(session: str) -> bytes:
+    return session.encode("utf-8", "surrogatepass")
+
+
+def find_first_appends(lines: Iterable[TraceLine], tokens: set[str]) -> dict[str, TraceOperation]:
+    """Find the first append of each of some hashes."""
+    found: dict[str, TraceOperation] = {}
+    for op in lines:
+        if isinstance(op, TraceOperation) and op.op == "append":
+            for one in tokens.intersection(map(strip_fields, op.ids)):
+                found.setdefault(one, op)
+    return found
+
+
+def group_by_session(lines: Sequence[TraceCall]) -> list[list[TraceCall]]:
+    """Group lines in memory as those of a file are grouped."""
+    forks = ForkGroups()
+    for line in lines:
+        forks.add(line)
+    groups: dict[str, list[TraceCall]] = {}
+    every = [line for line in lines if line.every]
+    for line in lines:
+        if not line.every:
+            groups.setdefault(forks.find_root(line.session), []).append(line)
+    return [[*group, *every] for group in groups.values()]
+
+
+class ForkGroups:
+    """Sessions that forks connect: those of one group have one root."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+
+    def add(self, line: TraceCall) -> None:
+        """Connect the two sessions of a fork; other lines connect nothing."""
+        if isinstance(line, TraceOperation) and line.op == "fork" and line.target is not None:
+            one, two = self.find_root(line.session), self.find_root(line.target)
+            if one != two:
+                self._parents[two] = one
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Yield each session that is not its own root, with its root."""
+        return ((session, self.find_root(session)) for session in self._parents)
+
+    def find_root(self, session: str) -> str:
+        """Return the root of a session's group."""
+        found = session
+        while found in self._parents:
+            found = self._parents[found]
+        # Shorten the path: chains of forks may be long.
+        while session != found:
+            self._parents[session], session = found, self._parents[session]
+        return found

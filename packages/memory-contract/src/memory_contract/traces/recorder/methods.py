@@ -1,0 +1,289 @@
+"""The methods of every kind of store that can be recorded, in the terms of the contract.
+
+`describe` has the parameters of the method and returns the record of a call; `read_result` adds
+what the store returned. For a method that no table lists, see `unknown_methods`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from memory_contract.targets.duck_messages import messages_of_list, messages_of_turns
+from memory_contract.traces.format import CALL
+from memory_contract.traces.recorder.call_records import CallRecord
+from memory_contract.traces.recorder.hasher import CapturedMessage, Hasher
+
+# Operations that may remove entries.
+REMOVERS: Final = frozenset({"clear", "pop", "trim", "rollback", "undo", "expire"})
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSpec:
+    """How the recorder understands one method of a store."""
+
+    describe: Callable[..., CallRecord]
+    read_result: Callable[[CallRecord, Any, Hasher], None] | None = None
+    # Position and name of the parameter that holds messages: an iterator can be read only once.
+    batch: tuple[int, str] | None = None
+    # Whether it may remove entries: no call of it may be missing from the trace.
+    removes: bool = False
+
+
+MethodSpecs = Mapping[str, MethodSpec]
+
+
+# Messages
+
+
+def read_fields(message: Any) -> Mapping[str, Any]:
+    """Return the fields of a message: a mapping, a pydantic model, LangChain's, another object."""
+    if isinstance(message, Mapping):
+        return message
+    if hasattr(message, "type") and hasattr(message, "additional_kwargs"):
+        from memory_contract.targets.langchain import from_langchain  # noqa: PLC0415
+
+        found: dict[str, Any] = from_langchain(message)
+        return found
+    given: frozenset[str] = getattr(message, "__pydantic_fields_set__", frozenset())
+    if given > {"role", "content"}:
+        fields: dict[str, Any] = message.model_dump(exclude_unset=True)
+        return fields
+    if hasattr(message, "role") and hasattr(message, "content"):
+        return {"role": message.role, "content": message.content}
+    return {"role": type(message).__name__, "content": repr(message)}
+
+
+def capture_messages(messages: Iterable[Any], hasher: Hasher) -> list[CapturedMessage]:
+    """Capture a list of messages."""
+    return [hasher.capture(read_fields(message)) for message in messages]
+
+
+def capture_turn(human: Any, ai: Any, hasher: Hasher) -> list[CapturedMessage]:
+    """Capture the two texts of a turn."""
+    turn = (("user", human), ("assistant", ai))
+    return [hasher.capture({"role": role, "content": text}) for role, text in turn]
+
+
+# Results
+
+
+def record_messages(record: CallRecord, answer: Any, hasher: Hasher) -> None:
+    """Note the messages that a read returned."""
+    record.seen = capture_messages(messages_of_list(answer) if answer is None else answer, hasher)
+
+
+def record_turns(record: CallRecord, answer: Any, hasher: Hasher) -> None:
+    """Note the messages of the turns that a read returned."""
+    found = [m for m in messages_of_turns(answer) if m.get("content") is not None]
+    record.seen = capture_messages(found, hasher)
+
+
+def record_popped(record: CallRecord, answer: Any, hasher: Hasher) -> None:
+    """Note the message that a pop removed."""
+    if isinstance(answer, list | tuple) and not hasattr(answer, "_fields"):
+        answer = next(iter(answer), None)
+    record.seen = None if answer is None else hasher.capture(read_fields(answer))
+
+
+def record_snapshot_id(record: CallRecord, answer: Any, _: Hasher) -> None:
+    """Note the id of a snapshot."""
+    record.snapshot = str(getattr(answer, "id", answer))
+
+
+def record_position(record: CallRecord, answer: Any, _: Hasher) -> None:
+    """Note the position of an append."""
+    record.position = answer.positions.start
+
+
+# Calls
+
+
+def describe_append(
+    session: str,
+    messages: Sequence[CapturedMessage],
+    *,
+    key: str | None = None,
+    ttl_s: float | None = None,
+) -> CallRecord:
+    """Describe an append; an empty one changes nothing."""
+    op = "append" if messages else CALL
+    return CallRecord(op, session, messages=messages, key=key, ttl_s=ttl_s)
+
+
+def describe_session_call(session_id: Any = "", *_: Any, **__: Any) -> CallRecord:
+    """Describe a call that is about a session and changes nothing."""
+    return CallRecord(CALL, session_id if isinstance(session_id, str) else "")
+
+
+def describe_store_call(*_: Any, **__: Any) -> CallRecord:
+    """Describe a call that is about no session."""
+    return CallRecord(CALL, "")
+
+
+def describe_change(op: str) -> Callable[..., CallRecord]:
+    """Describe calls of which the session and the key are all that matters."""
+
+    def describe(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:
+        return CallRecord(op, session_id, key=key)
+
+    return describe
+
+
+def describe_rollback(
+    session_id: str, snapshot_id: Any, *, key: str | None = None, **_: Any
+) -> CallRecord:
+    """Describe a rollback to a snapshot."""
+    return CallRecord("rollback", session_id, snapshot=str(snapshot_id), key=key)
+
+
+def describe_fork(
+    session_id: str, new_session_id: str, *, at: str | None = None, **_: Any
+) -> CallRecord:
+    """Describe a fork of a session, or of one of its snapshots."""
+    return CallRecord("fork", session_id, target=new_session_id, snapshot=at)
+
+
+# Handles of the kit: whatever an adapter opens
+
+
+def build_handle_methods(hasher: Hasher) -> MethodSpecs:
+    """Build the table of a handle."""
+
+    def append(
+        session: str,
+        messages: Any,
+        *,
+        key: str | None = None,
+        ttl_s: float | None = None,
+        **_: Any,
+    ) -> CallRecord:
+        return describe_append(session, capture_messages(messages, hasher), key=key, ttl_s=ttl_s)
+
+    def read(session: str, *, limit: int | None = None) -> CallRecord:
+        return CallRecord("read", session, limit=limit)
+
+    def trim(session: str, keep: int) -> CallRecord:
+        return CallRecord("trim", session, keep=keep)
+
+    def fork(session: str, target: str) -> CallRecord:
+        return CallRecord("fork", session, target=target)
+
+    return {
+        "append": MethodSpec(append, None, (1, "messages")),
+        "read": MethodSpec(read, record_messages),
+        "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
+        "trim": MethodSpec(trim, removes=True),
+        "clear": MethodSpec(describe_change("clear"), removes=True),
+        "undo": MethodSpec(describe_change("undo"), removes=True),
+        "snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),
+        "rollback": MethodSpec(describe_rollback, removes=True),
+        "fork": MethodSpec(fork),
+        "version": MethodSpec(describe_session_call),
+        "sessions": MethodSpec(describe_store_call),
+    }
+
+
+# Any class with one of two small interfaces
+
+
+def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
+    """Build the table of a class of messages or of turns, under all names that the kit knows."""
+    from memory_contract.targets.duck_handles import OFFERED, offers_of  # noqa: PLC0415
+
+    def add_messages(session: str, messages: Any, *_: Any, **__: Any) -> CallRecord:
+        return describe_append(session, capture_messages(messages, hasher))
+
+    def save_context(session: str, human_msg: Any, ai_msg: Any, *_: Any, **__: Any) -> CallRecord:
+        return describe_append(session, capture_turn(human_msg, ai_msg, hasher))
+
+    def read(session: str, *rest: Any, **options: Any) -> CallRecord:
+        # A read of a part is not judged.
+        return CallRecord(CALL if rest or options else "read", session)
+
+    found: dict[str, MethodSpec] = {
+        "add_messages": MethodSpec(add_messages, None, (1, "messages")),
+        "get_history": MethodSpec(read, _record_list),
+    }
+    for letter in ("", "a"):
+        found[f"{letter}save_context"] = MethodSpec(save_context)
+        found[f"{letter}load_memory"] = MethodSpec(read, record_turns)
+    for what in OFFERED:
+        for offer in offers_of(store, what):
+            if what in _DUCK_CHANGES:
+                found[offer.method] = _DUCK_CHANGES[what]
+            elif what == "trim":
+                found[offer.method] = MethodSpec(_describe_trim(offer.parameter), removes=True)
+            elif what == "list":
+                found[offer.method] = MethodSpec(describe_store_call)
+    return found
+
+
+def _record_list(record: CallRecord, answer: Any, hasher: Hasher) -> None:
+    record.seen = capture_messages(messages_of_list(answer), hasher)
+
+
+def _describe_trim(parameter: str) -> Callable[..., CallRecord]:
+    def describe(session: str, *rest: Any, **options: Any) -> CallRecord:
+        keep = options.get(parameter, rest[0] if rest else None)
+        sure = isinstance(keep, int)
+        return CallRecord("trim", session, keep=keep if sure else 0, unsure=not sure)
+
+    return describe
+
+
+_DUCK_CHANGES: Final[dict[str, MethodSpec]] = {
+    "pop": MethodSpec(describe_change("pop"), record_popped, removes=True),
+    "clear": MethodSpec(describe_change("clear"), removes=True),
+    "snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),
+    "rollback": MethodSpec(describe_rollback, removes=True),
+    "fork": MethodSpec(describe_fork),
+}
+
+
+# One object for each session
+
+
+def build_langchain_methods(session: str, hasher: Hasher) -> MethodSpecs:
+    """Build the table of a chat message history. Its property `messages` is a read, too."""
+
+    def add(messages: Any) -> CallRecord:
+        batch = messages if isinstance(messages, Sequence) else [messages]
+        return describe_append(session, capture_messages(batch, hasher))
+
+    def add_text(message: Any, *, role: str) -> CallRecord:
+        text = message if isinstance(message, str) else getattr(message, "content", message)
+        return describe_append(session, [hasher.capture({"role": role, "content": text})])
+
+    def read() -> CallRecord:
+        return CallRecord("read", session)
+
+    found: dict[str, MethodSpec] = {
+        "add_message": MethodSpec(add),
+        "add_user_message": MethodSpec(lambda message: add_text(message, role="user")),
+        "add_ai_message": MethodSpec(lambda message: add_text(message, role="assistant")),
+        "aget_messages": MethodSpec(read, record_messages),
+        "messages": MethodSpec(read, record_messages),
+    }
+    for letter in ("", "a"):
+        found[f"{letter}add_messages"] = MethodSpec(add, None, (0, "messages"))
+        found[f"{letter}clear"] = MethodSpec(lambda: CallRecord("clear", session), removes=True)
+    return found
+
+
+def build_openai_methods(session: str, hasher: Hasher) -> MethodSpecs:
+    """Build the table of a session of the OpenAI Agents SDK."""
+
+    def add_items(items: Any) -> CallRecord:
+        return describe_append(session, capture_messages(items, hasher))
+
+    def get_items(limit: int | None = None) -> CallRecord:
+        return CallRecord("read", session, limit=limit)
+
+    return {
+        "add_items": MethodSpec(add_items, None, (0, "items")),
+        "get_items": MethodSpec(get_items, record_messages),
+        "pop_item": MethodSpec(lambda: CallRecord("pop", session), record_popped, removes=True),
+        "clear_session": MethodSpec(lambda: CallRecord("clear", session), removes=True),
+    }

@@ -1,0 +1,379 @@
+"""The writer of one process's part of a trace: a bounded buffer, a thread, files that rotate.
+
+A call costs the application one record in a list; hashing and writing happen in the background.
+What cannot be written is dropped and counted, and the trace says how much. Calls that may remove
+entries are written before they are made, so that no missing line hides who removed an entry.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from memory_contract.traces.format import (
+    SUFFIX,
+    DroppedLines,
+    TraceEnd,
+    TraceHeader,
+    TtlRefresh,
+    WorkerKind,
+    format_line,
+)
+from memory_contract.traces.recorder.call_records import CallRecord, format_call
+from memory_contract.traces.recorder.hasher import Hasher, Policy
+from memory_contract.version import __version__
+
+log: Final = logging.getLogger("indelible.recording")
+
+# Records and messages in them that wait to be written: some megabytes.
+BUFFERED_MAX: Final = 50_000
+# How long records gather before they are written together; a kill -9 loses at most these.
+GATHER_S: Final = 0.05
+# How long the end of a process waits for its last lines.
+CLOSE_S_MAX: Final = 5.0
+PART_BYTES_MAX: Final = 64 << 20
+PARTS_MAX: Final = 64
+KEY_BYTES: Final = 32
+# Names of threads and tasks that are remembered; then they are given anew.
+NAMES_MAX: Final = 100_000
+# The shortest time between two warnings about dropped lines.
+WARNING_S: Final = 60.0
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceOptions:
+    """How a trace is written."""
+
+    policy: Policy = field(default_factory=Policy)
+    fresh: bool = False
+    ttl_s: float | None = None
+    ttl_late_s: float = 1.0
+    ttl_refreshed_by: TtlRefresh = "append"
+    workers: WorkerKind | None = None
+    part_bytes_max: int = PART_BYTES_MAX
+    parts_max: int = PARTS_MAX
+    buffered_max: int = BUFFERED_MAX
+
+
+class TraceWriter:
+    """Takes records from the application's threads and writes them to files of its own."""
+
+    def __init__(self, path: Path, options: TraceOptions) -> None:
+        self.path = path
+        self.options = options
+        self.written = 0
+        self.dropped = 0
+        self.hasher = Hasher(options.policy, load_key(path))
+        self._stores = 0
+        self._open_stores = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        """Start as in a new process: an empty buffer, no file, no thread."""
+        self._records: list[CallRecord] = []
+        self._weight = 0
+        self._lock = threading.Lock()
+        self._file_lock = threading.RLock()
+        self._has_records = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._file: int | None = None
+        self._size = 0
+        self._parts: list[Path] = []
+        self._opened = 0
+        self._removed_parts = False
+        self._names: dict[tuple[int, int], str] = {}
+        self._named = 0
+        # Dropped lines that the trace does not mention yet, and those among them of calls that
+        # may have removed entries.
+        self._missing = 0
+        self._missing_changes = 0
+        self._warned_at = float("-inf")
+
+    # In the application's threads
+
+    def put(self, record: CallRecord) -> None:
+        """Take a record; where the buffer is full, drop and count it."""
+        weight = record.weight
+        with self._lock:
+            if self._weight + weight > self.options.buffered_max:
+                self._missing += 1
+            else:
+                self._records.append(record)
+                self._weight += weight
+        if not self._has_records.is_set():
+            self._wake()
+
+    def count_missing(self) -> None:
+        """Count a call that could not be recorded."""
+        with self._lock:
+            self._missing += 1
+        self._wake()
+
+    def announce(self, record: CallRecord) -> None:
+        """Write a record before its call is made: a kill must not hide that it may have been."""
+        with self._file_lock:
+            written = self.written
+            self._write([record])
+            if self.written == written:
+                with self._lock:
+                    self._missing_changes += 1
+
+    def name_worker(self, store: int, ident: int, kind: str) -> str:
+        """Name a caller: the process, the recorded store in it, and a thread or task."""
+        if (known := self._names.get((store, ident))) is not None:
+            return known
+        with self._lock:
+            if len(self._names) >= NAMES_MAX:
+                self._names.clear()
+            self._named += 1
+            name = f"{os.getpid()}.{store}-{kind}{self._named}"
+            return self._names.setdefault((store, ident), name)
+
+    def _wake(self) -> None:
+        self._has_records.set()
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None and not self._closing.is_set():
+                    thread = threading.Thread(
+                        target=self._run, name="indelible-recording", daemon=True
+                    )
+                    # No thread can be started while the interpreter shuts down.
+                    with contextlib.suppress(RuntimeError):
+                        thread.start()
+                        self._thread = thread
+
+    def enter(self, *, alone: bool) -> int:
+        """Count one more recorded store; return its number, 0 for those that share one."""
+        with self._lock:
+            self._open_stores += 1
+            self._stores += alone
+            return self._stores if alone else 0
+
+    def leave(self) -> None:
+        """Count a store that was closed; with the last one, close the trace."""
+        with self._lock:
+            self._open_stores -= 1
+            last = self._open_stores <= 0
+        if last:
+            self.close()
+        else:
+            self.flush()
+
+    # In the background
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._has_records.wait()
+            self._closing.wait(GATHER_S)
+            self._has_records.clear()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write all records so far."""
+        with self._file_lock:
+            with self._lock:
+                records, self._records, self._weight = self._records, [], 0
+            self._write(records)
+
+    def close(self) -> None:
+        """Write what is left, and that nothing is missing after it."""
+        self._closing.set()
+        self._has_records.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(CLOSE_S_MAX)
+        with self._file_lock:
+            self.flush()
+            if self._file is not None:
+                self._end_part()
+        # A store that goes on recording begins a new part.
+        self._thread = None
+        self._closing.clear()
+
+    def restart_after_fork(self) -> None:
+        """In a child process: the parent writes what the parent recorded."""
+        if self._file is not None:
+            os.close(self._file)
+        self._reset()
+
+    def _write(self, records: Sequence[CallRecord]) -> None:
+        """Write records; failures are counted and never raised."""
+        missing = changes = 0
+        try:
+            self._open_part()
+            lines: list[str] = []
+            for record in records:
+                try:
+                    lines.append(format_call(record, self.hasher))
+                except Exception:  # noqa: BLE001 -- one strange call must not cost the others
+                    self.count_missing()
+            written = len(lines)
+            with self._lock:
+                missing, self._missing = self._missing, 0
+                changes, self._missing_changes = self._missing_changes, 0
+            if missing or changes:
+                dropped = DroppedLines(dropped=max(missing, changes), changes=changes)
+                lines.append(format_line(dropped) + "\n")
+            if lines:
+                self._append("".join(lines))
+            self.written += written
+            self.dropped += missing
+            self._warn(missing, "the trace could not keep up")
+            if self._size >= self.options.part_bytes_max:
+                self._rotate()
+        except Exception as error:  # noqa: BLE001 -- the application goes on without its trace
+            with self._lock:
+                self._missing += missing + len(records)
+                self._missing_changes += changes
+            self._warn(len(records), str(error))
+
+    def _append(self, text: str) -> None:
+        assert self._file is not None
+        data = text.encode("ascii")
+        try:
+            written = os.write(self._file, data)
+        except OSError:
+            written = -1
+        if written != len(data):
+            # Leave no half line behind.
+            os.ftruncate(self._file, self._size)
+            raise OSError(f"cannot write to {self.path}")
+        self._size += written
+
+    def _warn(self, lines: int, why: str) -> None:
+        if lines and time.monotonic() - self._warned_at > WARNING_S:
+            self._warned_at = time.monotonic()
+            log.warning("%d operations are not in the trace %s: %s", lines, self.path, why)
+
+    # Files
+
+    def _open_part(self) -> None:
+        if self._file is not None:
+            return
+        self._opened += 1
+        part, self._file = _create_part(self.path, self._opened)
+        self._size = 0
+        options = self.options
+        header = TraceHeader(
+            version=__version__,
+            boot=_read_boot_id(),
+            pid=os.getpid(),
+            wall_ns=time.time_ns(),
+            monotonic_ns=time.monotonic_ns(),
+            contents=options.policy.contents,
+            fresh=options.fresh,
+            ttl_s=options.ttl_s,
+            ttl_late_s=options.ttl_late_s,
+            ttl_refreshed_by=options.ttl_refreshed_by,
+            workers=options.workers,
+            continued=self._removed_parts,
+        )
+        try:
+            self._append(format_line(header) + "\n")
+        except OSError:
+            # Lines without a header would be judged as complete.
+            os.close(self._file)
+            self._file = None
+            part.unlink(missing_ok=True)
+            raise
+        self._parts.append(part)
+
+    def _end_part(self) -> None:
+        assert self._file is not None
+        # Without its last line, a part counts as that of a killed process.
+        with contextlib.suppress(OSError):
+            self._append(format_line(TraceEnd(closed=self.written)) + "\n")
+        os.close(self._file)
+        self._file = None
+
+    def _rotate(self) -> None:
+        """End this file; the next record begins a new one. Remove the oldest ones."""
+        self._end_part()
+        while len(self._parts) >= max(1, self.options.parts_max):
+            self._removed_parts = True
+            self._parts.pop(0).unlink(missing_ok=True)
+
+
+def _read_boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a trace is a folder, to which many processes write, or a file."""
+    return path.is_dir() or path.suffix != SUFFIX
+
+
+def _create_part(path: Path, number: int) -> tuple[Path, int]:
+    """Create a file that nobody has yet: the one that was named, or one beside it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+    unique = f"{time.time_ns() // 1_000_000:x}-{os.getpid()}-{number}{SUFFIX}"
+    folder = path if _is_folder(path) else path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    part = path / unique
+    if folder is not path:
+        with contextlib.suppress(FileExistsError):
+            return path, os.open(path, flags, 0o600)
+        part = path.with_name(f"{path.name.removesuffix(SUFFIX)}.{unique}")
+    return part, os.open(part, flags, 0o600)
+
+
+def load_key(path: Path) -> bytes:
+    """Load the secret of a trace, or create it. All its processes share it; no part holds it."""
+    name = "trace.key" if _is_folder(path) else f"{path.name.removesuffix(SUFFIX)}.key"
+    place = (path if _is_folder(path) else path.parent) / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not place.exists():
+        fresh = place.with_name(f"{name}.{secrets.token_hex(8)}")
+        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(file, secrets.token_bytes(KEY_BYTES))
+        finally:
+            os.close(file)
+        # The process that comes second uses the first one's.
+        with contextlib.suppress(FileExistsError):
+            place.hardlink_to(fresh)
+        fresh.unlink()
+    return place.read_bytes()
+
+
+_WRITERS: Final[dict[Path, TraceWriter]] = {}
+_WRITERS_LOCK = threading.Lock()
+
+
+def open_trace_writer(path: Path, options: TraceOptions) -> TraceWriter:
+    """Return the one writer of this process for a path; the first caller's options hold."""
+    place = path.absolute()
+    with _WRITERS_LOCK:
+        if place not in _WRITERS:
+            _WRITERS[place] = TraceWriter(place, options)
+        return _WRITERS[place]
+
+
+def _close_all() -> None:
+    for writer in list(_WRITERS.values()):
+        writer.close()
+
+
+def _restart_all() -> None:
+    global _WRITERS_LOCK  # noqa: PLW0603 -- another thread may have held it during the fork
+    _WRITERS_LOCK = threading.Lock()
+    for writer in _WRITERS.values():
+        writer.restart_after_fork()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_restart_all)

@@ -1,0 +1,131 @@
+"""Beside the other plugins for snapshots, on several versions of pytest, each in its environment.
+
+`make test` takes the oldest and the newest; `make test-matrix` takes all.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+VERSIONS = os.environ.get("INDELIBLE_PYTESTS", "8.0 newest").split()
+ALL = "INDELIBLE_PYTESTS" in os.environ
+INSTALL = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python"]
+
+# The other plugins, each by the name that pytest knows it by, and a test that uses it.
+OTHERS = {
+    "": "",
+    "syrupy": "def test_theirs(snapshot):\n    assert {'a': 1} == snapshot\n",
+    "snapshot": "def test_theirs(snapshot):\n"
+    "    snapshot.snapshot_dir = 'theirs'\n"
+    "    snapshot.assert_match('hello', 'hello.txt')\n",
+    "snapshottest": "def test_theirs(snapshot):\n    snapshot.assert_match({'a': 1})\n",
+}
+
+OURS = """
+import sqlite3
+
+
+def build(path):
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE note (id INTEGER PRIMARY KEY, body)")
+    db.commit()
+    db.close()
+
+
+def roll_forward(path):
+    db = sqlite3.connect(path)
+    db.execute("INSERT INTO note (body) VALUES ('milk')")
+    db.commit()
+    db.close()
+
+
+pytest_plugins = ["indelible.testing"]
+
+
+def test_ours(snapshot_db, run_in_process):
+    path = snapshot_db("base", build=build)
+    run_in_process(roll_forward, path)
+    snapshot_db.assert_matches("after", path, ignore={"note.id"})
+
+
+def test_a_store(memory_store):
+    memory_store.add_message("ana", "user", "hello")
+"""
+
+
+def environment(version, folder):
+    """An environment with that pytest, the other plugins, and this package as it is built."""
+    made = folder / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made)], check=True)
+    locked = ROOT / "requirements" / "matrix" / f"pytest-{version}.txt"
+    options = ["install", "--no-deps"]
+    install = [*INSTALL, str(made), *options]
+    subprocess.run([*install, "--require-hashes", "--requirement", str(locked)], check=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    for package in (ROOT / "packages").iterdir():
+        subprocess.run(build, cwd=package, check=True, capture_output=True)
+    subprocess.run([*install, *map(str, folder.glob("*.whl"))], check=True)
+    return made / "bin" / "python"
+
+
+def run(python, folder, other, *arguments):
+    """Run pytest there with one of the other plugins, or none."""
+    blocked = [f"-pno:{name}" for name in OTHERS if name not in ("", other)]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
+    return subprocess.run(
+        [python, "-m", "pytest", "-q", *blocked, *arguments],
+        cwd=folder,
+        env=kept,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+# All ways on one version are many runs of pytest; each has a bound of its own.
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_lives_beside_other_plugins(version, tmp_path):
+    python = environment(version, tmp_path)
+    ways = product(OTHERS, ([], ["-n2"])) if ALL else zip(OTHERS, ([], ["-n1"]) * 2, strict=True)
+    for other, workers in ways:
+        folder = tmp_path / f"{other or 'alone'}{''.join(workers)}"
+        folder.mkdir()
+        (folder / "test_it.py").write_text(OURS + "\n\n" + OTHERS[other])
+        try_out(python, folder, other, workers)
+
+
+def try_out(python, folder, other, workers):
+    """Without a golden, with each flag that makes one, and with it."""
+    if ALL or not other:
+        missing = run(python, folder, other, *workers, "-k", "ours")
+        assert missing.returncode == 1, missing
+        assert "--snapshot-db-update-only=new" in missing.stdout, missing
+    goldens = folder / "__snapshot_dbs__" / "test_it"
+    if ALL or other in {"", "syrupy"}:
+        # Our flag writes ours alone: the test of the other plugin still has no snapshot.
+        made = run(python, folder, other, *workers, "--snapshot-db-update")
+        assert "2 passed" in made.stdout, made
+        assert made.returncode == bool(other), made
+        assert (goldens / "base.db").exists()
+        assert not (folder / "__snapshots__").exists()
+        shutil.rmtree(goldens)
+
+    # The shared flag writes ours and, if it is that of another plugin, theirs.
+    updated = run(python, folder, other, *workers, "--snapshot-update")
+    assert f"{3 if other else 2} passed" in updated.stdout, updated
+    # One of them fails a run that updates.
+    assert updated.returncode == (other == "snapshot"), updated
+    assert (folder / "__snapshots__").exists() is (other == "syrupy")
+    before = {path.name: path.read_bytes() for path in goldens.iterdir()}
+    assert sorted(before) == ["after.db", "after.json", "base.db", "base.json"]
+    again = run(python, folder, other, *workers)
+    assert again.returncode == 0, again
+    assert {path.name: path.read_bytes() for path in goldens.iterdir()} == before
