@@ -1,4 +1,4 @@
-"""Run the races of the contract under many schedules, and make a failing one small."""
+"""Run the races of the contract under many schedules, and minimise a schedule that fails."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from typing import Final
 from memory_contract.adapter import Adapter
 from memory_contract.cases import Case
 from memory_contract.checking import Item, Progress, asked_for, select
+from memory_contract.ddmin import minimize
 from memory_contract.explorer.loop import ExploringLoop
 from memory_contract.explorer.render import describe_schedule
-from memory_contract.explorer.schedule_shrink import shrink_schedule
-from memory_contract.explorer.schedules import Schedule, format_schedule, parse_schedule
+from memory_contract.explorer.schedules import (
+    Schedule,
+    format_schedule,
+    parse_schedule,
+    renumber_switches,
+)
 from memory_contract.explorer.strategies import AtPlaces, Chooser, RecordedOrder, build_chooser
 from memory_contract.leaving import LeftBehind, within
 from memory_contract.results import CaseResult, CaseVerdict, Report
@@ -27,6 +32,8 @@ SCHEDULES: Final = 500
 # How few switches are tried at the places of a failing schedule, and how often each number.
 _FEW: Final = 3
 _DRAWS: Final = 60
+# How many schedules are tried to minimise one. Few are needed: most switches do not matter.
+_TRIES_MAX: Final = 400
 # Longer schedules are not for reading; the seed brings them back.
 _WRITTEN_MAX: Final = 200
 
@@ -74,7 +81,7 @@ def explore(
     began = time.monotonic()
     bench = Bench(adapter)
     try:
-        results = tuple(_explored(chosen, bench, ours, schedules, progress))
+        results = tuple(_explore_cases(chosen, bench, ours, schedules, progress))
     finally:
         bench.close()
     return Report(
@@ -98,27 +105,23 @@ def replay(target: str | Adapter | type, *, case: str, seed: int, schedule: str)
     return _result(found, seed, attempt, _text(seed, attempt))
 
 
-def _explored(
+def _explore_cases(
     chosen: Sequence[Case], bench: Bench, seed: int, schedules: int, progress: Progress | None
 ) -> Iterator[CaseResult]:
-    waiting = []
-    for case in chosen:
-        known = _known_already(case, bench)
-        if known is None:
-            waiting.append(case)
+    items = [Item(case=case, mode="tasks", known=_find_known(case, bench)) for case in chosen]
+    waiting = [item.case for item in items if item.known is None]
     share, extra = divmod(schedules, len(waiting) or 1)
-    for case in chosen:
-        item = Item(case=case, mode="tasks", known=_known_already(case, bench))
+    for item in items:
         if progress is not None:
             progress(item, None)
-        ours = max(1, share + (case in waiting[:extra]))
-        result = item.known or explore_case(case, bench, seed, ours)
+        ours = max(1, share + (item.case in waiting[:extra]))
+        result = item.known or explore_case(item.case, bench, seed, ours)
         if progress is not None:
             progress(item, result)
         yield result
 
 
-def _known_already(case: Case, bench: Bench) -> CaseResult | None:
+def _find_known(case: Case, bench: Bench) -> CaseResult | None:
     for mode, known in modes_of(case, bench):
         if mode == "tasks":
             return known
@@ -139,7 +142,7 @@ def explore_case(case: Case, bench: Bench, seed: int, schedules: int) -> CaseRes
     for _ in range(schedules):
         attempt = attempt_case(case, bench, ours, build_chooser(ours))
         if attempt.failure:
-            found = _made_small(case, bench, ours, attempt)
+            found = _minimize(case, bench, ours, attempt)
             return replace(found, duration_s=time.monotonic() - began)
         results.append(_result(case, ours, attempt))
         # A store that cannot be raced, or that the case is not for, will not become another.
@@ -180,11 +183,11 @@ def attempt_case(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attem
     return Attempt(outcome=outcome, loop=loops[0] if loops else None)
 
 
-def _made_small(case: Case, bench: Bench, seed: int, failing: Attempt) -> CaseResult:
-    """The result of the smallest schedule that fails in the same way."""
+def _minimize(case: Case, bench: Bench, seed: int, failing: Attempt) -> CaseResult:
+    """Return the result of the smallest schedule that fails in the same way."""
     best = failing
 
-    def tried(chooser: Chooser) -> Schedule | None:
+    def try_order(chooser: Chooser) -> Schedule | None:
         nonlocal best
         again = attempt_case(case, bench, seed, chooser)
         if again.failure != failing.failure:
@@ -193,21 +196,21 @@ def _made_small(case: Case, bench: Bench, seed: int, failing: Attempt) -> CaseRe
             best = again
         return again.schedule
 
-    def still_fails(schedule: Schedule) -> Schedule | None:
-        return tried(RecordedOrder(schedule))
+    def try_switches(switches: Schedule) -> Schedule | None:
+        return try_order(RecordedOrder(renumber_switches(switches)))
 
-    repeats = still_fails(failing.schedule) == failing.schedule
-    shrink_schedule(failing.schedule, still_fails)
+    repeats = try_order(RecordedOrder(failing.schedule)) == failing.schedule
+    minimize(failing.schedule, try_switches, tries=_TRIES_MAX)
     # Leaving switches out moves what comes after them. So a few switches at the same places of the
     # code are tried too, from the plain order on.
-    for chooser in _at_the_same_places(seed, best):
-        if tried(chooser):
-            shrink_schedule(best.schedule, still_fails)
+    for chooser in _draw_at_same_places(seed, best):
+        if try_order(chooser):
+            minimize(best.schedule, try_switches, tries=_TRIES_MAX)
             break
     return _result(case, seed, best, _text(seed, best, repeats=repeats))
 
 
-def _at_the_same_places(seed: int, failing: Attempt) -> Iterator[AtPlaces]:
+def _draw_at_same_places(seed: int, failing: Attempt) -> Iterator[AtPlaces]:
     random = Random(seed)  # noqa: S311 -- runs must repeat
     taken = failing.loop.taken if failing.loop is not None else []
     places = sorted({step.place for step in taken if step.place})
