@@ -5,7 +5,7 @@ import pytest
 
 from memory_contract import Adapter
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
-from memory_contract.faults.vfs.images import build_final_files, files_of
+from memory_contract.faults.vfs.images import build_final_files, read_files
 from memory_contract.workers.pool import StoreRaised, WorkerLost, WorkerPool
 
 
@@ -69,7 +69,7 @@ def test_what_was_written_can_be_put_together_again(equipped, tmp_path):
         append(worker, "x" * 3000)
     changes = worker.call_plugin("changes")
     assert {change.what for change in changes} >= {"create", "write", "sync", "delete"}
-    assert build_final_files(changes, {}) == files_of(tmp_path)
+    assert build_final_files(changes, {}) == read_files(tmp_path)
     assert worker.call_plugin("missing") == ""
 
 

@@ -12,9 +12,8 @@ from typing import Any, Final
 from memory_contract.calls import Call
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
 from memory_contract.cases.case import case
-from memory_contract.cases.lock_bounds import Heartbeat
-from memory_contract.cases.pacing import paced
-from memory_contract.cases.verbs import Verb, calls_of, claimed
+from memory_contract.cases.locks import Heartbeat
+from memory_contract.cases.workload import Verb, build_calls, list_verbs, pace
 from memory_contract.client import Client
 
 # Of one operation, the awaits at which it is cancelled: all of them, up to so many.
@@ -85,7 +84,7 @@ class Interrupting:
 def cancel_everywhere(context: CaseContext) -> None:
     """Cancel every operation at each of its awaits; the next calls on the same handle are well."""
     store, struck = context.open(), ""
-    for verb in paced(context, claimed(context), "operations", within_s=10.0):
+    for verb in pace(context, list_verbs(context), "operations", within_s=10.0):
         for nth in range(1, AWAITS_MAX + 1):
             session = _cancel(context, store, verb, nth)
             if session is None:
@@ -105,7 +104,7 @@ def cancel_everywhere(context: CaseContext) -> None:
 
 def _cancel(context: CaseContext, store: Client, verb: Verb, nth: int) -> str | None:
     """Cancel an operation at its n-th await; its session, or None if it has no such await."""
-    *before, call = calls_of(context, verb)
+    *before, call = build_calls(context, verb)
     for each in before:
         store.make(each)
     interrupting, began_ns = Interrupting(nth), time.monotonic_ns()

@@ -10,7 +10,7 @@ from memory_contract.adapter import CAPABILITIES, Capability
 from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import expect_there, same
+from memory_contract.cases.contents import expect_there, is_same
 from memory_contract.client import Client
 from memory_contract.entries import ids_of, messages_of
 
@@ -108,7 +108,7 @@ def _fields(context: CaseContext, store: Client) -> bool:
     answer = {"role": "assistant", "content": "fields"}
     store.put(session, *([message, answer] if context.adapter.pairs else [message]))
     kept = store.get(session)[0]
-    return same({name: kept.get(name) for name in message}, message)
+    return is_same({name: kept.get(name) for name in message}, message)
 
 
 def _structure(context: CaseContext, store: Client) -> bool:

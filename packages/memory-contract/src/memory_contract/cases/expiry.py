@@ -15,7 +15,7 @@ from typing import Final
 from memory_contract.calls import is_not_found
 from memory_contract.case_context import CaseContext, CaseVacuous
 from memory_contract.cases.case import case
-from memory_contract.cases.lifecycle import expect_shown, reads_aside
+from memory_contract.cases.lifecycle import read_unrecorded
 from memory_contract.client import Client
 from memory_contract.history import Ids, Operation
 
@@ -94,7 +94,7 @@ def _expect_no_way_back(
     with contextlib.suppress(Exception):
         caller.ask("rollback", session, context.names[taken])
     with contextlib.suppress(Exception):
-        seen = reads_aside(caller, session)
+        seen = read_unrecorded(caller, session)
     back = [id_ for id_ in seen if id_ not in fresh]
     proof = f"{session} ended, and its snapshot brought {' '.join(back)} back"
     context.expect(not back, "zombie snapshot", proof, session=session)
@@ -121,7 +121,7 @@ def ttl_ends_everything(context: CaseContext) -> None:
         _expect_gone(context, reader, session)
     if taken:
         _expect_no_way_back(context, store, session, taken, ())
-    expect_shown(context, other, beside, kept, after="the end of another session")
+    context.expect_shown(other, beside, kept, after="the end of another session")
 
 
 @case(
@@ -147,7 +147,7 @@ def ttl_is_never_early(context: CaseContext) -> None:
             reader.read(session)
         if _in_time(context, append, ttl_s):
             break
-    expect_shown(context, other, beside, kept, after="the end of another session")
+    context.expect_shown(other, beside, kept, after="the end of another session")
 
 
 @case(
@@ -210,14 +210,14 @@ def _anew_by_read(context: CaseContext, store: Client, other: Client, ttl_s: flo
     for part in (0.6, 1.2):
         _sleep_until(first.invoke_ns + part * ttl_s * 1e9)
         began_ns = time.monotonic_ns()
-        seen = reads_aside(other, session)
+        seen = read_unrecorded(other, session)
         if time.monotonic_ns() >= since_ns + ttl_s * 1e9 - _GRACE_NS:
             return False
         proof = f"{session} was read in time to live on, and shows {list(seen)}"
         context.expect(seen == ids, "early expiry", proof, session=session)
         since_ns = began_ns
     _sleep_until(time.monotonic_ns() + (ttl_s + context.adapter.ttl_s_late) * 1e9 + _GRACE_NS)
-    seen = reads_aside(store, session)
+    seen = read_unrecorded(store, session)
     proof = f"{session} was not read for its whole time to live, and shows {list(seen)}"
     context.expect(not seen, "zombie entry", proof, session=session)
     return True
@@ -243,7 +243,7 @@ def ttl_survives_reopening(context: CaseContext) -> None:
     context.wait_until_after(window)
     for reader in (other, context.open_in_process(), context.open()):
         _expect_gone(context, reader, session)
-        expect_shown(context, reader, beside, kept, after="the end of another session")
+        context.expect_shown(reader, beside, kept, after="the end of another session")
 
 
 @case(
@@ -260,7 +260,7 @@ def new_life_is_clean(context: CaseContext) -> None:
     context.wait_until_after(window)
     fresh = other.append(session, 2, ttl_s=_LONG_TTL_S)
     for reader in (store, other):
-        expect_shown(context, reader, session, fresh, after="its end and an append")
+        context.expect_shown(reader, session, fresh, after="its end and an append")
     if taken:
         _expect_no_way_back(context, store, session, taken, fresh)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
-from memory_contract.cases.pacing import paced
+from memory_contract.cases.workload import pace
 from memory_contract.client import Client
 from memory_contract.entries import ids_of, messages_of
 from memory_contract.history import Ids
@@ -42,7 +42,7 @@ def edited_cursor_is_refused(context: CaseContext) -> None:
     cursors = {session: _cursors(store, session) for session in (mine, theirs)}
     context.expect(bool(cursors[mine]), "one page", "a session of several pages came as one")
     edits = [*cursors[theirs], *_edited_cursors(context.random, cursors[mine], mine, theirs)]
-    for cursor in paced(context, edits, "edited cursors", least=len(cursors[theirs])):
+    for cursor in pace(context, edits, "edited cursors", least=len(cursors[theirs])):
         found = _tried(store, "page", mine, ALL, cursor)
         foreign = [id_ for id_ in ids_of(found[0]) if id_ not in shown] if found else []
         if foreign:
@@ -118,7 +118,7 @@ def edited_export_stays_inside(context: CaseContext) -> None:
     )
     edits = list(dict.fromkeys(_edits(text, "\0", "")))
     edits = context.random.sample(edits, min(EDITS_MAX, len(edits)))
-    for edit in paced(context, edits, "edited exports", least=3):
+    for edit in pace(context, edits, "edited exports", least=3):
         # Right before the import, so that a position that is a little off is somebody else's.
         kept[behind] = ids_of(_said(source, target, behind))
         _import_edited(

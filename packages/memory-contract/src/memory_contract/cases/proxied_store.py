@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Final
 
 from memory_contract.calls import Call, format_error
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
-from memory_contract.cases.lock_bounds import Heartbeat
+from memory_contract.cases.locks import Heartbeat
 from memory_contract.client import Client
 from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault
 from memory_contract.history import Operation
@@ -23,7 +24,27 @@ PAUSE_S: Final = 0.02
 
 
 @contextmanager
-def between(context: CaseContext, server: str | None = None) -> Iterator[Proxy]:
+def in_background(
+    arm: Callable[[], None], make_faults: Callable[[threading.Event], None]
+) -> Iterator[Callable[[], None]]:
+    """Make faults in a thread until the block ends; what is yielded begins, when all is open."""
+    over = threading.Event()
+    thread = threading.Thread(target=make_faults, args=(over,), daemon=True)
+
+    def begin() -> None:
+        arm()
+        thread.start()
+
+    try:
+        yield begin
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()
+
+
+@contextmanager
+def insert_proxy(context: CaseContext, server: str | None = None) -> Iterator[Proxy]:
     """A proxy before the store's server; at the end nothing is wrong any more."""
     server = server or context.adapter.server
     if server is None:
@@ -38,7 +59,7 @@ def between(context: CaseContext, server: str | None = None) -> Iterator[Proxy]:
         proxy.heal()
 
 
-def strike(
+def call_with_fault(
     context: CaseContext, proxy: Proxy, fault: ProxyFault, act: Callable[[], object]
 ) -> bool:
     """Do something while a trouble waits for it; whether it came about."""
@@ -46,10 +67,10 @@ def strike(
     proxy.arm(fault)
     act()
     proxy.heal()
-    return tell(context, proxy, before)
+    return record_proxy_faults(context, proxy, before)
 
 
-def tell(context: CaseContext, proxy: Proxy, before: int = 0) -> bool:
+def record_proxy_faults(context: CaseContext, proxy: Proxy, before: int = 0) -> bool:
     """Record the troubles that came about since; whether there were any."""
     struck = proxy.struck[before:]
     for fault, name, began_ns, ended_ns in struck:
@@ -58,7 +79,7 @@ def tell(context: CaseContext, proxy: Proxy, before: int = 0) -> bool:
     return bool(struck)
 
 
-def insist(
+def retry_until_ok(
     context: CaseContext, client: Client, call_of: Callable[[], Call], *, server: str | None
 ) -> Operation:
     """Make a call until it succeeds, now that nothing is wrong any more."""
@@ -69,11 +90,13 @@ def insist(
                 break
             time.sleep(PAUSE_S)
     if done.outcome != "ok":
-        _accuse(context, done, heart, server)
+        _fail_unrecovered(context, done, heart, server)
     return done
 
 
-def _accuse(context: CaseContext, last: Operation, heart: Heartbeat, server: str | None) -> None:
+def _fail_unrecovered(
+    context: CaseContext, last: Operation, heart: Heartbeat, server: str | None
+) -> None:
     """Say that a handle is lost, if a new one shows that the server is not to blame."""
     failed = f"for {RECOVERS_S:g} s after the trouble was over, every {last.op} failed"
     if heart.late_s > RECOVERS_S / 4:
@@ -87,15 +110,17 @@ def _accuse(context: CaseContext, last: Operation, heart: Heartbeat, server: str
     )
 
 
-def read_all(context: CaseContext, sessions: Sequence[str], server: str | None = None) -> None:
+def read_everything(
+    context: CaseContext, sessions: Sequence[str], server: str | None = None
+) -> None:
     """What a fresh process sees at the end, with nobody in between; it may take a few attempts."""
     reader = context.open_in_process(server=server)
     for session in sessions:
         call = partial(Call, op="read", session=session)
-        insist(context, reader, call, server=server)
+        retry_until_ok(context, reader, call, server=server)
 
 
-def appending(
+def make_append(
     context: CaseContext, client: Client, session: str, count: int = 2
 ) -> Callable[[], Call]:
     """Appends of new entries, one for each time that it is asked."""
@@ -103,7 +128,7 @@ def appending(
     return lambda: Call(op="append", session=session, ids=client.draw(size))
 
 
-def first_on(context: CaseContext, url: str) -> Client:
+def open_first(context: CaseContext, url: str) -> Client:
     """The first handle on a fresh server; a store that wants more than that says so here."""
     try:
         return context.open(server=url)
@@ -113,9 +138,9 @@ def first_on(context: CaseContext, url: str) -> Client:
         ) from error
 
 
-def begun(context: CaseContext, client: Client, server: str, appends: int = 1) -> str:
+def start_session(context: CaseContext, client: Client, server: str, appends: int = 1) -> str:
     """A session with something in it."""
     session = context.new_session()
     for _ in range(appends):
-        insist(context, client, appending(context, client, session), server=server)
+        retry_until_ok(context, client, make_append(context, client, session), server=server)
     return session

@@ -10,7 +10,7 @@ from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import shown
-from memory_contract.cases.pacing import paced
+from memory_contract.cases.workload import pace
 from memory_contract.client import Client
 from memory_contract.history import Ids
 
@@ -138,7 +138,7 @@ def similar_session_ids(context: CaseContext) -> None:
     _expect_own(context, store, written)
     if not context.adapter.claims(["clear"]):
         return
-    for session in paced(context, [name for name in CLEARED if name in written], "clears"):
+    for session in pace(context, [name for name in CLEARED if name in written], "clears"):
         store.clear(session)
         written[session] = ()
         _expect_own(context, store, written, f" after {shown(session)} was cleared")
@@ -151,7 +151,7 @@ def _write_each(
     """Two rounds of appends, so that the second finds what the first left."""
     written: dict[str, Ids] = {}
     refusals: list[str] = []
-    for name in paced(context, names, "session ids", least=8):
+    for name in pace(context, names, "session ids", least=8):
         try:
             written[name] = store.append(name)
         except Exception as error:  # noqa: BLE001 -- a name may be refused

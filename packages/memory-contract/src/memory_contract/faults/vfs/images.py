@@ -62,7 +62,7 @@ class State:
             case "sync":
                 body = versions[-1] if versions else None
                 if body is not None:
-                    body.safe = _written(body.safe, body.unsafe)
+                    body.safe = _apply_writes(body.safe, body.unsafe)
                     body.unsafe = []
         if change.folder:
             for known in self.names.values():
@@ -75,24 +75,26 @@ class State:
         moved = sum(len(known) - 1 for known in self.names.values())
         return moved + sum(len(body.unsafe) for body in bodies.values())
 
-    def image(self, manner: DamageMode, random: Random) -> Files:
+    def image(self, mode: DamageMode, random: Random) -> Files:
         """The files that a power cut leaves behind."""
         found = {}
         for name, versions in sorted(self.names.items()):
-            body = _version(versions, manner, random)
+            body = _select_version(versions, mode, random)
             if body is not None:
-                found[name] = _written(body.safe, _kept(body, manner, random))
+                found[name] = _apply_writes(body.safe, _select_kept(body, mode, random))
         return found
 
 
-def _version(versions: Sequence[_Body | None], manner: DamageMode, random: Random) -> _Body | None:
-    if manner in ("some", "torn"):
+def _select_version(
+    versions: Sequence[_Body | None], mode: DamageMode, random: Random
+) -> _Body | None:
+    if mode in ("some", "torn"):
         return random.choice(versions)
-    return versions[0 if manner in ("nothing", "no names") else -1]
+    return versions[0 if mode in ("nothing", "no names") else -1]
 
 
-def _kept(body: _Body, manner: DamageMode, random: Random) -> Iterable[Change]:
-    match manner:
+def _select_kept(body: _Body, mode: DamageMode, random: Random) -> Iterable[Change]:
+    match mode:
         case "nothing" | "names alone":
             return ()
         case "everything" | "no names":
@@ -100,10 +102,10 @@ def _kept(body: _Body, manner: DamageMode, random: Random) -> Iterable[Change]:
         case "some":
             return [change for change in body.unsafe if random.random() < 0.5]
         case "torn":
-            return _torn(body.unsafe, random)
+            return _tear(body.unsafe, random)
 
 
-def _torn(changes: Iterable[Change], random: Random) -> Iterator[Change]:
+def _tear(changes: Iterable[Change], random: Random) -> Iterator[Change]:
     """Each sector of each write is new, old or rubbish."""
     for change in changes:
         if change.what != "write":
@@ -122,7 +124,7 @@ def _torn(changes: Iterable[Change], random: Random) -> Iterator[Change]:
             start = end
 
 
-def _written(data: bytes, changes: Iterable[Change]) -> bytes:
+def _apply_writes(data: bytes, changes: Iterable[Change]) -> bytes:
     held = bytearray(data)
     for change in changes:
         if change.what == "truncate":
@@ -134,7 +136,7 @@ def _written(data: bytes, changes: Iterable[Change]) -> bytes:
     return bytes(held)
 
 
-def files_of(folder: Path) -> Files:
+def read_files(folder: Path) -> Files:
     """What is in a folder, but for what SQLite makes anew by itself."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -156,17 +158,17 @@ class Image:
     """One power cut: after how many changes, in which manner, and what it left behind."""
 
     after: int
-    manner: DamageMode
+    mode: DamageMode
     files: Files
 
 
-_PLAIN: Final[tuple[DamageMode, ...]] = ("nothing", "everything", "no names", "names alone")
-_WILD: Final[tuple[DamageMode, ...]] = ("some", "torn")
+_WHOLE_MODES: Final[tuple[DamageMode, ...]] = ("nothing", "everything", "no names", "names alone")
+_PARTIAL_MODES: Final[tuple[DamageMode, ...]] = ("some", "torn")
 # How often it is tried to find power cuts that differ from those that were found.
 _ROUNDS: Final = 4
 
 
-def images(
+def build_images(
     changes: Sequence[Change],
     *,
     wanted: int,
@@ -180,24 +182,24 @@ def images(
     what was being done, one is enough.
     """
     places = [place for place, state in _states(changes, base) if state.at_stake]
-    todo = [(place, manner) for place in places for manner in _PLAIN]
+    todo = [(place, mode) for place in places for mode in _WHOLE_MODES]
     random.shuffle(todo)
     # At least half of them are not the plain ones.
     del todo[wanted // 2 :]
     seen: set[int] = set()
     for _ in range(_ROUNDS if places else 0):
         more = wanted - len(seen) - len(todo)
-        todo += [(random.choice(places), random.choice(_WILD)) for _ in range(more)]
+        todo += [(random.choice(places), random.choice(_PARTIAL_MODES)) for _ in range(more)]
         by_place: dict[int, list[DamageMode]] = {}
-        for place, manner in todo:
-            by_place.setdefault(place, []).append(manner)
+        for place, mode in todo:
+            by_place.setdefault(place, []).append(mode)
         for place, state in _states(changes, base):
-            for manner in by_place.get(place, ()):
-                files = state.image(manner, random)
+            for mode in by_place.get(place, ()):
+                files = state.image(mode, random)
                 mark = hash((stage(place), *files.items()))
                 if mark not in seen:
                     seen.add(mark)
-                    yield Image(after=place, manner=manner, files=files)
+                    yield Image(after=place, mode=mode, files=files)
         todo = []
 
 

@@ -42,7 +42,7 @@ def lock_is_bounded(context: CaseContext) -> None:
     waiting = context.open_in_process(wait_s=patience_s)
     waiting.read(session)
     with Heartbeat() as heart, _held(context.workspace):
-        ended = _ends(waiting, session)
+        ended = is_append_answered(waiting, session)
     if not ended and heart.late_s > patience_s / 4:
         raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
     if not ended and context.adapter.patience_s is None:
@@ -58,7 +58,7 @@ def lock_is_bounded(context: CaseContext) -> None:
     then.read(session)
 
 
-def _ends(waiting: Client, session: str) -> bool:
+def is_append_answered(waiting: Client, session: str) -> bool:
     """Whether the append comes back at all; how is its own affair."""
     try:
         waiting.append(session)
