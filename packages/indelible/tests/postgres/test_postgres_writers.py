@@ -11,7 +11,8 @@ from pg_workers import append_in_a_forked_child, one_key, write_batches
 import indelible
 from indelible import BusyError, ConflictError, UnavailableError
 from indelible.backends.postgres.append import build_call
-from indelible.backends.postgres.context import PostgresContext
+from indelible.backends.postgres.arrays import register_arrays
+from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 from tests.support.ledger import check
@@ -83,6 +84,7 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
         call = build_call(PostgresContext(b"", None), [given_up])
         with psycopg.connect(url, autocommit=True) as ghost:
             with Held(other), psycopg.connect(url, autocommit=True) as looker:
+                register_arrays(ghost)
                 cursor = psycopg.RawCursor(ghost)
                 landed = threads.submit(cursor.execute, call.text.encode(), ("60000", *call.params))
                 wait_until(lambda: waiting(looker) == 1)

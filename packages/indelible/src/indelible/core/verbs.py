@@ -51,7 +51,7 @@ class StoreVerb(NamedTuple):
     versioned: bool = False
     # Whether it can make visible entries invisible.
     removes: bool = False
-    # Whether its first parameter is a session id.
+    # Whether its first parameter is `session_id`.
     session_first: bool = True
 
     @property
@@ -87,6 +87,7 @@ _ALL: Final = (
     _view_change("clear"),
     StoreVerb("clear_all", VerbKind.VIEW_CHANGE, ChangeView, removes=True, session_first=False),
     _view_change("undo"),
+    _view_change("redo"),
     _view_change("rollback_to_snapshot", Rollback),
     StoreVerb("save_snapshot", VerbKind.SNAPSHOT, SaveSnapshot),
     StoreVerb("list_snapshots", VerbKind.SNAPSHOT),

@@ -175,7 +175,7 @@ class StoreHandle:
 
     def trim(self, session: str, keep: int) -> Any:
         """Keep the last messages."""
-        return self._store.trim(session, keep_last=keep)
+        return self._store.trim(session, keep_last=keep, align=None)
 
     def clear(self, session: str) -> Any:
         """Hide all messages."""

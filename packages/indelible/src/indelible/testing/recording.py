@@ -16,6 +16,8 @@ from memory_contract.traces.recorder.methods import (
     MethodSpec,
     MethodSpecs,
     capture_messages,
+    capture_turn,
+    describe_append,
     describe_change,
     describe_fork,
     describe_rollback,
@@ -50,10 +52,26 @@ def _get_history(
 
 
 def _trim_last(
-    session_id: str, *, keep_last: int | None = None, key: str | None = None, **_: Any
+    session_id: str,
+    *,
+    keep_last: int | None = None,
+    align: str | None = "user",
+    key: str | None = None,
+    **_: Any,
 ) -> CallRecord:
-    # After a trim by tokens or by position, any message may be missing.
-    return CallRecord("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
+    # After a trim by tokens or by position, or one that keeps whole turns, the trace cannot say
+    # which messages are hidden.
+    exact = keep_last is not None and align is None
+    return CallRecord("trim", session_id, keep=keep_last or 0, key=key, unsure=not exact)
+
+
+def _unless_dry_run(describe: Callable[..., CallRecord]) -> Callable[..., CallRecord]:
+    """Describe a call with `dry_run` as one without effect."""
+
+    def describe_call(*args: Any, dry_run: bool = False, **options: Any) -> CallRecord:
+        return describe_session_call(*args) if dry_run else describe(*args, **options)
+
+    return describe_call
 
 
 def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodSpecs:
@@ -71,16 +89,14 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
         **fields: Any,
     ) -> CallRecord:
         del expected, replay
-        one = hasher.noted({"role": role, "content": content, **fields})
-        return CallRecord("append", session_id, messages=(one,), key=key, ttl_s=ttl_s(ttl))
+        one = hasher.capture({"role": role, "content": content, **fields})
+        return describe_append(session_id, [one], key=key, ttl_s=ttl_s(ttl))
 
     def add_messages(
         session_id: str, messages: Any, *, key: str | None = None, ttl: Any = None, **_: Any
     ) -> CallRecord:
         batch = capture_messages(messages, hasher)
-        return CallRecord(
-            "append" if batch else CALL, session_id, messages=batch, key=key, ttl_s=ttl_s(ttl)
-        )
+        return describe_append(session_id, batch, key=key, ttl_s=ttl_s(ttl))
 
     def save_context(
         session_id: str,
@@ -91,32 +107,27 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
         ttl: Any = None,
         **_: Any,
     ) -> CallRecord:
-        turn = [
-            hasher.noted({"role": "user", "content": human_msg}),
-            hasher.noted({"role": "assistant", "content": ai_msg}),
-        ]
-        return CallRecord("append", session_id, messages=turn, key=key, ttl_s=ttl_s(ttl))
+        turn = capture_turn(human_msg, ai_msg, hasher)
+        return describe_append(session_id, turn, key=key, ttl_s=ttl_s(ttl))
 
     described: dict[str, MethodSpec] = {
-        # A default time to live would have to be noted with each of them.
-        "add_message": MethodSpec(
-            add_message, record_position, quick=hasher.plain and ttl_s(None) is None
-        ),
+        "add_message": MethodSpec(add_message, record_position),
         "add_messages": MethodSpec(add_messages, record_position, (1, "messages")),
         "save_context": MethodSpec(save_context, record_position),
         "get_history": MethodSpec(_get_history, record_messages),
         "load_memory": MethodSpec(
             lambda session_id: CallRecord("read", session_id, turns=True), record_turns
         ),
-        "trim": MethodSpec(_trim_last),
-        "hide": MethodSpec(_hide),
-        "clear": MethodSpec(describe_change("clear")),
+        "trim": MethodSpec(_unless_dry_run(_trim_last)),
+        "hide": MethodSpec(_unless_dry_run(_hide)),
+        "clear": MethodSpec(_unless_dry_run(describe_change("clear"))),
         "clear_all": MethodSpec(lambda: CallRecord("clear", "", every=True)),
-        "undo": MethodSpec(describe_change("undo")),
+        "undo": MethodSpec(_unless_dry_run(describe_change("undo"))),
+        "redo": MethodSpec(_unless_dry_run(_redo)),
         "forget": MethodSpec(describe_change("clear")),
         "repair": MethodSpec(_repair),
         "save_snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),
-        "rollback_to_snapshot": MethodSpec(describe_rollback),
+        "rollback_to_snapshot": MethodSpec(_unless_dry_run(describe_rollback)),
         "fork": MethodSpec(describe_fork),
         "delete_snapshot": MethodSpec(_delete_snapshot),
         "import_": MethodSpec(lambda *_, **__: CallRecord(CALL, "", every=True)),
@@ -134,7 +145,12 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
 
 def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:
     # The trace has no positions, so any message may be missing.
-    return CallRecord("trim", session_id, keep=0, key=key).doubtful()
+    return CallRecord("trim", session_id, keep=0, key=key, unsure=True)
+
+
+def _redo(session_id: str, *_: Any, **__: Any) -> CallRecord:
+    # Traces have no redo. Like an undo, it shows a state that was shown before.
+    return CallRecord("undo", session_id, unsure=True)
 
 
 def _delete_snapshot(session_id: str, snapshot_id: str) -> CallRecord:
@@ -144,4 +160,4 @@ def _delete_snapshot(session_id: str, snapshot_id: str) -> CallRecord:
 def _repair(session_id: str | None = None, *, dry_run: bool = False) -> CallRecord:
     if dry_run:
         return CallRecord(CALL, session_id or "")
-    return CallRecord("trim", session_id or "", keep=0, every=session_id is None).doubtful()
+    return CallRecord("trim", session_id or "", keep=0, every=session_id is None, unsure=True)

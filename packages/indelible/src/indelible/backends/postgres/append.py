@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from indelible.backends.postgres.context import PostgresContext, to_milliseconds
-from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
+from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
+from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
     PostgresSessionRow,
@@ -18,8 +15,16 @@ from indelible.backends.postgres.sessions import (
     ensure_active,
     lock_session,
 )
-from indelible.backends.postgres.statements import LOCK_WAIT_S, Call, Row, Sql
+from indelible.backends.postgres.statements import (
+    LOCK_WAIT_S,
+    Call,
+    PostgresContext,
+    Row,
+    Sql,
+    to_milliseconds,
+)
 from indelible.core import rules
+from indelible.core.batcher import Pending
 from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
 from indelible.core.codec import CHECKSUM_BYTES, parse_checksum
 from indelible.core.operations import Append, AppendResult
@@ -27,8 +32,10 @@ from indelible.core.plan import Plan, perform
 from indelible.errors import BusyError
 from indelible.model import Status
 
+R = TypeVar("R")
+
 # See the migration that creates the function.
-_APPEND: Final = "SELECT indelible.append($1, $2, $3, $4, $5)"
+_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 19))})"
 _EARLIER: Final = (
     """
     SELECT part.position, part.batch, part.generation,
@@ -55,55 +62,40 @@ _KEPT: Final = (
 _HEAD_BYTES: Final = 64
 
 
-def sort_appends(appends: Sequence[Append]) -> list[int]:
+def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
     """The order in which a group is sent: sessions by name, and appends of one as they came.
 
-    Everyone locks rows in this order, so that two groups never wait for each other in a circle.
+    All groups lock rows in this order, so that two never wait for each other in a circle.
     """
-    return sorted(range(len(appends)), key=lambda nth: appends[nth].session.encode())
+    return sorted(batch, key=lambda pending: pending.request.session.encode())
 
 
 def build_call(
     context: PostgresContext, appends: Sequence[Append], *, wait_s_max: float = LOCK_WAIT_S
 ) -> Call:
     """The guarded write of sorted appends."""
-    payloads: list[bytes] = []
-    written = 0
-
-    def build_append(op: Append, salt: int) -> dict[str, Any]:
-        nonlocal written
-        entries = []
+    names, keys, fresh, expected = BytesArray(), BytesArray(), BoolArray(), TextArray()
+    ttls, firsts, counts = IntArray(), IntArray(), IntArray()
+    entries = EntryColumns()
+    session, name, salt = None, b"", 0
+    for op in appends:
+        if op.session != session:
+            session, name, salt = op.session, op.session.encode(), context.salt(op.session)
+        names.append(name)
+        keys.append(op.key.encode())
+        fresh.append(op.fresh)
+        expected.append(_format_expected(op.expected))
+        ttls.append(to_milliseconds(op.ttl_s))
+        firsts.append(len(entries.kinds) + 1)
+        counts.append(len(op.drafts))
         for kind, envelope, keep, opens, answers in op.drafts:
-            entry: dict[str, Any] = {
-                "kind": KIND_NUMBERS[kind],
-                "keep": keep,
-                "checksum": compute_entry_checksum(salt, envelope),
-                "start": written + 1,
-                "size": len(envelope),
-            }
-            if opens or answers:
-                entry |= {"opens": encode_links(opens), "answers": encode_links(answers)}
-            embedder, vector = index_vector(kind, envelope)
-            if embedder is not None:
-                entry |= {"embedder": embedder.hex(), "vector": vector}
-            entries.append(entry)
-            payloads.append(envelope)
-            written += len(envelope)
-        return {
-            "key": op.key.encode().hex(),
-            "fresh": op.fresh,
-            "expected": _format_expected(op.expected),
-            "ttl": to_milliseconds(op.ttl_s),
-            "entries": entries,
-        }
-
-    sessions = []
-    for session, own in groupby(appends, attrgetter("session")):
-        salt = context.salt(session)
-        sessions.append(
-            {"name": session.encode().hex(), "appends": [build_append(op, salt) for op in own]}
-        )
-    params = context.namespace, context.now_ms(), json.dumps(sessions), b"".join(payloads)
+            checksum = compute_entry_checksum(salt, envelope)
+            entries.add(kind, keep, opens, answers, envelope, checksum)
+    params = (
+        *(context.namespace, context.now_ms()),
+        *(names, keys, fresh, expected.or_none(), ttls.or_none(), firsts, counts),
+        *entries.build_params(),
+    )
     return Call(_APPEND, params, wait_s_max)
 
 

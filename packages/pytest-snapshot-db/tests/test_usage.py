@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_snapshot_db.usage import find_record, listed
+from pytest_snapshot_db.session_end import find_usage, list_goldens
 
 pytest_plugins = ["pytester"]
 
@@ -21,8 +21,8 @@ ONE = "def test_one(snapshot_db):\n    snapshot_db('one', build=build)"
 @pytest.fixture
 def states(project):
     def look():
-        record, root = find_record(project.path)
-        return {each.golden.name: each.state for each in listed(project.path, record, root)}
+        usage, root = find_usage(project.path)
+        return {each.golden.name: each.state for each in list_goldens(project.path, usage, root)}
 
     return look
 

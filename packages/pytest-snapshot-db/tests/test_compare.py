@@ -11,11 +11,10 @@ from files import difference, make, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_snapshot_db.comparing import compare
+from pytest_snapshot_db.compare import compare_files
+from pytest_snapshot_db.diff_text import suggest_ignore, suggest_replace
 from pytest_snapshot_db.errors import GoldenError
-from pytest_snapshot_db.keeping import canonical
-from pytest_snapshot_db.reading import Database
-from pytest_snapshot_db.telling import made_up_keys
+from pytest_snapshot_db.storage import write_canonical
 
 
 @pytest.fixture
@@ -199,6 +198,13 @@ def test_many_rows_are_counted_and_some_are_shown(tmp_path):
     assert len(told(tmp_path / "a.db", tmp_path / "b.db", limit=None).splitlines()) == 1001
 
 
+def test_a_table_may_have_many_columns(tmp_path):
+    table = f"CREATE TABLE t ({', '.join(f'c{n}' for n in range(900))})"
+    one = make(tmp_path / "a.db", table, [0.5] * 900)
+    two = make(tmp_path / "b.db", table, [0.5] * 899 + [1])
+    assert told(one, two).splitlines()[1:] == ["  ~ row 1: c899: 0.5 → 1"]
+
+
 def test_computed_columns_are_not_told_twice(two):
     table = "CREATE TABLE t (id INTEGER PRIMARY KEY, a, b AS (a * 2) STORED);"
     said = two(table + "INSERT INTO t VALUES (1, 1)", table + "INSERT INTO t VALUES (1, 2)")
@@ -245,7 +251,7 @@ def test_a_file_that_needs_functions_of_its_program_is_compared_all_the_same(tmp
     program(tmp_path / "c.db", "z")
     assert not difference(tmp_path / "a.db", tmp_path / "b.db")
     assert "a='z'" in told(tmp_path / "a.db", tmp_path / "c.db")
-    canonical(tmp_path / "a.db", tmp_path / "d.db")
+    write_canonical(tmp_path / "a.db", tmp_path / "d.db")
     assert not difference(tmp_path / "a.db", tmp_path / "d.db")
 
 
@@ -289,9 +295,9 @@ def test_replaced_keys_without_a_rowid_are_numbered_by_what_else_is_there(tmp_pa
 def test_keys_that_may_be_random_are_recognised(tmp_path):
     before = snapshots(tmp_path / "a.db", ["x9", "b2"])
     after = snapshots(tmp_path / "b.db", ["a1", "z7"])
-    assert made_up_keys(difference(before, after)) == ["snapshot.id"]
+    assert suggest_replace(difference(before, after)) == ["snapshot.id"]
     other = make(tmp_path / "c.db", SNAPSHOTS, ("a1", "label 0"), ("z7", "other"), name="snapshot")
-    assert made_up_keys(difference(before, other)) == []
+    assert suggest_replace(difference(before, other)) == []
 
 
 def test_a_function_can_replace(tmp_path):
@@ -348,14 +354,118 @@ def test_the_same_contents_are_the_same_and_one_other_cell_is_not(
 ):
     folder = tmp_path_factory.mktemp("files")
     one = make(folder / "a.db", table, *rows)
-    canonical(one, folder / "b.db")
-    with Database(one) as before, Database(folder / "b.db") as after:
-        assert not compare(before, after)
+    write_canonical(one, folder / "b.db")
+    assert not compare_files(one, folder / "b.db")
     draw = random.Random(seed)
     at, column = draw.randrange(len(rows)), draw.randrange(2)
     changed = [list(row) for row in rows]
     changed[at][column] = "another" if changed[at][column] != "another" else "value"
     two = make(folder / "c.db", table, *changed)
-    with Database(one) as before, Database(two) as after:
-        found = compare(before, after)
+    found = compare_files(one, two)
     assert found
+
+
+def documents(path, *values):
+    """A file with one document in each row."""
+    return make(path, "CREATE TABLE t (id INTEGER PRIMARY KEY, body)", *enumerate(values, start=1))
+
+
+DOCUMENT = '{"name": "Ana", "meta": {"ts": 10, "x-y": [1, 2, 3]}}'
+
+
+@pytest.mark.parametrize("kind", [str, str.encode])
+@pytest.mark.parametrize(
+    ("paths", "same"),
+    [
+        ("$.meta.ts", {'"ts": 10': '"ts": 20'}),
+        ("$.meta", {'"ts": 10': '"ts": 20', "[1, 2, 3]": "[]"}),
+        (["$.meta.ts", "$.name"], {'"ts": 10': '"ts": 20', "Ana": "Bob"}),
+        ('$.meta."x-y"[1]', {"1, 2": "1, 5"}),
+        ('$["meta"]["x-y"][1]', {"1, 2": "1, 5"}),
+        # Removing one element moves the later ones up.
+        (['$.meta["x-y"][0]', '$.meta["x-y"][1]'], {"[1, 2": "[7, 8"}),
+        ("$", {"Ana": "Bob"}),
+        ("$.meta.ts", {", ": ",\n  "}),
+    ],
+)
+def test_a_part_of_a_json_document_can_be_ignored(tmp_path, kind, paths, same):
+    other = DOCUMENT
+    for old, new in same.items():
+        assert old in other
+        other = other.replace(old, new)
+    one = documents(tmp_path / "a.db", kind(DOCUMENT))
+    two = documents(tmp_path / "b.db", kind(other))
+    assert difference(one, two)
+    assert not difference(one, two, ignore={"T.Body": paths})
+    three = documents(tmp_path / "c.db", kind(other.replace("3]", "4]").replace("[]", "{}")))
+    ignored = paths in ("$", "$.meta")
+    assert bool(difference(one, three, ignore={"t.body": paths})) is not ignored
+
+
+def test_the_rest_of_a_document_is_shown(tmp_path):
+    one = documents(tmp_path / "a.db", '{"ts": 1, "name": "Ana"}', None)
+    two = documents(tmp_path / "b.db", '{"ts": 2, "name": "Bob"}', '{"ts": 3}')
+    assert told(one, two, ignore={"t.body": "$.ts"}).splitlines()[1:] == [
+        "  ~ id=1: body $.name: 'Ana' → 'Bob'",
+        "  ~ id=2: body: NULL → '{}'",
+    ]
+
+
+def test_a_document_without_the_path_is_compared_as_it_is(tmp_path):
+    one = documents(tmp_path / "a.db", '{"a": 1}', '{"a": 1, "ts": 1}', "[]", None)
+    two = documents(tmp_path / "b.db", '{"a": 1, "ts": 2}', '{"a": 1}', "[]", None)
+    three = documents(tmp_path / "c.db", '{"a": 2}', '{"a": 1}', "[]", None)
+    assert not difference(one, two, ignore={"t.body": "$.ts"})
+    assert difference(one, three, ignore={"t.body": ["$.ts", "$.nowhere.at.all"]})
+    assert difference(one, two, ignore={"t.body": "$.tts"})
+
+
+def test_text_and_bytes_of_one_document_are_not_the_same(tmp_path):
+    one = documents(tmp_path / "a.db", '{"ts": 1}')
+    two = documents(tmp_path / "b.db", b'{"ts": 2}')
+    assert difference(one, two, ignore={"t.body": "$.ts"})
+
+
+@pytest.mark.parametrize("value", ["milk", "", 5, 1.5, b"\xff\x00", "{broken", "{'a': 1}"])
+def test_a_path_in_a_column_that_is_no_json_is_refused(tmp_path, value):
+    one = documents(tmp_path / "a.db", "{}", value)
+    two = documents(tmp_path / "b.db", "{}", "{}")
+    for files in ((one, two), (two, one)):
+        with pytest.raises(GoldenError, match=r"JSON path in t\.body, which holds .*: that is not"):
+            difference(*files, ignore={"t.body": "$.ts"})
+    assert difference(one, two, ignore={"t.id": "$"})
+
+
+@pytest.mark.parametrize(
+    ("ignore", "words"),
+    [
+        ({"t.body": "ts"}, "is a JSON path such as"),
+        ({"t.body": "$ts"}, "is a JSON path such as"),
+        ({"t.body": ["$.a", "$.items[*].ts"]}, "is a JSON path such as"),
+        ({"t.body": ["$.a", 5]}, "is a JSON path such as"),
+        ({"t.body": "$[-1]"}, "is a JSON path such as"),
+        ({"t.body": []}, "a list without a JSON path"),
+        ({"t.*": "$.a"}, "which is no column"),
+        ({"t.nothing": "$.a"}, "t has: id, body"),
+    ],
+)
+def test_what_is_no_path_is_refused(tmp_path, ignore, words):
+    one = documents(tmp_path / "a.db", "{}")
+    with pytest.raises(GoldenError, match=words):
+        difference(one, one, ignore=ignore)
+
+
+def test_paths_that_differ_are_suggested_and_can_be_used(tmp_path):
+    table = "CREATE TABLE n (id INTEGER PRIMARY KEY, at, body)"
+    one = make(tmp_path / "a.db", table, (1, 1, '{"x-y": 1, "l": [1]}'), (2, 2, "{}"), name="n")
+    two = make(tmp_path / "b.db", table, (1, 3, '{"x-y": 2, "l": [2]}'), (2, 4, "{}"), name="n")
+    suggested = suggest_ignore(difference(one, two))
+    assert json.loads(suggested) == {"n.at": "$", "n.body": ["$.l[0]", '$["x-y"]']}
+    assert not difference(one, two, ignore=json.loads(suggested))
+
+
+def test_files_of_another_encoding_differ(tmp_path):
+    one = make(tmp_path / "a.db", "CREATE TABLE t (a)", ("é",))
+    two = make(tmp_path / "b.db", "PRAGMA encoding = 'UTF-16le'; CREATE TABLE t (a)", ("é",))
+    assert told(one, two) == "encoding: UTF-8 expected, UTF-16le obtained"
+    assert not difference(two, two)

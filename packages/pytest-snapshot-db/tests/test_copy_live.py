@@ -11,8 +11,9 @@ import apsw
 import pytest
 from files import make
 
-from pytest_snapshot_db import taking
-from pytest_snapshot_db.taking import TakingError, take
+from pytest_snapshot_db import copy_live
+from pytest_snapshot_db.copy_live import copy_database
+from pytest_snapshot_db.errors import GoldenError
 
 
 def rows(path):
@@ -42,7 +43,7 @@ def test_what_was_committed_is_there_and_what_was_not_is_not(place, copy, mode):
         db.execute("INSERT INTO t VALUES (2)")
         db.execute("BEGIN IMMEDIATE")
         db.execute("INSERT INTO t VALUES (3)")
-        assert take(place, copy) == ("wal" if mode == "wal" else "delete")
+        assert copy_database(place, copy) == ("wal" if mode == "wal" else "delete")
         assert rows(copy) == [1, 2]
         db.execute("COMMIT")
     assert rows(place) == [1, 2, 3]
@@ -51,7 +52,7 @@ def test_what_was_committed_is_there_and_what_was_not_is_not(place, copy, mode):
 def test_a_copy_stands_alone_and_the_original_keeps_its_bytes(place, copy):
     make(place, "PRAGMA journal_mode = wal; CREATE TABLE t (a)", (1,))
     before = everything(place.parent)
-    take(place, copy)
+    copy_database(place, copy)
     assert rows(copy) == [1]
     assert everything(place.parent) == before
     assert sorted(p.name for p in copy.parent.iterdir()) == ["copy.db", "theirs"]
@@ -78,7 +79,7 @@ def test_a_log_that_nobody_merged_counts(place, copy):
     # As somebody copies it who knows of the log, and not of the shared memory.
     place.with_name("a.db-shm").unlink()
     before = place.read_bytes(), place.with_name("a.db-wal").read_bytes()
-    take(place, copy)
+    copy_database(place, copy)
     assert rows(copy) == [1, 2]
     assert (place.read_bytes(), place.with_name("a.db-wal").read_bytes()) == before
 
@@ -89,7 +90,7 @@ def test_what_a_dead_writer_left_undone_is_rolled_back_in_the_copy_alone(place, 
     leave(place, "BEGIN", spill)
     assert place.with_name("a.db-journal").stat().st_size
     before = everything(place.parent)
-    take(place, copy)
+    copy_database(place, copy)
     assert rows(copy) == list(range(500))
     assert everything(place.parent) == before
 
@@ -99,7 +100,7 @@ def test_taking_does_not_drop_the_locks_that_this_process_holds(place, copy):
     with closing(sqlite3.connect(place, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         db.execute("INSERT INTO t VALUES (2)")
-        take(place, copy)
+        copy_database(place, copy)
         code = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=0)"
         code += "; db.execute('BEGIN IMMEDIATE')"
         other = subprocess.run(
@@ -113,19 +114,19 @@ def test_taking_does_not_drop_the_locks_that_this_process_holds(place, copy):
 def test_a_file_that_nobody_has_open_here_needs_no_other_process(place, copy, monkeypatch):
     make(place, "CREATE TABLE t (a)", (1,))
     monkeypatch.setattr(subprocess, "run", None)
-    take(place, copy)
+    copy_database(place, copy)
     assert rows(copy) == [1]
 
 
 def test_a_writer_that_does_not_let_go_is_told_of(place, copy, monkeypatch):
-    monkeypatch.setattr(taking, "BUSY_MS", 1)
+    monkeypatch.setattr(copy_live, "BUSY_MS", 1)
     make(place, "CREATE TABLE t (a)", (1,))
     with closing(apsw.Connection(str(place))) as db:
         db.execute("BEGIN EXCLUSIVE")
         # In this process, as if it were another's: its lock is its own.
-        monkeypatch.setattr(taking, "_open_in_this_process", lambda path: False)
-        with pytest.raises(TakingError, match="locked by a writer"):
-            take(place, copy)
+        monkeypatch.setattr(copy_live, "_is_open_here", lambda path: False)
+        with pytest.raises(GoldenError, match="locked by a writer"):
+            copy_database(place, copy)
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -134,30 +135,30 @@ def test_what_is_no_database_is_refused(tmp_path, copy, held):
     path.write_text("Dear diary,\n" * 500)
     with (
         path.open("rb") if held else nullcontext(),
-        pytest.raises(TakingError, match="not a SQLite database"),
+        pytest.raises(GoldenError, match="not a SQLite database"),
     ):
-        take(path, copy)
+        copy_database(path, copy)
 
 
 def test_what_is_not_there_is_refused(tmp_path, copy):
-    with pytest.raises(TakingError, match="there is no file"):
-        take(tmp_path / "missing.db", copy)
-    with pytest.raises(TakingError, match="is not a file"):
-        take(tmp_path, copy)
+    with pytest.raises(GoldenError, match="there is no file"):
+        copy_database(tmp_path / "missing.db", copy)
+    with pytest.raises(GoldenError, match="is not a file"):
+        copy_database(tmp_path, copy)
 
 
 @pytest.mark.parametrize("name", ["what is this?.db", "50%.db", "file:x.db", "naïve #1&mode=rw.db"])
 def test_a_name_is_a_name_whatever_stands_in_it(tmp_path, copy, name):
     make(tmp_path / name, "CREATE TABLE t (a)", (1,))
-    take(tmp_path / name, copy)
+    copy_database(tmp_path / name, copy)
     assert rows(copy) == [1]
 
 
 def test_a_copy_in_wal_mode_is_one_again(place, copy, tmp_path):
     make(place, "PRAGMA journal_mode = wal; CREATE TABLE t (a)", (1,))
-    take(place, copy)
+    copy_database(place, copy)
     shutil.copy(copy, tmp_path / "again.db")
-    taking.with_log(tmp_path / "again.db")
+    copy_live.set_wal_mode(tmp_path / "again.db")
     with closing(sqlite3.connect(tmp_path / "again.db")) as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert rows(tmp_path / "again.db") == [1]
