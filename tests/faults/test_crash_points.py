@@ -77,7 +77,7 @@ class Walk:
 
     def process(self, at=0, when="before", url=None):
         """A fresh process with the store open; or None if it died in opening it."""
-        worker = self._worker_pool.worker()
+        worker = self._worker_pool.start_worker()
         worker.ask("install_plugin", CrashPoints(SEAMS[self._engine], at, when))
         try:
             worker.ask("open", self._folder, "blocking", url or self._url)

@@ -47,7 +47,7 @@ def equipped(worker_pool, tmp_path):
     """A process with a disk of ours that has opened the file."""
 
     def install_plugin(**options):
-        worker = worker_pool.worker()
+        worker = worker_pool.start_worker()
         worker.ask("install_plugin", FaultyDisk(tmp_path, **options))
         worker.ask("open", tmp_path, "blocking")
         return worker
@@ -106,6 +106,6 @@ def test_a_process_ends_at_the_step_that_was_named(equipped, worker_pool, tmp_pa
     append(worker, "also kept")
     with pytest.raises(WorkerLost):
         append(worker, "lost")
-    reader = worker_pool.worker()
+    reader = worker_pool.start_worker()
     reader.ask("open", tmp_path, "blocking")
     assert read(reader) == ["kept", "kept too", "also kept"]

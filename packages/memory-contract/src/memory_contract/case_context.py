@@ -174,7 +174,7 @@ class CaseContext:
         """Start a process that has opened nothing; the caller ends it."""
         if self._worker_pool is None:
             raise CaseVacuous("there are no other processes to work in")
-        return self._worker_pool.worker()
+        return self._worker_pool.start_worker()
 
     def open_elsewhere(self) -> Client:
         """A client as far away as the store allows: another process, a new handle, or the first."""
