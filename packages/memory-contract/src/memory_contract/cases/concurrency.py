@@ -12,7 +12,7 @@ from memory_contract.history import OpName
 
 
 class ProgramBuilder:
-    """Makes the programs of one race: who calls what, drawn from the room's seed."""
+    """Builds the programs of a race, drawn from the seed."""
 
     def __init__(self, context: CaseContext) -> None:
         self._context = context

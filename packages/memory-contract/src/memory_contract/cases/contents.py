@@ -14,7 +14,7 @@ from memory_contract.case_context import CaseContext
 from memory_contract.client import Client
 
 Spoken = tuple[Any, Any]
-# How long somebody waits to tell what comes late from what never comes.
+# How long to wait for a write that may come late.
 LATE_S: Final = 1.0
 LOOK_AGAIN_S: Final = 0.01
 
@@ -26,7 +26,7 @@ def build_batch(context: CaseContext, content: Any) -> list[Message]:
 
 
 def to_spoken(messages: Iterable[Any]) -> list[Spoken]:
-    """Who said what; whatever else a store adds to a message is its own affair."""
+    """Role and content of messages, without what a store adds."""
     return [_to_spoken(message) for message in messages]
 
 
@@ -41,7 +41,7 @@ def _to_spoken(message: Any) -> Spoken:
 def expect_there(
     context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
 ) -> None:
-    """Hold a store to this first: what it acknowledged is there at all, and at once."""
+    """Expect that what was acknowledged can be read at once."""
     seen, told = to_spoken(store.get(session)), to_spoken(expected)
     if not is_incomplete(seen, told):
         return
@@ -54,13 +54,13 @@ def expect_there(
 
 
 def is_incomplete(seen: Sequence[Spoken], told: Sequence[Spoken]) -> bool:
-    """Whether some of it is missing, and nothing else is wrong."""
+    """Whether messages are missing, and nothing else is wrong."""
     rest = iter(told)
     return len(seen) < len(told) and all(any(one == two for two in rest) for one in seen)
 
 
 def appears_late(store: Client, session: str, expected: Sequence[Message]) -> bool:
-    """Whether what did not show shows after a while."""
+    """Whether the expected messages appear after a while."""
     began = time.monotonic()
     while time.monotonic() - began < LATE_S:
         if to_spoken(store.get(session)) == to_spoken(expected):
@@ -115,20 +115,20 @@ def refused(store: Client, method: str, *arguments: Any, **options: Any) -> bool
 
 
 def shown(value: Any, width: int = 60) -> str:
-    """A value in a proof: enough to know it by."""
+    """A value for a proof, shortened."""
     text = ascii(value)
     return text if len(text) <= width else f"{text[: width - 20]}... ({len(text)} characters)"
 
 
 CHANGED: Final = "changed"
-# Under these names messages and turns keep what was said.
+# The names under which messages and turns keep their text.
 SAID: Final = ("role", "content", "human", "ai")
 
 
 def scribble(value: Any, seen: set[int] | None = None) -> None:
-    """Write over a value, all the way down: lists, dicts, and messages that are objects.
+    """Overwrite a value recursively: lists, dicts, and messages that are objects.
 
-    Who refuses to be changed cannot be shared to anybody's harm, and is left as it is.
+    Immutable objects are left as they are.
     """
     seen = set() if seen is None else seen
     if id(value) in seen:
@@ -138,7 +138,7 @@ def scribble(value: Any, seen: set[int] | None = None) -> None:
         for item in value:
             scribble(item, seen)
         if isinstance(value, list):
-            # Whatever it is a list of, there are now more of them.
+            # Add items, whatever they are.
             value += value[:2] or [{"role": "user", "content": "slipped in"}]
     elif isinstance(value, dict):
         _scribble_dict(value, seen)

@@ -44,7 +44,7 @@ KILLS_S: Final = 6.0
 JUDGED_AFTER: Final = 10
 # The share of kills that are followed by another one in the process that opens the store next.
 KILLED_AGAIN: Final = 0.25
-# How many power cuts a check looks at, and how many of them are followed by others in the recovery.
+# How many power cuts a check makes, and how many of them are followed by others in recovery.
 POWER_CUTS: Final = 160
 CUT_AGAIN: Final = 4
 POWER_CUTS_S: Final = 5.0

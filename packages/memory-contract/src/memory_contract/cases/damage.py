@@ -26,20 +26,19 @@ from memory_contract.workers.pool import StoreRaised, WorkerLost
 
 ENTRIES: Final = 7
 DAMAGED: Final = 3
-# The first stands nowhere in UTF-8, the second nowhere in JSON: one breaks the reading of text,
-# the other what is made of it.
+# The first byte is invalid in UTF-8, the second in JSON.
 ROTS: Final = (b"\xff", b"\x01")
 
 
 def _text(number: int) -> str:
-    # One run of letters: no format has a reason to write it otherwise than as it is.
+    # Only letters, which every format stores as they are.
     return f"indelible entry number {number} about to rot " + "keep" * 8
 
 
 @case("edges", reach="machine", catches="an unreadable entry that makes history shorter or empty")
 def damaged_entry_is_loud(context: CaseContext) -> None:
     """Damage one stored entry in its file: reading raises or shows it, and leaves nothing out."""
-    # In a process that ends, so that nothing holds the file any more.
+    # In a process that ends, so that nothing has the file open.
     store, session = context.open_in_process(), context.new_session()
     expected: list[Message] = []
     for number in range(ENTRIES):
@@ -62,7 +61,7 @@ def damaged_entry_is_loud(context: CaseContext) -> None:
 
 def _expect_loud(context: CaseContext, session: str, expected: list[Message]) -> None:
     try:
-        # Closed in any event: whoever raised may still hold a lock that the next one waits for.
+        # Always closed: a handle that raised may still hold a lock.
         with contextlib.closing(context.open_in_process()) as reader:
             seen = to_spoken(reader.get(session))
     except Exception:  # noqa: BLE001 -- this is what should happen
@@ -87,7 +86,7 @@ def _expect_loud(context: CaseContext, session: str, expected: list[Message]) ->
 
 
 def _checkpoint(workspace: Path) -> None:
-    """Move what SQLite left in its write-ahead logs to where it belongs.
+    """Checkpoint the write-ahead logs that SQLite left.
 
     A damaged log ends where the damage begins: that is how SQLite reads one that a crash cut off,
     and nothing that a store could tell.
@@ -101,19 +100,19 @@ def _checkpoint(workspace: Path) -> None:
 
 
 def _holding(workspace: Path, text: bytes) -> dict[Path, bytes]:
-    """The files that hold the text, with all that they hold."""
+    """The files that contain the text, with their contents."""
     files = [path for path in workspace.rglob("*") if path.is_file() and not path.is_symlink()]
     data = {p: p.read_bytes() for p in files if not p.name.endswith(("-wal", "-journal"))}
     return {path: held for path, held in data.items() if text in held}
 
 
 def _rotten(data: bytes, text: bytes, rot: bytes) -> bytes:
-    """The data, with a byte in the middle of the text overwritten wherever it stands."""
+    """The data with a byte in the middle of the text overwritten, wherever the text occurs."""
     middle = len(text) // 2
     return data.replace(text, text[:middle] + rot + text[middle + 1 :])
 
 
-# How many bits a check turns over, and at how many places it cuts a file off; drawn by its seed.
+# How many bits a check flips, and at how many places it truncates a file; drawn by the seed.
 FLIPS: Final = 40
 CUTS: Final = 4
 TEXTS: Final = 8
@@ -123,7 +122,7 @@ WAL: Final = "-wal"
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Files that are not what they were. If it is `plain`, nobody can open them and not notice."""
+    """Damaged files. If it is `plain`, every store notices when it opens them."""
 
     what: str
     files: Files
@@ -142,7 +141,7 @@ def damaged_file_is_loud(context: CaseContext) -> None:
 
 
 def check_damage(context: CaseContext, flips: int) -> int:
-    """Hold a store to its word on damaged files; how many there were."""
+    """Open damaged files, which must be loud; how many there were."""
     told, half, hot, closed = _files(context)
     count = older = changed = 0
     reader = _Reader(context, list(told))
@@ -166,7 +165,7 @@ def check_damage(context: CaseContext, flips: int) -> int:
 
 
 def _files(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
-    """What was appended, batch by batch; and the files half-way, at the end, and when closed."""
+    """The batches that were appended; the files half-way, at the end, and after closing."""
     writer = context.open_in_process()
     told: dict[str, list[Ids]] = {context.new_session(): [], context.new_session(): []}
     copies = []
@@ -185,7 +184,7 @@ def _files(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Fi
 
 
 def encode_text(id_: str) -> bytes:
-    """What was said, as it stands in a file that keeps it as it is."""
+    """The content of a message, as it is stored by formats that do not change it."""
     return str(message_of(id_)["content"]).encode()
 
 
@@ -199,7 +198,7 @@ def _build_damages(
         for _ in range(CUTS):
             size = random.randrange(512, len(data) - 1)
             yield Damage("the file cut off", closed | {name: data[:size]})
-            # What lacks whole pages is shorter than its own head says.
+            # A file that lacks whole pages is shorter than its header says.
             pages = max(1, size // _page_bytes(data)) * _page_bytes(data)
             yield Damage("pages cut off the file", closed | {name: data[:pages]}, plain=True)
         for _ in range(flips):
@@ -222,7 +221,7 @@ def _build_damages(
 
 
 def _page_bytes(data: bytes) -> int:
-    """The page size of a database, as its head says; 1 stands for the largest."""
+    """The page size in a database header; 1 means 65536."""
     size = int.from_bytes(data[16:18], "big")
     return 65_536 if size == 1 else size
 
@@ -241,7 +240,7 @@ class _Reader:
         self._program = Program("after", tuple(Call(op="read", session=s) for s in sessions))
 
     def read(self, damage: Damage) -> Log:
-        """What the sessions show; a store that cannot be opened failed the first of them."""
+        """Read the sessions; a store that cannot be opened fails the first read."""
         folder, began = self._context.create_sibling_workspace(), time.monotonic_ns()
         write_files(damage.files, folder)
         try:
@@ -259,12 +258,12 @@ class _Reader:
         return log
 
     def close(self) -> None:
-        """Let the process go."""
+        """End the process."""
         self._worker.kill()
 
 
 def _judge(context: CaseContext, damage: Damage, told: dict[str, list[Ids]], log: Log) -> str:
-    """What was shown without a word, where that cannot be helped: it is `older`, or `changed`."""
+    """Fail on silent damage; `older` or `changed` where no store on SQLite could notice."""
     found = ""
     for op in log.operations:
         states = _states(told[op.session])
@@ -272,7 +271,7 @@ def _judge(context: CaseContext, damage: Damage, told: dict[str, list[Ids]], log
             context.record(op)
             continue
         known = op.value in states
-        # Without checksums, SQLite gives back what it finds, and so does whoever stands on it.
+        # Without checksums, SQLite returns what it finds, and so does a store on it.
         if damage.plain or (not known and context.adapter.claims(["checksum"])):
             _fail(context, damage, op, states)
         found = "older" if known and found != "changed" else "changed"

@@ -53,7 +53,7 @@ BLANKS: Final[dict[str, str]] = {
     "spaces around a word": "  word \n",
     "a no-break and a zero-width space": "\u00a0\u200b",
 }
-# JSON has a word for each of these, so nothing need be refused; whoever refuses says so.
+# JSON can represent all of these; a store that refuses one is noted.
 VALUES: Final[dict[str, Any]] = {
     "null": None,
     "an empty object": {},
@@ -72,7 +72,7 @@ VALUES: Final[dict[str, Any]] = {
     "a deep list": [[[[[[[[[[["deep"]]]]]]]]]]],
     "text that looks like a date": "2024-02-30T00:00:00Z",
 }
-# JSON has no word for these: changed, they are told about, since many formats change them alike.
+# JSON cannot represent these; a store that changes one is noted, since many formats do.
 CONVERTED: Final[dict[str, Any]] = {
     "a tuple": (1, 2),
     "a whole number as a key": {1: "one"},
@@ -197,7 +197,7 @@ def _expect_fields(
     )
     for name, value in message.items():
         back = seen[place].get(name)
-        # Whoever leaves out a field that is null says the same.
+        # Omitting a field that is null is the same.
         context.expect(
             name in seen[place] or value is None,
             "dropped field",
@@ -223,7 +223,7 @@ def _tell_converted(
         session=session,
     )
     back = seen[0].get("an_unknown_field")
-    # Not a number is not equal to itself either.
+    # NaN is not equal to itself either.
     if not is_same(back, message["an_unknown_field"]) and back == back:  # noqa: PLR0124
         context.note(f"{what} in a field is taken, and comes back as {shown(back)}")
 

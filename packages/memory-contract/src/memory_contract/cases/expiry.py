@@ -22,9 +22,9 @@ from memory_contract.history import Ids, Operation
 # Long enough for a few calls, short enough to wait for.
 _TTL_S: Final = 0.3
 _LONG_TTL_S: Final = 3600.0
-# Stores count in whole milliseconds, by a clock that is not the one that calls are timed with.
+# Stores count in milliseconds, by another clock than the one that times calls.
 _GRACE_NS: Final = 20_000_000
-# How often a machine that was too slow for a short life is given a longer one.
+# How often a longer time to live is tried on a slow machine.
 _TRIES: Final = 3
 
 
@@ -33,14 +33,14 @@ def _ttl_s(context: CaseContext) -> float:
 
 
 def _longer_and_longer(context: CaseContext) -> Iterator[float]:
-    """Times to live: when the calls took too long for one of them, the next may do."""
+    """Growing times to live, for machines on which calls take too long for the first."""
     for attempt in range(_TRIES):
         yield _ttl_s(context) * 3**attempt
     raise CaseVacuous("the calls took longer than the sessions were to live")
 
 
 def _ends(context: CaseContext, session: str, ttl_s: float, since: Operation) -> Operation:
-    """Write down when a life ends that counts from this call."""
+    """Record when a session expires, counted from this call."""
     return context.record_expiry(
         session, ttl_s, replace(since, invoke_ns=since.invoke_ns - _GRACE_NS)
     )
@@ -51,13 +51,13 @@ def _sleep_until(moment_ns: float) -> None:
 
 
 def _in_time(context: CaseContext, since: Operation, ttl_s: float) -> bool:
-    """Whether the last call was over before a life that counts from an earlier one could end."""
+    """Whether the last call ended before the session could expire."""
     ended = context.history[-1].complete_ns or 0
     return ended < since.invoke_ns + ttl_s * 1e9 - _GRACE_NS
 
 
 def _short_life(context: CaseContext, store: Client) -> tuple[str, Operation, str]:
-    """A session that ends soon, when it does, and a snapshot of it where there are snapshots."""
+    """A session that expires soon, its window, and a snapshot of it if snapshots are claimed."""
     for ttl_s in _longer_and_longer(context):
         session, taken = context.new_session(), ""
         store.append(session, 3, ttl_s=ttl_s)
@@ -74,7 +74,7 @@ def _short_life(context: CaseContext, store: Client) -> tuple[str, Operation, st
 
 
 def _expect_gone(context: CaseContext, reader: Client, session: str) -> None:
-    """Nothing of the session shows; that there is no such session is a right answer as well."""
+    """Expect that the session shows nothing, or does not exist."""
     try:
         seen = reader.read(session)
     except Exception as error:
@@ -88,8 +88,8 @@ def _expect_gone(context: CaseContext, reader: Client, session: str) -> None:
 def _expect_no_way_back(
     context: CaseContext, caller: Client, session: str, taken: str, fresh: Ids
 ) -> None:
-    """A snapshot of a life that ended brings nothing of it back, whatever it answers."""
-    # Kept out of the record: what a store that no longer knows the snapshot says is its affair.
+    """Expect that a snapshot of an expired session brings nothing back."""
+    # Not recorded: a store may raise any error for a snapshot that is gone.
     seen: Ids = ()
     with contextlib.suppress(Exception):
         caller.ask("rollback", session, context.names[taken])
@@ -113,7 +113,7 @@ def ttl_ends_everything(context: CaseContext) -> None:
     session, window, taken = _short_life(context, store)
     context.wait_until_after(window)
     if context.adapter.claims(["list"]):
-        # Before anything is read: many stores tidy up only then.
+        # Before anything is read, since many stores clean up only then.
         named = session in set(store.ask("sessions"))
         proof = f"{session} ended and is still listed"
         context.expect(not named, "zombie session", proof, session=session)
@@ -143,7 +143,7 @@ def ttl_is_never_early(context: CaseContext) -> None:
         _ends(context, session, ttl_s, append)
         for part, reader in zip(moments, (other, store, other), strict=False):
             _sleep_until(append.invoke_ns + part * ttl_s * 1e9)
-            # Whether it had to be there is the checker's to say: it knows when the read was over.
+            # The checker decides whether it had to be there: it knows when the read ended.
             reader.read(session)
         if _in_time(context, append, ttl_s):
             break
@@ -202,7 +202,7 @@ def _never_anew(context: CaseContext, store: Client, other: Client, ttl_s: float
 
 
 def _anew_by_read(context: CaseContext, store: Client, other: Client, ttl_s: float) -> bool:
-    # Reads that move the end they are judged by are no record for the checker.
+    # Not recorded: these reads move the end that they would be judged by.
     session = context.new_session()
     ids = store.append(session, 2, ttl_s=ttl_s)
     first = context.history[-1]
@@ -273,7 +273,7 @@ def _appends_at_the_end(context: CaseContext, store: Client, other: Client) -> N
     firsts = context.history[-len(sessions) :]
     for place, (session, first) in enumerate(zip(sessions, firsts, strict=True)):
         end_ns = (first.invoke_ns + (first.complete_ns or 0)) // 2 + int(_ttl_s(context) * 1e9)
-        # Which of the two it was is not known, so the end is one that may have been.
+        # It is unknown which of the two happened, so the session may or may not have expired.
         context.history.append(replace(first, worker="clock", op="expire", ids=(), outcome="info"))
         _sleep_until(end_ns + (place - 4) * 500_000)
         new = (store, other)[place % 2].append(session, ttl_s=_LONG_TTL_S)

@@ -21,9 +21,9 @@ TURNS: Final = 6
 PAGE: Final = 2
 # More than any session here has.
 ALL: Final = 100
-# What a number is replaced by: nearby ones, and ones beyond what a position can be.
+# Replacements for numbers: nearby ones, and impossible positions.
 NUMBERS: Final = ("0", "1", "-1", "-3", "7", "99", str(2**32), str(2**32 + 3), str(2**63), "null")
-# Edits of one cursor or export; there are more than can be tried.
+# The edits that are tried of one cursor or export.
 EDITS_MAX: Final = 60
 _NUMBER: Final = re.compile(r"(?<![\w.\-])-?\d+(?![\w.])")
 
@@ -87,7 +87,7 @@ def _edits(text: str, mine: str, theirs: str) -> Iterator[str]:
 
 
 def _decoded(text: str) -> str | None:
-    """What a cursor says, if it is text in base64."""
+    """A decoded cursor, if it is text in base64."""
     try:
         return base64.urlsafe_b64decode(text).decode()
     except (ValueError, binascii.Error):
@@ -155,7 +155,7 @@ def _import_edited(context: CaseContext, target: Client, text: str, session: str
 
 
 def _tried(store: Client, method: str, *arguments: Any) -> Any:
-    """What came back; None if it was refused, in whatever way. True stands for nothing."""
+    """The result of a call; None if it raised, True if it returned nothing."""
     try:
         found = store.ask(method, *arguments)
     except Exception:  # noqa: BLE001 -- every refusal is fine here

@@ -44,7 +44,7 @@ def trim_keeps_the_newest(context: CaseContext) -> None:
 
 
 def _takes_it(context: CaseContext, call: Callable[[], object]) -> bool:
-    """Whether the store does what it may as well refuse."""
+    """Whether the store accepts a call that it may also refuse."""
     try:
         call()
     except Exception as error:
@@ -66,8 +66,8 @@ def _calls(content: str, *ids: str) -> Message:
     return _says("assistant", content, tool_calls=calls)
 
 
-# Calls that are answered at once, calls of one message answered out of order, and plain turns
-# before, between and after them: a cut at any place meets each kind.
+# Tool calls answered at once, calls of one message answered out of order, and plain turns around
+# them, so that a trim at every place meets each kind.
 _CONVERSATION: Final[tuple[Message, ...]] = (
     _says("system", "m0 Be brief."),
     _says("user", "m1 Where is my parcel?"),
@@ -103,7 +103,7 @@ def trim_keeps_structure(context: CaseContext) -> None:
 
 
 def _broken_structure(kept: Sequence[Message]) -> str:
-    """What is wrong with what a trim left; nothing if nothing is."""
+    """What is wrong after a trim; empty if nothing is."""
     contents = [message.get("content") for message in kept]
     known = [message["content"] for message in _CONVERSATION]
     if contents != [content for content in known if content in contents]:
@@ -185,8 +185,8 @@ def undo_takes_back(context: CaseContext) -> None:
 
 
 def _undo_one_by_one(context: CaseContext, store: Client, other: Client) -> None:
-    # Reads of one caller after the other are proof enough, so what follows is kept out of the
-    # checker's record: it does not search through trims that were undone.
+    # Not recorded: reads of one client are proof enough, and the checker does not search through
+    # trims that were undone.
     session = context.new_session()
     shown = sum((store.append(session) for _ in range(6)), ())
     states = [shown]
@@ -209,7 +209,7 @@ def _undo_one_by_one(context: CaseContext, store: Client, other: Client) -> None
 
 
 def read_unrecorded(reader: Client, session: str) -> Ids:
-    """What a session shows, without a record."""
+    """The ids that a session shows, without recording the read."""
     return ids_of(reader.get(session))
 
 
@@ -248,7 +248,7 @@ def _expect_all(context: CaseContext, reader: Client, session: str, ids: Ids) ->
     context.expect(not lost, "lost append", proof, session=session)
 
 
-# More than the small caches hold that people put before a store.
+# More sessions than small caches hold.
 OTHERS: Final = 150
 
 

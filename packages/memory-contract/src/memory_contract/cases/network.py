@@ -30,12 +30,12 @@ from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.proxy.fault_queue import CONNECT, What
 from memory_contract.gates import MANY_WORKERS
 
-# Refusals of a server that did nothing of what it was asked.
+# Error replies of a server that executed nothing.
 REFUSALS: Final = {
     "redis": ("READONLY", "LOADING", "NOSCRIPT", "MOVED", "MISCONF", "CLUSTERDOWN"),
     "postgresql": ("40001", "40P01", "53100", "57P01", "25006"),
 }
-# Of the requests of one change, those that are struck.
+# How many requests of one change are struck.
 SAMPLED: Final = 4
 # How often every connection is cut, and after how many requests each time.
 CUTS_MAX: Final = 5
@@ -95,7 +95,7 @@ def error_but_applied_is_marked(context: CaseContext) -> None:
 
 
 def _sampled(context: CaseContext, proxy: Proxy, store: Client, verb: Verb) -> list[int]:
-    """Some of the requests of a change, by chance; the last one, which decides, is among them."""
+    """Draw requests of a change; the last one, which commits, is among them."""
     call = _led_to(context, store, verb, proxy.url)
     before = proxy.passed
     store.attempt(call)
@@ -113,7 +113,7 @@ def _attempting(store: Client, call: Call) -> Callable[[], object]:
 
 
 def _led_to(context: CaseContext, store: Client, verb: Verb, server: str) -> Call:
-    """An operation, after what must be there for it to change anything."""
+    """Make the calls that lead to an operation, and return the operation."""
     *before, call = build_calls(context, verb)
     for each in before:
         retry_until_ok(context, store, partial(_itself, each), server=server)
@@ -206,12 +206,12 @@ def build_programs(context: CaseContext, sessions: Sequence[str], appends: int) 
     return [writing.writer(f"w{n}", sessions, appends) for n in range(4)]
 
 
-# Of what the store may take: so late, and the machine is as much to blame as the store.
+# A heartbeat that is late by this share of the bound: the machine may be the cause.
 _LATE: Final = 0.25
 
 
 def patience_s(context: CaseContext) -> float:
-    """How long an operation may take; of who names no bound, how long it is watched."""
+    """How long an operation may take; without a declared bound, how long it is watched."""
     return context.adapter.patience_s or UNDECLARED_S
 
 
@@ -254,7 +254,7 @@ def _goes_on(context: CaseContext, store: Client, session: str, proxy: Proxy) ->
 def expect_append_in_time(
     context: CaseContext, store: Client, session: str, fault: str, begin: Callable[[], None]
 ) -> None:
-    """Begin a trouble and append: that must end within what the store says it takes."""
+    """Begin a fault and append: that must end within the store's declared bound."""
     bound_s, began_ns = patience_s(context), time.monotonic_ns()
     begin()
     with Heartbeat() as heart:

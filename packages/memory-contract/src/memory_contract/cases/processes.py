@@ -28,8 +28,8 @@ from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost
 WRITERS: Final = 3
 KILLS: Final = 8
 FIRST_OPENS: Final = 5
-# How long a store that names no bound may be out of order after somebody died in it. What holds a
-# lock for longer by design is not accused: only who cannot be read at all.
+# How long a store without a declared bound may be unusable after a kill. A store that holds a lock
+# for longer by design does not fail; one that cannot be read does.
 RECOVERY_S: Final = 8.0
 
 
@@ -44,7 +44,7 @@ def kill9_under_load(context: CaseContext) -> None:
     writers = [context.open_in_process() for _ in range(WRITERS)]
     for number in range(KILLS):
         victim = number % WRITERS
-        # By turns in a crowd, where most of a call is waiting, and alone, where all of it is work.
+        # Alternate between a crowd, where a call mostly waits, and a single writer.
         at_once = writers if number % 2 else [writers[victim]]
         _round(context, at_once, sessions)
         if not _round(context, at_once, sessions, writers[victim]):
@@ -56,7 +56,7 @@ def kill9_under_load(context: CaseContext) -> None:
 def _round(
     context: CaseContext, writers: list[Client], sessions: list[str], victim: Client | None = None
 ) -> bool:
-    """Every writer appends a batch at the same time; the victim does not live to tell.
+    """Let every writer append a batch at the same time, and kill the victim.
 
     Gives whether anyone can still write, as far as is known.
     """
@@ -72,7 +72,7 @@ def _round(
         call = Call(op="append", session=chance.choice(sessions), ids=ids)
         pending.append(PendingCall(context, writer, call))
     if victim is not None:
-        # Before it begins, in the middle of it, or when it has just been answered.
+        # Before the call begins, in the middle of it, or right after the answer.
         time.sleep(chance.uniform(0.0, 1.0) * took_s)
         kill_process(context, get_worker(victim))
     done = [call.finish() for call in pending]
@@ -108,15 +108,15 @@ class DyingProcess:
         self._pending = PendingCall(context, client, Call(op="append", session=session, ids=ids))
 
     def finish(self) -> None:
-        """Record what came of the append, which nobody acknowledged if the store never opened."""
+        """Record the append; its outcome is unknown unless the store was opened."""
         with contextlib.suppress(Exception):
-            # Of a store that could not be opened, the append says the same.
+            # If the store could not be opened, the append says the same.
             get_worker(self._pending.client).answer()
         self._pending.finish()
 
 
 def _start_warm_worker(context: CaseContext) -> Worker:
-    """A process that has imported all that the store needs, and holds nothing open."""
+    """Start a process that has imported what the store needs, with nothing open."""
     worker = context.start_worker()
     worker.ask("open", context.workspace, context.flavour, None)
     worker.ask("close")
@@ -133,7 +133,7 @@ def _measure_open(context: CaseContext) -> float:
 
 
 def reopen(context: CaseContext, where: Path | None = None) -> Client:
-    """The store in a fresh process; it may take as long as it says to get over what happened."""
+    """Open the store in a fresh process, within its recovery time."""
     until = time.monotonic() + _recovery_s(context)
     while True:
         try:
@@ -148,7 +148,7 @@ def reopen(context: CaseContext, where: Path | None = None) -> Client:
 
 
 def expect_recovery(context: CaseContext, sessions: list[str], where: Path | None = None) -> None:
-    """A fresh process can read all there is, and go on."""
+    """Expect that a fresh process can read every session and append."""
     next_one = reopen(context, where)
     for session in sessions:
         _retry(context, next_one, "read", session)
@@ -160,10 +160,10 @@ def expect_recovery(context: CaseContext, sessions: list[str], where: Path | Non
 def _retry(
     context: CaseContext, client: Client, op: Literal["append", "read"], session: str
 ) -> None:
-    """Make a call until it is answered."""
+    """Repeat a call until it succeeds, within the recovery time."""
     until = time.monotonic() + _recovery_s(context)
     while True:
-        # A new entry each time: of one that was not answered nobody knows whether it is there.
+        # A new entry each time, since an unanswered one may have landed.
         ids = client.draw() if op == "append" else ()
         if client.attempt(Call(op=op, session=session, ids=ids)).outcome == "ok":
             return
@@ -172,7 +172,7 @@ def _retry(
             raise CaseUnknown(f"{op} after a kill was not answered: {error}")
         if time.monotonic() > until:
             words = f"a process was killed, and {op} raises ever since: {format_error(error)}"
-            # A lock that outlives its holder may have an end that nobody told us.
+            # A lock that outlives its holder may expire later.
             if op == "append" and context.adapter.patience_s is None:
                 raise CaseUnknown(f"{words}; the store names no bound")
             context.fail("unusable after a kill", words, session=session)
@@ -184,7 +184,7 @@ def _recovery_s(context: CaseContext) -> float:
 
 
 PAUSES: Final = 5
-# Longer than the short leases that people put on locks; the long ones nobody waits for.
+# Longer than usual short leases on locks.
 PAUSE_S: Final = 0.8
 TAKEOVERS_MAX: Final = 4
 
@@ -211,7 +211,7 @@ def paused_writer(context: CaseContext) -> None:
         time.sleep(context.random.uniform(0.2, 0.8) * took_s)
         with PausedProcess(context, get_worker(sleeper)):
             meanwhile = _append_meanwhile(context, other, session)
-        # Who waits for what the sleeper holds has it now.
+        # A writer that waited for the stopped process can finish now.
         for pending in (asleep, meanwhile):
             if pending is not None:
                 pending.finish()
@@ -225,7 +225,7 @@ def _append(context: CaseContext, client: Client, session: str) -> PendingCall:
 
 
 def _append_meanwhile(context: CaseContext, other: Client, session: str) -> PendingCall | None:
-    """Append while the other one sleeps; an append that is still waiting at the end is returned."""
+    """Append while the other is stopped; returns an append that still waits at the end."""
     until = time.monotonic() + PAUSE_S
     for _ in range(TAKEOVERS_MAX):
         pending = _append(context, other, session)
@@ -237,7 +237,7 @@ def _append_meanwhile(context: CaseContext, other: Client, session: str) -> Pend
 
 FORKS: Final = 3
 APPENDS: Final = 6
-# A parent that lost its connection may notice once or twice before it has another.
+# A parent that lost its connection may fail before it reconnects.
 TRIES: Final = 3
 
 
@@ -272,7 +272,7 @@ def _calls(client: Client, session: str) -> tuple[Call, ...]:
 
 
 def _build_unknown_log(program: Program, began_ns: int) -> Log:
-    """What is known of a child that never told: that it may have done all of it."""
+    """The log of a child that never answered: every append may have happened."""
     log = Log()
     for call in program.calls:
         if call.op == "append":
@@ -291,7 +291,7 @@ def _build_unknown_log(program: Program, began_ns: int) -> Log:
 
 
 def _goes_on(context: CaseContext, parent: Client, session: str) -> None:
-    """The parent can write and read, whatever the child did."""
+    """Expect that the parent can write and read, whatever the child did."""
     for op in ("append", "read"):
         for _ in range(TRIES):
             ids = parent.draw() if op == "append" else ()
@@ -317,7 +317,7 @@ def clock_jumps(context: CaseContext) -> None:
     """Set a process's clock to and fro; when it is right again, everything is there in order."""
     store = context.open_in_process(plugin=JumpingClock())
     kept, mortal = context.new_session(), context.new_session()
-    # A read that begins a life anew, by a wrong clock, may well end it.
+    # With a wrong clock, a read that renews a session may end it.
     mortals = context.adapter.claims(["ttl"]) and context.adapter.ttl_refreshed_by != "read"
     store.append(kept, 2)
     mine = store.append(mortal, 2, ttl_s=HOUR_S) if mortals else ()
@@ -327,7 +327,7 @@ def clock_jumps(context: CaseContext) -> None:
         store.attempt(Call(op="append", session=kept, ids=store.draw()))
         store.attempt(Call(op="read", session=kept))
         if mortals:
-            # It may be over by such a clock. That is no reason to throw it away.
+            # It may have expired by such a clock, but must not be deleted.
             with contextlib.suppress(Exception):
                 read_unrecorded(store, mortal)
         context.record_fault(

@@ -29,7 +29,7 @@ OPS: Final[tuple[OpName, ...]] = (
 )
 CHANGES: Final[frozenset[OpName]] = frozenset({"pop", "trim", "clear", "rollback"})
 STEPS: Final = 3
-# So that a store with every capability and a slow disk is done within seconds.
+# So that a slow store with every capability is done within seconds.
 PROGRAMS_MAX: Final = 200
 PROGRAMS_S: Final = 8.0
 RANDOM_STEPS: Final = 180
@@ -39,18 +39,18 @@ RANDOM_SESSIONS: Final = 2
 
 @dataclass(slots=True)
 class ExpectedSession:
-    """What a session must show, and what has been done to it."""
+    """A session as the model has it, with what was done to it."""
 
     session: str
     state: model.ModelState = model.EMPTY
     done: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
-    # For each line of the journal, whether that change was seen. A store may or may not count a
-    # change that changed nothing, so an undo of such a one is not asked for.
+    # For each journal line, whether that change was visible. Stores differ in whether they count a
+    # change that changed nothing, so such a change is not undone.
     seen: list[bool] = field(default_factory=list)
 
     def allows(self, op: OpName) -> bool:
-        """Whether every right store would do this now."""
+        """Whether every correct store would accept this now."""
         if op == "undo":
             return bool(self.seen) and self.seen[-1]
         if op == "rollback":
@@ -58,12 +58,12 @@ class ExpectedSession:
         return op != "fork" or bool(self.state.shown)
 
     def mild(self, op: OpName) -> bool:
-        """Whether a right store may refuse this: there is nothing to do it to."""
+        """Whether a correct store may refuse this, because the session is empty."""
         return not self.state.shown and op in {"pop", "trim", "clear", "snapshot"}
 
 
 class ModelRunner:
-    """Makes calls, and holds every answer to the model."""
+    """Makes calls, and compares every answer with the model."""
 
     def __init__(self, context: CaseContext, ids: EntryIds) -> None:
         self.context = context
@@ -71,7 +71,7 @@ class ModelRunner:
         self.unit = 2 if context.adapter.pairs else 1
 
     def step(self, store: Client, belief: ExpectedSession, op: OpName) -> ExpectedSession | None:
-        """Do one thing to a session and look at it; of a fork, what the new session must show."""
+        """Make one call on a session and read it; for a fork, returns the new session."""
         call = self._call(belief, op)
         belief.done.append(op)
         try:
@@ -92,7 +92,7 @@ class ModelRunner:
         return forked
 
     def look(self, store: Client, belief: ExpectedSession, limit: int | None = None) -> None:
-        """Read, and hold what is seen to the model."""
+        """Read, and compare with the model."""
         self._hold(belief, store.make(Call(op="read", session=belief.session, limit=limit)))
 
     def _call(self, belief: ExpectedSession, op: OpName) -> Call:
@@ -150,7 +150,7 @@ def short_programs(context: CaseContext) -> None:
     for op in ops:
         _run(context, store, machine, (op, "append"))
     everything = list(_programs(ops))
-    # In no order, so that a store that is slow is asked for something of everything.
+    # In random order, so that a slow store runs some of each kind.
     chosen = context.random.sample(everything, min(len(everything), PROGRAMS_MAX))
     if len(everything) > PROGRAMS_MAX:
         context.note(f"short programs: {len(chosen)} of {len(everything)}, by seed")
@@ -165,7 +165,7 @@ def _programs(ops: list[OpName]) -> Iterator[tuple[OpName, ...]]:
 
 
 def _makes_sense(steps: tuple[OpName, ...]) -> bool:
-    """Whether nothing is brought back that was not written down or changed before."""
+    """Whether every rollback has a snapshot before it, and every undo a change."""
     for place, op in enumerate(steps):
         before = set(steps[:place])
         if op == "rollback" and "snapshot" not in before:
@@ -185,9 +185,9 @@ def _run(
             forked = machine.step(store, belief, op)
             forks += [forked] if forked is not None else []
     for forked in forks:
-        # What happened to the one since must not show in the other.
+        # Later changes of the source must not show in the fork.
         machine.look(store, forked)
-    # Every answer was the only right one; no checker can say more.
+    # Every answer was compared; the checker cannot say more.
     del context.history[before:]
 
 
@@ -210,5 +210,5 @@ def random_programs(context: CaseContext) -> None:
     reader = context.open_elsewhere()
     for belief in beliefs:
         machine.look(reader, belief)
-    # Every answer was the only right one; no checker can say more.
+    # Every answer was compared; the checker cannot say more.
     del context.history[before:]

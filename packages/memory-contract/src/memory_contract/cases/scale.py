@@ -1,4 +1,4 @@
-"""Large ones and many of them: nothing is cut off, mixed up or left out."""
+"""Large messages, long sessions and many sessions: nothing is cut off or mixed up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES: Final = (65_537, MIB, 8 * MIB)
 SESSIONS: Final = 300
 LONG_BATCHES: Final = 12
 LONG_BATCH: Final = 250
-# Of turns or of single messages, each of which is a call.
+# For stores that take turns or single messages, each of which is a call.
 LONG_CALLS: Final = 25
 
 
@@ -46,7 +46,7 @@ def huge_message_is_whole_or_refused(context: CaseContext) -> None:
 
 
 def _large(context: CaseContext, size: int) -> list[Message]:
-    """One large message that does not repeat itself within what a page or a packet holds."""
+    """A large message without repetition at the size of pages or packets."""
     noise = Random(size).randbytes(4099).hex()  # noqa: S311 -- made-up text
     message = {"role": "user", "content": (noise * (size // len(noise) + 1))[:size]}
     answer = {"role": "assistant", "content": "That was long."}

@@ -25,7 +25,7 @@ from memory_contract.entries import messages_of
 from memory_contract.history import Ids
 
 SINGLES: Final = 100
-# Quick enough for many of them to fall into one tick of a coarse clock.
+# Fast enough that many fall into one tick of a coarse clock.
 BURST: Final = 200
 BATCH: Final = 50
 
@@ -191,14 +191,14 @@ def reads_are_copies(context: CaseContext) -> None:
 
 
 def exchanged(store: Client) -> Any:
-    """What a handle that only translates handed in or out itself, behind the kit's own dicts."""
+    """The objects that an adapting handle itself passed in or got back, if it exposes them."""
     return getattr(store.handle, "exchanged", None)
 
 
 def _expect_unchanged(
     context: CaseContext, store: Client, session: str, before: list[Message], what: str
 ) -> None:
-    # A store that writes late, or never, shares nothing: that is another failure.
+    # A store that writes late, or never, has another failure.
     expect_there(context, store, session, before, "a message")
     now = copy.deepcopy(store.get(session))
     fields = [("metadata", m["metadata"]) for m in before if "metadata" in m]
@@ -237,7 +237,7 @@ def pop_from_the_end(context: CaseContext) -> None:
 
 
 def _pop_of_nothing(context: CaseContext, store: Client, session: str) -> None:
-    """It gives None, or is refused: a store may say that there is nothing to take."""
+    """Pop from an empty session: it returns None, or is refused."""
     try:
         popped = store.pop(session)
     except Exception as error:  # noqa: BLE001 -- whatever is raised refuses
@@ -279,7 +279,7 @@ def clear_then_append(context: CaseContext) -> None:
 
 
 class Unstorable:
-    """A value that is equal to its copies and that no plain format holds."""
+    """A value that is equal to its copies and cannot be serialized."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Unstorable
@@ -383,7 +383,7 @@ def same_words_twice(context: CaseContext) -> None:
 
 
 def _dropped(store: Client, session: str, seen: list[Message], expected: list[Message]) -> str:
-    """What to call it: of what is dropped as a duplicate, each word is still there once."""
+    """The failure's name: duplicates that were dropped are still there once."""
     if len(seen) >= len(expected):
         return "wrong history"
     if appears_late(store, session, expected):
@@ -393,7 +393,7 @@ def _dropped(store: Client, session: str, seen: list[Message], expected: list[Me
 
 
 def _turns(context: CaseContext, entries: int) -> int:
-    """So many entries, counted as the store's appends are."""
+    """The number of entries that so many appends make."""
     return entries // 2 if context.adapter.pairs else entries
 
 

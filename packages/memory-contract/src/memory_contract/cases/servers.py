@@ -138,7 +138,7 @@ def _claims_to_survive(context: CaseContext) -> None:
 @contextmanager
 def _with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
     folder = Path(tempfile.mkdtemp(prefix="indelible-standby-"))
-    # PostgreSQL refuses to be root, and whoever it is then must get in.
+    # PostgreSQL refuses to be root; its user must be able to enter.
     folder.chmod(0o755)
     try:
         primary, standby = with_standby(folder)
@@ -157,11 +157,11 @@ def _with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 def _struck_once(
     context: CaseContext, proxy: Proxy, name: str, act: Callable[[], None]
 ) -> Iterator[Callable[[], None]]:
-    """Do something to the server, once, after some requests; what is yielded begins to count."""
+    """Act on the server once, after some requests; the yielded function starts counting."""
     failed: list[ServerError] = []
 
     def arm() -> None:
-        # Held back, the requests of that moment are surely open when the server is struck.
+        # Requests of that moment are held back, so that they are open when the server is struck.
         proxy.arm(ProxyFault("freeze", nth=REQUESTS_BEFORE_A_STRIKE))
 
     def strike(over: threading.Event) -> None:
@@ -225,7 +225,7 @@ def server_emptied(context: CaseContext) -> None:
         _record_as_cleared(context, session, began_ns)
         if versioned:
             _is_told(context, store, session, version)
-        # What the open handle says now is judged: old entries are as wrong as lost new ones.
+        # The answers of the open handle are judged: neither old entries nor lost new ones.
         for _ in range(2):
             store.attempt(Call(op="read", session=session))
             store.attempt(make_append(context, store, session)())
@@ -241,7 +241,7 @@ def server_emptied(context: CaseContext) -> None:
 
 
 def _is_told(context: CaseContext, store: Client, session: str, version: object) -> None:
-    """Whoever answers a conversation that the server lost hears that it is not there any more."""
+    """Expect that an append with the version of a lost session is refused."""
     call = Call(op="append", session=session, ids=store.draw(), expected=version)
     context.expect(
         store.attempt(call).outcome != "ok",
@@ -252,7 +252,7 @@ def _is_told(context: CaseContext, store: Client, session: str, version: object)
 
 
 def _record_as_cleared(context: CaseContext, session: str, began_ns: int) -> None:
-    """To the checker, somebody cleared the session; nobody may show what was there before."""
+    """Record a clear, so that the checker accepts no older entries."""
     emptied = Operation(
         worker="storm",
         session=session,
@@ -264,11 +264,10 @@ def _record_as_cleared(context: CaseContext, session: str, began_ns: int) -> Non
     context.record(emptied)
 
 
-# How many appends are tried on a full disk: a server has some room in what it took before.
+# How many appends are tried on a full disk: a server has some space allocated.
 APPENDS_MAX: Final = 300
 ENTRIES: Final = 8
-# How many of them are refused, so that a store is also seen after the first time; one that tries
-# until its deadline has tried often enough by then.
+# How many refusals are enough, and how long is tried after the first one.
 REFUSED: Final = 3
 ENOUGH_S: Final = 1.0
 
@@ -307,7 +306,7 @@ def _append_until_refused(context: CaseContext, store: Client, session: str) -> 
     for _ in range(APPENDS_MAX):
         if store.attempt(make_append(context, store, session, ENTRIES)()).outcome != "ok":
             refused += 1
-            # What is there can still be seen, or it is said that it cannot.
+            # Existing entries can still be read, or reading raises.
             store.attempt(Call(op="read", session=session))
         if refused == REFUSED or (refused and time.monotonic() - began > ENOUGH_S):
             break

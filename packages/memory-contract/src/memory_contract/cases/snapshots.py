@@ -75,7 +75,7 @@ def rollback_keeps_every_snapshot(context: CaseContext) -> None:
             caller.rollback(session, name)
             context.expect_shown(caller, session, snapshots[name], after=f"a rollback to {name}")
         context.expect_shown(store, session, snapshots[names[-1]], after="a rollback elsewhere")
-        # What is said on a branch that is left again must not touch the snapshots either.
+        # Appends to a branch that is abandoned must not change the snapshots.
         said = caller.append(session)
         name = caller.snapshot(session)
         snapshots[name] = snapshots[names[-1]] + said

@@ -27,22 +27,22 @@ NEEDS: Final[dict[Verb, frozenset[str]]] = {
     "fork": frozenset({"fork"}),
     "read": frozenset(),
 }
-# In one append: more than one, so that it can be torn.
+# The size of a batch, so that it can be torn.
 BATCH: Final = 3
 
 
 def list_verbs(context: CaseContext) -> list[Verb]:
-    """What this store offers, reading among it."""
+    """The operations that the store claims, including read."""
     return [verb for verb, needs in NEEDS.items() if context.adapter.claims(needs)]
 
 
 def list_changes(context: CaseContext) -> list[Verb]:
-    """What of it changes something."""
+    """The operations that change something."""
     return [verb for verb in list_verbs(context) if verb != "read"]
 
 
 def build_calls(context: CaseContext, verb: Verb) -> tuple[Call, ...]:
-    """Calls on a session of its own; the last one is what it is about, the others lead to it."""
+    """Calls on a new session; the last one is the operation, the others lead to it."""
     session = context.new_session()
     call: Call
     before = [build_append(context, session), build_append(context, session, BATCH)]
@@ -78,7 +78,7 @@ def build_append(context: CaseContext, session: str, count: int = 1) -> Call:
 
 
 def append_many(context: CaseContext, store: Client, session: str, count: int) -> Ids:
-    """Append so many at once; if that is too many for the store, in batches that it takes.
+    """Append a batch; if it is too large for the store, in smaller ones.
 
     A store may say no to a large batch, as long as it says so each time and keeps nothing of it.
     """
@@ -104,7 +104,7 @@ def append_many(context: CaseContext, store: Client, session: str, count: int) -
 def _expect_too_large(
     context: CaseContext, store: Client, session: str, size: int, error: Exception
 ) -> None:
-    """Hold a refusal to what it says: nothing is there, and the same is refused again."""
+    """Expect that nothing was stored, and that the same size is refused again."""
     _expect_none(context, store, session, context.history[-1].ids, error)
     try:
         store.append(session, size)
@@ -130,7 +130,7 @@ def _expect_none(
 
 T = TypeVar("T")
 
-# For one part of a case. A store that needs longer has shown by then most of what it can.
+# For one part of a case.
 FEW_S: Final = 4.0
 
 
@@ -143,7 +143,7 @@ def pace(
     within_s: float = FEW_S,
     least: int = 1,
 ) -> Iterator[T]:
-    """The items, one by one, until the time is over; then a note says how many were left out.
+    """Yield items until the time is over; a note then says how many were left out.
 
     Where they are made as they are asked for, `count` says how many there would be.
     """
