@@ -7,18 +7,20 @@ reads them at its end. The folder exists only if a golden was used.
 from __future__ import annotations
 
 import enum
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from pytest_snapshot_db.manifest import stat_file
 from pytest_snapshot_db.storage import Golden
+
+# Records of goldens that were written.
+WRITES: Final = ("new", "changed", "kept")
 
 
 class Update(enum.Enum):
@@ -84,18 +86,13 @@ class Session:
         """Write down that this run has written a golden."""
         self._seen[golden.path] = stat_file(golden.path)
         self.record(kind, golden=str(golden.path), test=test, why=why)
-        self._get_mark(golden).write_text(test, "utf-8")
 
     def find_writer(self, golden: Golden) -> str | None:
-        """Return the test that wrote this golden in this run, if one did."""
-        try:
-            return self._get_mark(golden).read_text("utf-8")
-        except OSError:
-            return None
-
-    def _get_mark(self, golden: Golden) -> Path:
-        name = hashlib.sha256(str(golden.path).encode()).hexdigest()[:32]
-        return self.folder / f"{name}.written"
+        """Return the test that wrote this golden in this run, if one did; the golden is locked."""
+        for record in read_records(self.folder):
+            if record["kind"] in WRITES and record["golden"] == str(golden.path):
+                return str(record["test"])
+        return None
 
     def record_tests(
         self, session: pytest.Session, passed: dict[Path, set[str]], partial: set[Path]
