@@ -169,7 +169,7 @@ class _TableComparison:
         self._stage("after", self._two, other, columns)
         found.expected = _count(self._database, "before")
         found.obtained = _count(self._database, "after")
-        cells = [*(f"c{n}" for n in range(len(columns))), "reals"]
+        cells = [*_name_cells(columns), "reals"]
         rows = [", ".join(f"{name}.{cell}" for cell in cells) for name in ("before", "after")]
         differs = f"({rows[0]}) IS NOT ({rows[1]})"
         if found.expected == found.obtained and not self._execute(
@@ -196,15 +196,16 @@ class _TableComparison:
 
     def _stage(self, name: str, side: RuledDatabase, table: Table, columns: Sequence[str]) -> None:
         """Copy rows into a temporary table without types and collations."""
-        cells = [f"c{n}" for n in range(len(columns))]
+        cells = _name_cells(columns)
         reals = [f"iif(typeof({c}) <> 'real', '', iif({c} = 0, zero({c}), 'r'))" for c in cells]
         marks = ", ".join(["','", *reals])
-        values = ", ".join(side.select_cell(table, column) for column in columns)
+        values = ", ".join(side.select_cell(table, column) for column in columns) or "NULL"
         self._execute(f"DROP TABLE IF EXISTS {name}")
         self._execute(
             f"CREATE TEMP TABLE {name} ({', '.join(cells)}, reals AS (concat_ws({marks})))"
         )
-        self._execute(f"INSERT INTO {name} SELECT {values} FROM {side.select_from(table)}")
+        source = side.select_from(table)
+        side.database.execute(f"INSERT INTO {name} SELECT {values} FROM {source}")
 
     def _is_unique(self, key: Sequence[str]) -> bool:
         """Whether a key tells rows apart: one with NULLs need not."""
@@ -267,9 +268,14 @@ class _TableComparison:
             yield RowChange(at, before, after)
 
     def _read_row(self, name: str, found: TableDifference, rowid: int) -> Row:
-        cells = [f"c{n}" for n in range(len(found.columns))]
+        cells = _name_cells(found.columns)
         (row,) = self._database.read_rows(cells, f"{name} WHERE rowid = {rowid}")
-        return row
+        return row[: len(found.columns)]
+
+
+def _name_cells(columns: Sequence[str]) -> list[str]:
+    """Name the columns of a temporary table, which has at least one."""
+    return [f"c{number}" for number in range(max(1, len(columns)))]
 
 
 def _align(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[int | None, int | None]]:
