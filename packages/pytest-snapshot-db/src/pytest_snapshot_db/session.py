@@ -7,6 +7,7 @@ reads them at its end. The folder exists only if a golden was used.
 from __future__ import annotations
 
 import enum
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -86,13 +87,18 @@ class Session:
         """Write down that this run has written a golden."""
         self._seen[golden.path] = stat_file(golden.path)
         self.record(kind, golden=str(golden.path), test=test, why=why)
+        self._get_writer_file(golden).write_text(test, "utf-8")
 
     def find_writer(self, golden: Golden) -> str | None:
-        """Return the test that wrote this golden in this run, if one did; the golden is locked."""
-        for record in read_records(self.folder):
-            if record["kind"] in WRITES and record["golden"] == str(golden.path):
-                return str(record["test"])
-        return None
+        """Return the test that wrote this golden in this run, if one did."""
+        try:
+            return self._get_writer_file(golden).read_text("utf-8")
+        except OSError:
+            return None
+
+    def _get_writer_file(self, golden: Golden) -> Path:
+        name = hashlib.sha256(str(golden.path).encode()).hexdigest()[:32]
+        return self.folder / f"{name}.written"
 
     def record_tests(
         self, session: pytest.Session, passed: dict[Path, set[str]], partial: set[Path]
