@@ -69,11 +69,14 @@ class EmbeddedBackend:
 
     def __init__(self, database: EmbeddedDatabase) -> None:
         self._database = database
+        self._closed = False
         self._batcher: Batcher[Operation[Any], Any] = Batcher(database.write, **_BATCH_LIMITS)
         fork.register(after_in_child=self._batcher.reset)
 
     def perform(self, op: Operation[R]) -> R:
         """Perform one operation, in one transaction."""
+        if self._closed:
+            raise ClosedError("the store is closed")
         write = type(op) in WRITES
         result: R = self._batcher.run(op, NEVER) if write else self._database.read(op)
         return result
@@ -91,6 +94,7 @@ class EmbeddedBackend:
 
     def close(self) -> None:
         """Wait for running operations, then close."""
+        self._closed = True
         self._database.close()
 
 
