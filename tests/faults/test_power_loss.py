@@ -5,7 +5,7 @@ import math
 import pytest
 from bad_disks import TIMES, expect_pass, opened_at_process, ours, result_of
 
-from memory_contract.cases.power_loss import cut_power
+from memory_contract.cases.crashes import cut_power
 from memory_contract.goldfish.files import UnsyncedFolder, WalFull, WalNormal
 from memory_contract.goldfish.registry import RIGHT, adapter_of
 

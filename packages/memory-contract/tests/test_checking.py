@@ -13,9 +13,10 @@ import pytest
 import under_test
 from memory_contract import Adapter, Unreachable, check, read_deviations
 from memory_contract import runner as runner_module
-from memory_contract.cases.case import GATES, REGISTRY
+from memory_contract.cases.case import REGISTRY
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.checking import SelectionError, select
+from memory_contract.gates import GATES
 from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, resolve
 from memory_contract.workers import pool
@@ -354,6 +355,6 @@ def test_a_bad_day_that_a_store_cannot_have_does_not_spoil_what_it_passed():
 def test_workers_import_what_the_store_stands_on_and_nothing_else(tmp_path):
     adapter = resolve("sqlite:///x.db")
     adapter.factory("blocking")(tmp_path).close()
-    ours = pool._packages(adapter)
+    ours = pool._find_packages(adapter)
     assert "apsw" in ours
     assert not {name for name in ours if name.startswith(("pytest", "_pytest", "hypothesis"))}

@@ -15,16 +15,16 @@ from typing import Final
 from memory_contract.calls import is_not_found
 from memory_contract.case_context import CaseContext, CaseVacuous
 from memory_contract.cases.case import case
-from memory_contract.cases.lifecycle import expect_shown, reads_aside
+from memory_contract.cases.lifecycle import read_unrecorded
 from memory_contract.client import Client
 from memory_contract.history import Ids, Operation
 
 # Long enough for a few calls, short enough to wait for.
 _TTL_S: Final = 0.3
 _LONG_TTL_S: Final = 3600.0
-# Stores count in whole milliseconds, by a clock that is not the one that calls are timed with.
+# Stores count in milliseconds, by another clock than the one that times calls.
 _GRACE_NS: Final = 20_000_000
-# How often a machine that was too slow for a short life is given a longer one.
+# How often a longer time to live is tried on a slow machine.
 _TRIES: Final = 3
 
 
@@ -33,14 +33,14 @@ def _ttl_s(context: CaseContext) -> float:
 
 
 def _longer_and_longer(context: CaseContext) -> Iterator[float]:
-    """Times to live: when the calls took too long for one of them, the next may do."""
+    """Growing times to live, for machines on which calls take too long for the first."""
     for attempt in range(_TRIES):
         yield _ttl_s(context) * 3**attempt
     raise CaseVacuous("the calls took longer than the sessions were to live")
 
 
 def _ends(context: CaseContext, session: str, ttl_s: float, since: Operation) -> Operation:
-    """Write down when a life ends that counts from this call."""
+    """Record when a session expires, counted from this call."""
     return context.record_expiry(
         session, ttl_s, replace(since, invoke_ns=since.invoke_ns - _GRACE_NS)
     )
@@ -51,13 +51,13 @@ def _sleep_until(moment_ns: float) -> None:
 
 
 def _in_time(context: CaseContext, since: Operation, ttl_s: float) -> bool:
-    """Whether the last call was over before a life that counts from an earlier one could end."""
+    """Whether the last call ended before the session could expire."""
     ended = context.history[-1].complete_ns or 0
     return ended < since.invoke_ns + ttl_s * 1e9 - _GRACE_NS
 
 
 def _short_life(context: CaseContext, store: Client) -> tuple[str, Operation, str]:
-    """A session that ends soon, when it does, and a snapshot of it where there are snapshots."""
+    """A session that expires soon, its window, and a snapshot of it if snapshots are claimed."""
     for ttl_s in _longer_and_longer(context):
         session, taken = context.new_session(), ""
         store.append(session, 3, ttl_s=ttl_s)
@@ -74,7 +74,7 @@ def _short_life(context: CaseContext, store: Client) -> tuple[str, Operation, st
 
 
 def _expect_gone(context: CaseContext, reader: Client, session: str) -> None:
-    """Nothing of the session shows; that there is no such session is a right answer as well."""
+    """Expect that the session shows nothing, or does not exist."""
     try:
         seen = reader.read(session)
     except Exception as error:
@@ -88,13 +88,13 @@ def _expect_gone(context: CaseContext, reader: Client, session: str) -> None:
 def _expect_no_way_back(
     context: CaseContext, caller: Client, session: str, taken: str, fresh: Ids
 ) -> None:
-    """A snapshot of a life that ended brings nothing of it back, whatever it answers."""
-    # Kept out of the record: what a store that no longer knows the snapshot says is its affair.
+    """Expect that a snapshot of an expired session brings nothing back."""
+    # Not recorded: a store may raise any error for a snapshot that is gone.
     seen: Ids = ()
     with contextlib.suppress(Exception):
         caller.ask("rollback", session, context.names[taken])
     with contextlib.suppress(Exception):
-        seen = reads_aside(caller, session)
+        seen = read_unrecorded(caller, session)
     back = [id_ for id_ in seen if id_ not in fresh]
     proof = f"{session} ended, and its snapshot brought {' '.join(back)} back"
     context.expect(not back, "zombie snapshot", proof, session=session)
@@ -113,7 +113,7 @@ def ttl_ends_everything(context: CaseContext) -> None:
     session, window, taken = _short_life(context, store)
     context.wait_until_after(window)
     if context.adapter.claims(["list"]):
-        # Before anything is read: many stores tidy up only then.
+        # Before anything is read, since many stores clean up only then.
         named = session in set(store.ask("sessions"))
         proof = f"{session} ended and is still listed"
         context.expect(not named, "zombie session", proof, session=session)
@@ -121,7 +121,7 @@ def ttl_ends_everything(context: CaseContext) -> None:
         _expect_gone(context, reader, session)
     if taken:
         _expect_no_way_back(context, store, session, taken, ())
-    expect_shown(context, other, beside, kept, after="the end of another session")
+    context.expect_shown(other, beside, kept, after="the end of another session")
 
 
 @case(
@@ -143,11 +143,11 @@ def ttl_is_never_early(context: CaseContext) -> None:
         _ends(context, session, ttl_s, append)
         for part, reader in zip(moments, (other, store, other), strict=False):
             _sleep_until(append.invoke_ns + part * ttl_s * 1e9)
-            # Whether it had to be there is the checker's to say: it knows when the read was over.
+            # The checker decides whether it had to be there: it knows when the read ended.
             reader.read(session)
         if _in_time(context, append, ttl_s):
             break
-    expect_shown(context, other, beside, kept, after="the end of another session")
+    context.expect_shown(other, beside, kept, after="the end of another session")
 
 
 @case(
@@ -202,7 +202,7 @@ def _never_anew(context: CaseContext, store: Client, other: Client, ttl_s: float
 
 
 def _anew_by_read(context: CaseContext, store: Client, other: Client, ttl_s: float) -> bool:
-    # Reads that move the end they are judged by are no record for the checker.
+    # Not recorded: these reads move the end that they would be judged by.
     session = context.new_session()
     ids = store.append(session, 2, ttl_s=ttl_s)
     first = context.history[-1]
@@ -210,14 +210,14 @@ def _anew_by_read(context: CaseContext, store: Client, other: Client, ttl_s: flo
     for part in (0.6, 1.2):
         _sleep_until(first.invoke_ns + part * ttl_s * 1e9)
         began_ns = time.monotonic_ns()
-        seen = reads_aside(other, session)
+        seen = read_unrecorded(other, session)
         if time.monotonic_ns() >= since_ns + ttl_s * 1e9 - _GRACE_NS:
             return False
         proof = f"{session} was read in time to live on, and shows {list(seen)}"
         context.expect(seen == ids, "early expiry", proof, session=session)
         since_ns = began_ns
     _sleep_until(time.monotonic_ns() + (ttl_s + context.adapter.ttl_s_late) * 1e9 + _GRACE_NS)
-    seen = reads_aside(store, session)
+    seen = read_unrecorded(store, session)
     proof = f"{session} was not read for its whole time to live, and shows {list(seen)}"
     context.expect(not seen, "zombie entry", proof, session=session)
     return True
@@ -243,7 +243,7 @@ def ttl_survives_reopening(context: CaseContext) -> None:
     context.wait_until_after(window)
     for reader in (other, context.open_in_process(), context.open()):
         _expect_gone(context, reader, session)
-        expect_shown(context, reader, beside, kept, after="the end of another session")
+        context.expect_shown(reader, beside, kept, after="the end of another session")
 
 
 @case(
@@ -260,7 +260,7 @@ def new_life_is_clean(context: CaseContext) -> None:
     context.wait_until_after(window)
     fresh = other.append(session, 2, ttl_s=_LONG_TTL_S)
     for reader in (store, other):
-        expect_shown(context, reader, session, fresh, after="its end and an append")
+        context.expect_shown(reader, session, fresh, after="its end and an append")
     if taken:
         _expect_no_way_back(context, store, session, taken, fresh)
 
@@ -273,7 +273,7 @@ def _appends_at_the_end(context: CaseContext, store: Client, other: Client) -> N
     firsts = context.history[-len(sessions) :]
     for place, (session, first) in enumerate(zip(sessions, firsts, strict=True)):
         end_ns = (first.invoke_ns + (first.complete_ns or 0)) // 2 + int(_ttl_s(context) * 1e9)
-        # Which of the two it was is not known, so the end is one that may have been.
+        # It is unknown which of the two happened, so the session may or may not have expired.
         context.history.append(replace(first, worker="clock", op="expire", ids=(), outcome="info"))
         _sleep_until(end_ns + (place - 4) * 500_000)
         new = (store, other)[place % 2].append(session, ttl_s=_LONG_TTL_S)

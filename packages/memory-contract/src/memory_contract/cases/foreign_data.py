@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
-from memory_contract.cases.pacing import paced
+from memory_contract.cases.workload import pace
 from memory_contract.client import Client
 from memory_contract.entries import ids_of, messages_of
 from memory_contract.history import Ids
@@ -21,9 +21,9 @@ TURNS: Final = 6
 PAGE: Final = 2
 # More than any session here has.
 ALL: Final = 100
-# What a number is replaced by: nearby ones, and ones beyond what a position can be.
+# Replacements for numbers: nearby ones, and impossible positions.
 NUMBERS: Final = ("0", "1", "-1", "-3", "7", "99", str(2**32), str(2**32 + 3), str(2**63), "null")
-# Edits of one cursor or export; there are more than can be tried.
+# The edits that are tried of one cursor or export.
 EDITS_MAX: Final = 60
 _NUMBER: Final = re.compile(r"(?<![\w.\-])-?\d+(?![\w.])")
 
@@ -42,7 +42,7 @@ def edited_cursor_is_refused(context: CaseContext) -> None:
     cursors = {session: _cursors(store, session) for session in (mine, theirs)}
     context.expect(bool(cursors[mine]), "one page", "a session of several pages came as one")
     edits = [*cursors[theirs], *_edited_cursors(context.random, cursors[mine], mine, theirs)]
-    for cursor in paced(context, edits, "edited cursors", least=len(cursors[theirs])):
+    for cursor in pace(context, edits, "edited cursors", least=len(cursors[theirs])):
         found = _tried(store, "page", mine, ALL, cursor)
         foreign = [id_ for id_ in ids_of(found[0]) if id_ not in shown] if found else []
         if foreign:
@@ -87,7 +87,7 @@ def _edits(text: str, mine: str, theirs: str) -> Iterator[str]:
 
 
 def _decoded(text: str) -> str | None:
-    """What a cursor says, if it is text in base64."""
+    """A decoded cursor, if it is text in base64."""
     try:
         return base64.urlsafe_b64decode(text).decode()
     except (ValueError, binascii.Error):
@@ -118,7 +118,7 @@ def edited_export_stays_inside(context: CaseContext) -> None:
     )
     edits = list(dict.fromkeys(_edits(text, "\0", "")))
     edits = context.random.sample(edits, min(EDITS_MAX, len(edits)))
-    for edit in paced(context, edits, "edited exports", least=3):
+    for edit in pace(context, edits, "edited exports", least=3):
         # Right before the import, so that a position that is a little off is somebody else's.
         kept[behind] = ids_of(_said(source, target, behind))
         _import_edited(
@@ -155,7 +155,7 @@ def _import_edited(context: CaseContext, target: Client, text: str, session: str
 
 
 def _tried(store: Client, method: str, *arguments: Any) -> Any:
-    """What came back; None if it was refused, in whatever way. True stands for nothing."""
+    """The result of a call; None if it raised, True if it returned nothing."""
     try:
         found = store.ask(method, *arguments)
     except Exception:  # noqa: BLE001 -- every refusal is fine here

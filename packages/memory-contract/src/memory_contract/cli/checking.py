@@ -339,8 +339,8 @@ def goldfish(*, seed: Seed = None, as_json: AsJson = False) -> None:
 
 def faults(*, as_json: AsJson = False) -> None:
     """Say which faults `check` can make on this machine, and what is missing for the others."""
-    from memory_contract.cases.case import TIERS  # noqa: PLC0415
     from memory_contract.faults.tiers import means  # noqa: PLC0415
+    from memory_contract.gates import TIERS  # noqa: PLC0415
 
     found = means()
     out = Output(as_json=as_json)

@@ -15,7 +15,7 @@ from memory_contract.redaction import redact_url
 from memory_contract.report.wording import counted, visible
 
 if TYPE_CHECKING:
-    from memory_contract.faults.proxy import Proxy, ProxyFault, Struck
+    from memory_contract.faults.proxy import Proxy, ProxyFault, ProxyFaultEvent
 
 # How often it is looked whether a trouble came about.
 LOOK_AGAIN_S = 0.1
@@ -91,13 +91,13 @@ def proxy(
 
     try:
         faults = [
-            *(ProxyFault.of_words("cut before", words) for words in cut_before or ()),
-            *(ProxyFault.of_words("cut after", words) for words in cut_after or ()),
-            *(ProxyFault.of_words("cut midway", words) for words in cut_midway or ()),
-            *(ProxyFault.of_words("slice", words) for words in slice_ or ()),
-            *(ProxyFault.of_words("delay", words) for words in delay or ()),
-            *(ProxyFault.of_words("freeze", words) for words in freeze or ()),
-            *(ProxyFault.of_words("answer", words) for words in answer or ()),
+            *(ProxyFault.parse("cut before", words) for words in cut_before or ()),
+            *(ProxyFault.parse("cut after", words) for words in cut_after or ()),
+            *(ProxyFault.parse("cut midway", words) for words in cut_midway or ()),
+            *(ProxyFault.parse("slice", words) for words in slice_ or ()),
+            *(ProxyFault.parse("delay", words) for words in delay or ()),
+            *(ProxyFault.parse("freeze", words) for words in freeze or ()),
+            *(ProxyFault.parse("answer", words) for words in answer or ()),
         ]
         host, port = _place(listen)
         standing = Proxy(server, host=host, port=port)
@@ -143,7 +143,7 @@ def _stand(standing: Proxy, server: str, faults: Sequence[ProxyFault]) -> None:
     print(f"{said}{f', {left} did not' if left else ''}.", file=sys.stderr)
 
 
-def _tell(struck: Sequence[Struck], told: int) -> int:
+def _tell(struck: Sequence[ProxyFaultEvent], told: int) -> int:
     for each in struck[told:]:
         print(f"{each.fault.what}: {visible(each.name)} (number {each.fault.nth})", flush=True)
     return len(struck)

@@ -256,7 +256,7 @@ def _reach(
     except WorkersUnavailable:
         return "process"
     try:
-        worker = worker_pool.worker()
+        worker = worker_pool.start_worker()
         try:
             worker.ask("open", workspace, flavour)
             return "machine" if worker.ask("call", "read", (_SESSION,), {}) else "process"

@@ -1,4 +1,4 @@
-"""PostgreSQL servers of our own: one, or a primary with a standby that takes over."""
+"""PostgreSQL servers: one, or a primary with a standby that takes over."""
 
 from __future__ import annotations
 
@@ -148,11 +148,11 @@ class PostgresServer:
         self._process.start()
 
     def stop(self) -> None:
-        """End it in good order."""
+        """Shut it down."""
         self._process.stop()
 
     def kill(self) -> None:
-        """End it and its children at once, as the loss of its machine would."""
+        """Kill it and its children."""
         children = list(children_of(self._process.pid)) if self._process.running else []
         self._process.kill()
         deadline = time.monotonic() + ENDED_S_MAX
@@ -168,11 +168,11 @@ class PostgresServer:
         self.start()
 
     def freeze(self) -> None:
-        """Let it hold its connections and answer nobody."""
+        """Stop it: connections stay open, and nobody is answered."""
         self._process.freeze()
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self._process.thaw()
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""One Valkey server of our own, from the wheel that brings its program."""
+"""A Valkey server, from the wheel that brings its program."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class ValkeyServer:
         self.process.kill()
 
     def freeze(self) -> None:
-        """Let it hold its connections and answer nobody."""
+        """Stop it: connections stay open, and nobody is answered."""
         self.process.freeze()
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self.process.thaw()
 
     def restart(self) -> None:

@@ -1,27 +1,118 @@
-"""Damage to a file of SQLite is said aloud, or does no harm; nothing comes back silently wrong."""
+"""Damaged entries and files: reading raises, or shows nothing wrong."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Final
 
-from memory_contract.adapter import Refused
+from memory_contract.adapter import Message, Refused
 from memory_contract.calls import Call, Log, Program, failed
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
 from memory_contract.cases.case import case
-from memory_contract.cases.lock_bounds import SQLITE
-from memory_contract.cases.verbs import append
+from memory_contract.cases.contents import build_batch, expect_there, shown, to_spoken
+from memory_contract.cases.locks import SQLITE
+from memory_contract.cases.workload import build_append
 from memory_contract.entries import message_of
-from memory_contract.faults.vfs.images import Files, files_of, write_files
+from memory_contract.faults.vfs.images import Files, read_files, write_files
 from memory_contract.history import Ids, Operation
 from memory_contract.workers.pool import StoreRaised, WorkerLost
 
-# How many bits a check turns over, and at how many places it cuts a file off; drawn by its seed.
+ENTRIES: Final = 7
+DAMAGED: Final = 3
+# The first byte is invalid in UTF-8, the second in JSON.
+ROTS: Final = (b"\xff", b"\x01")
+
+
+def _text(number: int) -> str:
+    # Only letters, which every format stores as they are.
+    return f"indelible entry number {number} about to rot " + "keep" * 8
+
+
+@case("edges", reach="machine", catches="an unreadable entry that makes history shorter or empty")
+def damaged_entry_is_loud(context: CaseContext) -> None:
+    """Damage one stored entry in its file: reading raises or shows it, and leaves nothing out."""
+    # In a process that ends, so that nothing has the file open.
+    store, session = context.open_in_process(), context.new_session()
+    expected: list[Message] = []
+    for number in range(ENTRIES):
+        batch = build_batch(context, _text(number))
+        store.put(session, *batch)
+        expected += batch
+    store.close()
+    reader = context.open_in_process()
+    expect_there(context, reader, session, expected, "a message")
+    reader.close()
+    _checkpoint(context.workspace)
+    files = _holding(context.workspace, _text(DAMAGED).encode())
+    if not files:
+        raise CaseNotClaimed("no file of the workspace holds the text of an entry as it is")
+    for rot in ROTS:
+        for path, data in files.items():
+            path.write_bytes(_rotten(data, _text(DAMAGED).encode(), rot))
+        _expect_loud(context, session, expected)
+
+
+def _expect_loud(context: CaseContext, session: str, expected: list[Message]) -> None:
+    try:
+        # Always closed: a handle that raised may still hold a lock.
+        with contextlib.closing(context.open_in_process()) as reader:
+            seen = to_spoken(reader.get(session))
+    except Exception:  # noqa: BLE001 -- this is what should happen
+        return
+    context.expect(
+        len(seen) >= len(expected),
+        "silent loss",
+        f"one of {len(expected)} stored messages was damaged, and a read shows {len(seen)} "
+        "without an error",
+        session=session,
+    )
+    whole = [told for told in to_spoken(expected) if told[1] != _text(DAMAGED)]
+    lost = [told for told in whole if told not in seen]
+    context.expect(
+        not lost,
+        "silent loss",
+        f"one stored message was damaged, and others are gone without an error: {shown(lost)}",
+        session=session,
+    )
+    if seen == to_spoken(expected):
+        context.note("a byte of a stored entry was changed in its file, and it came back unchanged")
+
+
+def _checkpoint(workspace: Path) -> None:
+    """Checkpoint the write-ahead logs that SQLite left.
+
+    A damaged log ends where the damage begins: that is how SQLite reads one that a crash cut off,
+    and nothing that a store could tell.
+    """
+    for log in workspace.rglob("*-wal"):
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(str(log).removesuffix("-wal"))) as connection,
+        ):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _holding(workspace: Path, text: bytes) -> dict[Path, bytes]:
+    """The files that contain the text, with their contents."""
+    files = [path for path in workspace.rglob("*") if path.is_file() and not path.is_symlink()]
+    data = {p: p.read_bytes() for p in files if not p.name.endswith(("-wal", "-journal"))}
+    return {path: held for path, held in data.items() if text in held}
+
+
+def _rotten(data: bytes, text: bytes, rot: bytes) -> bytes:
+    """The data with a byte in the middle of the text overwritten, wherever the text occurs."""
+    middle = len(text) // 2
+    return data.replace(text, text[:middle] + rot + text[middle + 1 :])
+
+
+# How many bits a check flips, and at how many places it truncates a file; drawn by the seed.
 FLIPS: Final = 40
 CUTS: Final = 4
 TEXTS: Final = 8
@@ -31,7 +122,7 @@ WAL: Final = "-wal"
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Files that are not what they were. If it is `plain`, nobody can open them and not notice."""
+    """Damaged files. If it is `plain`, every store notices when it opens them."""
 
     what: str
     files: Files
@@ -46,16 +137,16 @@ class Damage:
 )
 def damaged_file_is_loud(context: CaseContext) -> None:
     """Flip bits, cut files off, take a log away: reading raises, or shows nothing wrong."""
-    look_at_damage(context, FLIPS)
+    check_damage(context, FLIPS)
 
 
-def look_at_damage(context: CaseContext, flips: int) -> int:
-    """Hold a store to its word on damaged files; how many there were."""
+def check_damage(context: CaseContext, flips: int) -> int:
+    """Open damaged files, which must be loud; how many there were."""
     told, half, hot, closed = _files(context)
     count = older = changed = 0
     reader = _Reader(context, list(told))
-    said = [text_of(id_) for batches in told.values() for batch in batches for id_ in batch]
-    for damage in _damages(half, hot, closed, flips, said, context.random):
+    said = [encode_text(id_) for batches in told.values() for batch in batches for id_ in batch]
+    for damage in _build_damages(half, hot, closed, flips, said, context.random):
         count += 1
         began = time.monotonic_ns()
         log = reader.read(damage)
@@ -74,30 +165,30 @@ def look_at_damage(context: CaseContext, flips: int) -> int:
 
 
 def _files(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
-    """What was appended, batch by batch; and the files half-way, at the end, and when closed."""
+    """The batches that were appended; the files half-way, at the end, and after closing."""
     writer = context.open_in_process()
     told: dict[str, list[Ids]] = {context.new_session(): [], context.new_session(): []}
     copies = []
     for _ in range(2):
         for turn in range(APPENDS):
             for session, batches in told.items():
-                call = append(context, session, 1 + turn % 3)
+                call = build_append(context, session, 1 + turn % 3)
                 writer.make(call)
                 batches.append(call.ids)
-        copies.append(files_of(context.workspace))
+        copies.append(read_files(context.workspace))
     writer.close()
-    closed = files_of(context.workspace)
+    closed = read_files(context.workspace)
     if not any(data.startswith(SQLITE) for data in closed.values()):
         raise CaseNotClaimed("the store keeps no SQLite file in its workspace")
     return told, copies[0], copies[1], closed
 
 
-def text_of(id_: str) -> bytes:
-    """What was said, as it stands in a file that keeps it as it is."""
+def encode_text(id_: str) -> bytes:
+    """The content of a message, as it is stored by formats that do not change it."""
     return str(message_of(id_)["content"]).encode()
 
 
-def _damages(
+def _build_damages(
     half: Files, hot: Files, closed: Files, flips: int, said: list[bytes], random: Random
 ) -> Iterator[Damage]:
     for name in [name for name, data in closed.items() if data.startswith(SQLITE)]:
@@ -107,15 +198,15 @@ def _damages(
         for _ in range(CUTS):
             size = random.randrange(512, len(data) - 1)
             yield Damage("the file cut off", closed | {name: data[:size]})
-            # What lacks whole pages is shorter than its own head says.
+            # A file that lacks whole pages is shorter than its header says.
             pages = max(1, size // _page_bytes(data)) * _page_bytes(data)
             yield Damage("pages cut off the file", closed | {name: data[:pages]}, plain=True)
         for _ in range(flips):
-            yield Damage("a bit turned over", closed | {name: _flipped(data, random)})
+            yield Damage("a bit turned over", closed | {name: _flip_bit(data, random)})
         there = [text for text in said if text in data]
         for text in random.choices(there, k=TEXTS if there else 0):
             before, _, after = data.partition(text)
-            flipped = before + _flipped(text, random) + after
+            flipped = before + _flip_bit(text, random) + after
             yield Damage("a bit of a message turned over", closed | {name: flipped})
         log = name + WAL
         if not hot.get(log):
@@ -123,19 +214,19 @@ def _damages(
         yield Damage("the log taken away", {k: v for k, v in hot.items() if k != log})
         yield Damage("the log cut off", hot | {log: hot[log][: random.randrange(len(hot[log]))]})
         for _ in range(flips // 4):
-            yield Damage("a bit of the log turned over", hot | {log: _flipped(hot[log], random)})
+            yield Damage("a bit of the log turned over", hot | {log: _flip_bit(hot[log], random)})
         if half.get(log):
             yield Damage("an older log put in its place", hot | {log: half[log]})
             yield Damage("a log left beside a later file", closed | {log: half[log]})
 
 
 def _page_bytes(data: bytes) -> int:
-    """The page size of a database, as its head says; 1 stands for the largest."""
+    """The page size in a database header; 1 means 65536."""
     size = int.from_bytes(data[16:18], "big")
     return 65_536 if size == 1 else size
 
 
-def _flipped(data: bytes, random: Random) -> bytes:
+def _flip_bit(data: bytes, random: Random) -> bytes:
     at = random.randrange(len(data))
     return data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
 
@@ -149,7 +240,7 @@ class _Reader:
         self._program = Program("after", tuple(Call(op="read", session=s) for s in sessions))
 
     def read(self, damage: Damage) -> Log:
-        """What the sessions show; a store that cannot be opened failed the first of them."""
+        """Read the sessions; a store that cannot be opened fails the first read."""
         folder, began = self._context.create_sibling_workspace(), time.monotonic_ns()
         write_files(damage.files, folder)
         try:
@@ -167,12 +258,12 @@ class _Reader:
         return log
 
     def close(self) -> None:
-        """Let the process go."""
+        """End the process."""
         self._worker.kill()
 
 
 def _judge(context: CaseContext, damage: Damage, told: dict[str, list[Ids]], log: Log) -> str:
-    """What was shown without a word, where that cannot be helped: it is `older`, or `changed`."""
+    """Fail on silent damage; `older` or `changed` where no store on SQLite could notice."""
     found = ""
     for op in log.operations:
         states = _states(told[op.session])
@@ -180,7 +271,7 @@ def _judge(context: CaseContext, damage: Damage, told: dict[str, list[Ids]], log
             context.record(op)
             continue
         known = op.value in states
-        # Without checksums, SQLite gives back what it finds, and so does whoever stands on it.
+        # Without checksums, SQLite returns what it finds, and so does a store on it.
         if damage.plain or (not known and context.adapter.claims(["checksum"])):
             _fail(context, damage, op, states)
         found = "older" if known and found != "changed" else "changed"
