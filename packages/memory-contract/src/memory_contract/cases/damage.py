@@ -30,7 +30,7 @@ DAMAGED: Final = 3
 ROTS: Final = (b"\xff", b"\x01")
 
 
-def _text(number: int) -> str:
+def _build_text(number: int) -> str:
     # Only letters, which every format stores as they are.
     return f"indelible entry number {number} about to rot " + "keep" * 8
 
@@ -42,7 +42,7 @@ def damaged_entry_is_loud(context: CaseContext) -> None:
     store, session = context.open_in_process(), context.new_session()
     expected: list[Message] = []
     for number in range(ENTRIES):
-        batch = build_batch(context, _text(number))
+        batch = build_batch(context, _build_text(number))
         store.put(session, *batch)
         expected += batch
     store.close()
@@ -50,12 +50,12 @@ def damaged_entry_is_loud(context: CaseContext) -> None:
     expect_there(context, reader, session, expected, "a message")
     reader.close()
     _checkpoint(context.workspace)
-    files = _holding(context.workspace, _text(DAMAGED).encode())
+    files = _find_files(context.workspace, _build_text(DAMAGED).encode())
     if not files:
         raise CaseNotClaimed("no file of the workspace holds the text of an entry as it is")
     for rot in ROTS:
         for path, data in files.items():
-            path.write_bytes(_rotten(data, _text(DAMAGED).encode(), rot))
+            path.write_bytes(_overwrite(data, _build_text(DAMAGED).encode(), rot))
         _expect_loud(context, session, expected)
 
 
@@ -73,7 +73,7 @@ def _expect_loud(context: CaseContext, session: str, expected: list[Message]) ->
         "without an error",
         session=session,
     )
-    whole = [told for told in to_spoken(expected) if told[1] != _text(DAMAGED)]
+    whole = [told for told in to_spoken(expected) if told[1] != _build_text(DAMAGED)]
     lost = [told for told in whole if told not in seen]
     context.expect(
         not lost,
@@ -99,14 +99,14 @@ def _checkpoint(workspace: Path) -> None:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _holding(workspace: Path, text: bytes) -> dict[Path, bytes]:
+def _find_files(workspace: Path, text: bytes) -> dict[Path, bytes]:
     """The files that contain the text, with their contents."""
     files = [path for path in workspace.rglob("*") if path.is_file() and not path.is_symlink()]
     data = {p: p.read_bytes() for p in files if not p.name.endswith(("-wal", "-journal"))}
     return {path: held for path, held in data.items() if text in held}
 
 
-def _rotten(data: bytes, text: bytes, rot: bytes) -> bytes:
+def _overwrite(data: bytes, text: bytes, rot: bytes) -> bytes:
     """The data with a byte in the middle of the text overwritten, wherever the text occurs."""
     middle = len(text) // 2
     return data.replace(text, text[:middle] + rot + text[middle + 1 :])
@@ -142,7 +142,7 @@ def damaged_file_is_loud(context: CaseContext) -> None:
 
 def check_damage(context: CaseContext, flips: int) -> int:
     """Open damaged files, which must be loud; how many there were."""
-    told, half, hot, closed = _files(context)
+    told, half, hot, closed = _write_sessions(context)
     count = older = changed = 0
     reader = _Reader(context, list(told))
     said = [encode_text(id_) for batches in told.values() for batch in batches for id_ in batch]
@@ -164,7 +164,7 @@ def check_damage(context: CaseContext, flips: int) -> int:
     return count
 
 
-def _files(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
+def _write_sessions(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
     """The batches that were appended; the files half-way, at the end, and after closing."""
     writer = context.open_in_process()
     told: dict[str, list[Ids]] = {context.new_session(): [], context.new_session(): []}
@@ -199,7 +199,7 @@ def _build_damages(
             size = random.randrange(512, len(data) - 1)
             yield Damage("the file cut off", closed | {name: data[:size]})
             # A file that lacks whole pages is shorter than its header says.
-            pages = max(1, size // _page_bytes(data)) * _page_bytes(data)
+            pages = max(1, size // _read_page_size(data)) * _read_page_size(data)
             yield Damage("pages cut off the file", closed | {name: data[:pages]}, plain=True)
         for _ in range(flips):
             yield Damage("a bit turned over", closed | {name: _flip_bit(data, random)})
@@ -220,7 +220,7 @@ def _build_damages(
             yield Damage("a log left beside a later file", closed | {log: half[log]})
 
 
-def _page_bytes(data: bytes) -> int:
+def _read_page_size(data: bytes) -> int:
     """The page size in a database header; 1 means 65536."""
     size = int.from_bytes(data[16:18], "big")
     return 65_536 if size == 1 else size
@@ -266,7 +266,7 @@ def _judge(context: CaseContext, damage: Damage, told: dict[str, list[Ids]], log
     """Fail on silent damage; `older` or `changed` where no store on SQLite could notice."""
     found = ""
     for op in log.operations:
-        states = _states(told[op.session])
+        states = _build_states(told[op.session])
         if op.outcome != "ok" or op.value == states[-1]:
             context.record(op)
             continue
@@ -278,7 +278,7 @@ def _judge(context: CaseContext, damage: Damage, told: dict[str, list[Ids]], log
     return found
 
 
-def _states(batches: list[Ids]) -> list[Ids]:
+def _build_states(batches: list[Ids]) -> list[Ids]:
     """What the session showed after each append."""
     states: list[Ids] = [()]
     for batch in batches:
