@@ -54,13 +54,13 @@ _CODE = re.compile(r"(?:@user_script: ?\d+: ?)?-?([A-Z]+)\b")
 
 
 def parse_code(error: Exception) -> str:
-    """The code that a server put before its words."""
+    """Return the code that a server put before its text."""
     found = _CODE.match(str(error))
     return found[1] if found else ""
 
 
 def choose_next(error: Exception) -> Next:
-    """What to do about a refusal; nothing was written by any of them."""
+    """Choose what to do about a refusal; none of them has written anything."""
     for kind, then in _BY_CLASS.items():
         if isinstance(error, kind):
             return then

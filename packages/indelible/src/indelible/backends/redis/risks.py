@@ -81,7 +81,7 @@ def _list_eviction_risks(settings: RedisSettings) -> Iterator[Risk]:
 
 def _list_persistence_risks(settings: RedisSettings, demanded: Durability | None) -> Iterator[Risk]:
     if not settings.appendonly:
-        # Whoever asked for `none` by name knows.
+        # A caller that asked for `none` by name knows.
         accepted = demanded is Durability.NONE
         kept = " but for what it last saved" if settings.saves else ""
         yield Risk(
