@@ -10,7 +10,7 @@ from redis_writers import ProcessWriter, texts
 
 import indelible
 from indelible.backends.redis.keys import build_keys
-from memory_contract.faults.servers.cluster import ValkeyCluster
+from tests.support.valkey_cluster import ValkeyCluster
 from tests.support.wait import wait_until
 
 WRITERS = 8
