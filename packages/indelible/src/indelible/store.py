@@ -70,6 +70,9 @@ class MemoryStore:
         self._backend = backend
         self._settings = settings
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self._settings.target or 'a backend'}>"
+
     def _run(self, plan: Plan[T]) -> T:
         return run_plan(plan, self._backend.perform)
 

@@ -69,6 +69,9 @@ class AsyncMemoryStore:
         self._backend = backend
         self._settings = settings
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self._settings.target or 'a backend'}>"
+
     async def _run(self, plan: Plan[T]) -> T:
         return await run_plan_async(plan, self._backend.perform)
 

@@ -44,7 +44,7 @@ class CancelAtAwait:
         if not inspect.isawaitable(answer):
             return answer
         try:
-            return await _bounded(self._counted(answer))
+            return await _await_bounded(self._await_counted(answer))
         except asyncio.CancelledError:
             # The case cancelled it; the event loop must not treat the task as cancelled.
             task = asyncio.current_task()
@@ -54,7 +54,7 @@ class CancelAtAwait:
             raise Cancelled from None
 
     @types.coroutine
-    def _counted(self, answer: Awaitable[Any]) -> Generator[Any, Any, Any]:
+    def _await_counted(self, answer: Awaitable[Any]) -> Generator[Any, Any, Any]:
         inner, left = answer.__await__(), self._nth
         thrown: BaseException | None = None
         while True:
@@ -90,12 +90,12 @@ def cancel_everywhere(context: CaseContext) -> None:
             if session is None:
                 break
             struck = session
-            if _complaint(context, store, session, f"{verb} was cancelled at its await {nth}"):
+            if _find_complaint(context, store, session, f"{verb} was cancelled at its await {nth}"):
                 _try_again(context, verb, nth)
         if struck and context.adapter.reach != "handle":
             # A lock that was left behind may not block the handle that took it.
             other = context.open()
-            _complaint(context, other, struck, f"{verb} was cancelled on another handle")
+            _find_complaint(context, other, struck, f"{verb} was cancelled on another handle")
             other.close()
     if not struck:
         raise CaseNotClaimed("no call ever gave way, so none could be cancelled")
@@ -121,32 +121,32 @@ def _try_again(context: CaseContext, verb: Verb, nth: int) -> None:
     session = _cancel(context, store, verb, nth)
     if session is not None:
         before = f"{verb} was cancelled at its await {nth}"
-        if said := _complaint(context, store, session, before):
+        if said := _find_complaint(context, store, session, before):
             context.fail("broken by a cancel", said, session=session)
     store.close()
 
 
-def _complaint(context: CaseContext, client: Client, session: str, before: str) -> str:
+def _find_complaint(context: CaseContext, client: Client, session: str, before: str) -> str:
     """Make further calls on a handle; the first failure, or empty."""
-    makes = (_reading(session), _writing(client, session), _reading(session))
-    said = [_failing(context, client, make, before) for make in makes]
+    makes = (_build_read(session), _build_append(client, session), _build_read(session))
+    said = [_find_error(context, client, make, before) for make in makes]
     return next(filter(None, said), "")
 
 
-def _reading(session: str) -> Callable[[], Call]:
+def _build_read(session: str) -> Callable[[], Call]:
     return lambda: Call(op="read", session=session)
 
 
-def _writing(client: Client, session: str) -> Callable[[], Call]:
+def _build_append(client: Client, session: str) -> Callable[[], Call]:
     return lambda: Call(op="append", session=session, ids=client.draw())
 
 
-def _failing(context: CaseContext, client: Client, make: Callable[[], Call], before: str) -> str:
+def _find_error(context: CaseContext, client: Client, make: Callable[[], Call], before: str) -> str:
     """Repeat a call until it succeeds; the error of the first attempt, or empty."""
     said, last = "", None
     with Heartbeat() as heart:
         for _ in range(TRIES):
-            last = client.attempt(make(), _bounded)
+            last = client.attempt(make(), _await_bounded)
             if last.outcome == "ok":
                 return said
             if isinstance(context.raised[-1], _StuckError):
@@ -163,7 +163,7 @@ def _failing(context: CaseContext, client: Client, make: Callable[[], Call], bef
     return context.fail(name, said, session=last.session)
 
 
-async def _bounded(answer: Any) -> Any:
+async def _await_bounded(answer: Any) -> Any:
     if not inspect.isawaitable(answer):
         # A store may await some of its methods only.
         return answer

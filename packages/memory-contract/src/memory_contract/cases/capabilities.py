@@ -185,13 +185,13 @@ def capabilities_are_true(context: CaseContext) -> None:
     expect_there(context, store, session, messages_of(store.append(session)), "an entry")
     for name, does in CAPABILITIES.items():
         if name in claimed:
-            _hold(context, store, name, does)
+            _expect_claim(context, store, name, does)
     for name, does in CAPABILITIES.items():
         if name not in claimed and _is_offered(store.handle, name):
-            _look(context, store, name, does)
+            _note_unclaimed(context, store, name, does)
 
 
-def _hold(context: CaseContext, store: Client, name: Capability, does: str) -> None:
+def _expect_claim(context: CaseContext, store: Client, name: Capability, does: str) -> None:
     if lacking := [other for other in ALSO.get(name, ()) if not context.adapter.claims([other])]:
         context.note(f"{name} is claimed without {lacking[0]}, so nothing about it can be tried")
         return
@@ -216,7 +216,7 @@ def _is_offered(handle: Any, name: Capability) -> bool:
     return callable(getattr(handle, METHODS.get(name, name), None))
 
 
-def _look(context: CaseContext, store: Client, name: Capability, does: str) -> None:
+def _note_unclaimed(context: CaseContext, store: Client, name: Capability, does: str) -> None:
     """Try what is not claimed, and note the result; it is not judged."""
     before = len(context.history)
     try:

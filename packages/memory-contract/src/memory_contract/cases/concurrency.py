@@ -165,13 +165,13 @@ def _change_against_append(context: CaseContext, changes: Sequence[Call]) -> Non
     if any(change.op == "rollback" for change in changes):
         assert store.snapshot(session) == "s1"
         store.append(session)
-    here = [_on(session, change) for change in changes]
+    here = [_move_to(session, change) for change in changes]
     writers = [writing.writer(f"w{n}", [session], 8) for n in range(2)]
     context.race([writing.changer("w2", session, here), *writers])
     context.read_with_fresh_client([session])
 
 
-def _on(session: str, change: Call) -> Call:
+def _move_to(session: str, change: Call) -> Call:
     return Call(op=change.op, session=session, keep=change.keep, snapshot=change.snapshot)
 
 
@@ -243,11 +243,11 @@ def one_expected_wins(context: CaseContext) -> None:
                 for worker in ("w0", "w1", "w2", "w3")
             ]
         )
-        _one_won(context, session, before)
+        _expect_one_winner(context, session, before)
     context.read_with_fresh_client([session])
 
 
-def _one_won(context: CaseContext, session: str, before: int) -> None:
+def _expect_one_winner(context: CaseContext, session: str, before: int) -> None:
     appends = [op for op in context.history[before:] if op.op == "append"]
     winners = [op for op in appends if op.outcome == "ok"]
     if len(winners) > 1:

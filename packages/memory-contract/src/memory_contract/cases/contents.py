@@ -80,7 +80,7 @@ def is_same(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-def taken(
+def try_put(
     context: CaseContext,
     store: Client,
     session: str,
@@ -105,7 +105,7 @@ def taken(
     return True
 
 
-def refused(store: Client, method: str, *arguments: Any, **options: Any) -> bool:
+def is_refused(store: Client, method: str, *arguments: Any, **options: Any) -> bool:
     """Whether a call of the handle raises."""
     try:
         store.ask(method, *arguments, **options)

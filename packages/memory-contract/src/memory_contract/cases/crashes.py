@@ -17,7 +17,7 @@ from memory_contract.cases.disk_recording import (
     build_look_back,
     forget_outcome,
     record_disk,
-    restored,
+    restore_image,
 )
 from memory_contract.cases.perturbation import (
     Perturbation,
@@ -261,7 +261,7 @@ class PowerCuts(RecordedPerturbation[PowerCut]):
     def _cut_recovery(self, image: Image, wanted: int) -> Iterable[PowerCut]:
         """Cut the power again while the store is reopened."""
         program = build_look_back(self.context, self.recording, image.after)
-        with restored(self.context, self.recording, image) as folder:
+        with restore_image(self.context, self.recording, image) as folder:
             worker = self.context.start_worker()
             try:
                 disk = FaultyDisk(folder, remember=True, syncing=False)
@@ -292,7 +292,7 @@ class PowerCuts(RecordedPerturbation[PowerCut]):
         if op := self.recording.find_running(image.after):
             self._struck[id(op)] = op
         program = build_look_back(self.context, self.recording, image.after)
-        with restored(self.context, self.recording, image) as folder:
+        with restore_image(self.context, self.recording, image) as folder:
             if self.count % PER_PROCESS == 0:
                 self.close()
             try:

@@ -6,8 +6,10 @@ import contextlib
 import shutil
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -18,6 +20,7 @@ from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknow
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import build_batch, expect_there, shown, to_spoken
 from memory_contract.cases.locks import SQLITE
+from memory_contract.cases.perturbation import Perturbation
 from memory_contract.cases.workload import build_append
 from memory_contract.entries import message_of
 from memory_contract.faults.vfs.images import Files, read_files, write_files
@@ -30,7 +33,7 @@ DAMAGED: Final = 3
 ROTS: Final = (b"\xff", b"\x01")
 
 
-def _text(number: int) -> str:
+def _build_text(number: int) -> str:
     # Only letters, which every format stores as they are.
     return f"indelible entry number {number} about to rot " + "keep" * 8
 
@@ -42,7 +45,7 @@ def damaged_entry_is_loud(context: CaseContext) -> None:
     store, session = context.open_in_process(), context.new_session()
     expected: list[Message] = []
     for number in range(ENTRIES):
-        batch = build_batch(context, _text(number))
+        batch = build_batch(context, _build_text(number))
         store.put(session, *batch)
         expected += batch
     store.close()
@@ -50,12 +53,12 @@ def damaged_entry_is_loud(context: CaseContext) -> None:
     expect_there(context, reader, session, expected, "a message")
     reader.close()
     _checkpoint(context.workspace)
-    files = _holding(context.workspace, _text(DAMAGED).encode())
+    files = _find_files(context.workspace, _build_text(DAMAGED).encode())
     if not files:
         raise CaseNotClaimed("no file of the workspace holds the text of an entry as it is")
     for rot in ROTS:
         for path, data in files.items():
-            path.write_bytes(_rotten(data, _text(DAMAGED).encode(), rot))
+            path.write_bytes(_overwrite(data, _build_text(DAMAGED).encode(), rot))
         _expect_loud(context, session, expected)
 
 
@@ -73,7 +76,7 @@ def _expect_loud(context: CaseContext, session: str, expected: list[Message]) ->
         "without an error",
         session=session,
     )
-    whole = [told for told in to_spoken(expected) if told[1] != _text(DAMAGED)]
+    whole = [told for told in to_spoken(expected) if told[1] != _build_text(DAMAGED)]
     lost = [told for told in whole if told not in seen]
     context.expect(
         not lost,
@@ -99,14 +102,14 @@ def _checkpoint(workspace: Path) -> None:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _holding(workspace: Path, text: bytes) -> dict[Path, bytes]:
+def _find_files(workspace: Path, text: bytes) -> dict[Path, bytes]:
     """The files that contain the text, with their contents."""
     files = [path for path in workspace.rglob("*") if path.is_file() and not path.is_symlink()]
     data = {p: p.read_bytes() for p in files if not p.name.endswith(("-wal", "-journal"))}
     return {path: held for path, held in data.items() if text in held}
 
 
-def _rotten(data: bytes, text: bytes, rot: bytes) -> bytes:
+def _overwrite(data: bytes, text: bytes, rot: bytes) -> bytes:
     """The data with a byte in the middle of the text overwritten, wherever the text occurs."""
     middle = len(text) // 2
     return data.replace(text, text[:middle] + rot + text[middle + 1 :])
@@ -142,29 +145,10 @@ def damaged_file_is_loud(context: CaseContext) -> None:
 
 def check_damage(context: CaseContext, flips: int) -> int:
     """Open damaged files, which must be loud; how many there were."""
-    told, half, hot, closed = _files(context)
-    count = older = changed = 0
-    reader = _Reader(context, list(told))
-    said = [encode_text(id_) for batches in told.values() for batch in batches for id_ in batch]
-    for damage in _build_damages(half, hot, closed, flips, said, context.random):
-        count += 1
-        began = time.monotonic_ns()
-        log = reader.read(damage)
-        context.record_fault(damage.what, began, time.monotonic_ns())
-        seen = _judge(context, damage, told, log)
-        older += seen == "older"
-        changed += seen == "changed"
-    reader.close()
-    if older:
-        context.note(
-            f"{older} of {count} damaged files showed an older state, and nothing was said"
-        )
-    if changed:
-        context.note(f"{changed} of {count} damaged files came back changed, and nothing was said")
-    return count
+    return DamagedFiles(context, flips).run()
 
 
-def _files(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
+def _write_sessions(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
     """The batches that were appended; the files half-way, at the end, and after closing."""
     writer = context.open_in_process()
     told: dict[str, list[Ids]] = {context.new_session(): [], context.new_session(): []}
@@ -193,13 +177,13 @@ def _build_damages(
 ) -> Iterator[Damage]:
     for name in [name for name, data in closed.items() if data.startswith(SQLITE)]:
         data = closed[name]
-        rubbish = random.randbytes(100) + data[100:]
-        yield Damage("the head of the file overwritten", closed | {name: rubbish}, plain=True)
+        garbage = random.randbytes(100) + data[100:]
+        yield Damage("the head of the file overwritten", closed | {name: garbage}, plain=True)
         for _ in range(CUTS):
             size = random.randrange(512, len(data) - 1)
             yield Damage("the file cut off", closed | {name: data[:size]})
             # A file that lacks whole pages is shorter than its header says.
-            pages = max(1, size // _page_bytes(data)) * _page_bytes(data)
+            pages = max(1, size // _read_page_size(data)) * _read_page_size(data)
             yield Damage("pages cut off the file", closed | {name: data[:pages]}, plain=True)
         for _ in range(flips):
             yield Damage("a bit turned over", closed | {name: _flip_bit(data, random)})
@@ -220,7 +204,7 @@ def _build_damages(
             yield Damage("a log left beside a later file", closed | {log: half[log]})
 
 
-def _page_bytes(data: bytes) -> int:
+def _read_page_size(data: bytes) -> int:
     """The page size in a database header; 1 means 65536."""
     size = int.from_bytes(data[16:18], "big")
     return 65_536 if size == 1 else size
@@ -231,69 +215,76 @@ def _flip_bit(data: bytes, random: Random) -> bytes:
     return data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
 
 
-class _Reader:
+class DamagedFiles(Perturbation[Damage]):
     """Opens damaged files, each with a handle of its own."""
 
-    def __init__(self, context: CaseContext, sessions: list[str]) -> None:
-        self._context = context
-        self._worker = context.start_worker()
-        self._program = Program("after", tuple(Call(op="read", session=s) for s in sessions))
+    noun = "damaged files"
 
-    def read(self, damage: Damage) -> Log:
-        """Read the sessions; a store that cannot be opened fails the first read."""
-        folder, began = self._context.create_sibling_workspace(), time.monotonic_ns()
-        write_files(damage.files, folder)
+    def __init__(self, context: CaseContext, flips: int) -> None:
+        super().__init__(context)
+        self._flips = flips
+        self._appended, *self._copies = _write_sessions(context)
+        reads = tuple(Call(op="read", session=session) for session in self._appended)
+        self._program = Program("after", reads)
+        # Damage that no store on SQLite could notice, by what was shown.
+        self._unnoticed: Counter[str] = Counter()
+
+    def positions(self) -> Iterator[Damage]:
+        """The kinds of damage, at places drawn by the seed."""
+        batches = [batch for each in self._appended.values() for batch in each]
+        texts = [encode_text(id_) for batch in batches for id_ in batch]
+        half, hot, closed = self._copies
+        return _build_damages(half, hot, closed, self._flips, texts, self.context.random)
+
+    def disturb(self, position: Damage) -> None:
+        """Read damaged files; a store that cannot be opened fails the first read."""
+        self.count += 1
+        folder, began = self.context.create_sibling_workspace(), time.monotonic_ns()
+        write_files(position.files, folder)
+        worker = self.reopening_worker(folder)
         try:
-            self._worker.ask("open", folder, self._context.flavour)
-            log: Log = self._worker.ask("run", self._program, self._context.names, 0)
+            log = self.open_and_run(worker, folder, self._program)
         except (StoreRaised, Refused) as error:
             log = Log()
             log.add(failed("after", self._program.calls[0], began, error), error)
         except WorkerLost as error:
-            raise CaseUnknown(f"a process was lost with {damage.what}: {error}") from error
+            raise CaseUnknown(f"a process was lost with {position.what}: {error}") from error
         finally:
             with contextlib.suppress(StoreRaised, Refused, WorkerLost):
-                self._worker.ask("close")
+                worker.ask("close")
             shutil.rmtree(folder, ignore_errors=True)
-        return log
+        self.context.record_fault(position.what, began, time.monotonic_ns())
+        self._judge(position, log)
 
-    def close(self) -> None:
-        """End the process."""
-        self._worker.kill()
+    def _judge(self, damage: Damage, log: Log) -> None:
+        found = ""
+        for op in log.operations:
+            states = [*accumulate(self._appended[op.session], initial=())]
+            if op.outcome != "ok" or op.value == states[-1]:
+                self.context.record(op)
+                continue
+            known = op.value in states
+            # Without checksums, SQLite returns what it finds, and so does a store on it.
+            if damage.plain or (not known and self.context.adapter.claims(["checksum"])):
+                self._fail(damage, op, states)
+            found = "older" if known and found != "changed" else "changed"
+        self._unnoticed[found] += 1
 
+    def _fail(self, damage: Damage, op: Operation, states: list[Ids]) -> None:
+        seen = op.value if isinstance(op.value, tuple) else ()
+        lost = [id_ for id_ in states[-1] if id_ not in seen]
+        more = [id_ for id_ in seen if id_ not in states[-1]]
+        wrong = f"lacks [{' '.join(lost)}]" + (f", has [{' '.join(more)}] too much" if more else "")
+        self.context.fail(
+            "silent loss" if op.value in states else "silently wrong",
+            f"with {damage.what}, a read of {op.session} raises nothing and {wrong}",
+            session=op.session,
+            ids=tuple(lost + more),
+        )
 
-def _judge(context: CaseContext, damage: Damage, told: dict[str, list[Ids]], log: Log) -> str:
-    """Fail on silent damage; `older` or `changed` where no store on SQLite could notice."""
-    found = ""
-    for op in log.operations:
-        states = _states(told[op.session])
-        if op.outcome != "ok" or op.value == states[-1]:
-            context.record(op)
-            continue
-        known = op.value in states
-        # Without checksums, SQLite returns what it finds, and so does a store on it.
-        if damage.plain or (not known and context.adapter.claims(["checksum"])):
-            _fail(context, damage, op, states)
-        found = "older" if known and found != "changed" else "changed"
-    return found
-
-
-def _states(batches: list[Ids]) -> list[Ids]:
-    """What the session showed after each append."""
-    states: list[Ids] = [()]
-    for batch in batches:
-        states.append(states[-1] + batch)
-    return states
-
-
-def _fail(context: CaseContext, damage: Damage, op: Operation, states: list[Ids]) -> None:
-    seen = op.value if isinstance(op.value, tuple) else ()
-    lost = [id_ for id_ in states[-1] if id_ not in seen]
-    more = [id_ for id_ in seen if id_ not in states[-1]]
-    wrong = f"lacks [{' '.join(lost)}]" + (f", has [{' '.join(more)}] too much" if more else "")
-    context.fail(
-        "silent loss" if op.value in states else "silently wrong",
-        f"with {damage.what}, a read of {op.session} raises nothing and {wrong}",
-        session=op.session,
-        ids=tuple(lost + more),
-    )
+    def summarize(self) -> None:
+        """Note the damage that was not noticed."""
+        for found, what in (("older", "showed an older state"), ("changed", "came back changed")):
+            if number := self._unnoticed[found]:
+                files = f"{number} of {self.count} damaged files"
+                self.context.note(f"{files} {what}, and nothing was said")

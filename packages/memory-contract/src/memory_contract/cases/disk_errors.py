@@ -21,7 +21,7 @@ from memory_contract.cases.case import case
 from memory_contract.cases.disk_recording import (
     build_look_back,
     record_disk,
-    restored,
+    restore_image,
 )
 from memory_contract.cases.locks import is_sqlite
 from memory_contract.cases.perturbation import (
@@ -298,7 +298,7 @@ class RecoveryErrors(RecordedPerturbation[tuple[Image, DiskFailure]]):
         return found
 
     def _count_calls(self, image: Image) -> dict[Kind, int]:
-        with restored(self.context, self.recording, image) as folder:
+        with restore_image(self.context, self.recording, image) as folder:
             worker = self.reopening_worker(folder)
             before: dict[Kind, int] = worker.call_plugin("calls")
             self.open_and_run(worker, folder, self._build_reads(image))
@@ -309,7 +309,7 @@ class RecoveryErrors(RecordedPerturbation[tuple[Image, DiskFailure]]):
     def disturb(self, position: tuple[Image, DiskFailure]) -> None:
         """Fail one call of a recovery; on a disk that works again, everything must be there."""
         image, failure = position
-        with restored(self.context, self.recording, image) as folder:
+        with restore_image(self.context, self.recording, image) as folder:
             worker = self.reopening_worker(folder)
             begin_failure(worker, failure)
             during = Log()

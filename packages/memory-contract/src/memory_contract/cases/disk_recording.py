@@ -132,7 +132,7 @@ def _find_other_files(context: CaseContext, client: Client, changes: Sequence[Ch
 
 
 @contextmanager
-def restored(context: CaseContext, recording: DiskRecording, image: Image) -> Iterator[Path]:
+def restore_image(context: CaseContext, recording: DiskRecording, image: Image) -> Iterator[Path]:
     """A workspace with the files of an image."""
     folder = context.create_sibling_workspace()
     try:

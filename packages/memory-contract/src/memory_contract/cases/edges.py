@@ -15,8 +15,8 @@ from memory_contract.cases.contents import (
     build_batch,
     is_same,
     shown,
-    taken,
     to_spoken,
+    try_put,
 )
 from memory_contract.cases.sequential import Unstorable
 from memory_contract.cases.workload import pace
@@ -111,7 +111,7 @@ def _say_each(context: CaseContext, contents: dict[str, str]) -> None:
     refusals: list[str] = []
     for what, text in pace(context, list(contents.items()), "strange texts", least=3):
         batch = build_batch(context, text)
-        if taken(context, store, session, batch, what):
+        if try_put(context, store, session, batch, what):
             expected += batch
             _expect_equal(context, store, session, expected, what)
         else:
@@ -156,21 +156,21 @@ def json_values_survive(context: CaseContext) -> None:
     """Put values of every kind that JSON has into fields: each comes back equal, or is refused."""
     store = context.open()
     for what, value in pace(context, list(VALUES.items()), "JSON values", least=3):
-        message = _carrying(value)
+        message = _build_carrier(value)
         session = context.new_session()
-        batch = _batch(context, message)
-        if taken(context, store, session, batch, what):
+        batch = _build_field_batch(context, message)
+        if try_put(context, store, session, batch, what):
             _expect_fields(context, store, session, message, what)
         else:
             context.note(f"{what} is refused in a field")
     for what, value in CONVERTED.items():
         session = context.new_session()
-        message = _carrying(value)
-        if taken(context, store, session, _batch(context, message), what):
-            _tell_converted(context, store, session, message, what)
+        message = _build_carrier(value)
+        if try_put(context, store, session, _build_field_batch(context, message), what):
+            _note_conversion(context, store, session, message, what)
 
 
-def _carrying(value: Any) -> Message:
+def _build_carrier(value: Any) -> Message:
     """A message with a value in its metadata and in a field that nobody knows."""
     return {
         "role": "user",
@@ -180,7 +180,7 @@ def _carrying(value: Any) -> Message:
     }
 
 
-def _batch(context: CaseContext, message: Message) -> list[Message]:
+def _build_field_batch(context: CaseContext, message: Message) -> list[Message]:
     answer = {"role": "assistant", "content": "I see."}
     return [message, answer] if context.adapter.pairs else [message]
 
@@ -212,7 +212,7 @@ def _expect_fields(
         )
 
 
-def _tell_converted(
+def _note_conversion(
     context: CaseContext, store: Client, session: str, message: Message, what: str
 ) -> None:
     seen = store.get(session)
@@ -282,7 +282,7 @@ def message_fields_survive(context: CaseContext) -> None:
             continue
         # A store of turns knows two roles.
         ours = {**message, "role": "user"} if context.adapter.pairs else message
-        batch = _batch(context, ours)
+        batch = _build_field_batch(context, ours)
         store.put(session, *batch)
         for caller in (store, other):
             _expect_fields(context, caller, session, ours, what, place=len(said))
@@ -298,8 +298,8 @@ def unserialisable_is_refused(context: CaseContext) -> None:
     expected: list[Message] = []
     values = list((UNSERIALISABLE | IN_FIELDS).items())
     for what, value in pace(context, values, "values that are no text", least=3):
-        for batch in _hidden(context, what, value):
-            if taken(context, store, session, batch, what):
+        for batch in _build_hidden(context, what, value):
+            if try_put(context, store, session, batch, what):
                 expected += batch
                 _expect_equal(context, store, session, expected, what)
                 if "metadata" in batch[0]:
@@ -311,10 +311,10 @@ def unserialisable_is_refused(context: CaseContext) -> None:
         _expect_equal(context, store, session, expected, f"the message after {what}")
 
 
-def _hidden(context: CaseContext, what: str, value: Any) -> list[list[Message]]:
+def _build_hidden(context: CaseContext, what: str, value: Any) -> list[list[Message]]:
     """Batches with the value where text belongs and, if there are fields, in one of them."""
     batches = [build_batch(context, value)] if what in UNSERIALISABLE else []
     if context.adapter.claims(["fields"]):
         message = {"role": "user", "content": "see metadata", "metadata": {"value": value}}
-        batches.append(_batch(context, message))
+        batches.append(_build_field_batch(context, message))
     return batches

@@ -34,7 +34,7 @@ def trim_keeps_the_newest(context: CaseContext) -> None:
         shown = take_last(shown, keep)
         context.expect_shown(store, session, shown, after=f"a trim to {keep}")
         context.expect_shown(other, session, shown, after=f"a trim to {keep}")
-    if _takes_it(context, lambda: other.trim(session, 0)):
+    if _is_accepted(context, lambda: other.trim(session, 0)):
         context.expect_shown(store, session, (), after="a trim to none")
         shown = store.append(session)
         context.expect_shown(other, session, shown, after="a trim to none and an append")
@@ -43,7 +43,7 @@ def trim_keeps_the_newest(context: CaseContext) -> None:
     context.expect_shown(other, beside, untouched, after="trims of another session")
 
 
-def _takes_it(context: CaseContext, call: Callable[[], object]) -> bool:
+def _is_accepted(context: CaseContext, call: Callable[[], object]) -> bool:
     """Whether the store accepts a call that it may also refuse."""
     try:
         call()
@@ -54,33 +54,33 @@ def _takes_it(context: CaseContext, call: Callable[[], object]) -> bool:
     return True
 
 
-def _says(role: str, content: str, **fields: Any) -> Message:
+def _build_message(role: str, content: str, **fields: Any) -> Message:
     return {"role": role, "content": content, **fields}
 
 
-def _calls(content: str, *ids: str) -> Message:
+def _build_tool_calls(content: str, *ids: str) -> Message:
     calls = [
         {"id": id_, "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
         for id_ in ids
     ]
-    return _says("assistant", content, tool_calls=calls)
+    return _build_message("assistant", content, tool_calls=calls)
 
 
 # Tool calls answered at once, calls of one message answered out of order, and plain turns around
 # them, so that a trim at every place meets each kind.
 _CONVERSATION: Final[tuple[Message, ...]] = (
-    _says("system", "m0 Be brief."),
-    _says("user", "m1 Where is my parcel?"),
-    _calls("m2 I look.", "call-a"),
-    _says("tool", "m3 In Ghent.", tool_call_id="call-a"),
-    _says("assistant", "m4 It is in Ghent."),
-    _says("user", "m5 And the two others?"),
-    _calls("m6 I look again.", "call-b", "call-c"),
-    _says("tool", "m7 On the train.", tool_call_id="call-c"),
-    _says("tool", "m8 Delivered.", tool_call_id="call-b"),
-    _says("assistant", "m9 One is on a train, one is delivered."),
-    _says("user", "m10 Thanks."),
-    _says("assistant", "m11 You are welcome."),
+    _build_message("system", "m0 Be brief."),
+    _build_message("user", "m1 Where is my parcel?"),
+    _build_tool_calls("m2 I look.", "call-a"),
+    _build_message("tool", "m3 In Ghent.", tool_call_id="call-a"),
+    _build_message("assistant", "m4 It is in Ghent."),
+    _build_message("user", "m5 And the two others?"),
+    _build_tool_calls("m6 I look again.", "call-b", "call-c"),
+    _build_message("tool", "m7 On the train.", tool_call_id="call-c"),
+    _build_message("tool", "m8 Delivered.", tool_call_id="call-b"),
+    _build_message("assistant", "m9 One is on a train, one is delivered."),
+    _build_message("user", "m10 Thanks."),
+    _build_message("assistant", "m11 You are welcome."),
 )
 
 
@@ -96,13 +96,13 @@ def trim_keeps_structure(context: CaseContext) -> None:
         session = context.new_session()
         store.put(session, *_CONVERSATION)
         store.ask("trim", session, keep)
-        broken = _broken_structure(other.get(session))
+        broken = _find_broken_structure(other.get(session))
         context.expect(
             not broken, "broken structure", f"after a trim to {keep}, {broken}", session=session
         )
 
 
-def _broken_structure(kept: Sequence[Message]) -> str:
+def _find_broken_structure(kept: Sequence[Message]) -> str:
     """What is wrong after a trim; empty if nothing is."""
     contents = [message.get("content") for message in kept]
     known = [message["content"] for message in _CONVERSATION]
@@ -141,7 +141,7 @@ def fork_is_independent(context: CaseContext) -> None:
         ours += writer.append(source)
         context.expect_shown(writer, target, theirs, after="an append to what it was forked from")
     if context.adapter.claims(["snapshot", "rollback"]):
-        _snapshots_of_a_fork(context, store, other, source, target)
+        _check_snapshots_of_a_fork(context, store, other, source, target)
         return
     for session, beside, shown in ((target, source, ours), (source, target, ())):
         if context.adapter.claims(["clear"]):
@@ -149,7 +149,7 @@ def fork_is_independent(context: CaseContext) -> None:
             context.expect_shown(other, beside, shown, after="a clear of the other side of a fork")
 
 
-def _snapshots_of_a_fork(
+def _check_snapshots_of_a_fork(
     context: CaseContext, store: Client, other: Client, source: str, target: str
 ) -> None:
     ours, theirs = store.read(source), store.read(target)
@@ -229,7 +229,7 @@ def close_is_final(context: CaseContext) -> None:
     store.ask("close")
     store.ask("close")
     said: list[Ids] = []
-    _takes_it(context, lambda: said.append(store.append(session, 2)))
+    _is_accepted(context, lambda: said.append(store.append(session, 2)))
     kept += sum(said, ())
     if not alone:
         _expect_all(context, witness, session, kept)

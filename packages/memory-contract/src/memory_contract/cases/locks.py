@@ -41,7 +41,7 @@ def lock_is_bounded(context: CaseContext) -> None:
     patience_s = context.adapter.patience_s or UNDECLARED_S
     waiting = context.open_in_process(wait_s=patience_s)
     waiting.read(session)
-    with Heartbeat() as heart, _held(context.workspace):
+    with Heartbeat() as heart, _hold_locks(context.workspace):
         ended = is_append_answered(waiting, session)
     if not ended and heart.late_s > patience_s / 4:
         raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
@@ -70,7 +70,7 @@ def is_append_answered(waiting: Client, session: str) -> bool:
 
 
 @contextmanager
-def _held(workspace: Path) -> Iterator[None]:
+def _hold_locks(workspace: Path) -> Iterator[None]:
     """Hold every lock of the workspace that the kit knows: SQLite databases and lock files."""
     files = [path for path in workspace.rglob("*") if path.is_file()]
     databases = [path for path in files if is_sqlite(path)]
@@ -79,7 +79,7 @@ def _held(workspace: Path) -> Iterator[None]:
         raise CaseNotClaimed("the store keeps no lock that the kit could hold")
     with ExitStack() as held:
         for path in databases:
-            held.enter_context(_database_held(path))
+            held.enter_context(_hold_database(path))
         for path in locks:
             file = held.enter_context(path.open("rb+"))
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -93,7 +93,7 @@ def is_sqlite(path: Path) -> bool:
 
 
 @contextmanager
-def _database_held(path: Path) -> Iterator[None]:
+def _hold_database(path: Path) -> Iterator[None]:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield

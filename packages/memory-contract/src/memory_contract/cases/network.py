@@ -49,29 +49,29 @@ def reply_lost(context: CaseContext) -> None:
     with insert_proxy(context) as proxy:
         store, keyed = context.open(server=proxy.url), context.adapter.claims(["keys"])
         sessions = []
-        for what, appends in _combined(("cut after", "cut midway"), (0, 1)):
+        for what, appends in _combine(("cut after", "cut midway"), (0, 1)):
             for nth in range(1, REQUESTS_MAX + 1):
                 session = start_session(context, store, proxy.url, appends)
                 sessions.append(session)
                 call = make_append(context, store, session)()
                 if keyed:
-                    call = _keyed(call, f"{what} {nth}")
+                    call = _add_key(call, f"{what} {nth}")
                 struck = call_with_fault(
-                    context, proxy, ProxyFault(what, nth=nth), _attempting(store, call)
+                    context, proxy, ProxyFault(what, nth=nth), _build_attempt(store, call)
                 )
                 if keyed and context.history[-1].outcome != "ok":
-                    retry_until_ok(context, store, partial(_itself, call), server=proxy.url)
+                    retry_until_ok(context, store, partial(_return_call, call), server=proxy.url)
                 store.attempt(Call(op="read", session=session))
                 if not struck:
                     break
         read_everything(context, sessions)
 
 
-def _combined(kinds: Sequence[What], appends: Sequence[int]) -> list[tuple[What, int]]:
+def _combine(kinds: Sequence[What], appends: Sequence[int]) -> list[tuple[What, int]]:
     return [(what, before) for what in kinds for before in appends]
 
 
-def _keyed(call: Call, key: str) -> Call:
+def _add_key(call: Call, key: str) -> Call:
     return Call(op=call.op, session=call.session, ids=call.ids, key=key)
 
 
@@ -85,18 +85,18 @@ def error_but_applied_is_marked(context: CaseContext) -> None:
     with insert_proxy(context) as proxy:
         store, sessions = context.open(server=proxy.url), []
         for verb in pace(context, list_changes(context), "changes", within_s=8.0):
-            for nth in _sampled(context, proxy, store, verb):
-                call = _led_to(context, store, verb, proxy.url)
+            for nth in _draw_requests(context, proxy, store, verb):
+                call = _lead_to(context, store, verb, proxy.url)
                 sessions += [call.session] if call.target is None else [call.session, call.target]
-                act = _attempting(store, call)
+                act = _build_attempt(store, call)
                 call_with_fault(context, proxy, ProxyFault("cut after", nth=nth), act)
                 store.attempt(Call(op="read", session=call.session))
         read_everything(context, sessions)
 
 
-def _sampled(context: CaseContext, proxy: Proxy, store: Client, verb: Verb) -> list[int]:
+def _draw_requests(context: CaseContext, proxy: Proxy, store: Client, verb: Verb) -> list[int]:
     """Draw requests of a change; the last one, which commits, is among them."""
-    call = _led_to(context, store, verb, proxy.url)
+    call = _lead_to(context, store, verb, proxy.url)
     before = proxy.passed
     store.attempt(call)
     requests = max(1, proxy.passed - before)
@@ -104,19 +104,19 @@ def _sampled(context: CaseContext, proxy: Proxy, store: Client, verb: Verb) -> l
     return sorted({*chosen, requests})
 
 
-def _itself(call: Call) -> Call:
+def _return_call(call: Call) -> Call:
     return call
 
 
-def _attempting(store: Client, call: Call) -> Callable[[], object]:
+def _build_attempt(store: Client, call: Call) -> Callable[[], object]:
     return lambda: store.attempt(call)
 
 
-def _led_to(context: CaseContext, store: Client, verb: Verb, server: str) -> Call:
+def _lead_to(context: CaseContext, store: Client, verb: Verb, server: str) -> Call:
     """Make the calls that lead to an operation, and return the operation."""
     *before, call = build_calls(context, verb)
     for each in before:
-        retry_until_ok(context, store, partial(_itself, each), server=server)
+        retry_until_ok(context, store, partial(_return_call, each), server=server)
     return call
 
 
@@ -130,7 +130,7 @@ def oom_reply(context: CaseContext) -> None:
     with insert_proxy(context) as proxy:
         if not proxy.url.startswith("redis"):
             raise CaseNotClaimed("only Redis refuses writes for want of memory")
-        _refused(context, proxy, ("OOM",), times=0)
+        _refuse_requests(context, proxy, ("OOM",), times=0)
 
 
 @case(
@@ -142,16 +142,18 @@ def injected_replies(context: CaseContext) -> None:
     """Refuse each request of an append once: as a replica, while starting, for a full disk, ..."""
     with insert_proxy(context) as proxy:
         scheme = "redis" if proxy.url.startswith("redis") else "postgresql"
-        _refused(context, proxy, REFUSALS[scheme], times=1)
+        _refuse_requests(context, proxy, REFUSALS[scheme], times=1)
 
 
-def _refused(context: CaseContext, proxy: Proxy, replies: Sequence[str], *, times: int) -> None:
+def _refuse_requests(
+    context: CaseContext, proxy: Proxy, replies: Sequence[str], *, times: int
+) -> None:
     store, sessions = context.open(server=proxy.url), []
     for reply in pace(context, replies, "refusals", within_s=8.0):
         for nth in range(1, REQUESTS_MAX + 1):
             session = start_session(context, store, proxy.url)
             sessions.append(session)
-            act = _attempting(store, make_append(context, store, session)())
+            act = _build_attempt(store, make_append(context, store, session)())
             if not call_with_fault(
                 context, proxy, ProxyFault("answer", nth=nth, times=times, reply=reply), act
             ):
@@ -222,12 +224,7 @@ def patience_s(context: CaseContext) -> float:
 )
 def refused_connection(context: CaseContext) -> None:
     """Refuse every connection: an append ends in time, and works again when the server is back."""
-    with insert_proxy(context) as proxy:
-        store = context.open_in_process(server=proxy.url, wait_s=patience_s(context))
-        session = start_session(context, store, proxy.url)
-        expect_append_in_time(context, store, session, "refuse connections", proxy.down)
-        proxy.heal()
-        _goes_on(context, store, session, proxy)
+    _check_deadline(context, "refuse connections", Proxy.down)
 
 
 @case(
@@ -237,18 +234,18 @@ def refused_connection(context: CaseContext) -> None:
 )
 def slow_server_deadline(context: CaseContext) -> None:
     """Answer nothing, on connections that stay open: an append ends in time all the same."""
+    _check_deadline(context, "answer nobody", Proxy.freeze)
+
+
+def _check_deadline(context: CaseContext, fault: str, begin: Callable[[Proxy], None]) -> None:
     with insert_proxy(context) as proxy:
         store = context.open_in_process(server=proxy.url, wait_s=patience_s(context))
         session = start_session(context, store, proxy.url)
-        expect_append_in_time(context, store, session, "answer nobody", proxy.freeze)
+        expect_append_in_time(context, store, session, fault, lambda: begin(proxy))
         proxy.heal()
-        _goes_on(context, store, session, proxy)
-
-
-def _goes_on(context: CaseContext, store: Client, session: str, proxy: Proxy) -> None:
-    retry_until_ok(context, store, make_append(context, store, session), server=proxy.url)
-    store.attempt(Call(op="read", session=session))
-    read_everything(context, [session])
+        retry_until_ok(context, store, make_append(context, store, session), server=proxy.url)
+        store.attempt(Call(op="read", session=session))
+        read_everything(context, [session])
 
 
 def expect_append_in_time(

@@ -46,14 +46,14 @@ def kill9_under_load(context: CaseContext) -> None:
         victim = number % WRITERS
         # Alternate between a crowd, where a call mostly waits, and a single writer.
         at_once = writers if number % 2 else [writers[victim]]
-        _round(context, at_once, sessions)
-        if not _round(context, at_once, sessions, writers[victim]):
+        _append_in_parallel(context, at_once, sessions)
+        if not _append_in_parallel(context, at_once, sessions, writers[victim]):
             break
         writers[victim] = reopen(context)
     expect_recovery(context, sessions)
 
 
-def _round(
+def _append_in_parallel(
     context: CaseContext, writers: list[Client], sessions: list[str], victim: Client | None = None
 ) -> bool:
     """Let every writer append a batch at the same time, and kill the victim.
@@ -134,7 +134,7 @@ def _measure_open(context: CaseContext) -> float:
 
 def reopen(context: CaseContext, where: Path | None = None) -> Client:
     """Open the store in a fresh process, within its recovery time."""
-    until = time.monotonic() + _recovery_s(context)
+    until = time.monotonic() + _get_recovery_s(context)
     while True:
         try:
             return context.open_in_process(workspace=where)
@@ -161,7 +161,7 @@ def _retry(
     context: CaseContext, client: Client, op: Literal["append", "read"], session: str
 ) -> None:
     """Repeat a call until it succeeds, within the recovery time."""
-    until = time.monotonic() + _recovery_s(context)
+    until = time.monotonic() + _get_recovery_s(context)
     while True:
         # A new entry each time, since an unanswered one may have landed.
         ids = client.draw() if op == "append" else ()
@@ -179,7 +179,7 @@ def _retry(
         time.sleep(0.05)
 
 
-def _recovery_s(context: CaseContext) -> float:
+def _get_recovery_s(context: CaseContext) -> float:
     return context.adapter.patience_s or RECOVERY_S
 
 
@@ -207,7 +207,7 @@ def paused_writer(context: CaseContext) -> None:
         other.append(session)
     took_s = fastest_append_s(context.history)
     for _ in range(PAUSES):
-        asleep = _append(context, sleeper, session)
+        asleep = _start_append(context, sleeper, session)
         time.sleep(context.random.uniform(0.2, 0.8) * took_s)
         with PausedProcess(context, get_worker(sleeper)):
             meanwhile = _append_meanwhile(context, other, session)
@@ -220,7 +220,7 @@ def paused_writer(context: CaseContext) -> None:
     context.read_with_fresh_client([session])
 
 
-def _append(context: CaseContext, client: Client, session: str) -> PendingCall:
+def _start_append(context: CaseContext, client: Client, session: str) -> PendingCall:
     return PendingCall(context, client, Call(op="append", session=session, ids=client.draw()))
 
 
@@ -228,7 +228,7 @@ def _append_meanwhile(context: CaseContext, other: Client, session: str) -> Pend
     """Append while the other is stopped; returns an append that still waits at the end."""
     until = time.monotonic() + PAUSE_S
     for _ in range(TAKEOVERS_MAX):
-        pending = _append(context, other, session)
+        pending = _start_append(context, other, session)
         if not get_worker(other).has_answered(max(0.0, until - time.monotonic())):
             return pending
         pending.finish()
@@ -251,8 +251,8 @@ def fork_safety(context: CaseContext) -> None:
     parent, session = context.open_in_process(), context.new_session()
     parent.append(session)
     for number in range(FORKS):
-        ours = Program(parent.name, _calls(parent, session))
-        childs = Program(f"child{number}", _calls(parent, session))
+        ours = Program(parent.name, _build_calls(parent, session))
+        childs = Program(f"child{number}", _build_calls(parent, session))
         began = time.monotonic_ns()
         try:
             log, childs_log = get_worker(parent).ask("fork", ours, childs, context.names)
@@ -261,11 +261,11 @@ def fork_safety(context: CaseContext) -> None:
         context.record_fault("fork", began, time.monotonic_ns())
         context.add_log(log)
         context.add_log(childs_log or _build_unknown_log(childs, began))
-        _goes_on(context, parent, session)
+        _expect_parent_goes_on(context, parent, session)
     context.read_with_fresh_client([session])
 
 
-def _calls(client: Client, session: str) -> tuple[Call, ...]:
+def _build_calls(client: Client, session: str) -> tuple[Call, ...]:
     appends = [Call(op="append", session=session, ids=client.draw()) for _ in range(APPENDS)]
     read = Call(op="read", session=session)
     return tuple(call for append in appends for call in (append, read))
@@ -290,7 +290,7 @@ def _build_unknown_log(program: Program, began_ns: int) -> Log:
     return log
 
 
-def _goes_on(context: CaseContext, parent: Client, session: str) -> None:
+def _expect_parent_goes_on(context: CaseContext, parent: Client, session: str) -> None:
     """Expect that the parent can write and read, whatever the child did."""
     for op in ("append", "read"):
         for _ in range(TRIES):

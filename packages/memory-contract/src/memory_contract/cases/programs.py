@@ -138,7 +138,7 @@ class ModelRunner:
         )
 
 
-def _claimed(context: CaseContext) -> list[OpName]:
+def _list_claimed(context: CaseContext) -> list[OpName]:
     return [op for op in OPS if op not in CAPABILITIES or context.adapter.claims([op])]
 
 
@@ -146,25 +146,25 @@ def _claimed(context: CaseContext) -> list[OpName]:
 def short_programs(context: CaseContext) -> None:
     """Run every program of three steps after an append, and look after each step."""
     store, machine = context.open(), ModelRunner(context, context.new_ids("p"))
-    ops = _claimed(context)
+    ops = _list_claimed(context)
     for op in ops:
-        _run(context, store, machine, (op, "append"))
-    everything = list(_programs(ops))
+        _run_program(context, store, machine, (op, "append"))
+    everything = list(_build_programs(ops))
     # In random order, so that a slow store runs some of each kind.
     chosen = context.random.sample(everything, min(len(everything), PROGRAMS_MAX))
     if len(everything) > PROGRAMS_MAX:
         context.note(f"short programs: {len(chosen)} of {len(everything)}, by seed")
     for program in pace(context, chosen, "short programs", within_s=PROGRAMS_S):
-        _run(context, store, machine, program)
+        _run_program(context, store, machine, program)
 
 
-def _programs(ops: list[OpName]) -> Iterator[tuple[OpName, ...]]:
+def _build_programs(ops: list[OpName]) -> Iterator[tuple[OpName, ...]]:
     for steps in product(ops, repeat=STEPS):
-        if _makes_sense(steps):
+        if _is_sensible(steps):
             yield ("append", *steps)
 
 
-def _makes_sense(steps: tuple[OpName, ...]) -> bool:
+def _is_sensible(steps: tuple[OpName, ...]) -> bool:
     """Whether every rollback has a snapshot before it, and every undo a change."""
     for place, op in enumerate(steps):
         before = set(steps[:place])
@@ -175,7 +175,7 @@ def _makes_sense(steps: tuple[OpName, ...]) -> bool:
     return True
 
 
-def _run(
+def _run_program(
     context: CaseContext, store: Client, machine: ModelRunner, program: tuple[OpName, ...]
 ) -> None:
     before = len(context.history)
@@ -196,7 +196,7 @@ def random_programs(context: CaseContext) -> None:
     """Do what the seed says to several sessions by turns, and look after each step."""
     first = context.open()
     callers = [first] if context.adapter.reach == "handle" else [first, context.open()]
-    machine, ops = ModelRunner(context, context.new_ids("p")), _claimed(context)
+    machine, ops = ModelRunner(context, context.new_ids("p")), _list_claimed(context)
     beliefs = [ExpectedSession(context.new_session()) for _ in range(RANDOM_SESSIONS)]
     before, limited = len(context.history), context.adapter.claims(["limit"])
     for _ in pace(context, range(RANDOM_STEPS), "random steps", within_s=PROGRAMS_S, least=12):

@@ -8,7 +8,7 @@ from typing import Final
 from memory_contract.adapter import Message
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import build_batch, expect_there, shown, taken, to_spoken
+from memory_contract.cases.contents import build_batch, expect_there, shown, to_spoken, try_put
 from memory_contract.cases.workload import append_many, pace
 from memory_contract.entries import message_of
 from memory_contract.history import Ids
@@ -31,8 +31,8 @@ def huge_message_is_whole_or_refused(context: CaseContext) -> None:
     largest = context.adapter.message_bytes_max or SIZES[-1]
     for size in sorted({min(size, largest) for size in SIZES}):
         what = f"a message of {size} bytes"
-        batch = _large(context, size)
-        if not taken(context, store, session, batch, what):
+        batch = _build_large(context, size)
+        if not try_put(context, store, session, batch, what):
             context.note(f"{what} is refused")
             continue
         expected += batch
@@ -45,7 +45,7 @@ def huge_message_is_whole_or_refused(context: CaseContext) -> None:
     _expect_whole(context, seen, expected, "what another caller reads", session)
 
 
-def _large(context: CaseContext, size: int) -> list[Message]:
+def _build_large(context: CaseContext, size: int) -> list[Message]:
     """A large message without repetition at the size of pages or packets."""
     noise = Random(size).randbytes(4099).hex()  # noqa: S311 -- made-up text
     message = {"role": "user", "content": (noise * (size // len(noise) + 1))[:size]}

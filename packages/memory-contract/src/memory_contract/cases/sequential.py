@@ -16,8 +16,8 @@ from memory_contract.cases.contents import (
     expect_there,
     scribble,
     shown,
-    taken,
     to_spoken,
+    try_put,
 )
 from memory_contract.cases.workload import append_many, pace
 from memory_contract.client import Client
@@ -92,7 +92,9 @@ def append_then_read(context: CaseContext) -> None:
 def order_of_single_appends(context: CaseContext) -> None:
     """Append a hundred entries one by one and read them after every ten."""
     store, session = context.open(), context.new_session()
-    for number in pace(context, range(_turns(context, SINGLES)), "single appends", least=20):
+    for number in pace(
+        context, range(_count_entries(context, SINGLES)), "single appends", least=20
+    ):
         store.append(session)
         if number % 10 == 9:
             store.read(session)
@@ -103,9 +105,11 @@ def order_of_single_appends(context: CaseContext) -> None:
 def order_in_one_instant(context: CaseContext) -> None:
     """Append as fast as the store can, one by one and in small batches, and read the order."""
     store, singles, batches = context.open(), context.new_session(), context.new_session()
-    for _ in pace(context, range(_turns(context, BURST)), "appends in a burst", least=10):
+    for _ in pace(context, range(_count_entries(context, BURST)), "appends in a burst", least=10):
         store.append(singles)
-    for _ in pace(context, range(_turns(context, BURST) // 10), "batches in a burst", least=2):
+    for _ in pace(
+        context, range(_count_entries(context, BURST) // 10), "batches in a burst", least=2
+    ):
         append_many(context, store, batches, 10)
     store.read(singles)
     store.read(batches)
@@ -115,7 +119,7 @@ def order_in_one_instant(context: CaseContext) -> None:
 def batch_in_order(context: CaseContext) -> None:
     """Append batches of fifty with single entries between them, and read after each."""
     store, session = context.open(), context.new_session()
-    for count in (1, _turns(context, BATCH), 1, _turns(context, BATCH), 2):
+    for count in (1, _count_entries(context, BATCH), 1, _count_entries(context, BATCH), 2):
         append_many(context, store, session, count)
         store.read(session)
 
@@ -126,7 +130,7 @@ def empty_batch_changes_nothing(context: CaseContext) -> None:
     store, new, running = context.open(), context.new_session(), context.new_session()
     expected = store.append(running)
     for session in (new, running):
-        if not taken(context, store, session, (), "an empty batch"):
+        if not try_put(context, store, session, (), "an empty batch"):
             context.note("an empty batch is refused")
         store.read(session)
     expected += store.append(running)
@@ -182,15 +186,15 @@ def reads_are_copies(context: CaseContext) -> None:
     before = copy.deepcopy(given)
     store.ask("append", session, given)
     scribble(given)
-    scribble(exchanged(store))
+    scribble(get_exchanged(store))
     _expect_unchanged(context, store, session, before, "what was handed to append")
     for _ in range(2):
         scribble(store.ask("read", session))
-        scribble(exchanged(store))
+        scribble(get_exchanged(store))
         _expect_unchanged(context, store, session, before, "what a read returned")
 
 
-def exchanged(store: Client) -> Any:
+def get_exchanged(store: Client) -> Any:
     """The objects that an adapting handle itself passed in or got back, if it exposes them."""
     return getattr(store.handle, "exchanged", None)
 
@@ -226,7 +230,7 @@ def pop_from_the_end(context: CaseContext) -> None:
         )
         left = left[:-1]
         context.expect_shown(store, session, left, name="wrong history", after="a pop")
-    _pop_of_nothing(context, store, session)
+    _expect_empty_pop(context, store, session)
     context.expect_shown(
         store,
         session,
@@ -236,7 +240,7 @@ def pop_from_the_end(context: CaseContext) -> None:
     )
 
 
-def _pop_of_nothing(context: CaseContext, store: Client, session: str) -> None:
+def _expect_empty_pop(context: CaseContext, store: Client, session: str) -> None:
     """Pop from an empty session: it returns None, or is refused."""
     try:
         popped = store.pop(session)
@@ -304,7 +308,7 @@ def refused_append_leaves_nothing(context: CaseContext) -> None:
     if not context.adapter.batches:
         del bad[0]
     before = store.get(session)
-    if taken(context, store, session, bad, "a batch with a value that cannot be stored"):
+    if try_put(context, store, session, bad, "a batch with a value that cannot be stored"):
         if len(store.get(session)) <= len(before):
             expect_there(context, store, session, [*before, *bad], "a batch")
         seen = to_spoken(store.get(session))[len(before) :]
@@ -375,14 +379,14 @@ def same_words_twice(context: CaseContext) -> None:
         seen = store.get(name)
         if to_spoken(seen) != to_spoken(expected):
             context.fail(
-                _dropped(store, name, seen, expected),
+                _name_failure(store, name, seen, expected),
                 f"of {len(expected)} messages, some with the same words, {len(seen)} came back: "
                 f"{shown([content for _, content in to_spoken(seen)])}",
                 session=name,
             )
 
 
-def _dropped(store: Client, session: str, seen: list[Message], expected: list[Message]) -> str:
+def _name_failure(store: Client, session: str, seen: list[Message], expected: list[Message]) -> str:
     """The failure's name: duplicates that were dropped are still there once."""
     if len(seen) >= len(expected):
         return "wrong history"
@@ -392,7 +396,7 @@ def _dropped(store: Client, session: str, seen: list[Message], expected: list[Me
     return "dropped as a duplicate" if once else "lost append"
 
 
-def _turns(context: CaseContext, entries: int) -> int:
+def _count_entries(context: CaseContext, entries: int) -> int:
     """The number of entries that so many appends make."""
     return entries // 2 if context.adapter.pairs else entries
 

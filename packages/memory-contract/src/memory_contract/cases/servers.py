@@ -46,7 +46,7 @@ REQUESTS_BEFORE_A_STRIKE: Final = 25
 
 
 @contextmanager
-def _reporting_missing_servers() -> Iterator[None]:
+def _report_missing_servers() -> Iterator[None]:
     """A server that this machine does not have, or that does not start, is no verdict."""
     try:
         yield
@@ -64,10 +64,12 @@ def _get_server_url(context: CaseContext) -> str:
 
 
 @contextmanager
-def _managed_server(context: CaseContext) -> Iterator[tuple[ManagedRedis | ManagedPostgres, str]]:
+def _use_managed_server(
+    context: CaseContext,
+) -> Iterator[tuple[ManagedRedis | ManagedPostgres, str]]:
     """A server of the kit like the store's, and its URL; afterwards it runs again."""
     url = _get_server_url(context)
-    with _reporting_missing_servers():
+    with _report_missing_servers():
         managed = start_managed(url)
         fresh = managed.fresh()
     try:
@@ -86,8 +88,8 @@ def _managed_server(context: CaseContext) -> Iterator[tuple[ManagedRedis | Manag
 )
 def server_restart(context: CaseContext) -> None:
     """Kill the server with -9 and start it again while four workers write."""
-    _claims_to_survive(context)
-    with _managed_server(context) as (managed, url), insert_proxy(context, url) as proxy:
+    _require_durability(context)
+    with _use_managed_server(context) as (managed, url), insert_proxy(context, url) as proxy:
         store = open_first(context, proxy.url)
         sessions = [start_session(context, store, proxy.url) for _ in range(2)]
 
@@ -95,7 +97,7 @@ def server_restart(context: CaseContext) -> None:
             managed.server.kill()
             managed.server.start()
 
-        with _struck_once(context, proxy, "kill -9 of the server", restart) as begin:
+        with _strike_once(context, proxy, "kill -9 of the server", restart) as begin:
             context.race(build_programs(context, sessions, 14), server=proxy.url, ready=begin)
         retry_until_ok(context, store, make_append(context, store, sessions[0]), server=proxy.url)
         read_everything(context, sessions, url)
@@ -111,10 +113,10 @@ def server_restart(context: CaseContext) -> None:
 )
 def server_failover(context: CaseContext) -> None:
     """Kill a PostgreSQL primary under load; its synchronous standby takes over in its place."""
-    _claims_to_survive(context)
+    _require_durability(context)
     if not (context.adapter.server or "").startswith(POSTGRES):
         raise CaseNotClaimed("the kit can start a standby of PostgreSQL alone")
-    with _with_standby() as (primary, standby), insert_proxy(context, primary.url()) as proxy:
+    with _start_with_standby() as (primary, standby), insert_proxy(context, primary.url()) as proxy:
         store = open_first(context, proxy.url)
         sessions = [start_session(context, store, proxy.url) for _ in range(2)]
 
@@ -124,19 +126,19 @@ def server_failover(context: CaseContext) -> None:
             proxy.lead_to(standby.url())
             proxy.cut()
 
-        with _struck_once(context, proxy, "failover", take_over) as begin:
+        with _strike_once(context, proxy, "failover", take_over) as begin:
             context.race(build_programs(context, sessions, 14), server=proxy.url, ready=begin)
         retry_until_ok(context, store, make_append(context, store, sessions[0]), server=proxy.url)
         read_everything(context, sessions, standby.url())
 
 
-def _claims_to_survive(context: CaseContext) -> None:
+def _require_durability(context: CaseContext) -> None:
     if context.adapter.durability == "none":
         raise CaseNotClaimed("the store does not claim to survive the end of its server")
 
 
 @contextmanager
-def _with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+def _start_with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
     folder = Path(tempfile.mkdtemp(prefix="indelible-standby-"))
     # PostgreSQL refuses to be root; its user must be able to enter.
     folder.chmod(0o755)
@@ -154,7 +156,7 @@ def _with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 
 
 @contextmanager
-def _struck_once(
+def _strike_once(
     context: CaseContext, proxy: Proxy, name: str, act: Callable[[], None]
 ) -> Iterator[Callable[[], None]]:
     """Act on the server once, after some requests; the yielded function starts counting."""
@@ -194,7 +196,7 @@ def _struck_once(
 )
 def server_frozen(context: CaseContext) -> None:
     """Stop the server during an append and let it go on: the append landed once, or not."""
-    with _managed_server(context) as (managed, url):
+    with _use_managed_server(context) as (managed, url):
         session = start_session(context, open_first(context, url), url)
         store = context.open_in_process(server=url, wait_s=patience_s(context))
         store.attempt(Call(op="read", session=session))
@@ -214,7 +216,7 @@ def server_frozen(context: CaseContext) -> None:
 )
 def server_emptied(context: CaseContext) -> None:
     """Empty the server under a store: it shows nothing of before, or raises; new handles work."""
-    with _managed_server(context) as (managed, url):
+    with _use_managed_server(context) as (managed, url):
         store = open_first(context, url)
         session = start_session(context, store, url, 3)
         store.attempt(Call(op="read", session=session))
@@ -224,7 +226,7 @@ def server_emptied(context: CaseContext) -> None:
         managed.empty(url)
         _record_as_cleared(context, session, began_ns)
         if versioned:
-            _is_told(context, store, session, version)
+            _expect_refusal(context, store, session, version)
         # The answers of the open handle are judged: neither old entries nor lost new ones.
         for _ in range(2):
             store.attempt(Call(op="read", session=session))
@@ -240,7 +242,7 @@ def server_emptied(context: CaseContext) -> None:
         read_everything(context, [session], url)
 
 
-def _is_told(context: CaseContext, store: Client, session: str, version: object) -> None:
+def _expect_refusal(context: CaseContext, store: Client, session: str, version: object) -> None:
     """Expect that an append with the version of a lost session is refused."""
     call = Call(op="append", session=session, ids=store.draw(), expected=version)
     context.expect(
@@ -283,7 +285,7 @@ def server_disk_full(context: CaseContext) -> None:
     url = _get_server_url(context)
     if why := small_disk.missing():
         raise CaseNotRun(why)
-    with _reporting_missing_servers():
+    with _report_missing_servers():
         server: SmallDiskServer = start_on_small_disk(url)
     url = server.url
     store = open_first(context, url)

@@ -92,7 +92,9 @@ def hostile_session_ids(context: CaseContext) -> None:
     first = {plain: store.append(plain)}
     # Files that a store keeps beside its folder exist by now.
     fence = Fence(context.workspace)
-    written = first | _write_each(context, store, [*_escapes(context.workspace), *HOSTILE], fence)
+    written = first | _write_each(
+        context, store, [*_build_escapes(context.workspace), *HOSTILE], fence
+    )
     for caller in (store, context.open_elsewhere()):
         _expect_own(context, caller, written)
     fence.hold(context, list(written))
@@ -100,7 +102,7 @@ def hostile_session_ids(context: CaseContext) -> None:
         _expect_listed(context, store, written)
 
 
-def _escapes(workspace: Path) -> list[str]:
+def _build_escapes(workspace: Path) -> list[str]:
     """Names that are paths to the folder around the workspace, which belongs to the kit."""
     outside = workspace.parent / "escaped-by-an-absolute-path"
     return ["../escaped", "..", str(outside)]

@@ -66,7 +66,7 @@ def rollback_is_exact(context: CaseContext) -> None:
 def rollback_keeps_every_snapshot(context: CaseContext) -> None:
     """Take snapshots, roll back to each over and over from other callers; all stay."""
     store, session = context.open(), context.new_session()
-    snapshots = _snapshots_of_a_life(context, store, session)
+    snapshots = _take_snapshots(context, store, session)
     names = list(snapshots)
     for _ in range(_ROUNDS):
         caller = context.open_elsewhere()
@@ -85,7 +85,7 @@ def rollback_keeps_every_snapshot(context: CaseContext) -> None:
         context.expect_shown(store, session, shown, after=f"a rollback to {name}")
 
 
-def _snapshots_of_a_life(context: CaseContext, store: Client, session: str) -> dict[str, Ids]:
+def _take_snapshots(context: CaseContext, store: Client, session: str) -> dict[str, Ids]:
     """Snapshots of a session that grows, is trimmed and is cleared, as far as that is claimed."""
     found: dict[str, Ids] = {}
     shown: Ids = ()

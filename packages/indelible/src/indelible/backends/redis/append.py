@@ -108,7 +108,7 @@ def _get_checksum(draft: Draft) -> bytes:
 
 
 def _replay(op: Append, head: Head, used: bytes) -> AppendResult:
-    """The result of the first append with this key."""
+    """Return the result of the first append with this key."""
     first_text, count_text, generation, sums = used.split(b" ")
     first, count = int(first_text), int(count_text)
     stored = [sums[at : at + CHECKSUM_BYTES] for at in range(0, len(sums), CHECKSUM_BYTES)]

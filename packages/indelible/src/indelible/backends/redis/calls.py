@@ -87,12 +87,12 @@ class ScriptCall(Operation[Replies]):
 
     @property
     def to(self) -> str:
-        """The key whose server is meant."""
+        """Return the key whose server is meant."""
         return self.keys.head
 
     @property
     def session(self) -> str:
-        """The session that it is about."""
+        """Return the session that it is about."""
         return parse_session(self.keys.names[0]) or ""
 
     def mark_lost(self, error: BaseException) -> None:

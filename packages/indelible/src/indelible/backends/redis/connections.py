@@ -180,7 +180,7 @@ def build_cluster_client(options: RedisOptions, *, awaited: bool) -> Any:
 
 
 def _complete(settings: dict[str, Any], timeout_s: float, *, awaited: bool) -> dict[str, Any]:
-    """The settings of a URL, with ours behind and before them."""
+    """Add our defaults to the settings of a URL, and what it cannot change."""
     module: Any = redis.asyncio.retry if awaited else redis.retry
     return {
         "socket_connect_timeout": min(timeout_s, CONNECT_S_MAX),
@@ -195,7 +195,7 @@ def _complete(settings: dict[str, Any], timeout_s: float, *, awaited: bool) -> d
 
 
 def _parse_url(url: str) -> tuple[str, list[tuple[str, int]], dict[str, Any]]:
-    """The scheme of a URL without `+cluster`, its servers, and the settings of a connection."""
+    """Return the scheme without `+cluster`, the servers, and the settings of a connection."""
     hosts: list[tuple[str, int]] = []
     parts = urlsplit(url)
     if is_cluster(url):

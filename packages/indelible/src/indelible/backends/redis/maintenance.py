@@ -246,14 +246,14 @@ def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
 
 @HANDLERS.handles(Scrub)
 def scrub(_context: RedisContext, _op: Scrub) -> Plan[tuple[str, ...]]:
-    """A store cannot clear a server's files; its operator can."""
+    """Do nothing: only a server's operator can clear its files."""
     yield from ()
     return ()
 
 
 @HANDLERS.handles(CheckEngine)
 def check_engine(_context: RedisContext, _op: CheckEngine) -> Plan[tuple[str, ...]]:
-    """A server checks its files when it starts; there is no command for it."""
+    """Find nothing: a server checks its files when it starts, and has no command for it."""
     yield from ()
     return ()
 

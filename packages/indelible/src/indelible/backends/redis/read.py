@@ -85,7 +85,7 @@ def read_rows(
     kinds: str = "",
     brief: bool = False,
 ) -> Plan[tuple[Head, int | None, Rows]]:
-    """One call: the session, where the next portion begins, and rows with their positions.
+    """Read a portion: the session, where the next one begins, and rows with their positions.
 
     What is visible now is read, what a frozen view shows, or whatever lies in `extents`. A visible
     position that has no row gets an empty one. With `brief`, rows end behind the checksum of the

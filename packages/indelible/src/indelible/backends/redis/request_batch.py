@@ -44,7 +44,7 @@ def compute_size(request: Request) -> int:
 
 
 class RequestBatch:
-    """A batch on its way: the commands that are sent for it, and who gets which reply."""
+    """A batch on its way: the commands that are sent for it, and the replies."""
 
     def __init__(self, batch: Sequence[PendingRequest], context: RedisContext) -> None:
         self.commands: list[Command] = []
@@ -179,7 +179,7 @@ class ConnectionSlot:
 
     @property
     def connection(self) -> Any:
-        """The connection; None if it has none."""
+        """Return the connection; None if there is none."""
         return self.box[0] if self.box else None
 
     def clear(self) -> Any:

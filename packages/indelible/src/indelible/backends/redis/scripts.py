@@ -40,7 +40,7 @@ class LuaScript(NamedTuple):
     text: str
 
     def start(self, *, by_text: bool) -> tuple[str | bytes, str | bytes]:
-        """The words of a call before its keys."""
+        """Return the words of a call before its keys."""
         return ("EVAL", self.text) if by_text else (b"EVALSHA", self.digest)
 
 
@@ -65,7 +65,7 @@ _WRONG: Final = {
 
 @cache
 def load_script(name: str) -> LuaScript:
-    """One script, with what it begins with and the constants that it names."""
+    """Load a script, with the code that it begins with and the constants that it names."""
     text = _read("prelude")
     changes = _read("changes")
     if name == "append":

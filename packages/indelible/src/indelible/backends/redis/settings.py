@@ -41,7 +41,7 @@ class RedisSettings:
 
     @property
     def durability(self) -> Durability:
-        """What a write survives that the server acknowledged."""
+        """Return what an acknowledged write survives."""
         if not self.appendonly:
             return Durability.NONE
         # A server that hides the setting may have the default, once a second.

@@ -111,7 +111,7 @@ class Cluster:
         return cause or error
 
     def _list_primaries(self, client: Any) -> list[Any]:
-        """In the order of their first slots: after a failover, the new one takes the old place."""
+        """List them by their first slots: after a failover, the new one takes the old place."""
         slots = client.nodes_manager.slots_cache
         served = (slots[slot][0] for slot in range(CLUSTER_SLOTS) if slots.get(slot))
         return list(dict.fromkeys(served))

@@ -1,7 +1,7 @@
 -- What changes more of a session than its end and its deadline. Needs the prelude.
 
--- How many journal lines and snapshots were ever written, and how many fields the other hashes have.
--- To be loaded before anything of a state is changed but its end and its deadline.
+-- Load how many journal lines and snapshots were ever written, and how many fields the other hashes
+-- have. They are needed to change anything of a state but its end and its deadline.
 local function load_counts(s)
   if not s.counts then
     local lines, taken, keys, snapshots, journal, aside =
@@ -12,7 +12,7 @@ local function load_counts(s)
   return s.counts
 end
 
--- The checksum of a view is bound to its session, its life and its generation.
+-- Compute the checksum of a view, which is bound to its session, its life and its generation.
 local function compute_view_sum(s)
   return digest(table.concat({s.view_key, s.life, s.gen, unpack(s.view, 1, 6)}, '\n'))
 end
@@ -40,7 +40,7 @@ local function expire_keys(s, slack)
   end
 end
 
--- A key that was just written is freed with the others.
+-- Have a key that was just written freed with the others.
 local function expire_one(s, key)
   if s.ends then call('PEXPIRE', key, whole(s.ends - now)) end
 end
@@ -63,18 +63,18 @@ local function begin(s, ttl, first, forked, staged)
   save_view(s, {1, 2, 3, 4, 5, 6})
 end
 
--- A value that carries its checksum, bound to its session, its life and its name.
+-- Put its checksum before a value, bound to its session, its life and its name.
 local function seal(s, name, text)
   return digest(s.head .. '\n' .. s.life .. '\n' .. name .. '\n' .. text) .. ' ' .. text
 end
 
--- The value without its checksum; nil if it is damaged.
+-- Return a value without its checksum; nil if it is damaged.
 local function unseal(s, name, value)
   local text = string.sub(value, 14)
   return seal(s, name, text) == value and text or nil
 end
 
--- The append with this key: its first position, size, generation and checksums, as one text. A
+-- Find the append with this key: its first position, size, generation and checksums, as one text. A
 -- generated key is in no index until a vacuum removes its entries: it is looked for among the newest.
 -- The second result says what is damaged.
 local function find_key(s, key)

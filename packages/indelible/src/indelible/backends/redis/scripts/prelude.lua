@@ -9,7 +9,7 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- A number as text. Lua writes numbers of up to 14 digits in full by itself.
+-- Format a number in full. Lua writes numbers of up to 14 digits so by itself.
 local function whole(number)
   return string.format('%.0f', number)
 end
@@ -20,7 +20,7 @@ local function digest(text)
   return redis.sha1hex and string.sub(redis.sha1hex(text), 1, 12) or '000000000000'
 end
 
--- The session whose keys begin at KEYS[first]. `error` is what the server refused with; `wrong` is
+-- Load the session whose keys begin at KEYS[first]. `error` is what the server refused with; `wrong` is
 -- what is wrong with its head. Calls that the server may refuse are protected and come before any
 -- write, so that a refusal keeps its code, which older servers put behind other text.
 local function load_session(first)

@@ -13,7 +13,7 @@ if text == '' then
   if tonumber(s.view[1]) < s.stop then text = text .. ';' .. s.view[1] .. ',' .. s.stop end
 end
 
--- The row as it is returned; nil if it is of another kind.
+-- Return the row as it is sent; nil if it is of another kind.
 local function convert(row)
   local kind, key_size, links_size, at = string.match(row, KIND_OF_ROW)
   if not at then return brief and '0 ' .. row or row end

@@ -8,7 +8,7 @@ local function build_error(what)
   return redis.error_reply('DAMAGED ' .. what)
 end
 
--- What is wrong with what its entries are found by, or nil.
+-- Return what is wrong with the parts that entries are found by, or nil.
 local function find_wrong_entries()
   local view = call('HMGET', s.view_key, unpack(VIEW_FIELDS))
   s.view = view
@@ -28,7 +28,7 @@ local function count_part(n)
   return call('HLEN', KEYS[3 + n])
 end
 
--- What is wrong with the hashes from this one to that one, or nil.
+-- Return what is wrong with the hashes from this one to that one, or nil.
 local function find_wrong_parts(from, to)
   for n = from, to do
     if count_part(n) ~= s.counts[n] then return PARTS[n] end
@@ -54,7 +54,7 @@ local function read_snapshot(id)
   return read_value('s' .. id, call('HGET', s.snapshots, id), 'a snapshot')
 end
 
--- The change with this key: its line, and the key of what undid it.
+-- Return the line of the change with this key, and the key of what undid it.
 local function read_change(key)
   local what, found = 'a line of its journal', call('HMGET', s.journal, 'o' .. key, 'u' .. key)
   return read_value('o' .. key, found[1], what), read_value('u' .. key, found[2], what)
