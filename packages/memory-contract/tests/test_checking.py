@@ -144,7 +144,7 @@ def test_every_case_says_what_it_does_and_what_it_catches():
     [
         ("no_such_module:thing", "cannot import"),
         ("under_test:no_such_thing", "cannot import"),
-        ("under_test:HandleOnAList", "neither an Adapter nor a class"),
+        ("under_test:HandleOnAList", "speaks no vocabulary of the kit"),
         ("under_test:", "name a URL"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from memory_contract.recording.notes import Note
 from memory_contract.recording.policy import Hand, Noted
-from memory_contract.targets.duck_messages import messages_of_list, messages_of_turns
+from memory_contract.targets.simple_messages import messages_from_list, messages_from_turns
 from memory_contract.traces import CALL
 
 Noter = Callable[..., Note]
@@ -73,12 +73,12 @@ def noted(messages: Iterable[Any], hand: Hand) -> list[Noted]:
 
 def showed(note: Note, answer: Any, hand: Hand) -> None:
     """Note the messages that a read answered with."""
-    note.seen = noted(messages_of_list(answer) if answer is None else answer, hand)
+    note.seen = noted(messages_from_list(answer) if answer is None else answer, hand)
 
 
 def showed_turns(note: Note, answer: Any, hand: Hand) -> None:
     """Note the messages of the turns that a read answered with."""
-    found = [m for m in messages_of_turns(answer) if m.get("content") is not None]
+    found = [m for m in messages_from_turns(answer) if m.get("content") is not None]
     note.seen = noted(found, hand)
 
 
@@ -172,7 +172,7 @@ def of_handle(hand: Hand) -> Verbs:
 
 def of_duck(store: Any, hand: Hand) -> Verbs:
     """The verbs of a class of messages or of turns, under any of the names that the kit knows."""
-    from memory_contract.targets.duck_handles import OFFERED, offers_of  # noqa: PLC0415
+    from memory_contract.targets.simple_stores import METHOD_NAMES, find_offers  # noqa: PLC0415
 
     def add_messages(session: str, messages: Any, *_: Any, **__: Any) -> Note:
         batch = noted(messages, hand)
@@ -194,8 +194,8 @@ def of_duck(store: Any, hand: Hand) -> Verbs:
     for letter in ("", "a"):
         found[f"{letter}save_context"] = Verb(save_context)
         found[f"{letter}load_memory"] = Verb(read, showed_turns)
-    for what in OFFERED:
-        for offer in offers_of(store, what):
+    for what in METHOD_NAMES:
+        for offer in find_offers(store, what):
             if what in _DUCK_CHANGES:
                 found[offer.method] = _DUCK_CHANGES[what]
             elif what == "trim":
@@ -206,7 +206,7 @@ def of_duck(store: Any, hand: Hand) -> Verbs:
 
 
 def _showed_list(note: Note, answer: Any, hand: Hand) -> None:
-    note.seen = noted(messages_of_list(answer), hand)
+    note.seen = noted(messages_from_list(answer), hand)
 
 
 def _trim_by(parameter: str) -> Noter:
