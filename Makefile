@@ -115,7 +115,7 @@ bench-scale: $(READY) ## What grows with size: a million messages, 100,000 sessi
 	$(BIN)/python -m benchmarks.scale
 
 # PEERS="--quick --only redis" and the like; see `python -m benchmarks.peers --help`.
-# A second run: PEERS="--into DIR --compare benchmarks/results/peers-*.json" says whether it agrees.
+# A second run: PEERS="--into DIR --compare benchmarks/results/peers-*.json.gz" says whether it agrees.
 bench-peers: $(READY) frameworks ## indelible beside stores of other projects; writes docs/performance.md
 	$(BIN)/python -m benchmarks.peers $(PEERS)
 

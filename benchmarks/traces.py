@@ -13,7 +13,7 @@ from benchmarks.conversation import TEXT
 from benchmarks.measure import Result, against
 from memory_contract import record
 from memory_contract.faults.servers.valkey import Valkey
-from memory_contract.traces import Header, Recorded, to_text
+from memory_contract.traces.format import TraceHeader, TraceOperation, format_line
 
 OPERATIONS = 1_000_000
 # Of a conversation: each append is followed by a read of its last entries, as an agent does it.
@@ -88,8 +88,8 @@ def explained(folder: Path) -> Iterator[Result]:
 def _explained(folder: Path, operations: int) -> dict[str, float]:
     path = folder / f"{operations}.jsonl"
     with path.open("w", encoding="ascii") as file:
-        file.write(to_text(Header(fresh=True)) + "\n")
-        file.writelines(to_text(line) + "\n" for line in service(operations))
+        file.write(format_line(TraceHeader(fresh=True)) + "\n")
+        file.writelines(format_line(line) + "\n" for line in service(operations))
         file.write('{"closed": 0}\n')
     ran = subprocess.run(
         [sys.executable, "-c", _EXPLAIN, str(path)], check=True, capture_output=True, text=True
@@ -99,7 +99,7 @@ def _explained(folder: Path, operations: int) -> dict[str, float]:
     return found
 
 
-def service(operations: int) -> Iterator[Recorded]:
+def service(operations: int) -> Iterator[TraceOperation]:
     """What a right store shows under many conversations at once."""
     shown_: dict[int, list[str]] = {}
     for at in range(operations // 2):
@@ -111,7 +111,7 @@ def service(operations: int) -> Iterator[Recorded]:
         shown_[session].append(token)
         began = at * 4_000
         name, worker = f"user-{session}", f"{session % 4}.1-t{session % WORKERS}"
-        yield Recorded(
+        yield TraceOperation(
             session=name,
             worker=worker,
             outcome="ok",
@@ -123,7 +123,7 @@ def service(operations: int) -> Iterator[Recorded]:
             sizes=(120,),
             roles=("user",),
         )
-        yield Recorded(
+        yield TraceOperation(
             session=name,
             worker=worker,
             outcome="ok",

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _asked(arguments)
     # As Ctrl-C does: servers are ended on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped; what was found is kept"))
-    file = asked.folder / "scoreboard.json"
+    file = asked.folder / "scoreboard.json.gz"
     runs = results.read(file)
     if not asked.pages:
         chosen = _chosen(asked.only)
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Board(chosen, say, keep).run(asked.jobs)
         say(f"{len(chosen)} stores in {(time.monotonic() - began) / 60:.0f} minutes")
     write_pages(asked.folder, runs)
-    say(f"Wrote {asked.folder}/scoreboard.md, scoreboard.html and scoreboard.json.")
+    say(f"Wrote {asked.folder}/scoreboard.md, scoreboard.html and scoreboard.json.gz.")
     return _agree(runs) if len(runs) > 1 else 0
 
 

@@ -1,7 +1,8 @@
-"""What came of runs of the scoreboard: plain values, kept in a file of JSON."""
+"""Results of scoreboard runs: plain values, kept in a compressed JSON file."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -60,35 +61,19 @@ def outcome_of(found: dict[str, Any]) -> Outcome:
 
 
 def read(path: Path) -> list[Run]:
-    """All runs that a file holds, the oldest first; none if there is no file."""
+    """Read all runs in a file, oldest first; none if there is no file."""
     if not path.exists():
         return []
     return [
         Run(**{**run, "outcomes": {k: outcome_of(v) for k, v in run["outcomes"].items()}})
-        for run in json.loads(path.read_text("utf-8"))
+        for run in json.loads(gzip.decompress(path.read_bytes()))
     ]
 
 
 def write(path: Path, runs: Iterable[Run]) -> None:
-    """Write the runs, a line for each case: so that a change of one shows as one."""
-    parts = []
-    for run in runs:
-        head = {key: value for key, value in asdict(run).items() if key != "outcomes"}
-        stores = [f"{json.dumps(name)}: {_lines(found)}" for name, found in run.outcomes.items()]
-        body = ",\n".join(stores)
-        parts.append(f'{json.dumps(head)[:-1]}, "outcomes": {{\n{body}\n}}}}')
-    path.write_text("[\n" + ",\n".join(parts) + "\n]\n", "utf-8")
-
-
-def _lines(found: Outcome) -> str:
-    head = {k: v for k, v in asdict(replace(found, seen=())).items() if k != "seen"}
-    seen = ",\n  ".join(json.dumps(_brief(each)) for each in found.seen)
-    return f'{json.dumps(head)[:-1]}, "seen": [\n  {seen}\n ]}}'
-
-
-def _brief(seen: Seen) -> dict[str, Any]:
-    """Without what is empty."""
-    return {key: value for key, value in asdict(seen).items() if value}
+    """Write the runs; equal runs give equal bytes."""
+    text = json.dumps([asdict(run) for run in runs], separators=(",", ":"))
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def merged(run: Run, newer: Run) -> Run:

@@ -29,7 +29,7 @@ EXAMPLES: Final = """examples:
   python -m benchmarks.peers                        everything; writes the results and the page
   python -m benchmarks.peers --quick --only redis   a look at one engine in half a minute
   python -m benchmarks.peers --only openai          whose name has it, beside indelible
-  python -m benchmarks.peers --into second --compare benchmarks/results/peers-*.json
+  python -m benchmarks.peers --into second --compare benchmarks/results/peers-*.json.gz
 """
 
 

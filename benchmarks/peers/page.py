@@ -25,7 +25,7 @@ PLOTTED: Final = (APPEND, LAST_LONG, LOAD, TASKS_ONE)
 INTRODUCTION: Final = """\
 indelible beside the bare driver and the stores of other projects, on one machine, side by side.
 This page and its plots are written by `make bench-peers`, from the figures in
-`benchmarks/results/peers-*.json`. Versions of all peers stand [at the end](#how-each-was-used)."""
+`benchmarks/results/peers-*.json.gz`. Versions of all peers are [at the end](#how-each-was-used)."""
 
 GLANCE: Final = """\
 The better of indelible's two shells, beside the bare driver and beside the best peer of the same
@@ -79,7 +79,7 @@ HOW: Final = f"""## How it is measured
 
 def file_name(engine: str) -> str:
     """The file of an engine's figures."""
-    return f"peers-{engine.lower()}.json"
+    return f"peers-{engine.lower()}.json.gz"
 
 
 def committed() -> Results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import statistics
 from collections.abc import Iterable
@@ -82,12 +83,13 @@ class Results:
             for cell in cells.values():
                 cell["figures"] = [float(f"{figure:.5g}") for figure in cell["figures"]]
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        text = json.dumps(plain, separators=(",", ":"))
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
     @classmethod
     def load(cls, path: Path) -> Results:
         """Read what `save` wrote."""
-        plain = json.loads(path.read_text("utf-8"))
+        plain = json.loads(gzip.decompress(path.read_bytes()))
         plain["cells"] = {
             label: {work: Cell(**cell) for work, cell in cells.items()}
             for label, cells in plain["cells"].items()

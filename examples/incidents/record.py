@@ -16,7 +16,7 @@ from memory_contract import load_trace, recorded, shrink_trace, write_test
 from memory_contract.cases import all_cases
 from memory_contract.goldfish import GOLDFISH
 from memory_contract.running import Bench, run_case
-from memory_contract.shrinking import write_shrunk
+from memory_contract.traces.shrink import write_small_trace
 
 HERE = Path(__file__).parent
 # The folder, the goldfish, and how its case is run.
@@ -45,7 +45,7 @@ def main(names: list[str]) -> None:
             _record(Path(place) / "trace", fish, mode)
             trace = load_trace(Path(place) / "trace")
         lines = tuple(line for line in trace.lines if line.session != _WAS_HERE)
-        write_shrunk(folder / "trace.jsonl", replace(trace, lines=lines))
+        write_small_trace(folder / "trace.jsonl", replace(trace, lines=lines))
         small = shrink_trace(folder / "trace.jsonl", GOLDFISH[fish].adapter, budget_s=300)
         write_test(folder / f"test_{name}.py", small.trace, store="agent.db")
         print(f"{name}: {len(lines)} operations became {small.operations}")

@@ -182,12 +182,12 @@ def test_written_tests_and_traces_hold_no_password(command, url):
 
 
 def test_a_shrunk_trace_holds_no_password(tmp_path):
-    from memory_contract.replaying import load_trace
-    from memory_contract.shrinking import write_shrunk
+    from memory_contract.traces.replay import load_trace
+    from memory_contract.traces.shrink import write_small_trace
 
     path = tmp_path / "small.jsonl"
-    write_shrunk(path, load_trace(TRACE), store=f"postgresql://db/x?password={CANARY}")
-    assert load_trace(path).known.store == ""
+    write_small_trace(path, load_trace(TRACE), store=f"postgresql://db/x?password={CANARY}")
+    assert load_trace(path).metadata.store == ""
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

@@ -14,7 +14,7 @@ from memory_contract.goldfish.network import (
     RetriesWithoutKey,
     adapter_on,
 )
-from memory_contract.recording import journal_of
+from memory_contract.traces.recorder import get_trace_writer
 from tests.support import postgres_server, redis_server
 
 # A goldfish, a right store, where they live, and the request that decides whether an append landed.
@@ -39,7 +39,7 @@ def incident(path, kind, url, decides):
             assert not kind.__name__.startswith("Retries")
         proxy.heal()
         shown = len(store.read("ana"))
-        journal_of(store).close()
+        get_trace_writer(store).close()
         opened.close()
     return shown
 

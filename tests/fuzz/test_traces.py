@@ -19,13 +19,19 @@ from hypothesis import strategies as st
 from memory_contract import explain_trace, write_test
 from memory_contract.adapter import Adapter
 from memory_contract.cli.main import run
-from memory_contract.explaining.telling import told
 from memory_contract.history import HistoryError
-from memory_contract.incidents.trusted_targets import resolve_named_target
-from memory_contract.replaying import TEXT_CHARS_MAX, load_trace, replay_trace
-from memory_contract.replaying.steps import planned
 from memory_contract.targets import TargetError, resolve
-from memory_contract.traces import Closed, Header, Other, Recorded, to_text
+from memory_contract.traces.diagnosis.render import render_explanation
+from memory_contract.traces.format import (
+    OtherCall,
+    TraceEnd,
+    TraceHeader,
+    TraceOperation,
+    format_line,
+)
+from memory_contract.traces.replay import TEXT_CHARS_MAX, load_trace, replay_trace
+from memory_contract.traces.replay.plan import build_plan
+from memory_contract.traces.trusted_targets import resolve_named_target
 
 # The same examples in every run: a failure here is a failure everywhere.
 fuzz = settings(
@@ -39,7 +45,7 @@ fuzz = settings(
 
 def line(op, at, **fields):
     base = {"session": "s", "worker": "1.1-t1", "invoke_ns": at, "complete_ns": at + 1}
-    return Recorded(**{**base, "outcome": "ok", "op": op, **fields})
+    return TraceOperation(**{**base, "outcome": "ok", "op": op, **fields})
 
 
 def append(at, *ids, **fields):
@@ -48,9 +54,9 @@ def append(at, *ids, **fields):
 
 
 HONEST = [
-    to_text(each)
+    format_line(each)
     for each in (
-        Header(fresh=True, store="memory:", pid=1, boot="b", ttl_s=60.0),
+        TraceHeader(fresh=True, store="memory:", pid=1, boot="b", ttl_s=60.0),
         append(10, "a", position=0),
         append(20, "b+11112222", "c", worker="1.1-t2", key="k", position=1),
         line("read", 30, value=("a", "b+11112222", "c")),
@@ -61,7 +67,7 @@ HONEST = [
         line("pop", 80, value="c"),
         line("trim", 90, keep=1, unsure=True),
         line("rollback", 100, snapshot="p"),
-        Other(
+        OtherCall(
             session="s",
             worker="1.1-t1",
             verb="session",
@@ -72,7 +78,7 @@ HONEST = [
         line("clear", 120, session="", every=True),
         append(130, "lost", session="u"),
         line("read", 140, session="u", value=()),
-        Closed(closed=14),
+        TraceEnd(closed=14),
     )
 ]
 
@@ -211,7 +217,7 @@ def test_any_file_is_refused_in_our_words_or_explained(data):
             found = explain_trace(path)
         except HistoryError:
             return
-        assert told(found)
+        assert render_explanation(found)
         assert 0 <= found.unjudged <= max(found.unjudged, found.verdict.scope.operations)
 
 
@@ -288,7 +294,7 @@ def test_what_is_to_be_done_again_is_bounded(data):
             trace = load_trace(path)
         except HistoryError:
             return
-        plan = planned(trace.lines, trace.known, adapter, seed=1)
+        plan = build_plan(trace.lines, trace.metadata, adapter, seed=1)
     made = sum(len(str(m.get("content"))) for step in plan.steps for m in step.messages)
     assert made <= TEXT_CHARS_MAX + 100 * len(data)
 
@@ -313,7 +319,7 @@ def test_numbers_that_no_recorder_writes_are_refused(fields, words):
 
 
 def test_a_file_does_not_decide_how_many_processes_or_threads_are_started():
-    many = [to_text(append(1, f"a{n}", worker=f"{n}.1-t1")) for n in range(2_000)]
+    many = [format_line(append(1, f"a{n}", worker=f"{n}.1-t1")) for n in range(2_000)]
     with (
         written("\n".join([HONEST[0], *many, ""]).encode()) as path,
         pytest.raises(HistoryError, match="a replay makes at most"),
@@ -386,8 +392,8 @@ def test_a_store_that_a_file_names_is_refused_or_ours(named, allowed):
 def test_names_in_a_trace_are_text_in_the_test_that_it_becomes(session, worker, token):
     assume(token and not token.startswith("!"))
     lines = [
-        to_text(append(10, token, session=session, worker=worker)),
-        to_text(line("read", 20, session=session, worker=worker, value=())),
+        format_line(append(10, token, session=session, worker=worker)),
+        format_line(line("read", 20, session=session, worker=worker, value=())),
     ]
     with written("\n".join([HONEST[0], *lines, ""]).encode()) as path:
         trace = load_trace(path)

@@ -65,13 +65,13 @@ def test_the_html_page_asks_for_nothing_and_shows_what_stores_said_as_text():
 
 
 def test_the_pages_in_the_documents_are_those_of_the_results_beside_them():
-    runs = results.read(DOCS / "scoreboard.json")
+    runs = results.read(DOCS / "scoreboard.json.gz")
     assert (DOCS / "scoreboard.md").read_text("utf-8") == to_markdown(runs)
     assert (DOCS / "scoreboard.html").read_text("utf-8") == to_html(runs)
 
 
 def test_enough_stores_of_enough_frameworks_were_tried():
-    (newest, *_) = results.read(DOCS / "scoreboard.json")
+    (newest, *_) = results.read(DOCS / "scoreboard.json.gz")
     tried = [s for s in STORES if s.id in newest.outcomes and newest.outcomes[s.id].seen]
     theirs = [store for store in tried if store.environment is not None]
     assert len(theirs) >= 15
@@ -80,7 +80,7 @@ def test_enough_stores_of_enough_frameworks_were_tried():
 
 
 def test_pages_are_written_without_running_anything(tmp_path):
-    results.write(tmp_path / "scoreboard.json", [three_stores(), three_stores()])
+    results.write(tmp_path / "scoreboard.json.gz", [three_stores(), three_stores()])
     assert main(["--pages", "--folder", str(tmp_path)]) == 0
     assert (tmp_path / "scoreboard.md").read_text("utf-8").startswith("# Scoreboard")
 

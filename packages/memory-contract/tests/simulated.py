@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from memory_contract import NOT_FOUND, Operation
-from memory_contract.model import EMPTY, State, last, snapshot_of, step
+from memory_contract.model import EMPTY, ModelState, apply_operation, get_snapshot, take_last
 
 PLAIN = ("append", "read")
 EVERYTHING = (
@@ -55,21 +55,21 @@ class Store:
         state = self.states.get(op.session, EMPTY)
         shown = state.shown
         if op.op == "read":
-            seen = snapshot_of(state, op.snapshot) if op.snapshot else shown
+            seen = get_snapshot(state, op.snapshot) if op.snapshot else shown
             if seen is None:
                 return "fail", NOT_FOUND
-            return "ok", seen if op.limit is None else last(seen, op.limit)
+            return "ok", seen if op.limit is None else take_last(seen, op.limit)
         if op.op == "fork":
             return self._fork(op, state)
         journal = op.op != "pop" or self.undoes_pops
-        after = step(state, op, journal=journal)
+        after = apply_operation(state, op, journal=journal)
         if after is None:
             return "fail", NOT_FOUND if op.op == "rollback" else None
         if not journal and op.op == "pop":
             # A pop that no undo knows of is gone from what every undo would show.
             gone = shown[-1:]
             lines = tuple(tuple(i for i in line if i not in gone) for line in state.journal)
-            after = State(shown[:-1], state.snapshots, lines)
+            after = ModelState(shown[:-1], state.snapshots, lines)
         if op.op == "expire":
             self._forget(op, after)
         else:
@@ -83,14 +83,14 @@ class Store:
         return "ok", None
 
     def _fork(self, op, state):
-        seen = snapshot_of(state, op.snapshot) if op.snapshot else state.shown
+        seen = get_snapshot(state, op.snapshot) if op.snapshot else state.shown
         if seen is None or op.target in self.states:
             return "fail", None
-        self.states[op.target] = State(seen)
+        self.states[op.target] = ModelState(seen)
         return "ok", None
 
     def _forget(self, op, after):
-        self.states[op.session] = State() if self.expiry_takes_snapshots else after
+        self.states[op.session] = ModelState() if self.expiry_takes_snapshots else after
         if self.expiry_takes_keys:
             self.answers = {k: v for k, v in self.answers.items() if k[0] != op.session}
 

@@ -7,23 +7,23 @@ import pytest
 import indelible
 from memory_contract import explain_trace, record
 from memory_contract.checker.verdict import Ok, Undecided, Violated
-from memory_contract.explaining import sorting
-from memory_contract.explaining.telling import report_of, told
 from memory_contract.history import HistoryError, Operation, write_history
-from memory_contract.recording import journal_of
 from memory_contract.report import to_page
-from memory_contract.traces import (
-    Closed,
-    Dropped,
-    Header,
-    Other,
-    Recorded,
-    to_text,
+from memory_contract.traces.diagnosis import trace_sorter
+from memory_contract.traces.diagnosis.render import build_report, render_explanation
+from memory_contract.traces.format import (
+    DroppedLines,
+    OtherCall,
+    TraceEnd,
+    TraceHeader,
+    TraceOperation,
+    format_line,
     write_trace,
 )
+from memory_contract.traces.recorder import get_trace_writer
 
-FRESH = Header(fresh=True)
-OLD = Header()
+FRESH = TraceHeader(fresh=True)
+OLD = TraceHeader()
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ class Tape:
         begin, end = at or (self.now + 1, self.now + 2)
         self.now = max(self.now, end or begin)
         self.lines.append(
-            Recorded(
+            TraceOperation(
                 session=session,
                 worker=worker,
                 op=op,
@@ -94,7 +94,7 @@ def test_a_lost_append_is_named_with_who_overwrote_it(tape):
     (story,) = found.stories
     assert story.anomaly.ids == ("a",)
     assert [op.worker for op in story.small] == ["1.1-t1", "2.1-t1", "3.1-t1"]
-    said = told(found)
+    said = render_explanation(found)
     assert "a was acknowledged to 1.1-t1 and is missing" in said
     assert "Likely: 2.1-t1 wrote back a list" in said
     assert "2.1-t1     ├─────┤        s: append [b]" in said
@@ -106,7 +106,7 @@ def test_an_entry_of_another_session_is_a_leak_wherever_it_came_from(tape):
     tape.read("x7", session="other")
     found = tape.explained()
     assert names(found) == ["cross-session leak"]
-    assert "x7 was appended to session s7 and seen in other" in told(found)
+    assert "x7 was appended to session s7 and seen in other" in render_explanation(found)
 
 
 def test_the_same_words_twice_are_two_entries(tape):
@@ -123,7 +123,7 @@ def test_one_of_two_equal_entries_can_be_missed(tape):
     tape.read("yes")
     found = tape.explained()
     assert names(found) == ["lost append"]
-    assert "2 entries yes were acknowledged and 1 is missing" in told(found)
+    assert "2 entries yes were acknowledged and 1 is missing" in render_explanation(found)
 
 
 def test_more_equal_entries_than_were_said_are_a_duplicate(tape):
@@ -215,7 +215,7 @@ def test_a_snapshot_that_somebody_deleted_is_not_lost(tape):
     write_trace(tape.path, tape.header, tape.lines)
     tape.call("rollback", snapshot="p", outcome="fail", value="not found", at=(20, 21))
     assert names(tape.explained()) == ["lost snapshot"]
-    deleted = Other(
+    deleted = OtherCall(
         session="s",
         worker="1.1-t1",
         verb="delete_snapshot",
@@ -224,7 +224,7 @@ def test_a_snapshot_that_somebody_deleted_is_not_lost(tape):
         outcome="ok",
         snapshot="p",
     )
-    tape.path.write_text(tape.path.read_text() + to_text(deleted) + "\n")
+    tape.path.write_text(tape.path.read_text() + format_line(deleted) + "\n")
     assert isinstance(explain_trace(tape.path).verdict, Ok)
 
 
@@ -267,7 +267,7 @@ def test_what_came_in_by_another_way_than_an_append_is_no_garbage(tmp_path):
         store.import_(tmp_path / "all.jsonl")
         store.get_history("s")
     found = explain_trace(tmp_path / "t")
-    assert not isinstance(found.verdict, Violated), told(found)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
 
 
 def test_an_append_that_failed_and_was_made_again_is_one(tape):
@@ -284,13 +284,13 @@ def test_where_lines_are_missing_nothing_is_called_a_duplicate_or_garbage(tape, 
     tape.append("a")
     tape.read("a", "a", "never appended")
     assert names(tape.explained()) == ["duplicate", "garbage read"]
-    lines = [to_text(tape.header), *map(to_text, tape.lines)]
+    lines = [format_line(tape.header), *map(format_line, tape.lines)]
     if gap == "dropped":
-        lines += [to_text(Dropped(dropped=3)), to_text(Closed(closed=2))]
+        lines += [format_line(DroppedLines(dropped=3)), format_line(TraceEnd(closed=2))]
     tape.path.write_text("\n".join(lines) + "\n")
     found = explain_trace(tape.path)
     assert not isinstance(found.verdict, Violated)
-    assert "missing" in told(found)
+    assert "missing" in render_explanation(found)
 
 
 def test_the_text_of_blocks_in_turns_is_no_strange_entry(path):
@@ -392,7 +392,7 @@ def test_a_right_store_is_never_accused_whatever_it_is_told(tmp_path, seed):
     store.get_history("s0")
     store.close()
     found = explain_trace(tmp_path / "t")
-    assert not isinstance(found.verdict, Violated), told(found)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
 
 
 # Files
@@ -430,7 +430,7 @@ def test_many_buckets_say_what_one_says(tape, monkeypatch):
         shown = () if n in (7, 23) else (f"a{n}",)
         tape.read(*shown, session=f"f{n}", worker=f"1.1-t{n}")
     whole = tape.explained()
-    monkeypatch.setattr(sorting, "BUCKET_BYTES", 300)
+    monkeypatch.setattr(trace_sorter, "BUCKET_BYTES", 300)
     parted = explain_trace(tape.path)
     assert parted.counts == whole.counts == {"lost append": 2}
     assert parted.verdict.scope == whole.verdict.scope
@@ -452,7 +452,7 @@ def test_the_torn_last_line_of_a_killed_process_is_no_error(tape):
     tape.path.write_text("\n".join([*cut, '{"session":"s","worker":"1.1-t1","op":"app']))
     found = explain_trace(tape.path)
     assert isinstance(found.verdict, Ok)
-    assert found.known.dropped == 1
+    assert found.metadata.dropped == 1
 
 
 @pytest.mark.parametrize(
@@ -464,14 +464,14 @@ def test_the_torn_last_line_of_a_killed_process_is_no_error(tape):
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(path, line, words):
-    path.write_text(f"{to_text(FRESH)}\n{line}\n")
+    path.write_text(f"{format_line(FRESH)}\n{line}\n")
     with pytest.raises(HistoryError, match=words):
         explain_trace(path)
 
 
 def test_machines_that_ran_at_the_same_time_cannot_be_compared(tmp_path):
     for boot, wall in (("one", 1_000), ("two", 2_000)):
-        tape = Tape(tmp_path / f"{boot}.jsonl", Header(fresh=True, boot=boot, wall_ns=wall))
+        tape = Tape(tmp_path / f"{boot}.jsonl", TraceHeader(fresh=True, boot=boot, wall_ns=wall))
         tape.append(f"a-{boot}")
         tape.read()
         write_trace(tape.path, tape.header, tape.lines)
@@ -482,9 +482,9 @@ def test_machines_that_ran_at_the_same_time_cannot_be_compared(tmp_path):
 
 def test_a_machine_that_was_started_again_goes_on(tmp_path):
     hour = 3_600_000_000_000
-    first = Tape(tmp_path / "1.jsonl", Header(fresh=True, boot="one", wall_ns=hour))
+    first = Tape(tmp_path / "1.jsonl", TraceHeader(fresh=True, boot="one", wall_ns=hour))
     first.append("a")
-    later = Tape(tmp_path / "2.jsonl", Header(fresh=True, boot="two", wall_ns=2 * hour))
+    later = Tape(tmp_path / "2.jsonl", TraceHeader(fresh=True, boot="two", wall_ns=2 * hour))
     later.read()
     for tape in (first, later):
         write_trace(tape.path, tape.header, tape.lines)
@@ -494,7 +494,7 @@ def test_a_machine_that_was_started_again_goes_on(tmp_path):
 def test_a_page_shows_the_timeline_and_asks_the_network_for_nothing(tape):
     tape.append("a")
     tape.read()
-    page = to_page(report_of(tape.explained(), command="memory-contract explain trace.jsonl"))
+    page = to_page(build_report(tape.explained(), command="memory-contract explain trace.jsonl"))
     assert "memory-contract explain trace.jsonl" in page
     assert "lost append" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
@@ -504,7 +504,7 @@ def test_a_real_race_is_explained(tmp_path):
     store = record(indelible.open("memory:"), tmp_path / "t", fresh=True)
     store.add_message("s", "user", "a")
     store.get_history("s")
-    journal_of(store).flush()
+    get_trace_writer(store).flush()
     store.close()
     found = explain_trace(tmp_path / "t")
     assert isinstance(found.verdict, Ok)

@@ -9,11 +9,17 @@ import pytest
 import indelible
 from memory_contract import explain_trace, record
 from memory_contract.checker.verdict import Ok, Undecided, Violated
-from memory_contract.explaining import judge_lines
-from memory_contract.explaining.knowing import Known
-from memory_contract.explaining.telling import told
-from memory_contract.recording import journal_of
-from memory_contract.traces import Dropped, Header, Recorded, to_text, write_trace
+from memory_contract.traces.diagnosis import judge_lines
+from memory_contract.traces.diagnosis.render import render_explanation
+from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.format import (
+    DroppedLines,
+    TraceHeader,
+    TraceOperation,
+    format_line,
+    write_trace,
+)
+from memory_contract.traces.recorder import get_trace_writer
 from simulated import EVERYTHING, legal
 from test_explaining import OLD, Tape, names
 
@@ -34,7 +40,9 @@ def test_an_acknowledged_entry_is_lost_whatever_was_there_before(old):
     found = old.explained()
     assert names(found) == ["lost append"]
     assert found.counts["lost append"] == 2
-    assert "a was acknowledged to 1.1-t1 and is missing from the final read" in told(found)
+    assert "a was acknowledged to 1.1-t1 and is missing from the final read" in render_explanation(
+        found
+    )
 
 
 def test_so_many_of_one_text_must_be_there_as_were_acknowledged(old):
@@ -43,7 +51,7 @@ def test_so_many_of_one_text_must_be_there_as_were_acknowledged(old):
     old.read("older", "yes")
     found = old.explained()
     assert names(found) == ["lost append"]
-    assert "2 entries yes were acknowledged and 1 is missing" in told(found)
+    assert "2 entries yes were acknowledged and 1 is missing" in render_explanation(found)
 
 
 def test_one_that_is_back_later_was_a_stale_read(old):
@@ -66,7 +74,7 @@ def test_a_loss_is_seen_after_lines_were_dropped(old):
     old.read()
     write_trace(old.path, old.header, old.lines)
     lines = old.path.read_text().splitlines()
-    lines.insert(1, to_text(Dropped(dropped=4)))
+    lines.insert(1, format_line(DroppedLines(dropped=4)))
     old.path.write_text("\n".join(lines) + "\n")
     assert names(explain_trace(old.path)) == ["lost append"]
 
@@ -140,7 +148,7 @@ def test_a_key_that_was_given_a_new_position_is_new(old):
 
 
 def test_an_end_that_cannot_be_known_excuses(tmp_path):
-    header = Header(ttl_s=60.0, ttl_refreshed_by="nothing")
+    header = TraceHeader(ttl_s=60.0, ttl_refreshed_by="nothing")
     late = Tape(tmp_path / "trace.jsonl", header)
     late.append("a")
     late.read()
@@ -149,9 +157,9 @@ def test_an_end_that_cannot_be_known_excuses(tmp_path):
 
 def test_what_a_removed_file_may_have_told_excuses(tmp_path):
     """Two processes write; the first lines of one, which may have cleared, made room for others."""
-    one = Tape(tmp_path / "1.jsonl", Header(pid=1, monotonic_ns=0))
+    one = Tape(tmp_path / "1.jsonl", TraceHeader(pid=1, monotonic_ns=0))
     one.append("a", at=(10, 20))
-    two = Tape(tmp_path / "2.jsonl", Header(pid=2, monotonic_ns=50, continued=True))
+    two = Tape(tmp_path / "2.jsonl", TraceHeader(pid=2, monotonic_ns=50, continued=True))
     two.read(worker="2.1-t1", at=(60, 70))
     for tape in (one, two):
         write_trace(tape.path, tape.header, tape.lines)
@@ -166,11 +174,11 @@ def test_a_change_that_could_not_be_written_down_excuses(old):
     old.read()
     write_trace(old.path, old.header, old.lines)
     lines = old.path.read_text().splitlines()
-    lines.insert(2, to_text(Dropped(dropped=1, changes=1)))
+    lines.insert(2, format_line(DroppedLines(dropped=1, changes=1)))
     old.path.write_text("\n".join(lines) + "\n")
     found = explain_trace(old.path)
     assert isinstance(found.verdict, Undecided)
-    assert "changes" in told(found)
+    assert "changes" in render_explanation(found)
 
 
 # How much was judged
@@ -185,7 +193,7 @@ def test_the_number_of_operations_that_were_not_judged_is_told(old):
     assert isinstance(found.verdict, Ok)
     assert found.verdict.scope.operations == 12
     assert found.unjudged == 1
-    assert "1 of 12 operations was not judged" in told(found)
+    assert "1 of 12 operations was not judged" in render_explanation(found)
 
 
 def test_where_most_was_not_judged_nothing_is_decided(old):
@@ -194,7 +202,7 @@ def test_where_most_was_not_judged_nothing_is_decided(old):
     old.read("k0", limit=1)
     found = old.explained()
     assert isinstance(found.verdict, Undecided)
-    assert "of 4 operations were not judged" in told(found)
+    assert "of 4 operations were not judged" in render_explanation(found)
 
 
 # Many stores
@@ -257,14 +265,14 @@ def talk_late(store_class, path, seed, *, rounds=60):
                 on.add_messages(session, [{"role": "user", "content": str(rng.randrange(8))}])
     for session in "st":
         recorded.get_history(session)
-    journal_of(recorded).close()
+    get_trace_writer(recorded).close()
     return explain_trace(path)
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_right_store_is_not_accused_by_a_trace_that_began_late(tmp_path, seed):
     found = talk_late(Plain, tmp_path / "t.jsonl", seed)
-    assert not isinstance(found.verdict, Violated), told(found)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
 
 
 @pytest.mark.parametrize("broken", [ForgetsTheOldest, LosesSome, ClearsOthers])
@@ -307,7 +315,7 @@ def test_a_store_of_indelible_is_not_accused_whenever_the_trace_began(tmp_path, 
         on.get_history(session)
     on.close()
     found = explain_trace(tmp_path / "t.jsonl")
-    assert not isinstance(found.verdict, Violated), told(found)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
 
 
 # Legal histories with overlaps, as a trace that began late or lacks lines would tell them
@@ -347,8 +355,8 @@ def late_lines(seed, **options):
             value = None
         fields = {each.name: getattr(op, each.name) for each in dataclasses.fields(op)}
         fields |= {"ids": tuple(map(hashed, op.ids)), "value": value}
-        lines.append(Recorded(**fields))
-    return lines, Known(headers=1, own_ids=False, fresh=False, dropped=dropped)
+        lines.append(TraceOperation(**fields))
+    return lines, TraceMetadata(headers=1, own_ids=False, fresh=False, dropped=dropped)
 
 
 def accused(seeds, **options):
@@ -356,7 +364,7 @@ def accused(seeds, **options):
     for seed in seeds:
         explained = judge_lines(*late_lines(seed, **options))
         if isinstance(explained.verdict, Violated):
-            found.append(f"seed {seed}\n{told(explained)}")
+            found.append(f"seed {seed}\n{render_explanation(explained)}")
     return found
 
 

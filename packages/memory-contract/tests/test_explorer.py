@@ -16,15 +16,15 @@ from memory_contract.cases import Case
 from memory_contract.explorer import (
     ScheduleError,
     Switch,
-    chooser_of,
+    build_chooser,
     explore,
-    parsed,
+    format_schedule,
+    parse_schedule,
     replay,
-    written,
 )
-from memory_contract.explorer.choosing import Priorities, Sticky, Uniform
-from memory_contract.explorer.exploring import explore_case
-from memory_contract.explorer.shrinking import shrunk
+from memory_contract.explorer.exploration import explore_case
+from memory_contract.explorer.schedule_shrink import shrink_schedule
+from memory_contract.explorer.strategies import Priorities, Sticky, Uniform
 from memory_contract.results import EXIT_FAIL
 from memory_contract.running import Bench
 
@@ -228,7 +228,7 @@ def test_exploring_finds_the_race_and_makes_it_small(seed):
     assert found.failures[0].name == "lost append"
     first, words, exact = found.schedule.splitlines()
     assert first.startswith(f"seed {found.seed}, ")
-    assert 1 <= len(parsed(first.partition(": ")[2])) <= 2, first
+    assert 1 <= len(parse_schedule(first.partition(": ")[2])) <= 2, first
     assert " stops in its append of w" in words
     assert "test_explorer.py:" in words
     assert "goes on" in words
@@ -302,11 +302,11 @@ def test_schedules_are_spread_over_the_races_that_a_store_has():
 
 def test_a_schedule_is_written_and_read():
     schedule = (Switch("w1", 7, "w0"), Switch("main/2/1", 0, "w1/again2", 3))
-    assert written(schedule) == "w1#7>w0 main/2/1#0.3>w1/again2"
-    assert parsed(written(schedule)) == schedule
-    assert parsed(written(())) == ()
+    assert format_schedule(schedule) == "w1#7>w0 main/2/1#0.3>w1/again2"
+    assert parse_schedule(format_schedule(schedule)) == schedule
+    assert parse_schedule(format_schedule(())) == ()
     with pytest.raises(ScheduleError, match="one looks like"):
-        parsed("w1 w0")
+        parse_schedule("w1 w0")
 
 
 def test_shrinking_keeps_what_the_failure_needs():
@@ -318,10 +318,10 @@ def test_shrinking_keeps_what_the_failure_needs():
         tried.append(candidate)
         return candidate if needed <= set(candidate) else None
 
-    assert set(shrunk(schedule, still_fails)) == needed
+    assert set(shrink_schedule(schedule, still_fails)) == needed
     assert tried[0] == ()
     assert len(tried) < 100
 
 
 def test_the_seeds_stand_for_all_strategies():
-    assert {type(chooser_of(seed)) for seed in range(40)} == {Uniform, Priorities, Sticky}
+    assert {type(build_chooser(seed)) for seed in range(40)} == {Uniform, Priorities, Sticky}

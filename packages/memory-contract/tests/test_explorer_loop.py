@@ -11,12 +11,12 @@ import pytest
 
 from memory_contract.explorer import (
     ExploringLoop,
-    Plain,
-    Recorded,
-    chooser_of,
+    PlainOrder,
+    RecordedOrder,
+    build_chooser,
 )
 from memory_contract.explorer.clock import Clock
-from memory_contract.explorer.steps import task_of
+from memory_contract.explorer.tasks import find_task
 
 SEEDS = range(12)
 
@@ -40,15 +40,15 @@ def order_of(chooser, count=5):
 
 
 def test_in_the_plain_order_a_task_goes_on_as_long_as_it_can():
-    log, loop = order_of(Plain())
+    log, loop = order_of(PlainOrder())
     assert [name for name, _ in log] == [*"aaaaa", *"bbbbb", *"ccccc"]
     assert loop.switches == ()
     assert loop.exact
 
 
 def test_the_same_seed_gives_the_same_order_and_others_give_others():
-    orders = [order_of(chooser_of(seed))[0] for seed in SEEDS]
-    assert orders == [order_of(chooser_of(seed))[0] for seed in SEEDS]
+    orders = [order_of(build_chooser(seed))[0] for seed in SEEDS]
+    assert orders == [order_of(build_chooser(seed))[0] for seed in SEEDS]
     assert len(set(map(tuple, orders))) > len(SEEDS) / 2
     for log in orders:
         assert sorted(log) == sorted(orders[0])
@@ -58,8 +58,8 @@ def test_the_same_seed_gives_the_same_order_and_others_give_others():
 
 def test_what_was_recorded_gives_the_same_order():
     for seed in SEEDS:
-        log, loop = order_of(chooser_of(seed))
-        again, replayed = order_of(Recorded(loop.switches))
+        log, loop = order_of(build_chooser(seed))
+        again, replayed = order_of(RecordedOrder(loop.switches))
         assert (again, replayed.switches) == (log, loop.switches)
 
 
@@ -86,7 +86,7 @@ def test_nobody_starves():
 
 def run_exploring(main, seed=0):
     """What it came to, and the loop."""
-    with asyncio.Runner(loop_factory=lambda: ExploringLoop(chooser_of(seed))) as runner:
+    with asyncio.Runner(loop_factory=lambda: ExploringLoop(build_chooser(seed))) as runner:
         return runner.run(main()), runner.get_loop()
 
 
@@ -100,7 +100,7 @@ def test_steps_are_told_from_other_callbacks(factory):
 
     class Watched(asyncio.SelectorEventLoop):
         def call_soon(self, callback, *args, context=None):
-            steps.append((task_of(callback), getattr(callback, "__name__", "")))
+            steps.append((find_task(callback), getattr(callback, "__name__", "")))
             return super().call_soon(callback, *args, context=context)
 
     async def main():
@@ -306,7 +306,7 @@ def test_a_call_from_its_own_thread_is_exact():
 
 
 def test_a_closed_loop_takes_no_steps():
-    loop = ExploringLoop(Plain())
+    loop = ExploringLoop(PlainOrder())
     loop.close()
     coroutine = asyncio.sleep(0)
     with pytest.raises(RuntimeError, match="closed"):

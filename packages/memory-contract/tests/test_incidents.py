@@ -14,13 +14,13 @@ import pytest
 import plugin_projects
 from memory_contract import explain_trace, recorded, replay_trace, shrink_trace, write_test
 from memory_contract.checking import items_of, select
-from memory_contract.explaining.telling import told
 from memory_contract.goldfish import GOLDFISH
-from memory_contract.recording import Policy
-from memory_contract.replaying import load_trace, replay_lines
 from memory_contract.running import Bench, run_case
 from memory_contract.targets import resolve
-from memory_contract.traces import Header, Recorded, parts_of, write_trace
+from memory_contract.traces.diagnosis.render import render_explanation
+from memory_contract.traces.format import TraceHeader, TraceOperation, list_parts, write_trace
+from memory_contract.traces.recorder import Policy
+from memory_contract.traces.replay import load_trace, replay_lines
 from plugin_projects import outcomes, run
 from tests.support import postgres_server, redis_server
 
@@ -77,7 +77,7 @@ EVERYDAY = ["dropped_fields", "normalised_text", "pop_spares_snapshots", "shared
 def test_an_incident_is_explained_by_its_trace(name):
     _, anomaly = INCIDENTS[name]
     found = explain_trace(EXAMPLES / name / "trace.jsonl")
-    assert anomaly in found.names, told(found)
+    assert anomaly in found.names, render_explanation(found)
     small = explain_trace(EXAMPLES / name / f"test_{name}.jsonl")
     assert anomaly in small.names
     assert small.verdict.scope.operations < found.verdict.scope.operations or name == "fields_lost"
@@ -164,7 +164,7 @@ def test_the_failure_of_a_goldfish_becomes_a_test(place, tmp_path):
     trace, proved, case = record_failure(name, tmp_path)
     explained = explain_trace(trace)
     assert explained.names, name
-    assert not proved or explained.names & proved, told(explained)
+    assert not proved or explained.names & proved, render_explanation(explained)
     small = shrink_trace(trace, adapter, seed=1, times=20, budget_s=120)
     assert small.replay.verdict in ("FAILED", "CHANGED"), (name, small.replay.told)
     if case.overlaps:
@@ -224,7 +224,7 @@ def test_a_trace_that_names_no_store_says_so(project):
 
 
 def test_other_files_called_so_are_left_alone(project):
-    for each in parts_of(project.path / "incidents"):
+    for each in list_parts(project.path / "incidents"):
         each.unlink()
     (project.path / "incidents" / "test_window_of_one.py").unlink()
     (project.path / "incidents" / "list.jsonl").write_text('{"severity": 1}\n')
@@ -315,7 +315,7 @@ def test_a_replay_names_no_session_that_leads_out_of_a_folder(tmp_path):
     lines = []
     for number, session in enumerate(["/a", "../b", "c/../../d", "..", "~/e", "C:\\f", "plain/g"]):
         lines.append(
-            Recorded(
+            TraceOperation(
                 session=session,
                 worker="1.1-t1",
                 op="append",
@@ -325,7 +325,7 @@ def test_a_replay_names_no_session_that_leads_out_of_a_folder(tmp_path):
                 ids=(f"e{number}",),
             )
         )
-    write_trace(tmp_path / "t.jsonl", Header(fresh=True), lines)
+    write_trace(tmp_path / "t.jsonl", TraceHeader(fresh=True), lines)
     found = replay_trace(tmp_path / "t.jsonl", "memory:")
     assert found.verdict == "FIXED"
     used = {line.session for line in found.lines}

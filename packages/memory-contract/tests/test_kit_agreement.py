@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memory_contract import Violated, explain, judge
-from memory_contract.checker.events import sessions_of
+from memory_contract.checker.events import group_sessions
 from memory_contract.checker.search import search
 from simulated import EVERYTHING, legal
 
@@ -51,7 +51,7 @@ def test_what_the_rules_accuse_has_no_legal_order(chunk):
         history = disturbed(legal(seed, kinds=KINDS, ops=16, sessions=1), random.Random(seed))
         verdict = judge(history, search_steps=0)
         if isinstance(verdict, Violated) and not {a.name for a in verdict.anomalies} <= UNSEEN:
-            result = search(sessions_of(history)["s0"], steps=STEPS)
+            result = search(group_sessions(history)["s0"], steps=STEPS)
             seen[result if result in {True, None} else False] += 1
             if result is True:
                 wrong.append(f"seed {seed}\n{explain(verdict)}")

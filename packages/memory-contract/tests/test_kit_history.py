@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_contract import HistoryError, Ok, check_history, judge, read_history, write_history
-from memory_contract.history import from_line, to_line
+from memory_contract.history import format_operation, parse_operation
 from simulated import legal
 
 GOOD = {
@@ -24,7 +24,7 @@ GOOD = {
 @given(st.integers(0, 10_000))
 def test_what_is_written_comes_back(seed):
     history = legal(seed)
-    assert [from_line(to_line(operation)) for operation in history] == history
+    assert [parse_operation(format_operation(operation)) for operation in history] == history
 
 
 def test_a_file_has_the_verdict_of_the_history_that_it_holds(tmp_path):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from indelible import view
 from memory_contract import Operation
-from memory_contract.model import EMPTY, step
+from memory_contract.model import EMPTY, apply_operation
 
 
 def operation(kind, **more):
@@ -74,7 +74,7 @@ def test_ids_and_positions_tell_the_same_story(drawn):
     for number, (kind, more) in enumerate(drawn):
         ids = (f"e{number}", f"f{number}") if kind == "append" else ()
         op = operation(kind, ids=ids, **more)
-        after = step(state, op, journal=True)
+        after = apply_operation(state, op, journal=True)
         assert positions.perform(op) == (after is not None)
         state = after or state
         assert state.shown == positions.shown()

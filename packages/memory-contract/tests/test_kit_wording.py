@@ -3,7 +3,7 @@
 import pytest
 
 from memory_contract import Operation, Violated, explain, judge
-from memory_contract.checker.wording import is_, named, was
+from memory_contract.checker.phrases import is_, quote_name, was
 
 
 def op(kind, at, *, worker="w0", session="s", **more):
@@ -47,7 +47,7 @@ def proof_of(name, history):
     ],
 )
 def test_a_session_that_is_called_oddly_stands_in_quotes(session, shown):
-    assert named(session) == shown
+    assert quote_name(session) == shown
 
 
 def test_a_leak_from_a_session_without_a_name_can_be_read():

@@ -14,17 +14,17 @@ import indelible
 from class_stores import Kept
 from memory_contract import Policy, record
 from memory_contract.goldfish.stores import ListStore
-from memory_contract.recording import journal_of
-from memory_contract.traces import (
-    Closed,
-    Dropped,
-    Header,
-    Other,
-    Recorded,
-    base,
-    parts_of,
+from memory_contract.traces.format import (
+    DroppedLines,
+    OtherCall,
+    TraceEnd,
+    TraceHeader,
+    TraceOperation,
+    list_parts,
     read_trace,
+    strip_fields,
 )
+from memory_contract.traces.recorder import get_trace_writer
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def path(tmp_path):
     return tmp_path / "trace.jsonl"
 
 
-def lines(path, kind=Recorded):
+def lines(path, kind=TraceOperation):
     return [line for line in read_trace(path) if isinstance(line, kind)]
 
 
@@ -43,7 +43,7 @@ def operations(path):
 
 
 def text(path):
-    return "".join(part.read_text("ascii") for part in parts_of(path))
+    return "".join(part.read_text("ascii") for part in list_parts(path))
 
 
 # What is written
@@ -78,7 +78,7 @@ def test_every_verb_of_indelible_leaves_its_line(path):
     assert (found[8].keep, found[9].limit) == (1, 1)
     assert all(op.outcome == "ok" and op.invoke_ns <= op.complete_ns for op in found)
     assert len({op.worker for op in found}) == 1
-    assert [other.verb for other in lines(path, Other)] == ["session"]
+    assert [other.verb for other in lines(path, OtherCall)] == ["session"]
 
 
 async def test_an_awaited_store_is_recorded_task_by_task(path):
@@ -110,7 +110,7 @@ def test_a_class_of_messages_and_a_class_of_turns_are_recorded(path, tmp_path):
     turns = record(Turns(), path)
     turns.save_context("t", "x", "y")
     turns.load_memory("t")
-    journal_of(store).close()
+    get_trace_writer(store).close()
     found = operations(path)
     assert [op.op for op in found] == ["append", "read", "append", "read"]
     assert found[1].value == found[0].ids
@@ -130,7 +130,7 @@ def test_a_history_of_langchain_is_recorded(path):
         asyncio.run(history.aget_messages())
         history.clear()
         assert history.messages == []
-    journal_of(history).close()
+    get_trace_writer(history).close()
     found = operations(path)
     assert [op.op for op in found] == ["append", "append", "read", "read", "clear", "read"]
     assert {op.session for op in found} == {"user-42"}
@@ -254,17 +254,17 @@ def test_errors_come_through_and_say_what_they_said_of_the_data(path):
 def test_a_call_never_fails_because_of_its_trace(path, caplog, monkeypatch):
     with record(indelible.open("memory:"), path) as store:
         store.add_message("s", "user", "a")
-        journal_of(store).flush()
+        get_trace_writer(store).flush()
         monkeypatch.setattr(os, "write", _full)
         for n in range(5):
             store.add_message("s", "user", f"{n}")
         store.clear("s")
         store.add_message("s", "user", "b")
-        journal_of(store).flush()
+        get_trace_writer(store).flush()
         monkeypatch.undo()
         store.add_message("s", "user", "c")
         assert [m.content for m in store.get_history("s")] == ["b", "c"]
-    assert [line.dropped for line in lines(path, Dropped)] == [8]
+    assert [line.dropped for line in lines(path, DroppedLines)] == [8]
     assert [record_.levelno for record_ in caplog.records] == [logging.WARNING]
     assert "not in the trace" in caplog.text
     # What was there before the disk was full is whole, and what came later too.
@@ -284,25 +284,25 @@ def test_where_no_trace_can_be_begun_the_store_comes_back_as_it_is(tmp_path, cap
 
 def test_a_buffer_that_is_full_drops_lines_and_says_so(path):
     with record(indelible.open("memory:"), path, buffered_max=10) as store:
-        journal = journal_of(store)
+        writer = get_trace_writer(store)
         # The writer is kept from writing, as a busy machine would.
-        with journal._file_lock:
+        with writer._file_lock:
             for n in range(50):
                 store.add_message("s", "user", f"{n}")
-    assert sum(line.dropped for line in lines(path, Dropped)) == journal.dropped == 40
+    assert sum(line.dropped for line in lines(path, DroppedLines)) == writer.dropped == 40
     assert len(operations(path)) == 10
 
 
 def test_large_reads_count_for_what_they_hold(path):
     with record(indelible.open("memory:"), path, buffered_max=30) as store:
         store.add_messages("s", [{"role": "user", "content": f"{n}"} for n in range(20)])
-        journal = journal_of(store)
-        journal.flush()
-        with journal._file_lock:
+        writer = get_trace_writer(store)
+        writer.flush()
+        with writer._file_lock:
             for _ in range(3):
                 store.get_history("s")
     assert len([op for op in operations(path) if op.op == "read"]) == 1
-    assert journal.dropped == 2
+    assert writer.dropped == 2
 
 
 def test_a_message_that_is_changed_later_is_recorded_as_it_was(path, tmp_path):
@@ -328,12 +328,12 @@ def test_files_rotate_and_the_oldest_go(tmp_path):
         for n in range(120):
             noted.add_message("s", "user", f"{n}")
             if n % 10 == 9:
-                journal_of(noted).flush()
-    assert len(parts_of(folder)) == 3
-    assert all(part.stat().st_size < 8_000 for part in parts_of(folder))
-    headers = lines(folder, Header)
+                get_trace_writer(noted).flush()
+    assert len(list_parts(folder)) == 3
+    assert all(part.stat().st_size < 8_000 for part in list_parts(folder))
+    headers = lines(folder, TraceHeader)
     assert [header.continued for header in headers] == [True] * 3
-    assert len(lines(folder, Closed)) == 3
+    assert len(lines(folder, TraceEnd)) == 3
     assert 0 < len(operations(folder)) < 120
 
 
@@ -341,7 +341,7 @@ def test_an_old_trace_is_not_overwritten(path):
     for n in range(2):
         with record(indelible.open("memory:"), path) as store:
             store.add_message("s", "user", f"{n}")
-    assert len(parts_of(path)) == 2
+    assert len(list_parts(path)) == 2
     assert len(operations(path)) == 2
 
 
@@ -382,7 +382,7 @@ def test_a_child_writes_its_own_part_and_no_line_of_its_parents(tmp_path):
 
         def child():
             store.add_message("s", "user", "in the child")
-            journal_of(store).close()
+            get_trace_writer(store).close()
 
         pid = in_a_child(child)
         assert os.waitpid(pid, 0)[1] == 0
@@ -402,7 +402,7 @@ def test_what_takes_entries_away_is_known_even_of_a_process_that_is_killed(tmp_p
     os.waitpid(in_a_child(child), 0)
     (announced,) = lines(folder)
     assert (announced.op, announced.outcome, announced.complete_ns) == ("clear", "info", None)
-    assert lines(folder, Closed) == []
+    assert lines(folder, TraceEnd) == []
 
 
 def test_threads_are_workers(path):
@@ -415,5 +415,5 @@ def test_threads_are_workers(path):
         for thread in threads:
             thread.join()
     found = operations(path)
-    assert len({base(op.ids[0]) for op in found}) == 3
+    assert len({strip_fields(op.ids[0]) for op in found}) == 3
     assert all(json.dumps(op.worker) for op in found)

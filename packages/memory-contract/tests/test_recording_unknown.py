@@ -11,10 +11,10 @@ from indelible.testing import run_in_process
 from indelible.testing.recording import build_verbs
 from memory_contract import explain_trace, record
 from memory_contract.checker.verdict import Ok, Undecided, Violated
-from memory_contract.explaining.telling import told
-from memory_contract.recording import journal_of
-from memory_contract.recording.policy import Hand, Policy
-from memory_contract.traces import Other, read_trace
+from memory_contract.traces.diagnosis.render import render_explanation
+from memory_contract.traces.format import OtherCall, read_trace
+from memory_contract.traces.recorder import get_trace_writer
+from memory_contract.traces.recorder.hasher import Hasher, Policy
 
 
 def said(text):
@@ -71,7 +71,7 @@ def path(tmp_path):
 
 
 def explained(store, path):
-    journal_of(store).close()
+    get_trace_writer(store).close()
     return explain_trace(path)
 
 
@@ -101,8 +101,8 @@ def test_a_right_store_is_not_accused_of_what_an_unknown_method_did(path, change
     store.add_messages("ana", said("after"))
     store.get_history("ana")
     found = explained(store, path)
-    assert not isinstance(found.verdict, Violated), told(found)
-    assert "session ana: undecided from operation 13 on" in told(found)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
+    assert "session ana: undecided from operation 13 on" in render_explanation(found)
 
 
 def test_the_words_name_the_method_and_what_to_do(path):
@@ -110,7 +110,7 @@ def test_the_words_name_the_method_and_what_to_do(path):
     talk(store, "ana")
     store.compact("ana")
     store.get_history("ana")
-    words = told(explained(store, path))
+    words = render_explanation(explained(store, path))
     assert "compact may have changed it in a way that the recorder does not know" in words
     assert "record(…, read_only=['compact'])" in words
     assert "1 of 13 operations was not judged" in words
@@ -146,7 +146,7 @@ def test_a_method_without_a_session_makes_every_session_undecided(path):
     store.sweep()
     store.get_history("ana")
     store.get_history("bob")
-    words = told(explained(store, path))
+    words = render_explanation(explained(store, path))
     assert "session ana: undecided" in words
     assert "session bob: undecided" in words
 
@@ -172,12 +172,12 @@ def test_what_only_reads_changes_nothing(path, look):
 def test_a_call_is_written_down_before_it_is_made(path):
     class Killed(App):
         def compact(self, session_id):
-            lines = [line for line in read_trace(path) if isinstance(line, Other)]
+            lines = [line for line in read_trace(path) if isinstance(line, OtherCall)]
             assert [line.verb for line in lines] == ["compact"]
 
     store = record(Killed(), path, fresh=True)
     store.compact("ana")
-    journal_of(store).close()
+    get_trace_writer(store).close()
 
 
 def test_an_object_of_one_session_changes_that_session(path):
@@ -207,7 +207,7 @@ def test_an_object_of_one_session_changes_that_session(path):
         return store
 
     found = explained(asyncio.run(run()), path)
-    assert not isinstance(found.verdict, Violated), told(found)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
     assert found.unknown[0].session == "ana"
 
 
@@ -221,11 +221,11 @@ def test_messages_that_are_set_are_a_change(path):
     history.messages = []
     _ = history.messages
     found = explained(history, path)
-    assert not isinstance(found.verdict, Violated), told(found)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
 
 
 def test_every_method_of_our_own_stores_is_in_a_table():
-    listed = set(build_verbs(Hand(Policy(), b"k" * 32), lambda _: None)) | {"close"}
+    listed = set(build_verbs(Hasher(Policy(), b"k" * 32), lambda _: None)) | {"close"}
     for store in (indelible.MemoryStore, indelible.AsyncMemoryStore):
         public = {
             name for name, _ in inspect.getmembers(store, callable) if not name.startswith("_")
@@ -240,7 +240,7 @@ def test_entries_that_were_hidden_are_not_lost(path):
         store.hide("ana", receipt.positions)
         store.get_history("ana")
     found = explain_trace(path)
-    assert not isinstance(found.verdict, Violated), told(found)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
 
 
 def test_a_change_that_is_called_in_an_unknown_way_is_one(path):
@@ -253,24 +253,24 @@ def test_a_change_that_is_called_in_an_unknown_way_is_one(path):
     store.clear(session_id="ana")
     store.get_history("ana")
     found = explained(store, path)
-    assert not isinstance(found.verdict, Violated), told(found)
+    assert not isinstance(found.verdict, Violated), render_explanation(found)
 
 
 def clear_on_a_full_disk(path):
     store = record(App(), path, fresh=True)
     store.add_messages("ana", said("a"))
-    journal_of(store).flush()
+    get_trace_writer(store).flush()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     # A file that may not grow, as on a disk that is full; the signal for it is ignored by Python.
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, limits[1]))
     store.clear("ana")
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     store.get_history("ana")
-    journal_of(store).close()
+    get_trace_writer(store).close()
 
 
 def test_a_change_that_could_not_be_announced_is_counted(path):
     run_in_process(clear_on_a_full_disk, path)
     found = explain_trace(path)
-    assert found.known.dropped_changes == 1
+    assert found.metadata.dropped_changes == 1
     assert isinstance(found.verdict, Undecided)

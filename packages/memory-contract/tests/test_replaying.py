@@ -18,16 +18,16 @@ from memory_contract import (
     write_test,
 )
 from memory_contract.adapter import Refused
-from memory_contract.explaining.telling import told
 from memory_contract.goldfish import GOLDFISH
 from memory_contract.goldfish.stores import ListStore, yielded
 from memory_contract.history import HistoryError
-from memory_contract.replaying.conducting import events
-from memory_contract.replaying.hosts import THREADS, Ask, Host
-from memory_contract.replaying.steps import planned
-from memory_contract.shrinking import write_shrunk
 from memory_contract.targets import resolve
-from memory_contract.traces import Header, Recorded, write_trace
+from memory_contract.traces.diagnosis.render import render_explanation
+from memory_contract.traces.format import TraceHeader, TraceOperation, write_trace
+from memory_contract.traces.replay.host import THREADS, CallRequest, ReplayHost
+from memory_contract.traces.replay.plan import build_plan
+from memory_contract.traces.replay.scheduler import iter_events
+from memory_contract.traces.shrink import write_small_trace
 from test_explaining import Tape
 from test_recording import in_a_child
 
@@ -95,7 +95,7 @@ class Unopened(ListStore):
 @pytest.fixture
 def tape(tmp_path):
     """Two appends that overlapped; one is gone."""
-    tape = Tape(tmp_path / "trace.jsonl", Header(fresh=True, workers="threads"))
+    tape = Tape(tmp_path / "trace.jsonl", TraceHeader(fresh=True, workers="threads"))
     tape.append("a", worker="1.1-t1", at=(10, 40))
     tape.append("b", worker="1.1-t2", at=(12, 42))
     tape.read("b", worker="1.1-t3", at=(50, 60))
@@ -153,12 +153,12 @@ def test_a_store_that_cannot_be_opened_is_an_error(tape):
 
 
 def test_what_overlapped_in_the_trace_and_nowhere_in_a_replay_proves_nothing(tape, monkeypatch):
-    from memory_contract.replaying import conducting
+    from memory_contract.traces.replay import scheduler
 
     monkeypatch.setattr(
-        conducting, "events", lambda steps: ((s, b) for s in steps for b in (True, False))
+        scheduler, "iter_events", lambda steps: ((s, b) for s in steps for b in (True, False))
     )
-    monkeypatch.setattr("memory_contract.replaying.VACUOUS_MAX", 1)
+    monkeypatch.setattr("memory_contract.traces.replay.VACUOUS_MAX", 1)
     found = replay_trace(tape.path, RIGHT, seed=1)
     assert found.verdict == "UNKNOWN"
     assert "no two operations overlapped" in found.reason
@@ -171,8 +171,8 @@ def test_a_call_begins_only_when_all_are_back_that_were_back_before_it(tape):
     tape.append("c", worker="1.1-t1", at=(44, 48))
     tape.explained()
     trace = load_trace(tape.path)
-    plan = planned(trace.lines, trace.known, RIGHT, seed=0)
-    order = [(step.lane, begins) for step, begins in events(plan.steps)]
+    plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=0)
+    order = [(step.lane, begins) for step, begins in iter_events(plan.steps)]
     assert order == [
         *(("1.1-t1", True), ("1.1-t2", True), ("1.1-t1", False), ("1.1-t2", False)),
         *(("1.1-t1", True), ("1.1-t1", False), ("1.1-t3", True), ("1.1-t3", False)),
@@ -193,16 +193,16 @@ def test_what_was_said_is_made_up_as_long_as_it_was_and_the_same_again(tmp_path)
             store.add_message("s", "user", said)
         store.add_message("s", "assistant", "z", name="ada")
     trace = load_trace(path)
-    plan = planned(trace.lines, trace.known, RIGHT, seed=3)
+    plan = build_plan(trace.lines, trace.metadata, RIGHT, seed=3)
     first, second, third, fourth = (step.messages[0] for step in plan.steps)
     assert len(first["content"]) == 400
     assert len(second["content"]) == 30
     assert first == third != second
     assert fourth["role"] == "assistant"
     assert fourth["name"]
-    again = planned(trace.lines, trace.known, RIGHT, seed=3)
+    again = build_plan(trace.lines, trace.metadata, RIGHT, seed=3)
     assert [s.messages for s in again.steps] == [s.messages for s in plan.steps]
-    assert planned(trace.lines, trace.known, RIGHT, seed=4).steps[0].messages != (first,)
+    assert build_plan(trace.lines, trace.metadata, RIGHT, seed=4).steps[0].messages != (first,)
 
 
 def test_one_call_at_a_time_does_not_race(tape):
@@ -212,7 +212,7 @@ def test_one_call_at_a_time_does_not_race(tape):
 
 
 def test_older_entries_are_put_there_first(tmp_path):
-    old = Tape(tmp_path / "trace.jsonl", Header())
+    old = Tape(tmp_path / "trace.jsonl", TraceHeader())
     old.read("o1", "o2", "o3")
     old.append("a")
     old.read("o1", "o2", "o3", "a")
@@ -237,7 +237,7 @@ def test_a_rollback_goes_to_the_snapshot_that_stands_for_the_old_one(tmp_path):
 
 
 def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
-    monkeypatch.setattr("memory_contract.replaying.OPERATIONS_MAX", 2)
+    monkeypatch.setattr("memory_contract.traces.replay.OPERATIONS_MAX", 2)
     with pytest.raises(HistoryError, match="3 operations are too many"):
         load_trace(tape.path)
     assert len(load_trace(tape.path, session="s").lines) == 3
@@ -248,11 +248,11 @@ def test_a_trace_that_is_too_long_or_empty_is_refused(tape, monkeypatch):
 @pytest.mark.parametrize("flavour", ["blocking", "async"])
 def test_the_threads_of_a_replay_end_with_their_host(flavour, tmp_path):
     for _ in range(10):
-        host = Host(resolve("memory:"), tmp_path, flavour, key=b"k", shared=True)
+        host = ReplayHost(resolve("memory:"), tmp_path, flavour, key=b"k", shared=True)
         host.install()
         for lane in ("a", "b", "c"):
             host.open(lane, "")
-            host.start(Ask(lane=lane, method="read", session="s"))
+            host.start(CallRequest(lane=lane, method="read", session="s"))
             host.finish(lane)
         host.end()
         assert [each.name for each in threading.enumerate() if each.name == THREADS] == []
@@ -291,7 +291,7 @@ def test_the_overlaps_of_eight_processes_are_kept(tmp_path, capsys):
 
 
 def test_a_process_that_was_killed_is_killed_again(tmp_path):
-    tape = Tape(tmp_path / "trace.jsonl", Header(fresh=True, workers="processes"))
+    tape = Tape(tmp_path / "trace.jsonl", TraceHeader(fresh=True, workers="processes"))
     tape.append("a", worker="1.1-t1", at=(10, 20))
     tape.append("b", worker="1.1-t1", at=(30, None), outcome="info")
     tape.append("c", worker="2.1-t1", at=(60, 70))
@@ -337,9 +337,9 @@ def test_a_trace_is_reduced_to_the_race(tape, tmp_path):
     assert found.operations <= 3
     assert found.workers < found.workers_before
     small = tmp_path / "small.jsonl"
-    write_shrunk(small, found.trace)
+    write_small_trace(small, found.trace)
     explained = explain_trace(small)
-    assert "lost append" in explained.names, told(explained)
+    assert "lost append" in explained.names, render_explanation(explained)
     assert replay_trace(small, RACE, seed=1, times=60).verdict == "FAILED"
     assert replay_trace(small, RIGHT, seed=1, times=3).verdict == "FIXED"
 
@@ -409,7 +409,7 @@ def test_the_kits_own_histories_can_be_replayed(tmp_path):
 
 def test_a_worker_that_is_called_as_ours_leaves_no_thread_behind(tmp_path):
     lines = [
-        Recorded(
+        TraceOperation(
             session="s",
             worker="final",
             op="append",
@@ -419,7 +419,7 @@ def test_a_worker_that_is_called_as_ours_leaves_no_thread_behind(tmp_path):
             ids=("a",),
         )
     ]
-    write_trace(tmp_path / "t.jsonl", Header(fresh=True), lines)
+    write_trace(tmp_path / "t.jsonl", TraceHeader(fresh=True), lines)
     before = [each for each in threading.enumerate() if each.name == THREADS]
     assert replay_trace(tmp_path / "t.jsonl", "memory:").verdict == "FIXED"
     assert [each for each in threading.enumerate() if each.name == THREADS] == before

@@ -7,9 +7,9 @@ import pytest
 
 from memory_contract import Report
 from memory_contract.cases import GATES, MANY_WORKERS, ONE_CALLER
-from memory_contract.history import from_line
+from memory_contract.history import parse_operation
 from memory_contract.report import schema, to_json
-from memory_contract.report.wording import VERDICTS, verdict_of
+from memory_contract.report.text import VERDICTS, verdict_of
 from tests.support.report_samples import (
     every_verdict,
     hostile,
@@ -102,7 +102,7 @@ def test_a_loss_is_told_with_its_witness():
     assert case["verdict"] == "FAIL"
     anomaly = case["anomalies"][0]
     assert anomaly["name"] == "lost append"
-    operations = [from_line(json.dumps(line)) for line in anomaly["witness"]]
+    operations = [parse_operation(json.dumps(line)) for line in anomaly["witness"]]
     assert {op.op for op in operations} == {"append", "read"}
     assert set(anomaly["ids"]) <= set(operations[0].ids)
 

@@ -10,8 +10,8 @@ import pytest
 
 from memory_contract import Refused, check
 from memory_contract.targets import TargetError, resolve
-from memory_contract.targets.vocabulary import Sessions
 from memory_contract.targets.langchain import from_langchain, to_langchain
+from memory_contract.targets.vocabulary import Sessions
 
 HERE = str(Path(__file__).parent)
 # Enough of each gate to see a store work; the kit's own tests run all of it.

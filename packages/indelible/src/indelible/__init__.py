@@ -1,5 +1,7 @@
 """A memory store for LLM agents that does not forget."""
 
+from indelible.core.history import Entries, History
+from indelible.core.provider_messages import from_anthropic, from_openai
 from indelible.errors import (
     BusyError,
     ClosedError,
@@ -27,12 +29,10 @@ from indelible.model import (
     CorruptEntry,
     Durability,
     Embedder,
-    Entries,
     Entry,
     Finding,
     ForgetReceipt,
     Gravity,
-    History,
     Kind,
     Receipt,
     RepairAction,
@@ -120,6 +120,8 @@ __all__ = [
     "VerifyReport",
     "ViewChange",
     "copy_sessions",
+    "from_anthropic",
+    "from_openai",
     "open",
     "open_async",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from operator import index
-from typing import Annotated, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Annotated, Final, NamedTuple, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, Strict
 
@@ -150,40 +150,6 @@ class CorruptEntry:
     position: int
     reason: str
     raw: bytes
-
-
-Item = TypeVar("Item")
-
-
-class ReadList(list[Item]):
-    """The result of a read: a list with the state of the session that it shows."""
-
-    def __init__(
-        self,
-        items: Iterable[Item],
-        *,
-        version: str,
-        status: Status,
-        corrupt: tuple[CorruptEntry, ...] = (),
-        cursor: str | None = None,
-    ) -> None:
-        super().__init__(items)
-        #: Pass it as `expected=` to append only if the session has not changed since.
-        self.version = version
-        #: `new`, `active` or `expired`: tells an unknown session from an expired one.
-        self.status = status
-        #: Damaged entries, with `on_corrupt="quarantine"`.
-        self.corrupt = corrupt
-        #: Opens the next page, in the same state as the first page; None on the last page.
-        self.cursor = cursor
-
-
-class History(ReadList[ChatMessage]):
-    """Messages in order."""
-
-
-class Entries(ReadList[Entry]):
-    """A page of entries in order."""
 
 
 class SessionIds(list[str]):

@@ -11,6 +11,7 @@ from typing import Any, Self, TextIO, TypeVar
 from pydantic import JsonValue
 
 from indelible.core.backend import Backend
+from indelible.core.history import Entries, History
 from indelible.core.limits import UNDO_WINDOW_S
 from indelible.core.operations import Draft
 from indelible.core.plan import Plan, run_plan
@@ -35,9 +36,7 @@ from indelible.model import (
     ChatMessage,
     Claims,
     CorruptEntry,
-    Entries,
     ForgetReceipt,
-    History,
     Kind,
     Never,
     Receipt,

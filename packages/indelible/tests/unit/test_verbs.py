@@ -14,7 +14,7 @@ from indelible.core.plan import Operation
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS, VerbKind
 from indelible.testing.faults import FAULT_VERBS, watching
 from indelible.testing.recording import build_verbs
-from memory_contract.recording.policy import Hand, Policy
+from memory_contract.traces.recorder.hasher import Hasher, Policy
 from tests.support.verbs import every_verb
 
 # Methods that are about the object, not about what it stores.
@@ -89,7 +89,7 @@ def test_every_verb_but_claims_can_be_made_to_fail():
 
 
 def test_the_recorder_notes_every_verb():
-    noted = build_verbs(Hand(Policy(), b"key"), lambda _: None)
+    noted = build_verbs(Hasher(Policy(), b"key"), lambda _: None)
     assert set(noted) == set(VERBS)
     assert {name for name, verb in noted.items() if verb.removes} == {
         verb.name for verb in VERBS.values() if verb.removes

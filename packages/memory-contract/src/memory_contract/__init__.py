@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from memory_contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
     from memory_contract.checking import check
     from memory_contract.deviations import Deviations, read_deviations
-    from memory_contract.explaining import Explanation, explain_trace
     from memory_contract.explorer import explore
     from memory_contract.history import (
         CORRUPTED,
@@ -21,10 +20,7 @@ if TYPE_CHECKING:
         read_history,
         write_history,
     )
-    from memory_contract.incidents.writing import write_test
     from memory_contract.plugin.suite import MemoryContract as MemoryContract
-    from memory_contract.recording import Policy, record, recorded
-    from memory_contract.replaying import Replay, load_trace, replay_trace
     from memory_contract.results import (
         CONTRACT_VERSION,
         CaseResult,
@@ -32,7 +28,11 @@ if TYPE_CHECKING:
         Report,
         Unreachable,
     )
-    from memory_contract.shrinking import shrink_trace
+    from memory_contract.traces.diagnosis import Explanation, explain_trace
+    from memory_contract.traces.recorder import Policy, record, recorded
+    from memory_contract.traces.regression_test import write_test
+    from memory_contract.traces.replay import Replay, load_trace, replay_trace
+    from memory_contract.traces.shrink import shrink_trace
 
 # Without MemoryContract: a star import must not need pytest.
 __all__ = [
@@ -104,7 +104,7 @@ _ROOMS: Final = {
         "Deviations",
         "read_deviations",
     ),
-    "explaining": (
+    "traces.diagnosis": (
         "Explanation",
         "explain_trace",
     ),
@@ -117,13 +117,13 @@ _ROOMS: Final = {
         "read_history",
         "write_history",
     ),
-    "incidents.writing": ("write_test",),
-    "recording": (
+    "traces.regression_test": ("write_test",),
+    "traces.recorder": (
         "Policy",
         "record",
         "recorded",
     ),
-    "replaying": (
+    "traces.replay": (
         "Replay",
         "load_trace",
         "replay_trace",
@@ -135,7 +135,7 @@ _ROOMS: Final = {
         "Report",
         "Unreachable",
     ),
-    "shrinking": ("shrink_trace",),
+    "traces.shrink": ("shrink_trace",),
     "plugin.suite": ("MemoryContract",),
 }
 _ROOM_OF: Final = {name: room for room, names in _ROOMS.items() for name in names}

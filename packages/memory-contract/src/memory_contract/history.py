@@ -81,7 +81,7 @@ def write_history(path: str | Path, operations: Iterable[Operation]) -> None:
     """Write one JSON line for each operation; fields that say nothing are left out."""
     # Names come from anywhere: half a surrogate pair is written as `read_history` reads it.
     with Path(path).open("w", encoding="utf-8", errors="surrogatepass") as file:
-        file.writelines(to_line(operation) + "\n" for operation in operations)
+        file.writelines(format_operation(operation) + "\n" for operation in operations)
 
 
 def read_history(path: str | Path) -> Iterator[Operation]:
@@ -90,12 +90,12 @@ def read_history(path: str | Path) -> Iterator[Operation]:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 try:
-                    yield from_line(line)
+                    yield parse_operation(line)
                 except (HistoryError, UnicodeDecodeError) as error:
                     raise HistoryError(f"{path}, line {number}: {error}") from error
 
 
-def to_line(operation: Operation) -> str:
+def format_operation(operation: Operation) -> str:
     """One operation as JSON."""
     found = {name: getattr(operation, name) for name in _FIELDS}
     # A call that never came back is said aloud; the other fields have their defaults.
@@ -105,19 +105,19 @@ def to_line(operation: Operation) -> str:
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
 
 
-def from_line(line: str | bytes) -> Operation:
+def parse_operation(line: str | bytes) -> Operation:
     """The operation that `to_line` wrote, or a `HistoryError` that says what is wrong."""
-    found = parsed(line)
+    found = parse_object(line)
     if unknown := sorted(found.keys() - set(_FIELDS)):
         raise HistoryError(f"unknown field {unknown[0]!r}")
     require_types(found)
     operation = Operation(**found)
-    if problem := problem_of(operation):
+    if problem := find_problem(operation):
         raise HistoryError(problem)
     return operation
 
 
-def parsed(line: str | bytes) -> dict[str, Any]:
+def parse_object(line: str | bytes) -> dict[str, Any]:
     """The fields of a line, lists of ids as tuples."""
     try:
         found = json.loads(line, object_pairs_hook=_object)
@@ -190,7 +190,7 @@ def require_types(found: dict[str, Any]) -> None:
         raise HistoryError("'ids' must be a list of strings")
 
 
-def problem_of(operation: Operation) -> str | None:
+def find_problem(operation: Operation) -> str | None:
     """What is wrong with one operation by itself, in words; None if nothing is."""
     complete, outcome = operation.complete_ns, operation.outcome
     if operation.op not in _NAMES:

@@ -13,7 +13,7 @@ from memory_contract.history import Ids, Operation
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ModelState:
     """What one session shows, its snapshots by name, and what each undo would show."""
 
     shown: Ids = ()
@@ -21,19 +21,19 @@ class State:
     journal: tuple[Ids, ...] = ()
 
 
-EMPTY: Final = State()
+EMPTY: Final = ModelState()
 # What an operation that finds no snapshot or nothing to undo comes to: the store would refuse it.
 Refused = None
 
 
-def snapshot_of(state: State, name: str | None) -> Ids | None:
+def get_snapshot(state: ModelState, name: str | None) -> Ids | None:
     """The ids of a snapshot; None if there is none of that name."""
     return dict(state.snapshots).get(name or "")
 
 
-def step(  # noqa: PLR0911 -- one return for each operation is the table that it is
-    state: State, op: Operation, *, journal: bool = False
-) -> State | None:
+def apply_operation(  # noqa: PLR0911 -- one return for each operation is the table that it is
+    state: ModelState, op: Operation, *, journal: bool = False
+) -> ModelState | None:
     """The state after the operation took effect; None if a right store would have refused it.
 
     With `journal`, changes are kept for undo. Without, undo is refused: a search that does not need
@@ -48,17 +48,17 @@ def step(  # noqa: PLR0911 -- one return for each operation is the table that it
         case "pop":
             return _changed(state, shown[:-1], journal=journal) if shown else state
         case "trim":
-            return _changed(state, last(shown, op.keep or 0), journal=journal)
+            return _changed(state, take_last(shown, op.keep or 0), journal=journal)
         case "clear":
             return _changed(state, (), journal=journal)
         case "expire":
             # Whether snapshots outlive it is the store's affair; what cannot be undone is not kept.
-            return State((), state.snapshots)
+            return ModelState((), state.snapshots)
         case "snapshot":
             kept = {**dict(state.snapshots), op.snapshot or "": shown}
             return replace(state, snapshots=tuple(sorted(kept.items())))
         case "rollback":
-            frozen = snapshot_of(state, op.snapshot)
+            frozen = get_snapshot(state, op.snapshot)
             return Refused if frozen is None else _changed(state, frozen, journal=journal)
         case "undo":
             if not state.journal:
@@ -68,30 +68,30 @@ def step(  # noqa: PLR0911 -- one return for each operation is the table that it
             return state
 
 
-def _changed(state: State, shown: Ids, *, journal: bool) -> State:
+def _changed(state: ModelState, shown: Ids, *, journal: bool) -> ModelState:
     lines = (*state.journal, state.shown) if journal else ()
-    return State(shown, state.snapshots, lines)
+    return ModelState(shown, state.snapshots, lines)
 
 
-def last(ids: Ids, n: int) -> Ids:
+def take_last(ids: Ids, n: int) -> Ids:
     """The last `n` ids."""
     return ids[-n:] if n else ()
 
 
-def agrees(state: State, op: Operation) -> bool:
+def is_consistent(state: ModelState, op: Operation) -> bool:
     """Whether an operation that was acknowledged saw what this state, just before it, shows."""
     match op.op:
         case "read" if op.snapshot is not None:
-            return snapshot_of(state, op.snapshot) == op.value
+            return get_snapshot(state, op.snapshot) == op.value
         case "read":
-            seen = state.shown if op.limit is None else last(state.shown, op.limit)
+            seen = state.shown if op.limit is None else take_last(state.shown, op.limit)
             return seen == op.value
         case "pop":
             return op.value == (state.shown[-1] if state.shown else None)
         case "snapshot" if isinstance(op.value, tuple):
             return op.value == state.shown
         case "rollback":
-            frozen = snapshot_of(state, op.snapshot)
+            frozen = get_snapshot(state, op.snapshot)
             return frozen is not None and (not isinstance(op.value, tuple) or op.value == frozen)
         case _:
             return True

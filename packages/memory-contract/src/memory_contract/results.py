@@ -116,6 +116,8 @@ class Report:
     duration_s: float = 0.0
     # About the store as a whole: what it claims, what it offers without claiming it.
     notes: tuple[str, ...] = field(default=())
+    # How many cases a quick run left out.
+    left_out: int = 0
 
     @property
     def verdict(self) -> CaseVerdict:

@@ -17,8 +17,8 @@ from memory_contract.adapter import Adapter, Flavour
 from memory_contract.calling import said
 from memory_contract.cases import BAD_DAYS, Case, Mode
 from memory_contract.checker import judge
+from memory_contract.checker.phrases import quote_name
 from memory_contract.checker.verdict import Undecided, Violated
-from memory_contract.checker.wording import named
 from memory_contract.drivers.processes import CannotTravel, Crew, WorkerLost
 from memory_contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
 from memory_contract.leaving import LeftBehind, within
@@ -327,7 +327,7 @@ def _failed(room: Room, failure: Failure) -> Outcome:
 def _raised(room: Room, error: BaseException) -> Outcome:
     if any(error is known for known in room.raised):
         last = room.history[-1] if room.history else None
-        doing = f"{last.op} on {named(last.session)}" if last is not None else "a call"
+        doing = f"{last.op} on {quote_name(last.session)}" if last is not None else "a call"
         return _failed(room, _failure(RAISED, f"{doing} raised {said(error)}"))
     return Outcome(
         verdict="UNKNOWN",
@@ -345,7 +345,7 @@ def _judged(case: Case, room: Room) -> Outcome:
     unfair = [(op, words) for op, words, fair in room.errors if not fair]
     if unfair and case.gate not in BAD_DAYS:
         op, words = unfair[0]
-        proof = f"{op.op} on {named(op.session)} raised {words}, although nothing was wrong"
+        proof = f"{op.op} on {quote_name(op.session)} raised {words}, although nothing was wrong"
         failure = Failure(name=RAISED, session=op.session, proof=proof, witness=(op,))
         return Outcome(verdict="FAIL", reason=proof, failures=(failure,), room=room)
     if isinstance(verdict, Undecided):

@@ -39,7 +39,7 @@ from indelible.core.content import (
     parse_arguments,
 )
 from indelible.core.limits import ROLE_CHARS_MAX
-from indelible.core.plans.tool_calls import find_answers_given, find_calls_made
+from indelible.core.tool_calls import find_answers_given, find_calls_made
 
 FORM: Final = "form"
 SHARED: Final = "shared"

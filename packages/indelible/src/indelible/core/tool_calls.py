@@ -1,4 +1,4 @@
-"""Pairs tool calls with their answers, by call id and order.
+"""Finds tool calls and their answers in values, and pairs them by call id and order.
 
 Models may use an id again, so the id is not enough. An answer belongs to the oldest unanswered call
 with its id before it. An answer without such a call is an orphan, and a call without an answer is
@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from indelible.core.content import parse_arguments
+from indelible.model import ChatMessage, ToolCall, ToolResult
 
 
 class CallPair(NamedTuple):
@@ -43,3 +46,41 @@ def pair_calls(links: Iterable[tuple[Iterable[str], Iterable[str]]]) -> list[Cal
         for number, (call_id, index) in enumerate(calls)
     ]
     return pairs + orphans
+
+
+def find_calls_made(value: Any) -> list[tuple[str, Any, Any]]:
+    """Return id, name and arguments of each call in a value, in any of three forms.
+
+    Arguments of a message that are JSON text are parsed; those of a `ToolCall` are not changed.
+    """
+    if isinstance(value, ToolCall):
+        return [(value.call_id, value.name, value.arguments)]
+    if not isinstance(value, ChatMessage):
+        return []
+    found = []
+    blocks = value.content if isinstance(value.content, list) else []
+    uses = [block for block in blocks if block.get("type") == "tool_use"]
+    for call in (*(value.tool_calls or ()), *uses):
+        function = call.get("function")
+        named: dict[str, Any] = function if isinstance(function, dict) else call
+        arguments = named.get("arguments", named.get("args", named.get("input")))
+        if isinstance(call.get("id"), str):
+            found.append((str(call["id"]), named.get("name"), parse_arguments(arguments)))
+    return found
+
+
+def find_answers_given(value: Any) -> list[tuple[str, Any, bool]]:
+    """Return call id, content and the error flag of each answer in a value."""
+    if isinstance(value, ToolResult):
+        return [(value.call_id, value.content, value.is_error)]
+    if not isinstance(value, ChatMessage):
+        return []
+    found: list[tuple[str, Any, bool]] = []
+    if value.tool_call_id is not None:
+        failed = (value.__pydantic_extra__ or {}).get("is_error") is True
+        found.append((value.tool_call_id, value.content, failed))
+    for block in value.content if isinstance(value.content, list) else []:
+        call_id = block.get("tool_use_id")
+        if block.get("type") == "tool_result" and isinstance(call_id, str):
+            found.append((call_id, block.get("content"), bool(block.get("is_error"))))
+    return found

@@ -9,26 +9,26 @@ from typing import Any
 
 from indelible import AsyncMemoryStore, MemoryStore
 from indelible.core.verbs import VERBS
-from memory_contract.recording.notes import Note
-from memory_contract.recording.policy import Hand
-from memory_contract.recording.verbs import (
-    Verb,
-    Verbs,
-    change,
-    fork_at,
-    froze,
-    noted,
-    other_call,
-    placed,
-    rollback,
-    showed,
-    showed_turns,
-    store_call,
+from memory_contract.traces.format import CALL
+from memory_contract.traces.recorder.call_records import CallRecord
+from memory_contract.traces.recorder.hasher import Hasher
+from memory_contract.traces.recorder.methods import (
+    MethodSpec,
+    MethodSpecs,
+    capture_messages,
+    describe_change,
+    describe_fork,
+    describe_rollback,
+    describe_session_call,
+    describe_store_call,
+    record_messages,
+    record_position,
+    record_snapshot_id,
+    record_turns,
 )
-from memory_contract.traces import CALL
 
 
-def find_verbs(store: Any) -> Callable[[Hand], Verbs] | None:
+def find_verbs(store: Any) -> Callable[[Hasher], MethodSpecs] | None:
     """Return the table of verbs of a store; None for another object."""
     if not isinstance(store, MemoryStore | AsyncMemoryStore):
         return None
@@ -42,21 +42,21 @@ def _get_history(
     max_tokens: int | None = None,
     on_corrupt: str = "raise",
     **_: Any,
-) -> Note:
+) -> CallRecord:
     # Such a read leaves out messages on purpose, so it is not checked for losses.
     if max_tokens is not None or on_corrupt != "raise":
-        return Note(CALL, session_id)
-    return Note("read", session_id, limit=last)
+        return CallRecord(CALL, session_id)
+    return CallRecord("read", session_id, limit=last)
 
 
 def _trim_last(
     session_id: str, *, keep_last: int | None = None, key: str | None = None, **_: Any
-) -> Note:
+) -> CallRecord:
     # After a trim by tokens or by position, any message may be missing.
-    return Note("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
+    return CallRecord("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
 
 
-def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
+def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodSpecs:
     """Build the table of verbs of `MemoryStore` and `AsyncMemoryStore`."""
 
     def add_message(
@@ -69,16 +69,16 @@ def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         expected: Any = None,
         replay: Any = None,
         **fields: Any,
-    ) -> Note:
+    ) -> CallRecord:
         del expected, replay
-        one = hand.noted({"role": role, "content": content, **fields})
-        return Note("append", session_id, messages=(one,), key=key, ttl_s=ttl_s(ttl))
+        one = hasher.noted({"role": role, "content": content, **fields})
+        return CallRecord("append", session_id, messages=(one,), key=key, ttl_s=ttl_s(ttl))
 
     def add_messages(
         session_id: str, messages: Any, *, key: str | None = None, ttl: Any = None, **_: Any
-    ) -> Note:
-        batch = noted(messages, hand)
-        return Note(
+    ) -> CallRecord:
+        batch = capture_messages(messages, hasher)
+        return CallRecord(
             "append" if batch else CALL, session_id, messages=batch, key=key, ttl_s=ttl_s(ttl)
         )
 
@@ -90,53 +90,58 @@ def build_verbs(hand: Hand, ttl_s: Callable[[Any], float | None]) -> Verbs:
         key: str | None = None,
         ttl: Any = None,
         **_: Any,
-    ) -> Note:
+    ) -> CallRecord:
         turn = [
-            hand.noted({"role": "user", "content": human_msg}),
-            hand.noted({"role": "assistant", "content": ai_msg}),
+            hasher.noted({"role": "user", "content": human_msg}),
+            hasher.noted({"role": "assistant", "content": ai_msg}),
         ]
-        return Note("append", session_id, messages=turn, key=key, ttl_s=ttl_s(ttl))
+        return CallRecord("append", session_id, messages=turn, key=key, ttl_s=ttl_s(ttl))
 
-    described: dict[str, Verb] = {
+    described: dict[str, MethodSpec] = {
         # A default time to live would have to be noted with each of them.
-        "add_message": Verb(add_message, placed, quick=hand.plain and ttl_s(None) is None),
-        "add_messages": Verb(add_messages, placed, (1, "messages")),
-        "save_context": Verb(save_context, placed),
-        "get_history": Verb(_get_history, showed),
-        "load_memory": Verb(lambda session_id: Note("read", session_id, turns=True), showed_turns),
-        "trim": Verb(_trim_last),
-        "hide": Verb(_hide),
-        "clear": Verb(change("clear")),
-        "clear_all": Verb(lambda: Note("clear", "", every=True)),
-        "undo": Verb(change("undo")),
-        "forget": Verb(change("clear")),
-        "repair": Verb(_repair),
-        "save_snapshot": Verb(change("snapshot"), froze),
-        "rollback_to_snapshot": Verb(rollback),
-        "fork": Verb(fork_at),
-        "delete_snapshot": Verb(_delete_snapshot),
-        "import_": Verb(lambda *_, **__: Note(CALL, "", every=True)),
-        "vacuum": Verb(other_call),
+        "add_message": MethodSpec(
+            add_message, record_position, quick=hasher.plain and ttl_s(None) is None
+        ),
+        "add_messages": MethodSpec(add_messages, record_position, (1, "messages")),
+        "save_context": MethodSpec(save_context, record_position),
+        "get_history": MethodSpec(_get_history, record_messages),
+        "load_memory": MethodSpec(
+            lambda session_id: CallRecord("read", session_id, turns=True), record_turns
+        ),
+        "trim": MethodSpec(_trim_last),
+        "hide": MethodSpec(_hide),
+        "clear": MethodSpec(describe_change("clear")),
+        "clear_all": MethodSpec(lambda: CallRecord("clear", "", every=True)),
+        "undo": MethodSpec(describe_change("undo")),
+        "forget": MethodSpec(describe_change("clear")),
+        "repair": MethodSpec(_repair),
+        "save_snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),
+        "rollback_to_snapshot": MethodSpec(describe_rollback),
+        "fork": MethodSpec(describe_fork),
+        "delete_snapshot": MethodSpec(_delete_snapshot),
+        "import_": MethodSpec(lambda *_, **__: CallRecord(CALL, "", every=True)),
+        "vacuum": MethodSpec(describe_session_call),
     }
     return {
         name: replace(
-            described.get(name) or Verb(other_call if verb.session_first else store_call),
+            described.get(name)
+            or MethodSpec(describe_session_call if verb.session_first else describe_store_call),
             removes=verb.removes,
         )
         for name, verb in VERBS.items()
     }
 
 
-def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> Note:
+def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:
     # The trace has no positions, so any message may be missing.
-    return Note("trim", session_id, keep=0, key=key).doubtful()
+    return CallRecord("trim", session_id, keep=0, key=key).doubtful()
 
 
-def _delete_snapshot(session_id: str, snapshot_id: str) -> Note:
-    return Note(CALL, session_id, snapshot=snapshot_id)
+def _delete_snapshot(session_id: str, snapshot_id: str) -> CallRecord:
+    return CallRecord(CALL, session_id, snapshot=snapshot_id)
 
 
-def _repair(session_id: str | None = None, *, dry_run: bool = False) -> Note:
+def _repair(session_id: str | None = None, *, dry_run: bool = False) -> CallRecord:
     if dry_run:
-        return Note(CALL, session_id or "")
-    return Note("trim", session_id or "", keep=0, every=session_id is None).doubtful()
+        return CallRecord(CALL, session_id or "")
+    return CallRecord("trim", session_id or "", keep=0, every=session_id is None).doubtful()

@@ -11,16 +11,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from memory_contract.checker.batches import check_batches
-from memory_contract.checker.events import Session, sessions_of, tighten
-from memory_contract.checker.identity import harness_error, key_outlived, strange_ids
+from memory_contract.checker.events import SessionHistory, group_sessions, tighten
+from memory_contract.checker.identity import find_harness_error, find_strange_ids, is_key_outlived
 from memory_contract.checker.order import check_order
+from memory_contract.checker.phrases import quote_name
 from memory_contract.checker.pops import check_pops
 from memory_contract.checker.presence import Presence, check_absences, check_resurrections
 from memory_contract.checker.removal import Removals, settle_fork
-from memory_contract.checker.search import STEPS_MAX, Stuck, no_order, search, searchable
+from memory_contract.checker.search import (
+    STEPS_MAX,
+    Stuck,
+    build_no_order,
+    find_search_obstacle,
+    search,
+)
 from memory_contract.checker.snapshots import check_rollbacks, check_snapshots
 from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
-from memory_contract.checker.wording import named
 from memory_contract.history import Operation, read_history
 
 __all__ = ["check_history", "judge"]
@@ -39,16 +45,16 @@ def judge(
     began = min((op.invoke_ns for op in operations), default=0)
     names = {op.session for op in operations}
     scope = Scope(len(operations), len(names), began)
-    if error := harness_error(operations):
+    if error := find_harness_error(operations):
         return Undecided(f"the record cannot be judged: {error}", scope)
-    sessions = sessions_of(operations)
+    sessions = group_sessions(operations)
     anomalies: list[Anomaly] = []
     reasons: list[str] = []
     for session in sessions.values():
         found, reason = _check_session(session, sessions, flicker=flicker, steps=search_steps)
         anomalies += found
         if reason and not found:
-            reasons.append(f"session {named(session.name)}: {reason}")
+            reasons.append(f"session {quote_name(session.name)}: {reason}")
     if anomalies:
         return Violated(tuple(anomalies), scope)
     if reasons:
@@ -63,11 +69,11 @@ def check_history(path: str | Path, *, flicker: bool = False) -> Verdict:
 
 
 def _check_session(
-    session: Session, sessions: dict[str, Session], *, flicker: bool, steps: int
+    session: SessionHistory, sessions: dict[str, SessionHistory], *, flicker: bool, steps: int
 ) -> tuple[list[Anomaly], str | None]:
     """The anomalies of one session; if there are none, why that may not be the last word."""
-    found = strange_ids(session, sessions)
-    if key_outlived(session, sessions):
+    found = find_strange_ids(session, sessions)
+    if is_key_outlived(session, sessions):
         return found, "a key was used again across an expiry"
     settle_fork(session, sessions)
     tighten(session)
@@ -89,11 +95,13 @@ def _check_session(
     return _search(session, doubts=presence.doubts, steps=steps)
 
 
-def _search(session: Session, *, doubts: int, steps: int) -> tuple[list[Anomaly], str | None]:
-    if obstacle := searchable(session):
+def _search(
+    session: SessionHistory, *, doubts: int, steps: int
+) -> tuple[list[Anomaly], str | None]:
+    if obstacle := find_search_obstacle(session):
         reason = f"{doubts} absences rest on changes that overlap, and {obstacle}"
         return [], reason if doubts else None
     result = search(session, steps=steps)
     if isinstance(result, Stuck):
-        return [no_order(session, result)], None
+        return [build_no_order(session, result)], None
     return [], None if result else f"the search gave up after {steps} steps"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from memory_contract.checker.events import Event, Session, origins
+from memory_contract.checker.events import Event, SessionHistory, find_origins
+from memory_contract.checker.phrases import format_ids, is_
 from memory_contract.checker.verdict import Anomaly, Name
-from memory_contract.checker.wording import is_, listed
 from memory_contract.history import Ids, Operation
 
 
-def check_batches(session: Session, sessions: dict[str, Session]) -> list[Anomaly]:
+def check_batches(session: SessionHistory, sessions: dict[str, SessionHistory]) -> list[Anomaly]:
     """Every sighting that shows a batch torn or mixed."""
     if all(len(entry.event.op.ids) == 1 for entry in session.entries.values()):
         return []
     cutters, whole = session.cutters(), _Whole(session)
     # A forked entry may have been cut before it came.
-    elsewhere = any(origin.cutters() for origin in origins(session, sessions))
+    elsewhere = any(origin.cutters() for origin in find_origins(session, sessions))
     found: list[Anomaly] = []
     for op in session.reads:
         if isinstance(op.value, tuple) and not whole.looks(op.value):
@@ -35,7 +35,7 @@ def check_batches(session: Session, sessions: dict[str, Session]) -> list[Anomal
 
 
 def _torn(
-    session: Session, op: Operation, ids: Ids, *, cutters: list[Event], elsewhere: bool
+    session: SessionHistory, op: Operation, ids: Ids, *, cutters: list[Event], elsewhere: bool
 ) -> Iterator[Anomaly]:
     """One sighting against the batches it shows."""
     places: dict[Event, list[int]] = {}
@@ -56,7 +56,7 @@ def _torn(
 class _Whole:
     """The common case, quickly: what does not break a batch at its ends or between neighbours."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionHistory) -> None:
         batches = {entry.event.op.ids for entry in session.entries.values()}
         joined = {pair for batch in batches for pair in pairwise(batch)}
         self.not_first = {then for _, then in joined}
@@ -83,21 +83,23 @@ def _cut_by_limit(op: Operation, ids: Ids, batch: Ids) -> bool:
     return ids[0] == shown[0] and tuple(shown) == batch[-len(shown) :]
 
 
-def _mixed(session: Session, op: Operation, event: Event, inside: list[str]) -> Anomaly:
+def _mixed(session: SessionHistory, op: Operation, event: Event, inside: list[str]) -> Anomaly:
     stands = "stands" if len(inside) == 1 else "stand"
-    proof = f"{listed(inside)} {stands} between the entries of one batch in what {op.worker} saw."
+    proof = (
+        f"{format_ids(inside)} {stands} between the entries of one batch in what {op.worker} saw."
+    )
     other = session.entries[inside[0]].event.op
     witness = (event.op, other, op)
     return Anomaly("interleaved batch", session.name, (*event.op.ids, *inside), witness, proof)
 
 
-def _partly(session: Session, op: Operation, event: Event, ids: Ids) -> Anomaly:
+def _partly(session: SessionHistory, op: Operation, event: Event, ids: Ids) -> Anomaly:
     missing = tuple(id_ for id_ in event.op.ids if id_ not in ids)
     frozen = op.op in {"snapshot", "rollback"} or op.snapshot is not None
     name: Name = "torn snapshot" if frozen else "torn batch"
     where = f"snapshot {op.snapshot}" if frozen else f"what {op.worker} saw"
     proof = (
-        f"{listed(missing)} {is_(missing)} missing from {where}, which shows the rest of the "
+        f"{format_ids(missing)} {is_(missing)} missing from {where}, which shows the rest of the "
         "batch; no pop or trim could have cut it."
     )
     return Anomaly(name, session.name, missing, (event.op, op), proof)

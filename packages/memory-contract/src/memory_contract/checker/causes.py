@@ -26,7 +26,7 @@ _BY_FAULT: Final = {
 }
 
 
-def likely_cause(anomaly: Anomaly, faults: Sequence[Fault] = ()) -> str | None:
+def find_likely_cause(anomaly: Anomaly, faults: Sequence[Fault] = ()) -> str | None:
     """A cause from the fixed table, or none: nothing else is guessed."""
     return _of_fault(anomaly, faults) or _of_witness(anomaly)
 
@@ -49,7 +49,7 @@ def _of_witness(anomaly: Anomaly) -> str | None:
             return None
 
 
-def during(operations: Sequence[Operation], faults: Sequence[Fault]) -> list[Fault]:
+def find_faults_during(operations: Sequence[Operation], faults: Sequence[Fault]) -> list[Fault]:
     """The faults that struck between the first of the operations and the last."""
     if not operations:
         return []
@@ -63,7 +63,7 @@ def during(operations: Sequence[Operation], faults: Sequence[Fault]) -> list[Fau
 
 
 def _of_fault(anomaly: Anomaly, faults: Sequence[Fault]) -> str | None:
-    for fault in during(anomaly.witness, faults):
+    for fault in find_faults_during(anomaly.witness, faults):
         for begins, cause in _BY_FAULT.get(anomaly.name, ()):
             if fault.name.startswith(begins):
                 return cause

@@ -41,7 +41,7 @@ class Event:
         return self.lo <= until and self.hi >= since
 
 
-class Entry:
+class EntryTimes:
     """One id in one session: when it can have come in, and where it can stand in the order.
 
     For the session's own entries the two are one. A fork brings entries in at one moment, in the
@@ -63,7 +63,7 @@ class Entry:
         """The operations that put it here: its append, and the fork that brought it."""
         return (self.event.op,) if self.brought is None else (self.event.op, self.brought.op)
 
-    def before(self, other: Entry) -> bool:
+    def before(self, other: EntryTimes) -> bool:
         """Whether it stands before the other one in every legal order."""
         if self.event is other.event:
             ids = self.event.op.ids
@@ -71,7 +71,7 @@ class Entry:
         return self.order_hi < other.order_lo
 
 
-class Session:
+class SessionHistory:
     """One session's part of a history, sorted by what the rules ask for."""
 
     __slots__ = ("contents", "entries", "events", "failed", "forked", "name", "reads", "refused")
@@ -82,7 +82,7 @@ class Session:
         # What was seen of a snapshot, and in which operation.
         self.contents: list[tuple[str, Ids, Operation]] = []
         self.events: dict[OpName, list[Event]] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, EntryTimes] = {}
         self.failed: dict[str, Operation] = {}
         # Rollbacks and reads that failed because the store knows no such snapshot.
         self.refused: list[Operation] = []
@@ -99,7 +99,7 @@ class Session:
 
     def cutters(self) -> list[Event]:
         """Everything that may take a part of a batch and leave the rest."""
-        return [e for e in self.of("pop", "trim") if not took_nothing(e)]
+        return [e for e in self.of("pop", "trim") if not is_empty_pop(e)]
 
     def operations(self) -> Iterator[Operation]:
         """Every operation that may matter, without an order."""
@@ -108,19 +108,19 @@ class Session:
         yield from (op for _, _, op in self.contents if op.op == "read")
 
 
-def took_nothing(event: Event) -> bool:
+def is_empty_pop(event: Event) -> bool:
     """A pop that was told that there is nothing."""
     return event.op.op == "pop" and event.sure and event.op.value is None
 
 
-def sessions_of(operations: Iterable[Operation]) -> dict[str, Session]:
+def group_sessions(operations: Iterable[Operation]) -> dict[str, SessionHistory]:
     """The history, session by session, with attempts joined by their keys."""
-    sessions: dict[str, Session] = {}
+    sessions: dict[str, SessionHistory] = {}
     keyed: dict[tuple[str, str, str], Event] = {}
     for op in operations:
         session = sessions.get(op.session)
         if session is None:
-            session = sessions[op.session] = Session(op.session)
+            session = sessions[op.session] = SessionHistory(op.session)
         if op.op == "read":
             _add_read(session, op)
         elif op.outcome == "fail":
@@ -137,7 +137,7 @@ def sessions_of(operations: Iterable[Operation]) -> dict[str, Session]:
         _add_contents(session)
         for event in session.events.get("append", ()):
             for id_ in event.op.ids:
-                session.entries[id_] = Entry(id_, event)
+                session.entries[id_] = EntryTimes(id_, event)
                 session.failed.pop(id_, None)
     _connect_forks(sessions)
     return sessions
@@ -147,7 +147,7 @@ def _invoked(op: Operation) -> int:
     return op.invoke_ns
 
 
-def _add_read(session: Session, op: Operation) -> None:
+def _add_read(session: SessionHistory, op: Operation) -> None:
     if op.outcome == "ok" and isinstance(op.value, tuple):
         if op.snapshot is None:
             session.reads.append(op)
@@ -157,20 +157,20 @@ def _add_read(session: Session, op: Operation) -> None:
         session.refused.append(op)
 
 
-def _add_failed(session: Session, op: Operation) -> None:
+def _add_failed(session: SessionHistory, op: Operation) -> None:
     if op.op == "append":
         session.failed.update(dict.fromkeys(op.ids, op))
     elif op.op == "rollback":
         session.refused.append(op)
 
 
-def _add_contents(session: Session) -> None:
+def _add_contents(session: SessionHistory) -> None:
     for event in session.of("snapshot", "rollback"):
         if event.sure and isinstance(event.op.value, tuple):
             session.contents.append((event.op.snapshot or "", event.op.value, event.op))
 
 
-def _connect_forks(sessions: dict[str, Session]) -> None:
+def _connect_forks(sessions: dict[str, SessionHistory]) -> None:
     """Let every fork's target know what it may have been given, from forks of forks too."""
     for session in list(sessions.values()):
         for fork in session.of("fork"):
@@ -184,7 +184,7 @@ def _connect_forks(sessions: dict[str, Session]) -> None:
             break
 
 
-def _inherit(session: Session, sessions: dict[str, Session]) -> bool:
+def _inherit(session: SessionHistory, sessions: dict[str, SessionHistory]) -> bool:
     """Take over what the forks may have brought; True if something was new."""
     new = False
     for fork in session.forked:
@@ -192,14 +192,16 @@ def _inherit(session: Session, sessions: dict[str, Session]) -> bool:
             known = session.entries.get(entry.id)
             arrival = max(fork.lo, entry.lo)
             if entry.lo <= fork.hi and (known is None or (not known.own and arrival < known.lo)):
-                session.entries[entry.id] = brought = Entry(entry.id, entry.event, fork)
+                session.entries[entry.id] = brought = EntryTimes(entry.id, entry.event, fork)
                 # What a fork brings for certain is not asked here: it may be none of it.
                 brought.lo, brought.hi, brought.sure = arrival, FOREVER, False
                 new = True
     return new
 
 
-def origins(session: Session, sessions: dict[str, Session]) -> list[Session]:
+def find_origins(
+    session: SessionHistory, sessions: dict[str, SessionHistory]
+) -> list[SessionHistory]:
     """The sessions that this one was forked from, and those that they were."""
     found = [session]
     for known in found:
@@ -209,7 +211,7 @@ def origins(session: Session, sessions: dict[str, Session]) -> list[Session]:
     return found[1:]
 
 
-def tighten(session: Session) -> None:
+def tighten(session: SessionHistory) -> None:
     """An entry that was seen was in place by then, whatever its append came to."""
     sightings = [(op, op.value) for op in session.reads if isinstance(op.value, tuple)]
     sightings += [(op, ids) for _, ids, op in session.contents]

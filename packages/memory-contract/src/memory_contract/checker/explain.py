@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from memory_contract.checker.causes import during, likely_cause
+from memory_contract.checker.causes import find_faults_during, find_likely_cause
+from memory_contract.checker.phrases import quote_name
 from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
-from memory_contract.checker.wording import named
 from memory_contract.history import Fault, Operation
 
 SHOWN_MAX: Final = 5
@@ -42,7 +42,7 @@ def _violated(verdict: Violated, faults: Sequence[Fault]) -> str:
     shown = _shown(first)
     rows = [_row(op, first, verdict.scope) for op in shown]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-    lines = [f"VIOLATED   {first.name.upper()}   session {named(first.session)}   proved"]
+    lines = [f"VIOLATED   {first.name.upper()}   session {quote_name(first.session)}   proved"]
     # The sentence before the semicolon is what happened; the rest is why nothing else explains it.
     happened, _, why = first.proof.partition("; ")
     lines.append(f"  {happened.rstrip('.')}.")
@@ -53,7 +53,7 @@ def _violated(verdict: Violated, faults: Sequence[Fault]) -> str:
         lines.append(f"  {why[0].upper()}{why[1:]}")
     if struck := _struck(first, faults, verdict.scope):
         lines.append(f"  Meanwhile: {struck}.")
-    if cause := likely_cause(first, faults):
+    if cause := find_likely_cause(first, faults):
         lines.append(f"  Likely: {cause}.")
     lines.append("  " + _rest(verdict, len(shown)))
     return "\n".join(lines) + "\n"
@@ -84,7 +84,7 @@ def _call(op: Operation, anomaly: Anomaly) -> str:
         "append": f"[{_around(op.ids, anomaly)}]",
         "read": None if op.limit is None else f"last {op.limit}",
         "trim": f"keep {op.keep}",
-        "fork": f"into {named(op.target or '')}",
+        "fork": f"into {quote_name(op.target or '')}",
     }
     words = [op.op, op.snapshot, about.get(op.op), op.key and f"key {op.key}"]
     return " ".join(word for word in words if word)
@@ -109,7 +109,7 @@ def _around(ids: tuple[str, ...], anomaly: Anomaly) -> str:
 
 def _struck(anomaly: Anomaly, faults: Sequence[Fault], scope: Scope) -> str:
     """Which faults struck while it happened, the first ones by name."""
-    struck = during(anomaly.witness, faults)
+    struck = find_faults_during(anomaly.witness, faults)
     told = [
         f"{fault.name} at {(fault.began_ns - scope.began_ns) / 1e9:.3f} s"
         for fault in struck[:FAULTS_MAX]

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from memory_contract.checker.events import Event, Session, origins
+from memory_contract.checker.events import Event, SessionHistory, find_origins
+from memory_contract.checker.phrases import quote_name
 from memory_contract.checker.verdict import Anomaly, Name
-from memory_contract.checker.wording import named
-from memory_contract.history import CORRUPTED, Ids, Operation, problem_of
+from memory_contract.history import CORRUPTED, Ids, Operation, find_problem
 
 
-def harness_error(operations: list[Operation]) -> str | None:
+def find_harness_error(operations: list[Operation]) -> str | None:
     """Why the record cannot be judged at all; None if it can."""
     owner: dict[str, tuple[str, str | None, Ids]] = {}
     keys: dict[tuple[str, str, str], Ids] = {}
     lanes: dict[str, list[Operation]] = {}
     for op in operations:
-        if problem := problem_of(op):
+        if problem := find_problem(op):
             return f"an operation of {op.worker} is wrong: {problem}"
         if op.op != "expire":
             lanes.setdefault(op.worker, []).append(op)
         if op.key is not None and keys.setdefault((op.session, op.op, op.key), op.ids) != op.ids:
-            return f"key {op.key} of session {named(op.session)} was used for two different batches"
+            name = quote_name(op.session)
+            return f"key {op.key} of session {name} was used for two different batches"
         if op.op == "append":
             mark = (op.session, op.key, op.ids)
             if len(set(op.ids)) < len(op.ids):
@@ -47,12 +48,12 @@ def _overlap_in_a_lane(lanes: dict[str, list[Operation]]) -> str | None:
     return None
 
 
-def key_outlived(session: Session, sessions: dict[str, Session]) -> bool:
+def is_key_outlived(session: SessionHistory, sessions: dict[str, SessionHistory]) -> bool:
     """Whether a key may have been forgotten between two attempts, here or before a fork."""
-    return any(_key_outlived(each) for each in (session, *origins(session, sessions)))
+    return any(_key_outlived(each) for each in (session, *find_origins(session, sessions)))
 
 
-def _key_outlived(session: Session) -> bool:
+def _key_outlived(session: SessionHistory) -> bool:
     expiries = session.of("expire")
     return any(
         len(event.attempts) > 1
@@ -66,7 +67,7 @@ def _last_moment(event: Event) -> int:
     return max(Event(op).hi for op in event.attempts)
 
 
-def strange_ids(session: Session, sessions: dict[str, Session]) -> list[Anomaly]:
+def find_strange_ids(session: SessionHistory, sessions: dict[str, SessionHistory]) -> list[Anomaly]:
     """Every id that cannot stand where it was seen; what holds one is left out of later steps."""
     found: list[Anomaly] = []
     for op, ids in _sightings(session):
@@ -77,7 +78,7 @@ def strange_ids(session: Session, sessions: dict[str, Session]) -> list[Anomaly]
     return found
 
 
-def _sightings(session: Session) -> Iterator[tuple[Operation, Ids]]:
+def _sightings(session: SessionHistory) -> Iterator[tuple[Operation, Ids]]:
     """Each sighting in which something is strange at first sight; the common case is quick."""
     entries = session.entries
     arrivals = {id_: entry.lo for id_, entry in entries.items()}
@@ -96,7 +97,7 @@ def _sightings(session: Session) -> Iterator[tuple[Operation, Ids]]:
 
 
 def _strange(
-    op: Operation, ids: Ids, session: Session, sessions: dict[str, Session]
+    op: Operation, ids: Ids, session: SessionHistory, sessions: dict[str, SessionHistory]
 ) -> Iterator[Anomaly]:
     name, entries = session.name, session.entries
     for id_, times in Counter(ids).items():
@@ -117,7 +118,9 @@ def _strange(
             yield Anomaly(kind, name, (id_,), (*tried, op), proof)
 
 
-def _unknown(op: Operation, id_: str, session: Session, sessions: dict[str, Session]) -> Anomaly:
+def _unknown(
+    op: Operation, id_: str, session: SessionHistory, sessions: dict[str, SessionHistory]
+) -> Anomaly:
     name = session.name
     if id_.startswith(CORRUPTED):
         whole = id_.removeprefix(CORRUPTED)
@@ -139,7 +142,8 @@ def _unknown(op: Operation, id_: str, session: Session, sessions: dict[str, Sess
 
 def _leaked(op: Operation, id_: str, origin: Operation, name: str) -> Anomaly:
     proof = (
-        f"{id_} was appended to session {named(origin.session)} and seen in {named(name)}; "
+        f"{id_} was appended to session {quote_name(origin.session)} and seen in"
+        f" {quote_name(name)}; "
         "no fork could have brought it there."
     )
     return Anomaly("cross-session leak", name, (id_,), (origin, op), proof)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from memory_contract.checker.events import Entry, Session
+from memory_contract.checker.events import EntryTimes, SessionHistory
 from memory_contract.checker.verdict import Anomaly, Name
 from memory_contract.history import Ids, Operation
 
@@ -18,7 +18,7 @@ from memory_contract.history import Ids, Operation
 TANGLE_MAX = 400
 
 
-def check_order(session: Session) -> list[Anomaly]:
+def check_order(session: SessionHistory) -> list[Anomaly]:
     """Contradictions between sightings, and between a sighting and the clock."""
     edges: set[tuple[str, str]] = set()
     for _, ids in _sequences(session):
@@ -36,7 +36,7 @@ def check_order(session: Session) -> list[Anomaly]:
     return _in_one_read(session) or [_across_reads(session, first, then) for first, then in late]
 
 
-def _sequences(session: Session) -> Iterator[tuple[Operation, Ids]]:
+def _sequences(session: SessionHistory) -> Iterator[tuple[Operation, Ids]]:
     for op in session.reads:
         if isinstance(op.value, tuple):
             yield op, op.value
@@ -44,7 +44,9 @@ def _sequences(session: Session) -> Iterator[tuple[Operation, Ids]]:
     yield from ((e.op, e.op.ids) for e in session.of("append") if len(e.op.ids) > 1)
 
 
-def _sorted(session: Session, edges: set[tuple[str, str]]) -> tuple[list[str], dict[str, str]]:
+def _sorted(
+    session: SessionHistory, edges: set[tuple[str, str]]
+) -> tuple[list[str], dict[str, str]]:
     """An order that fits, as far as there is one; for each id the last-invoked one before it."""
     after: dict[str, list[str]] = {}
     waiting = dict.fromkeys(session.entries, 0)
@@ -68,11 +70,11 @@ def _sorted(session: Session, edges: set[tuple[str, str]]) -> tuple[list[str], d
     return order, ancestor
 
 
-def _in_one_read(session: Session) -> list[Anomaly]:
+def _in_one_read(session: SessionHistory) -> list[Anomaly]:
     """Entries that one sighting shows against the clock; each pair is named once."""
     found: dict[tuple[str, str], Anomaly] = {}
     for op, ids in _sequences(session):
-        newest: Entry | None = None
+        newest: EntryTimes | None = None
         for id_ in ids:
             entry = session.entries[id_]
             if newest is not None and newest.order_lo > entry.order_hi:
@@ -85,7 +87,7 @@ def _in_one_read(session: Session) -> list[Anomaly]:
 
 
 def _against_the_clock(
-    session: Session, first: Entry, then: Entry, seen: tuple[Operation, ...]
+    session: SessionHistory, first: EntryTimes, then: EntryTimes, seen: tuple[Operation, ...]
 ) -> Anomaly:
     one, two = then.event.op, first.event.op
     same = {op.worker for op in then.event.attempts} == {op.worker for op in first.event.attempts}
@@ -97,12 +99,12 @@ def _against_the_clock(
     return Anomaly(name, session.name, (first.id, then.id), (one, two, *seen), proof)
 
 
-def _across_reads(session: Session, first: Entry, then: Entry) -> Anomaly:
+def _across_reads(session: SessionHistory, first: EntryTimes, then: EntryTimes) -> Anomaly:
     path = _path(session, first.id, then.id)
     return _against_the_clock(session, first, then, path)
 
 
-def _path(session: Session, start: str, goal: str) -> tuple[Operation, ...]:
+def _path(session: SessionHistory, start: str, goal: str) -> tuple[Operation, ...]:
     """The sightings that lead from one id to another, by the fewest."""
     sequences = [(op, ids) for op, ids in _sequences(session)]
     reached: dict[str, tuple[Operation, ...]] = {start: ()}
@@ -119,7 +121,7 @@ def _path(session: Session, start: str, goal: str) -> tuple[Operation, ...]:
     return tuple(dict.fromkeys(reached.get(goal, ())))
 
 
-def _tangled(session: Session, tangle: set[str]) -> list[Anomaly]:
+def _tangled(session: SessionHistory, tangle: set[str]) -> list[Anomaly]:
     """Two sightings that turn a pair around; failing that, a longer circle."""
     seen: dict[tuple[str, str], Operation] = {}
     found: dict[frozenset[int], Anomaly] = {}
@@ -139,7 +141,7 @@ def _tangled(session: Session, tangle: set[str]) -> list[Anomaly]:
     return [_circle(session, tangle)]
 
 
-def _turned(session: Session, ids: Ids, seen: tuple[Operation, ...]) -> Anomaly:
+def _turned(session: SessionHistory, ids: Ids, seen: tuple[Operation, ...]) -> Anomaly:
     proof = (
         f"{ids[0]} stands before {ids[1]} in {_where(seen[0])}, and after it in {_where(seen[1])}; "
         "no order of appends allows both."
@@ -153,7 +155,7 @@ def _where(sighting: Operation) -> str:
     return f"the batch that {sighting.worker} wrote" if wrote else f"what {sighting.worker} saw"
 
 
-def _circle(session: Session, tangle: set[str]) -> Anomaly:
+def _circle(session: SessionHistory, tangle: set[str]) -> Anomaly:
     best: tuple[Ids, tuple[Operation, ...]] | None = None
     for op, ids in _sequences(session):
         for first, then in pairwise(id_ for id_ in ids if id_ in tangle):

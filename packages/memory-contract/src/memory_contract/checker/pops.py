@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memory_contract.checker.events import Entry, Event, Session
+from memory_contract.checker.events import EntryTimes, Event, SessionHistory
 from memory_contract.checker.removal import Removals
 from memory_contract.checker.verdict import Anomaly
 
@@ -12,7 +12,7 @@ from memory_contract.checker.verdict import Anomaly
 ASKED_MAX = 64
 
 
-def check_pops(session: Session, removals: Removals) -> list[Anomaly]:
+def check_pops(session: SessionHistory, removals: Removals) -> list[Anomaly]:
     """Two pops of one entry, pops from the middle, and pops of nothing."""
     found = [*_twice(session, removals)]
     accused = {id(op) for anomaly in found for op in anomaly.witness}
@@ -44,8 +44,8 @@ def check_pops(session: Session, removals: Removals) -> list[Anomaly]:
 
 
 def _stood_behind(
-    session: Session, removals: Removals, pop: Event, sure: list[Entry]
-) -> Entry | None:
+    session: SessionHistory, removals: Removals, pop: Event, sure: list[EntryTimes]
+) -> EntryTimes | None:
     """An entry that was there for certain all through the pop, behind what it returned."""
     popped = session.entries.get(str(pop.op.value)) if pop.op.value is not None else None
     if pop.op.value is not None and popped is None:
@@ -62,7 +62,7 @@ def _stood_behind(
     return None
 
 
-def _twice(session: Session, removals: Removals) -> Iterator[Anomaly]:
+def _twice(session: SessionHistory, removals: Removals) -> Iterator[Anomaly]:
     for id_, pops in removals.pops.items():
         entry = session.entries.get(id_)
         if len(pops) < 2 or entry is None:

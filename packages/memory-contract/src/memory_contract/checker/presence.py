@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memory_contract.checker.events import FOREVER, Entry, Session
+from memory_contract.checker.events import FOREVER, EntryTimes, SessionHistory
+from memory_contract.checker.phrases import format_ids, is_, was
 from memory_contract.checker.removal import Removals
 from memory_contract.checker.verdict import Anomaly, Name
-from memory_contract.checker.wording import is_, listed, was
 from memory_contract.history import Operation
 
 Missing = dict[str, list[Operation]]
@@ -16,7 +16,7 @@ Missing = dict[str, list[Operation]]
 class Presence:
     """One pass over the reads of a session, in the order in which they were invoked."""
 
-    def __init__(self, session: Session, removals: Removals, *, flicker: bool) -> None:
+    def __init__(self, session: SessionHistory, removals: Removals, *, flicker: bool) -> None:
         self.session = session
         self.removals = removals
         self.changed = bool(session.changes())
@@ -68,7 +68,7 @@ class Presence:
                 continue
             self.missing.setdefault(id_, []).append(read)
 
-    def _excuse(self, entry: Entry, read: Operation) -> bool:
+    def _excuse(self, entry: EntryTimes, read: Operation) -> bool:
         """Whether something may have removed the entry; the sooner the better for later reads."""
         until = read.complete_ns or 0
         remover = self.removals.may_remove(entry, since=entry.lo, until=until)
@@ -86,14 +86,14 @@ class Presence:
         return True
 
 
-def _cut_off(read: Operation, entry: Entry, session: Session) -> bool:
+def _cut_off(read: Operation, entry: EntryTimes, session: SessionHistory) -> bool:
     """Whether a read of the last n may have stopped before it came to the entry."""
     if read.limit is None or not isinstance(read.value, tuple) or len(read.value) < read.limit:
         return False
     return not read.value or not session.entries[read.value[0]].before(entry)
 
 
-def check_absences(session: Session, missing: Missing) -> list[Anomaly]:
+def check_absences(session: SessionHistory, missing: Missing) -> list[Anomaly]:
     """Give each unexcused absence its name."""
     if not missing:
         return []
@@ -118,7 +118,7 @@ def check_absences(session: Session, missing: Missing) -> list[Anomaly]:
     return found
 
 
-def _stale_name(read: Operation, entry: Entry, sightings: Iterable[Operation]) -> Name:
+def _stale_name(read: Operation, entry: EntryTimes, sightings: Iterable[Operation]) -> Name:
     if not entry.sure:
         return "flickering entry"
     writers = {op.worker for op in entry.event.attempts if op.outcome == "ok"}
@@ -130,9 +130,9 @@ def _stale_name(read: Operation, entry: Entry, sightings: Iterable[Operation]) -
     return "stale read"
 
 
-def _lost(session: Session, ids: list[str], reads: list[Operation]) -> Anomaly:
+def _lost(session: SessionHistory, ids: list[str], reads: list[Operation]) -> Anomaly:
     entry = session.entries[ids[0]]
-    append, named = entry.event.op, listed(ids)
+    append, named = entry.event.op, format_ids(ids)
     later = [e for e in session.of("expire") if e.lo > (reads[0].complete_ns or 0)]
     if later and entry.sure:
         its = "its" if len(ids) == 1 else "their"
@@ -160,7 +160,9 @@ def _lost(session: Session, ids: list[str], reads: list[Operation]) -> Anomaly:
     return Anomaly("lost append", session.name, tuple(ids), witness, proof, beside)
 
 
-def _overlapping(session: Session, append: Operation, read: Operation) -> tuple[Operation, ...]:
+def _overlapping(
+    session: SessionHistory, append: Operation, read: Operation
+) -> tuple[Operation, ...]:
     """Another append that was under way at the same time and is there."""
     end = append.complete_ns or FOREVER
     for event in session.of("append"):
@@ -171,9 +173,9 @@ def _overlapping(session: Session, append: Operation, read: Operation) -> tuple[
 
 
 def _stale(
-    session: Session, name: Name, ids: list[str], read: Operation, sightings: list[Operation]
+    session: SessionHistory, name: Name, ids: list[str], read: Operation, sightings: list[Operation]
 ) -> Anomaly:
-    entry, named = session.entries[ids[0]], listed(ids)
+    entry, named = session.entries[ids[0]], format_ids(ids)
     if name in {"non-monotonic read", "flickering entry"}:
         own = (op for op in sightings if op.worker == read.worker or name == "flickering entry")
         seen = next((op for op in own if (op.complete_ns or 0) <= read.invoke_ns), sightings[0])
@@ -189,7 +191,7 @@ def _stale(
     return Anomaly(name, session.name, tuple(ids), (*entry.origin(), *ordered), proof)
 
 
-def check_resurrections(session: Session, removals: Removals) -> list[Anomaly]:
+def check_resurrections(session: SessionHistory, removals: Removals) -> list[Anomaly]:
     """Entries that a read shows although they were removed for certain before it began."""
     found: dict[tuple[str, int], Anomaly] = {}
     for read in session.reads if session.changes() else ():

@@ -11,15 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
-from memory_contract.checker.events import FOREVER, Entry, Event, Session, took_nothing
+from memory_contract.checker.events import FOREVER, EntryTimes, Event, SessionHistory, is_empty_pop
 
 
 class Removals:
     """The removers and restorers of one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionHistory) -> None:
         self.session = session
-        pops = [pop for pop in session.of("pop") if not took_nothing(pop)]
+        pops = [pop for pop in session.of("pop") if not is_empty_pop(pop)]
         # What may touch any entry: a pop without an answer took whatever was last.
         sweepers = session.of("clear", "expire") + [pop for pop in pops if not pop.sure]
         self.sweepers: list[Event] = sorted(sweepers, key=lambda event: event.lo)
@@ -44,7 +44,13 @@ class Removals:
         self._asked: set[tuple[str, str]] = set()
 
     def may_remove(
-        self, entry: Entry, *, since: int, until: int, undo: bool = False, skip: Event | None = None
+        self,
+        entry: EntryTimes,
+        *,
+        since: int,
+        until: int,
+        undo: bool = False,
+        skip: Event | None = None,
     ) -> Event | None:
         """Something that may have removed the entry between the two moments.
 
@@ -67,7 +73,7 @@ class Removals:
                 return event
         return None
 
-    def _may_drop(self, trim: Event, entry: Entry) -> bool:
+    def _may_drop(self, trim: Event, entry: EntryTimes) -> bool:
         """Whether so many entries may follow this one that the trim drops it."""
         there = bisect_right(self._order_starts, trim.hi)
         before = bisect_left(self._order_ends, entry.order_lo)
@@ -75,7 +81,7 @@ class Removals:
         following = there - before - 1 - entry.event.op.ids.index(entry.id)
         return following >= (trim.op.keep or 0)
 
-    def must_remove(self, entry: Entry, *, arrived: int, before: int) -> Event | None:
+    def must_remove(self, entry: EntryTimes, *, arrived: int, before: int) -> Event | None:
         """The newest thing that removed the entry for certain and was done by then."""
         found = [pop for pop in self.pops.get(entry.id, ()) if pop.hi < before]
         for event in reversed(self.sweepers):
@@ -90,7 +96,7 @@ class Removals:
                 found.append(event)
         return max(found, key=lambda event: event.lo, default=None)
 
-    def _must_drop(self, event: Event, entry: Entry) -> bool:
+    def _must_drop(self, event: Event, entry: EntryTimes) -> bool:
         if event.op.op == "rollback":
             return not self.may_hold(event.op.snapshot or "", entry)
         if (event.op.keep or 0) == 0:
@@ -104,19 +110,19 @@ class Removals:
         behind = len(batch) - 1 - batch.index(entry.id) if same else 0
         return self.only_trims and there - not_behind + behind >= (event.op.keep or 0)
 
-    def may_restore(self, entry: Entry, *, since: int, until: int) -> bool:
+    def may_restore(self, entry: EntryTimes, *, since: int, until: int) -> bool:
         """Whether something may have brought the entry back between the two moments."""
         return any(undo.within(since, until) for undo in self.undos) or any(
             rollback.within(since, until) and self.may_hold(rollback.op.snapshot or "", entry)
             for rollback in self.rollbacks
         )
 
-    def may_hold(self, name: str, entry: Entry) -> bool:
+    def may_hold(self, name: str, entry: EntryTimes) -> bool:
         """Whether a snapshot of that name may hold the entry; one that nobody took may."""
         taken = self.snapshots.get(name)
         return taken is None or any(entry.lo <= event.hi for event in taken)
 
-    def surely_in(self, name: str, entry: Entry) -> bool:
+    def surely_in(self, name: str, entry: EntryTimes) -> bool:
         """Whether the snapshot holds the entry in every legal execution."""
         taken = self.snapshots.get(name, ())
         if len(taken) != 1 or not (entry.sure and taken[0].sure and entry.hi < taken[0].lo):
@@ -132,7 +138,7 @@ class Removals:
             self._asked.discard(asked)
 
 
-def settle_fork(session: Session, sessions: dict[str, Session]) -> None:
+def settle_fork(session: SessionHistory, sessions: dict[str, SessionHistory]) -> None:
     """Find out which entries a fork brought for certain: those that were surely there for it."""
     if len(session.forked) != 1:
         return

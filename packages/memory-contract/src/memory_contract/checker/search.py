@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
 from memory_contract import model
-from memory_contract.checker.events import FOREVER, Event, Session
+from memory_contract.checker.events import FOREVER, Event, SessionHistory
 from memory_contract.checker.verdict import Anomaly, Name
 from memory_contract.history import Operation
 
@@ -22,7 +22,7 @@ STEPS_MAX = 20_000
 class Stuck:
     """Where the longest order ended: the state, and the operation that does not fit."""
 
-    state: model.State
+    state: model.ModelState
     op: Operation
 
 
@@ -32,7 +32,7 @@ class _Search:
         self.steps = steps
         self.needs = _predecessors(self.events)
         self.sure = sum(1 << at for at, event in enumerate(self.events) if event.sure)
-        self.tried: set[tuple[int, model.State]] = set()
+        self.tried: set[tuple[int, model.ModelState]] = set()
         self.farthest = -1
         self.stuck: Stuck | None = None
 
@@ -52,9 +52,9 @@ class _Search:
             stack += self._next(done, state)
         return False
 
-    def _next(self, done: int, state: model.State) -> list[tuple[int, model.State]]:
+    def _next(self, done: int, state: model.ModelState) -> list[tuple[int, model.ModelState]]:
         """What can come next; a sighting that fits comes at once, since it changes nothing."""
-        after: list[tuple[int, int, model.State]] = []
+        after: list[tuple[int, int, model.ModelState]] = []
         bound = FOREVER
         blocked: Event | None = None
         for at, event in enumerate(self.events):
@@ -64,7 +64,7 @@ class _Search:
                 break
             bound = min(bound, event.hi)
             fits = not self.needs[at] & ~done
-            fits = fits and (not event.sure or model.agrees(state, event.op))
+            fits = fits and (not event.sure or model.is_consistent(state, event.op))
             if fits and event.op.op == "read":
                 return [(done | 1 << at, state)]
             comes_to = [s for s in self._steps(state, event) if s is not None] if fits else []
@@ -79,10 +79,10 @@ class _Search:
         after.sort(key=lambda item: -item[0])
         return [(done_after, state_after) for _, done_after, state_after in after]
 
-    def _steps(self, state: model.State, event: Event) -> list[model.State | None]:
+    def _steps(self, state: model.ModelState, event: Event) -> list[model.ModelState | None]:
         """What the event may come to; a trim leaves some room."""
         if event.op.op != "trim":
-            return [model.step(state, event.op)]
+            return [model.apply_operation(state, event.op)]
         # A trim may look first and act then: what was appended meanwhile stays beside the rest.
         meanwhile = {
             id_
@@ -92,9 +92,12 @@ class _Search:
         }
         late = sum(1 for _ in takewhile(meanwhile.__contains__, reversed(state.shown)))
         keep = event.op.keep or 0
-        return [model.step(state, replace(event.op, keep=keep + more)) for more in range(late + 1)]
+        return [
+            model.apply_operation(state, replace(event.op, keep=keep + more))
+            for more in range(late + 1)
+        ]
 
-    def _remember(self, done: int, state: model.State, blocked: Event | None) -> None:
+    def _remember(self, done: int, state: model.ModelState, blocked: Event | None) -> None:
         depth = (done & self.sure).bit_count()
         if blocked is not None and depth > self.farthest:
             self.farthest, self.stuck = depth, Stuck(state, blocked.op)
@@ -113,7 +116,7 @@ def _predecessors(events: list[Event]) -> list[int]:
     return needs
 
 
-def _as_seen(session: Session, event: Event) -> Event:
+def _as_seen(session: SessionHistory, event: Event) -> Event:
     """An append whose entries were seen took effect by then, whatever it came to."""
     known = [session.entries[id_].hi for id_ in event.op.ids]
     seen = Event(event.op)
@@ -122,7 +125,7 @@ def _as_seen(session: Session, event: Event) -> Event:
     return seen
 
 
-def searchable(session: Session) -> str | None:
+def find_search_obstacle(session: SessionHistory) -> str | None:
     """Why a session cannot be searched; None if it can."""
     if session.of("undo"):
         return "undo is not searched"
@@ -138,7 +141,7 @@ def searchable(session: Session) -> str | None:
     return None
 
 
-def search(session: Session, *, steps: int = STEPS_MAX) -> Stuck | bool | None:
+def search(session: SessionHistory, *, steps: int = STEPS_MAX) -> Stuck | bool | None:
     """True: an order exists. Stuck: none does. None: the steps ran out."""
     events = [_as_seen(session, event) for event in session.of("append")]
     # A snapshot that nobody returns to or looks at would only make equal states look different.
@@ -153,7 +156,7 @@ def search(session: Session, *, steps: int = STEPS_MAX) -> Stuck | bool | None:
     return run.stuck if found is False and run.stuck is not None else found
 
 
-def no_order(session: Session, stuck: Stuck) -> Anomaly:
+def build_no_order(session: SessionHistory, stuck: Stuck) -> Anomaly:
     """The violation that the search proved, named after the operation that nothing explains."""
     op, shown = stuck.op, stuck.state.shown
     name, ids = _name(stuck)

@@ -27,11 +27,11 @@ def minimal(history: Iterable[Operation], anomaly: Anomaly) -> list[Operation]:
         [op for op in operations if op in anomaly.witness or not seen.isdisjoint(op.ids)],
         [op for op in operations if op.session == anomaly.session],
     ]
-    smaller = next((guess for guess in guesses if shows(guess, anomaly)), operations)
+    smaller = next((guess for guess in guesses if is_shown(guess, anomaly)), operations)
     return _without_what_is_not_needed(smaller, anomaly)
 
 
-def shows(history: list[Operation], anomaly: Anomaly) -> bool:
+def is_shown(history: list[Operation], anomaly: Anomaly) -> bool:
     """Whether a history shows the anomaly: the same name, session and, if it has any, an id."""
     # Removing operations must not turn a seen entry into one that nobody appended, and so on: the
     # same name may have another reason only if it is about the same entry.
@@ -52,7 +52,7 @@ def _without_what_is_not_needed(operations: list[Operation], anomaly: Anomaly) -
         while at < len(operations) and questions:
             fewer = operations[:at] + operations[at + size :]
             questions -= 1
-            if shows(fewer, anomaly):
+            if is_shown(fewer, anomaly):
                 operations, shrunk = fewer, True
             else:
                 at += size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memory_contract.checker.events import Event, Session
+from memory_contract.checker.events import Event, SessionHistory
 from memory_contract.checker.removal import Removals
 from memory_contract.checker.verdict import Anomaly
 from memory_contract.history import NOT_FOUND, Ids, Operation
@@ -13,7 +13,7 @@ from memory_contract.history import NOT_FOUND, Ids, Operation
 Accused = set[tuple[int, str]]
 
 
-def check_snapshots(session: Session, removals: Removals) -> list[Anomaly]:
+def check_snapshots(session: SessionHistory, removals: Removals) -> list[Anomaly]:
     """Lost snapshots, and snapshots that hold what they cannot hold."""
     found = [*_lost(session, removals)]
     first: dict[str, tuple[Ids, Operation]] = {}
@@ -30,7 +30,7 @@ def check_snapshots(session: Session, removals: Removals) -> list[Anomaly]:
     return found
 
 
-def _lost(session: Session, removals: Removals) -> Iterator[Anomaly]:
+def _lost(session: SessionHistory, removals: Removals) -> Iterator[Anomaly]:
     for op in session.refused:
         if op.value != NOT_FOUND:
             continue
@@ -46,7 +46,7 @@ def _lost(session: Session, removals: Removals) -> Iterator[Anomaly]:
 
 
 def _unstable(
-    session: Session,
+    session: SessionHistory,
     name: str,
     one: tuple[Ids, Operation],
     two: tuple[Ids, Operation],
@@ -59,7 +59,7 @@ def _unstable(
 
 
 def _contents(
-    session: Session, removals: Removals, taken: Event, ids: Ids, op: Operation
+    session: SessionHistory, removals: Removals, taken: Event, ids: Ids, op: Operation
 ) -> Iterator[Anomaly]:
     name, held = taken.op.snapshot or "", set(ids)
     seen = (op,) if op is not taken.op else ()
@@ -73,7 +73,7 @@ def _contents(
             yield Anomaly("leaking snapshot", session.name, (entry.id,), witness, proof)
 
 
-def check_rollbacks(session: Session, removals: Removals, accused: Accused) -> list[Anomaly]:
+def check_rollbacks(session: SessionHistory, removals: Removals, accused: Accused) -> list[Anomaly]:
     """Reads of a session at rest after a rollback that do not show the snapshot."""
     rollbacks = [event for event in removals.rollbacks if event.sure]
     if not rollbacks:
@@ -95,7 +95,7 @@ def check_rollbacks(session: Session, removals: Removals, accused: Accused) -> l
 
 
 def _difference(
-    session: Session, removals: Removals, event: Event, read: Operation
+    session: SessionHistory, removals: Removals, event: Event, read: Operation
 ) -> tuple[Ids, tuple[Operation, ...]] | None:
     """The ids that tell the read from the snapshot, and where the snapshot was seen."""
     name, shown = event.op.snapshot or "", read.value or ()
@@ -115,7 +115,7 @@ def _difference(
 
 
 def _mismatch(
-    session: Session,
+    session: SessionHistory,
     removals: Removals,
     event: Event,
     read: Operation,

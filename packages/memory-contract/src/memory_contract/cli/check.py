@@ -17,7 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from memory_contract.cli.parser import Commands, Parser, add_command, add_json, add_seed, parse_count
+from memory_contract.cli.parser import (
+    Commands,
+    Parser,
+    add_command,
+    add_json,
+    add_seed,
+    parse_count,
+)
 from memory_contract.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -206,7 +213,7 @@ def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Repor
     chosen = checking.select(gates, cases)
     signal.signal(signal.SIGTERM, _end)
     # What a store prints must not get between the lines of a report.
-    with ProgressDisplay(stream=sys.stderr) as display, redirect_stdout(sys.stderr):
+    with ProgressDisplay(target=arguments.target) as display, redirect_stdout(sys.stderr):
         progress = _apply_deviations(display, deviations)
         if arguments.explore is not None:
             found = _explore(arguments, chosen, progress)
@@ -272,7 +279,7 @@ def suggest_next(report: Report, page: Path | None) -> str:
     if failed and page is None:
         return (
             f"Next: {reproduce(report, failed[0])}\n"
-            f"      repeats the first failure; with --report out it writes a page with its timeline."
+            "      repeats the first failure; --report out writes a page with its timeline."
         )
     if failed:
         return f"Next: open {visible(str(page))}: it draws each failure as a timeline."

@@ -55,7 +55,7 @@ def cases(arguments: Namespace) -> int:
 
 
 def goldfish(arguments: Namespace) -> int:
-    """Test the kit itself on goldfish, stores that are broken on purpose: is each one caught?
+    """Test the kit itself: is each goldfish, a store that is broken on purpose, caught.
 
     Exits with 1 if one is not.
     """

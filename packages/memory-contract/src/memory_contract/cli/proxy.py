@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from memory_contract.cli.parser import Commands, add_command
 from memory_contract.errors import UnavailableError, UsageError
 from memory_contract.redaction import redact_url
-from memory_contract.report.wording import counted, visible
+from memory_contract.report.text import counted, visible
 
 if TYPE_CHECKING:
     from memory_contract.faults.proxy import Proxy, Struck, Trouble
+    from memory_contract.faults.proxy.troubles import What
 
 # How often it is looked whether a trouble came about.
 LOOK_AGAIN_S = 0.1
@@ -23,7 +24,7 @@ LOOK_AGAIN_S = 0.1
 CONNECT_S_MAX = 5.0
 
 # Each option makes one kind of fault; all take NAME:N, counted from 1.
-_FAULTS: Final = {
+_FAULTS: Final[dict[What, tuple[str, str]]] = {
     "cut before": ("NAME:N", "Cut; the server never hears of it."),
     "cut after": ("NAME:N", "Let the server do it, and lose the reply."),
     "cut midway": ("NAME:N", "Cut after half of the reply."),
@@ -32,8 +33,7 @@ _FAULTS: Final = {
     "freeze": ("NAME:N", "From then on, answer nobody."),
     "answer": (
         "NAME:N=REPLY",
-        "Refuse it in the server's place: OOM, READONLY, LOADING, MOVED, NOSCRIPT or any error of"
-        " Redis; an SQLSTATE such as 40001, 57P01 or 53300.",
+        "Refuse it in the server's place: OOM, READONLY, MOVED or any error of Redis; an SQLSTATE.",
     ),
 }
 

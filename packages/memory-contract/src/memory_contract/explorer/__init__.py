@@ -1,28 +1,28 @@
 """The schedule explorer: races between tasks, found by a seed and brought back by it."""
 
-from memory_contract.explorer.choosing import Chooser, Plain, Recorded, chooser_of
-from memory_contract.explorer.exploring import SCHEDULES, explore, replay
+from memory_contract.explorer.exploration import SCHEDULES, explore, replay
 from memory_contract.explorer.loop import ExploringLoop
 from memory_contract.explorer.schedules import (
     Schedule,
     ScheduleError,
     Switch,
-    parsed,
-    written,
+    format_schedule,
+    parse_schedule,
 )
+from memory_contract.explorer.strategies import Chooser, PlainOrder, RecordedOrder, build_chooser
 
 __all__ = [
     "SCHEDULES",
     "Chooser",
     "ExploringLoop",
-    "Plain",
-    "Recorded",
+    "PlainOrder",
+    "RecordedOrder",
     "Schedule",
     "ScheduleError",
     "Switch",
-    "chooser_of",
+    "build_chooser",
     "explore",
-    "parsed",
+    "format_schedule",
+    "parse_schedule",
     "replay",
-    "written",
 ]

@@ -16,11 +16,11 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Final, TypeVar, TypeVarTuple
 
-from memory_contract.explorer.choosing import Chooser
 from memory_contract.explorer.clock import Clock, WatchedSelector
-from memory_contract.explorer.places import place_of
+from memory_contract.explorer.code_locations import find_location
 from memory_contract.explorer.schedules import Switch
-from memory_contract.explorer.steps import Step, TaskNames, task_of
+from memory_contract.explorer.strategies import Chooser
+from memory_contract.explorer.tasks import TaskNames, TaskStep, find_task
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
@@ -39,7 +39,7 @@ _TAKEN_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StepTaken:
     """One step that was taken: whose, when, and the switch that brought it, if one did."""
 
     task: str
@@ -59,13 +59,13 @@ class ExploringLoop(asyncio.SelectorEventLoop):
         self._owner = threading.get_ident()
         self._clock = Clock()
         self._chooser = chooser
-        self._pool: list[Step] = []
+        self._pool: list[TaskStep] = []
         self._names = TaskNames()
         self._due = False
         self._ran: dict[str, int] = {}
         self._steps = 0
         self.choices = 0
-        self.taken: list[Taken] = []
+        self.taken: list[StepTaken] = []
         # Why a run may differ from another one with the same schedule; empty if nothing is known.
         self.inexact: dict[str, None] = {}
         selector = WatchedSelector(self._clock)
@@ -113,14 +113,14 @@ class ExploringLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.Handle:
         """As ever, but for a step of a task, which is kept until it is chosen."""
-        task = task_of(callback)
+        task = find_task(callback)
         if task is None:
             return super().call_soon(callback, *args, context=context)
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         handle = asyncio.Handle(callback, args, self, context)
         name = self._names.name(task, asyncio.current_task(self) if self.is_running() else None)
-        self._pool.append(Step(name, self._names.count(task), handle, task.get_coro()))
+        self._pool.append(TaskStep(name, self._names.count(task), handle, task.get_coro()))
         self._come_again()
         return handle
 
@@ -147,12 +147,12 @@ class ExploringLoop(asyncio.SelectorEventLoop):
             step.handle._run()  # noqa: SLF001 -- what the loop itself does with a handle
         finally:
             if len(self.taken) < _TAKEN_MAX:
-                self.taken.append(Taken(step.task, began, time.monotonic_ns(), switch, place))
+                self.taken.append(StepTaken(step.task, began, time.monotonic_ns(), switch, place))
             else:
                 self.inexact[ENDLESS] = None
             self._come_again()
 
-    def _chosen(self) -> tuple[Step, Switch | None, str]:
+    def _chosen(self) -> tuple[TaskStep, Switch | None, str]:
         oldest = self._pool[0]
         if len(self._pool) == 1 or oldest.passed_over >= PASSED_OVER_MAX:
             return oldest, None, ""
@@ -166,7 +166,7 @@ class ExploringLoop(asyncio.SelectorEventLoop):
             return chosen, None, ""
         switch = Switch(first.task, first.number, chosen.task, first.asked)
         first.asked += 1
-        return chosen, switch, place_of(first.coroutine) if self._places else ""
+        return chosen, switch, find_location(first.coroutine) if self._places else ""
 
     def close(self) -> None:
         """End the loop; what was not taken is dropped."""

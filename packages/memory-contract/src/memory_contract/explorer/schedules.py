@@ -37,12 +37,12 @@ class Switch:
 Schedule = tuple[Switch, ...]
 
 
-def written(schedule: Iterable[Switch]) -> str:
+def format_schedule(schedule: Iterable[Switch]) -> str:
     """A schedule as text: `w1#7>w0`, one after the other; `plain` if it has no switches."""
     return " ".join(map(str, schedule)) or "plain"
 
 
-def parsed(text: str) -> Schedule:
+def parse_schedule(text: str) -> Schedule:
     """The schedule that a text stands for."""
     return () if text == "plain" else tuple(map(_switch, text.split()))
 

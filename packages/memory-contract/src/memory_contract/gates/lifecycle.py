@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from memory_contract.adapter import Message
 from memory_contract.cases import case
-from memory_contract.checker.wording import is_, was
+from memory_contract.checker.phrases import is_, was
 from memory_contract.client import Client
 from memory_contract.entries import ids_of
 from memory_contract.history import Ids
-from memory_contract.model import last
+from memory_contract.model import take_last
 from memory_contract.room import NotClaimed, Room
 
 
@@ -44,7 +44,7 @@ def trim_keeps_the_newest(room: Room) -> None:
         keep = turns * turn
         shown += sum((store.append(session) for _ in range(9)), ())
         store.trim(session, keep)
-        shown = last(shown, keep)
+        shown = take_last(shown, keep)
         expect_shown(room, store, session, shown, after=f"a trim to {keep}")
         expect_shown(room, other, session, shown, after=f"a trim to {keep}")
     if _takes_it(room, lambda: other.trim(session, 0)):
@@ -205,7 +205,7 @@ def _undo_one_by_one(room: Room, store: Client, other: Client) -> None:
     states = [shown]
     if room.adapter.claims(["trim"]):
         store.trim(session, 4)
-        states.append(last(shown, 4))
+        states.append(take_last(shown, 4))
     if room.adapter.claims(["snapshot", "rollback"]):
         taken = store.snapshot(session)
         store.clear(session)

@@ -42,7 +42,7 @@ class Belief:
     """What a session must show, and what has been done to it."""
 
     session: str
-    state: model.State = model.EMPTY
+    state: model.ModelState = model.EMPTY
     done: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
     # For each line of the journal, whether that change was seen. A store may or may not count a
@@ -87,7 +87,7 @@ class Machine:
         if op != "fork":
             return None
         assert call.target is not None
-        forked = Belief(call.target, model.State(belief.state.shown), [*belief.done])
+        forked = Belief(call.target, model.ModelState(belief.state.shown), [*belief.done])
         self.look(store, forked)
         return forked
 
@@ -115,7 +115,7 @@ class Machine:
 
     def _advance(self, belief: Belief, done: Operation) -> None:
         before = belief.state
-        after = model.step(before, done, journal=True)
+        after = model.apply_operation(before, done, journal=True)
         assert after is not None, "the model was asked for what it refuses"
         belief.state = after
         if done.op == "snapshot":
@@ -126,7 +126,7 @@ class Machine:
             belief.seen.append(before.shown != after.shown)
 
     def _hold(self, belief: Belief, done: Operation) -> None:
-        if model.agrees(belief.state, done):
+        if model.is_consistent(belief.state, done):
             return
         said = done.value if isinstance(done.value, tuple) else (str(done.value),)
         limit = f" of the newest {done.limit}" if done.limit is not None else ""

@@ -14,13 +14,13 @@ import pytest
 
 from memory_contract.adapter import Adapter
 from memory_contract.history import HistoryError
-from memory_contract.incidents.trusted_targets import OPTION, resolve_named_target
-from memory_contract.incidents.writing import TIMES
 from memory_contract.plugin.benches import benches_of
 from memory_contract.plugin.verdicts import shown
-from memory_contract.replaying import Trace, load_trace, replay_lines
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
+from memory_contract.traces.regression_test import TIMES
+from memory_contract.traces.replay import LoadedTrace, load_trace, replay_lines
+from memory_contract.traces.trusted_targets import OPTION, resolve_named_target
 
 
 class IncidentFile(pytest.File):
@@ -35,7 +35,7 @@ class IncidentFile(pytest.File):
         named: list[str] = self.config.getoption("contract")
         if not named and (configured := self.config.getini("contract_store")):
             named = [configured]
-        stores = named or [trace.known.store]
+        stores = named or [trace.metadata.store]
         for store in stores:
             name = "replay" if len(stores) == 1 else f"replay[{shown(store)}]"
             yield IncidentItem.from_parent(
@@ -46,7 +46,7 @@ class IncidentFile(pytest.File):
 class IncidentItem(pytest.Item):
     """One trace against one store."""
 
-    def __init__(self, *, trace: Trace, store: str, trusted: bool, **options: Any) -> None:
+    def __init__(self, *, trace: LoadedTrace, store: str, trusted: bool, **options: Any) -> None:
         super().__init__(**options)
         self._trace = trace
         self._against = store
@@ -69,7 +69,7 @@ class IncidentItem(pytest.Item):
         except (Unreachable, TargetError) as error:
             pytest.fail(shown(f"{self._against}: {error}"), pytrace=False)
         found = replay_lines(
-            self._trace, bench, level=self._trace.known.level, seed=benches.seed, times=TIMES
+            self._trace, bench, level=self._trace.metadata.level, seed=benches.seed, times=TIMES
         )
         if found.lacking:
             pytest.skip(f"NOT CLAIMED: {found.reason}")

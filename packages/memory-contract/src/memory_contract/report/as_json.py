@@ -7,9 +7,9 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
-from memory_contract.history import Operation, to_line
+from memory_contract.history import Operation, format_operation
 from memory_contract.report.badge import badge_of
-from memory_contract.report.wording import target_of
+from memory_contract.report.text import target_of
 from memory_contract.results import CaseResult, Failure, Report
 
 
@@ -57,7 +57,7 @@ def _anomaly(failure: Failure) -> dict[str, Any]:
 
 def operation(op: Operation) -> dict[str, Any]:
     """An operation as the line of a history has it."""
-    found: dict[str, Any] = json.loads(to_line(op))
+    found: dict[str, Any] = json.loads(format_operation(op))
     return found
 
 

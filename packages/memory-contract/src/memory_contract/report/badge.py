@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from memory_contract.cases import GATES, Case, Gate, all_cases
-from memory_contract.report.wording import counted
+from memory_contract.report.text import counted
 from memory_contract.results import SILENT, Report
 
 # The form of a badge endpoint that badge services read.

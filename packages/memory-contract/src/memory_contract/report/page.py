@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from memory_contract.cases import GATES, Case, all_cases
 from memory_contract.report.badge import badge_of
-from memory_contract.report.timeline import Keeper
-from memory_contract.report.wording import (
+from memory_contract.report.text import (
     VERDICTS,
     counts_of,
     reproduce,
@@ -26,6 +25,7 @@ from memory_contract.report.wording import (
     verdict_of,
     visible,
 )
+from memory_contract.report.timeline import Keeper
 from memory_contract.results import CaseResult, Report
 
 _BLANK: Final = re.compile(r"\{\{(\w+)\}\}")

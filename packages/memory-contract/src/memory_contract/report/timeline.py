@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from memory_contract.checker.causes import likely_cause
+from memory_contract.checker.causes import find_likely_cause
 from memory_contract.checker.shrink import minimal
 from memory_contract.history import Fault, Operation
 from memory_contract.report.program import program_of
-from memory_contract.report.wording import anomaly_of, scope_of
+from memory_contract.report.text import anomaly_of, scope_of
 from memory_contract.results import CaseResult, Failure, Report
 
 # More operations of one case than a browser draws at once; the page says so where it leaves some.
@@ -117,7 +117,7 @@ def _likely(failure: Failure, faults: tuple[Fault, ...]) -> str:
     # The table of causes is about what was proved.
     if failure.anomaly is None:
         return ""
-    return likely_cause(anomaly_of(failure), faults) or ""
+    return find_likely_cause(anomaly_of(failure), faults) or ""
 
 
 def _weight(op: Operation) -> int:

@@ -9,6 +9,7 @@ from indelible.core.clock import to_datetime
 from indelible.core.codec import decode, decode_all
 from indelible.core.content import get_content_text, has_text
 from indelible.core.cursors import build_cursor, parse_cursor
+from indelible.core.history import Entries, History
 from indelible.core.limits import BYTES_PER_TOKEN, PAGE_ENTRIES_DEFAULT, PAGE_ENTRIES_MAX
 from indelible.core.operations import (
     EntrySlice,
@@ -24,9 +25,7 @@ from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageEr
 from indelible.model import (
     ChatMessage,
     CorruptEntry,
-    Entries,
     Entry,
-    History,
     Kind,
     StoredSummary,
     Summary,

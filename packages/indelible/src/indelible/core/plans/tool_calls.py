@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from indelible import view
-from indelible.core.content import parse_arguments
 from indelible.core.operations import FrozenView, Read, ReadOutline
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.settings import check_session_id
-from indelible.core.tool_calls import pair_calls
-from indelible.model import CallStatus, ChatMessage, Entry, ToolCall, ToolCallRecord, ToolResult
+from indelible.core.tool_calls import find_answers_given, find_calls_made, pair_calls
+from indelible.model import CallStatus, Entry, ToolCallRecord
 
 
 def read_tool_calls(session_id: str) -> Plan[list[ToolCallRecord]]:
@@ -58,41 +55,3 @@ def join_results(entries: list[Entry]) -> list[ToolCallRecord]:
             )
         )
     return records
-
-
-def find_calls_made(value: Any) -> list[tuple[str, Any, Any]]:
-    """Return id, name and arguments of each call in a value, in any of three forms.
-
-    Arguments of a message that are JSON text are parsed; those of a `ToolCall` are not changed.
-    """
-    if isinstance(value, ToolCall):
-        return [(value.call_id, value.name, value.arguments)]
-    if not isinstance(value, ChatMessage):
-        return []
-    found = []
-    blocks = value.content if isinstance(value.content, list) else []
-    uses = [block for block in blocks if block.get("type") == "tool_use"]
-    for call in (*(value.tool_calls or ()), *uses):
-        function = call.get("function")
-        named: dict[str, Any] = function if isinstance(function, dict) else call
-        arguments = named.get("arguments", named.get("args", named.get("input")))
-        if isinstance(call.get("id"), str):
-            found.append((str(call["id"]), named.get("name"), parse_arguments(arguments)))
-    return found
-
-
-def find_answers_given(value: Any) -> list[tuple[str, Any, bool]]:
-    """Return call id, content and the error flag of each answer in a value."""
-    if isinstance(value, ToolResult):
-        return [(value.call_id, value.content, value.is_error)]
-    if not isinstance(value, ChatMessage):
-        return []
-    found: list[tuple[str, Any, bool]] = []
-    if value.tool_call_id is not None:
-        failed = (value.__pydantic_extra__ or {}).get("is_error") is True
-        found.append((value.tool_call_id, value.content, failed))
-    for block in value.content if isinstance(value.content, list) else []:
-        call_id = block.get("tool_use_id")
-        if block.get("type") == "tool_result" and isinstance(call_id, str):
-            found.append((call_id, block.get("content"), bool(block.get("is_error"))))
-    return found

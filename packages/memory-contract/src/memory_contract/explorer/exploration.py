@@ -1,0 +1,258 @@
+"""Run the races of the contract under many schedules, and make a failing one small."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from memory_contract.adapter import Adapter
+from memory_contract.cases import Case
+from memory_contract.checking import Item, Progress, asked_for, select
+from memory_contract.explorer.loop import ExploringLoop
+from memory_contract.explorer.render import describe_schedule
+from memory_contract.explorer.schedule_shrink import shrink_schedule
+from memory_contract.explorer.schedules import Schedule, format_schedule, parse_schedule
+from memory_contract.explorer.strategies import AtPlaces, Chooser, RecordedOrder, build_chooser
+from memory_contract.leaving import LeftBehind, within
+from memory_contract.results import CaseResult, CaseVerdict, Report
+from memory_contract.running import CASE_S_MAX, Bench, Outcome, endless, modes_of, run_round
+from memory_contract.targets import resolve
+
+SCHEDULES: Final = 500
+# How few switches are tried at the places of a failing schedule, and how often each number.
+_FEW: Final = 3
+_DRAWS: Final = 60
+# Longer schedules are not for reading; the seed brings them back.
+_WRITTEN_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One run of a case under one schedule."""
+
+    outcome: Outcome
+    # None if the case never came to call the store.
+    loop: ExploringLoop | None
+
+    @property
+    def schedule(self) -> Schedule:
+        """The switches that were made."""
+        return self.loop.switches if self.loop is not None else ()
+
+    @property
+    def inexact(self) -> tuple[str, ...]:
+        """Why another run with this schedule may go another way."""
+        return tuple(self.loop.inexact) if self.loop is not None else ()
+
+    @property
+    def failure(self) -> str:
+        """The name of what failed; nothing if nothing did."""
+        return self.outcome.failures[0].name if self.outcome.verdict == "FAIL" else ""
+
+
+def explore(
+    target: str | Adapter | type,
+    *,
+    cases: Sequence[str] = (),
+    schedules: int = SCHEDULES,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Run the races between tasks under so many schedules, spread over the cases.
+
+    A case ends with its first failure, which is made small. The seed of a failure, given again
+    with the name of its case, brings it back with the first schedule.
+    """
+    adapter = resolve(target)
+    chosen = [case for case in select((), cases) if "tasks" in case.modes and case.overlaps]
+    ours = secrets.randbits(32) if seed is None else seed
+    began = time.monotonic()
+    bench = Bench(adapter)
+    try:
+        results = tuple(_explored(chosen, bench, ours, schedules, progress))
+    finally:
+        bench.close()
+    return Report(
+        target=target if isinstance(target, str) else adapter.name,
+        seed=ours,
+        gates=asked_for((), chosen),
+        results=results,
+        duration_s=time.monotonic() - began,
+        notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
+    )
+
+
+def replay(target: str | Adapter | type, *, case: str, seed: int, schedule: str) -> CaseResult:
+    """Run a case once with a schedule that was written down."""
+    (found,) = select((), [case])
+    bench = Bench(resolve(target))
+    try:
+        attempt = attempt_case(found, bench, seed, RecordedOrder(parse_schedule(schedule)))
+    finally:
+        bench.close()
+    return _result(found, seed, attempt, _text(seed, attempt))
+
+
+def _explored(
+    chosen: Sequence[Case], bench: Bench, seed: int, schedules: int, progress: Progress | None
+) -> Iterator[CaseResult]:
+    waiting = []
+    for case in chosen:
+        known = _known_already(case, bench)
+        if known is None:
+            waiting.append(case)
+    share, extra = divmod(schedules, len(waiting) or 1)
+    for case in chosen:
+        item = Item(case=case, mode="tasks", known=_known_already(case, bench))
+        if progress is not None:
+            progress(item, None)
+        ours = max(1, share + (case in waiting[:extra]))
+        result = item.known or explore_case(case, bench, seed, ours)
+        if progress is not None:
+            progress(item, result)
+        yield result
+
+
+def _known_already(case: Case, bench: Bench) -> CaseResult | None:
+    for mode, known in modes_of(case, bench):
+        if mode == "tasks":
+            return known
+    return CaseResult(
+        gate=case.gate,
+        case=case.name,
+        mode="tasks",
+        verdict="NOT CLAIMED",
+        reason="the store is not awaited, so there are no tasks to schedule",
+    )
+
+
+def explore_case(case: Case, bench: Bench, seed: int, schedules: int) -> CaseResult:
+    """Run one case under so many schedules, until one fails."""
+    began = time.monotonic()
+    seeds = Random(seed)  # noqa: S311 -- runs must repeat
+    ours, results = seed, []
+    for _ in range(schedules):
+        attempt = attempt_case(case, bench, ours, build_chooser(ours))
+        if attempt.failure:
+            found = _made_small(case, bench, ours, attempt)
+            return replace(found, duration_s=time.monotonic() - began)
+        results.append(_result(case, ours, attempt))
+        # A store that cannot be raced, or that the case is not for, will not become another.
+        # One that hangs would hang again, and each time costs minutes.
+        if attempt.outcome.verdict == "NOT CLAIMED" or attempt.outcome.room is None:
+            break
+        ours = seeds.getrandbits(32)
+    best = min(results, key=lambda result: _ORDER.index(result.verdict))
+    ran = sum(result.verdict == best.verdict for result in results)
+    note = f"{case.name}: {ran} of {len(results)} schedules ended with {best.verdict}"
+    notes = (*best.notes, note) if best.verdict != "NOT CLAIMED" else best.notes
+    return replace(best, notes=notes, duration_s=time.monotonic() - began)
+
+
+# Of schedules none of which failed, what the case comes to: something was found out if one shows
+# it, as with races that are run again.
+_ORDER: Final[tuple[CaseVerdict, ...]] = ("PASS", "UNKNOWN", "VACUOUS", "NOT RUN", "NOT CLAIMED")
+
+
+def attempt_case(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attempt:
+    """One run; one that does not end is left behind."""
+    loops: list[ExploringLoop] = []
+
+    def exploring() -> ExploringLoop:
+        # Where tasks were stopped is asked for only when a schedule is made small.
+        small = isinstance(chooser, RecordedOrder | AtPlaces)
+        loops.append(ExploringLoop(chooser, places=small))
+        return loops[-1]
+
+    try:
+        outcome = within(CASE_S_MAX, lambda: run_round(case, "tasks", bench, seed, exploring))
+    except LeftBehind as error:
+        outcome = endless(error, bench)
+        for loop in loops:
+            # What is left of it must not take the time of what comes next.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.stop)
+    return Attempt(outcome=outcome, loop=loops[0] if loops else None)
+
+
+def _made_small(case: Case, bench: Bench, seed: int, failing: Attempt) -> CaseResult:
+    """The result of the smallest schedule that fails in the same way."""
+    best = failing
+
+    def tried(chooser: Chooser) -> Schedule | None:
+        nonlocal best
+        again = attempt_case(case, bench, seed, chooser)
+        if again.failure != failing.failure:
+            return None
+        if len(again.schedule) <= len(best.schedule):
+            best = again
+        return again.schedule
+
+    def still_fails(schedule: Schedule) -> Schedule | None:
+        return tried(RecordedOrder(schedule))
+
+    repeats = still_fails(failing.schedule) == failing.schedule
+    shrink_schedule(failing.schedule, still_fails)
+    # Leaving switches out moves what comes after them. So a few switches at the same places of the
+    # code are tried too, from the plain order on.
+    for chooser in _at_the_same_places(seed, best):
+        if tried(chooser):
+            shrink_schedule(best.schedule, still_fails)
+            break
+    return _result(case, seed, best, _text(seed, best, repeats=repeats))
+
+
+def _at_the_same_places(seed: int, failing: Attempt) -> Iterator[AtPlaces]:
+    random = Random(seed)  # noqa: S311 -- runs must repeat
+    taken = failing.loop.taken if failing.loop is not None else []
+    places = sorted({step.place for step in taken if step.place})
+    for count in range(1, min(len(failing.schedule), _FEW + 1)) if places else ():
+        for _ in range(_DRAWS):
+            drawn = [(random.choice(places), random.choice((0, 0, 1, 3, 8))) for _ in range(count)]
+            yield AtPlaces(random, drawn)
+
+
+def _text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
+    """The schedule with its seed, in words, and how far it can be relied on."""
+    count = len(attempt.schedule)
+    lines = [f"seed {seed}, {count} {'switch' if count == 1 else 'switches'}: "]
+    lines[0] += format_schedule(attempt.schedule[:_WRITTEN_MAX])
+    if count > _WRITTEN_MAX:
+        lines[0] += f" and {count - _WRITTEN_MAX} more"
+    room, loop = attempt.outcome.room, attempt.loop
+    if count and room is not None and loop is not None:
+        lines.append(describe_schedule(loop.taken, room.history))
+    if attempt.inexact:
+        why = " and ".join(attempt.inexact)
+        lines.append(f"not exact: {why}, so the seed may need several runs to bring it back")
+    elif not repeats:
+        lines.append("not exact: the same schedule gave another run; time or chance took part")
+    else:
+        lines.append("exact: the seed brings it back")
+    return "\n".join(lines)
+
+
+def _result(case: Case, seed: int, attempt: Attempt, schedule: str = "") -> CaseResult:
+    outcome = attempt.outcome
+    room = outcome.room
+    why = " and ".join(attempt.inexact) if outcome.verdict != "NOT CLAIMED" else ""
+    return CaseResult(
+        gate=case.gate,
+        case=case.name,
+        mode="tasks",
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        failures=outcome.failures,
+        seed=seed,
+        history=tuple(room.history) if room is not None else (),
+        notes=(
+            *((f"{case.name}: schedules are not exact: {why}",) if why else ()),
+            *outcome.stacks,
+        ),
+        schedule=schedule,
+    )

@@ -1,1 +1,0 @@
-"""From a trace to a test: what is written, and what is run."""

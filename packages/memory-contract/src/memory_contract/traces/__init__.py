@@ -1,0 +1,1 @@
+"""Traces: record what an application does to its store, explain it, replay it, make it a test."""

@@ -1,0 +1,170 @@
+"""What a trace proves, for a person: words, a timeline in the terminal, and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from memory_contract.checker.explain import explain
+from memory_contract.checker.phrases import quote_name
+from memory_contract.checker.verdict import Ok, Violated
+from memory_contract.history import Operation
+from memory_contract.report.text import visible
+from memory_contract.results import CaseResult, CaseVerdict, Failure, Report, failure_of
+from memory_contract.traces.diagnosis import AnomalyStory, Explanation
+
+# Lines of a timeline: more than that is looked at on a page.
+ROWS_MAX: Final = 16
+# Columns from one moment to the next.
+COLUMNS: Final = 3
+# Sessions that an unknown call made undecided: those that are named.
+UNKNOWN_MAX: Final = 5
+_WHY: Final = (
+    "what they are about may be older than the trace, or was changed in a way that is not known"
+)
+# Ids of one row.
+IDS_MAX: Final = 4
+
+
+def render_explanation(found: Explanation) -> str:
+    """All of it as text: what was found, one proof for each name, and how sure it is."""
+    lines: list[str] = []
+    verdict = found.verdict
+    if isinstance(verdict, Violated):
+        for story in found.stories:
+            others = (each for each in verdict.anomalies if each is not story.anomaly)
+            one = Violated((story.anomaly, *others), verdict.scope)
+            lines += [explain(one).rstrip("\n"), *render_timeline(story.small), ""]
+        lines.append(_counted(found))
+    else:
+        lines.append(explain(verdict).rstrip("\n"))
+    lines += [f"note: {note}" for note in list_notes(found)]
+    return "\n".join(visible(line) for text in lines for line in text.split("\n")) + "\n"
+
+
+def _counted(found: Explanation) -> str:
+    names = ", ".join(f"{name} ({count})" for name, count in found.counts.most_common())
+    return f"Found: {names}"
+
+
+def list_notes(found: Explanation) -> list[str]:
+    """What a reader should know about the trace itself."""
+    metadata = found.metadata
+    said = []
+    if metadata.dropped:
+        said.append(
+            f"{metadata.dropped} lines are missing from the trace: what may have been appended by"
+            " one of them is not called garbage or a duplicate"
+        )
+    if metadata.dropped_changes:
+        said.append(
+            f"{metadata.dropped_changes} of them may be of changes, which could not be written"
+            " down: nothing is called lost"
+        )
+    said += [
+        f"session {quote_name(each.session)}: undecided from operation {each.before + 1} on,"
+        f" because {each.verb} may have changed it in a way that the recorder does not know. If it"
+        f" changes nothing, name it: record(…, read_only=[{each.verb!r}])"
+        for each in found.unknown[:UNKNOWN_MAX]
+    ]
+    if len(found.unknown) > UNKNOWN_MAX:
+        said.append(f"… and {len(found.unknown) - UNKNOWN_MAX} other sessions in the same way")
+    if found.unjudged:
+        total = found.verdict.scope.operations
+        was = "was" if found.unjudged == 1 else "were"
+        said.append(f"{found.unjudged} of {total} operations {was} not judged: {_WHY}")
+    if metadata.unclosed:
+        said.append(
+            f"{metadata.unclosed} of its processes did not end in order; their last calls may be"
+            " missing"
+        )
+    if metadata.continued:
+        said.append("its oldest files were removed to make room")
+    if found.others:
+        calls = ", ".join(f"{verb} ({n})" for verb, n in found.others.most_common(6))
+        said.append(f"not judged: {calls}")
+    if isinstance(found.verdict, Ok) and not metadata.own_ids and not metadata.fresh:
+        said.append(
+            "sessions that are older than the trace are held only to what was appended in it"
+        )
+    return said
+
+
+def render_timeline(operations: Sequence[Operation]) -> list[str]:
+    """Who did what while who did what: one row for each operation, time runs to the right."""
+    ordered = sorted(operations, key=lambda op: (op.invoke_ns, op.complete_ns or 0))
+    rows = ordered[:ROWS_MAX]
+    moments = sorted(
+        {moment for op in rows for moment in (op.invoke_ns, op.complete_ns) if moment is not None}
+    )
+    column = {moment: place * COLUMNS for place, moment in enumerate(moments)}
+    width = max(column.values(), default=0) + 1
+    name = max((len(op.worker) for op in rows), default=0)
+    lines = [f"    {op.worker:<{name}}  {_bar(op, column, width)}  {_done(op)}" for op in rows]
+    if len(ordered) > ROWS_MAX:
+        lines.append(f"    … and {len(ordered) - ROWS_MAX} more")
+    return ["  Timeline:", *lines] if rows else []
+
+
+def _bar(op: Operation, column: dict[int, int], width: int) -> str:
+    start = column[op.invoke_ns]
+    if op.complete_ns is None:
+        return (" " * start + "├" + "─" * (width - start - 2) + "…").ljust(width)
+    end = column[op.complete_ns]
+    bar = "├" + "─" * (end - start - 1) + "┤" if end > start else "┼"
+    return (" " * start + bar).ljust(width)
+
+
+def _done(op: Operation) -> str:
+    words: list[str] = [op.op]
+    if op.ids:
+        words.append(f"[{_few(op.ids)}]")
+    if op.keep is not None:
+        words.append(f"keep {op.keep}")
+    if op.snapshot is not None:
+        words.append(op.snapshot[:8])
+    if op.target is not None:
+        words.append(f"into {quote_name(op.target)}")
+    if isinstance(op.value, tuple):
+        words.append(f"saw [{_few(op.value)}]")
+    elif op.value is not None:
+        words.append(op.value)
+    words.append("" if op.outcome == "ok" else op.outcome)
+    return f"{quote_name(op.session)}: " + " ".join(word for word in words if word)
+
+
+def _few(ids: Sequence[str]) -> str:
+    if len(ids) <= IDS_MAX:
+        return " ".join(ids)
+    return f"{' '.join(ids[:2])} … {ids[-1]} ({len(ids)})"
+
+
+def build_report(found: Explanation, *, command: str) -> Report:
+    """The form in which the kit draws pages; `command` is what shows this again."""
+    failures: tuple[Failure, ...] = ()
+    verdict: CaseVerdict = "PASS"
+    history: list[Operation] = []
+    if isinstance(found.verdict, Violated):
+        verdict = "FAIL"
+        failures = tuple(failure_of(story.anomaly) for story in found.stories)
+        history = list(dict.fromkeys(op for story in found.stories for op in _all(story)))
+    elif not isinstance(found.verdict, Ok):
+        verdict = "UNKNOWN"
+    reason = failures[0].proof if failures else getattr(found.verdict, "reason", "")
+    result = CaseResult(
+        gate="compatibility",
+        case="trace",
+        mode=found.metadata.workers or "processes",
+        verdict=verdict,
+        reason=reason,
+        failures=failures,
+        history=tuple(history),
+        notes=tuple(list_notes(found)),
+        command=command,
+    )
+    return Report(target=str(found.path), seed=0, gates=("compatibility",), results=(result,))
+
+
+def _all(story: AnomalyStory) -> tuple[Operation, ...]:
+    anomaly = story.anomaly
+    return (*story.around, *anomaly.witness, *anomaly.beside)

@@ -1,0 +1,115 @@
+"""Write the test that an incident becomes: a short file that a person reads, and its trace."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from memory_contract.history import HistoryError
+from memory_contract.redaction import has_password, redact_url
+from memory_contract.report.text import visible
+from memory_contract.traces.diagnosis import Explanation, judge_lines
+from memory_contract.traces.diagnosis.render import render_timeline
+from memory_contract.traces.format import SUFFIX, ReplayLevel
+from memory_contract.traces.replay import LoadedTrace
+from memory_contract.traces.shrink import write_small_trace
+
+# How often a race is run: what is lost once in a few tries must not slip through a green run.
+TIMES: Final = 10
+_WIDTH: Final = 100
+
+_TEST: Final = '''\
+"""{title}
+
+{story}
+"""
+
+{imports}
+
+from memory_contract import replay_trace
+
+TRACE = Path(__file__).with_suffix("{suffix}")
+STORE = {store}
+
+
+def {name}():
+    found = replay_trace(TRACE, STORE, {options})
+    assert found.verdict == "FIXED", found.told
+'''
+# A URL with a password is in no file: the test takes it from where commands take it, too.
+_FROM_ENVIRONMENT: Final = 'os.environ["INDELIBLE_URL"]  # {url}'
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTest:
+    """Where a test and its trace are."""
+
+    test: Path
+    trace: Path
+
+
+def write_test(
+    path: str | Path,
+    trace: LoadedTrace,
+    *,
+    store: str,
+    level: ReplayLevel = "concurrent",
+    times: int = TIMES,
+) -> WrittenTest:
+    """Write a test file and the trace beside it; what is there already is not overwritten."""
+    test = Path(path)
+    beside = test.with_suffix(SUFFIX)
+    if test.suffix != ".py" or not _is_name(test.stem):
+        raise HistoryError(f"{path} is no name of a test file, such as test_2026_05_amnesia.py")
+    for place in (test, beside):
+        if place.exists():
+            raise HistoryError(f"{place} is there already: nothing was written")
+    test.parent.mkdir(parents=True, exist_ok=True)
+    write_small_trace(beside, trace, store=store, level=level)
+    explanation = judge_lines(trace.lines, trace.metadata)
+    secret = has_password(store)
+    options = [f"times={times}"] if level == "concurrent" else [f"level={level!r}, times={times}"]
+    text = _TEST.format(
+        title=_title(trace),
+        story="\n".join(_story(explanation)),
+        suffix=SUFFIX,
+        imports="import os\nfrom pathlib import Path" if secret else "from pathlib import Path",
+        store=_FROM_ENVIRONMENT.format(url=_safe(redact_url(store)))
+        if secret
+        else json.dumps(store),
+        name=test.stem if test.stem.startswith("test_") else f"test_{test.stem}",
+        options=options[0],
+    )
+    test.write_text(text, "utf-8")
+    return WrittenTest(test, beside)
+
+
+def _is_name(stem: str) -> bool:
+    return stem.isidentifier() and not keyword.iskeyword(stem)
+
+
+def _title(trace: LoadedTrace) -> str:
+    names = " and ".join(sorted(trace.names)) or "an incident"
+    lines = len(trace.lines)
+    workers = len({line.worker for line in trace.lines})
+    text = f"{names[:1].upper()}{names[1:]}: {lines} operations of {workers} workers."
+    return _safe(text)
+
+
+def _story(found: Explanation) -> list[str]:
+    if not found.stories:
+        return ["What happened is in the trace; it breaks no rule that the checker knows."]
+    story = found.stories[0]
+    happened = story.anomaly.proof.partition("; ")[0].rstrip(".")
+    lines = [f"{happened}."]
+    lines += render_timeline(story.small)[1:]
+    return [_safe(line)[:_WIDTH].rstrip() for line in lines]
+
+
+def _safe(text: str) -> str:
+    """Text that ends no docstring and begins no escape."""
+    return re.sub(r'"""', "'''", visible(text)).replace("\\", "\\\\")

@@ -1,0 +1,342 @@
+"""Replay a trace: the same sessions, workers and overlaps against any store, and what comes of it.
+
+FIXED: the store does not do it. FAILED: it does the same again. CHANGED: it does something else
+that breaks the contract. UNKNOWN: nothing was proved. ERROR: the store could not be asked.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from typing import Final, Literal
+
+from memory_contract.adapter import Adapter, Refused
+from memory_contract.calling import said
+from memory_contract.checker.verdict import Undecided, Violated
+from memory_contract.drivers.processes import StoreRaised, WorkerLost
+from memory_contract.drivers.threads import many_switches
+from memory_contract.history import HistoryError
+from memory_contract.leaving import LeftBehind, within
+from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED, Unreachable
+from memory_contract.running import Bench
+from memory_contract.targets import resolve
+from memory_contract.traces.diagnosis import Explanation, explain_trace, judge_lines
+from memory_contract.traces.diagnosis.history_builder import merge_announced
+from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.diagnosis.trace_sorter import TraceSorter
+from memory_contract.traces.format import OtherCall, ReplayLevel, TraceOperation
+from memory_contract.traces.replay.host import CallHungError
+from memory_contract.traces.replay.host_pool import HostPool, WorkerMode, choose_worker_mode
+from memory_contract.traces.replay.lost_replies import REQUESTS_MAX, LostReplies
+from memory_contract.traces.replay.overlaps import Overlaps, count_overlaps
+from memory_contract.traces.replay.plan import ReplayPlan, build_plan
+from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler, find_fault
+
+__all__ = [
+    "LoadedTrace",
+    "Replay",
+    "ReplayLevel",
+    "ReplayVerdict",
+    "load_trace",
+    "replay_lines",
+    "replay_trace",
+]
+
+ReplayVerdict = Literal["FIXED", "FAILED", "CHANGED", "UNKNOWN", "ERROR"]
+EXIT_ERROR: Final = 4
+_EXITS: Final[dict[ReplayVerdict, int]] = {
+    "FIXED": EXIT_PASS,
+    "FAILED": EXIT_FAIL,
+    "CHANGED": EXIT_FAIL,
+    "UNKNOWN": EXIT_UNDECIDED,
+    "ERROR": EXIT_ERROR,
+}
+# A replay holds its operations in memory and makes them one by one: this takes some minutes.
+OPERATIONS_MAX: Final = 100_000
+# What is made up at once: characters of texts, calls that are open together, and processes. A file
+# must not decide how much memory and how many processes are taken.
+TEXT_CHARS_MAX: Final = 64 << 20
+AT_ONCE_MAX: Final = 1_000
+PROCESSES_MAX: Final = 128
+# How often a pattern is tried again in which nothing overlapped: calls of a quick store are short.
+VACUOUS_MAX: Final = 60
+# A bound on what hangs, not on what is slow.
+RUN_S_MAX: Final = 600.0
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedTrace:
+    """A trace in memory, with what it proves."""
+
+    lines: tuple[TraceOperation | OtherCall, ...]
+    metadata: TraceMetadata
+    # The names of the anomalies that it shows.
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What came of a replay."""
+
+    verdict: ReplayVerdict
+    reason: str = ""
+    level: ReplayLevel = "concurrent"
+    way: WorkerMode | None = None
+    seed: int = 0
+    times: int = 0
+    # What the trace shows, and what the deciding run does.
+    recorded: frozenset[str] = frozenset()
+    found: frozenset[str] = frozenset()
+    explanation: Explanation | None = None
+    lines: tuple[TraceOperation | OtherCall, ...] = ()
+    overlaps: Overlaps = field(default_factory=Overlaps)
+    operations: int = 0
+    notes: tuple[str, ...] = ()
+    # Whether it is UNKNOWN for want of an overlap alone.
+    vacuous: bool = False
+    # How many replies of the server were lost in this run.
+    replies_lost: int = 0
+    # What the trace uses and the store does not offer.
+    lacking: frozenset[str] = frozenset()
+
+    @property
+    def told(self) -> str:
+        """What came of it, in words; what a failing test shows."""
+        from memory_contract.traces.replay.render import render_replay  # noqa: PLC0415
+
+        return render_replay(self)
+
+    @property
+    def exit_code(self) -> int:
+        """What a command that shows this ends with."""
+        return _EXITS[self.verdict]
+
+
+def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
+    """A trace that is small enough to be replayed, and what it proves."""
+    ordered = TraceSorter(path)
+    if session is None and ordered.operations > OPERATIONS_MAX:
+        raise HistoryError(
+            f"{ordered.operations} operations are too many to replay (at most {OPERATIONS_MAX}):"
+            " name one session, or have `memory-contract explain` write the smallest part that"
+            " fails"
+        )
+    lines: dict[int, TraceOperation | OtherCall] = {}
+    for group in ordered.groups():
+        for line in group:
+            if session is None or line.every or line.session == session:
+                lines[id(line)] = line
+    _refuse_excess(path, list(lines.values()))
+    if not lines:
+        where = f" of session {session!r}" if session is not None else ""
+        raise HistoryError(f"{path} holds no operation{where}")
+    explanation = explain_trace(path, session=session)
+    return LoadedTrace(
+        lines=tuple(lines.values()), metadata=ordered.metadata, names=explanation.names
+    )
+
+
+def _refuse_excess(path: str | Path, lines: Sequence[TraceOperation | OtherCall]) -> None:
+    """Refuse a trace whose numbers ask for more than a replay may take."""
+    operations, _ = merge_announced(lines)
+    appends = [op for op in operations if op.op == "append"]
+    chars = sum(sum(op.sizes[: len(op.ids)]) for op in appends)
+    moments = [(op.invoke_ns, 1) for op in operations]
+    moments += [(op.complete_ns, -1) for op in operations if op.complete_ns is not None]
+    # Of one moment, beginnings come first: such calls overlap.
+    steps = (step for _, step in sorted(moments, key=lambda each: (each[0], -each[1])))
+    at_once = max(accumulate(steps), default=0)
+    groups = len({op.worker.rpartition("-")[0] or op.worker for op in operations})
+    for found, most, what in (
+        (chars, TEXT_CHARS_MAX, "characters of text"),
+        (at_once, AT_ONCE_MAX, "calls at the same time"),
+        (groups, PROCESSES_MAX, "processes and stores"),
+    ):
+        if found > most:
+            raise HistoryError(f"{path} asks for {found} {what}; a replay makes at most {most}")
+
+
+def replay_trace(
+    path: str | Path | LoadedTrace,
+    store: str | Adapter | type,
+    *,
+    level: ReplayLevel = "concurrent",
+    seed: int | None = None,
+    times: int = 1,
+    session: str | None = None,
+    progress: Progress | None = None,
+) -> Replay:
+    """Do to a store what a trace says was done to another one, at most `times` times."""
+    trace = path if isinstance(path, LoadedTrace) else load_trace(path, session=session)
+    try:
+        bench = Bench(resolve(store))
+    except Unreachable as error:
+        return Replay(verdict="ERROR", reason=str(error), level=level, recorded=trace.names)
+    try:
+        return replay_lines(trace, bench, level=level, seed=seed, times=times, progress=progress)
+    finally:
+        bench.close()
+
+
+def replay_lines(
+    trace: LoadedTrace,
+    bench: Bench,
+    *,
+    level: ReplayLevel = "concurrent",
+    seed: int | None = None,
+    times: int = 1,
+    progress: Progress | None = None,
+) -> Replay:
+    """The same, for lines at hand and a store that is open; the first run that fails decides.
+
+    Where replies get lost there is a run for each request of a call, whatever `times` says: the
+    one that matters may be the last of them.
+    """
+    ours = secrets.randbits(32) if seed is None else seed
+    best: Replay | None = None
+    ways: list[WorkerMode | None] = [None]
+    nth, walking = 1, False
+    for number in range(max(1, times) + VACUOUS_MAX):
+        if number >= times and not walking and not (best is not None and best.vacuous):
+            break
+        if progress is not None:
+            progress(min(number, times), times)
+        found = _one(trace, bench, _Round(level, ours, number, nth), ways[number % len(ways)])
+        walking = found.replies_lost > 0 and nth < REQUESTS_MAX
+        nth = nth + 1 if walking else 1
+        if found.vacuous and len(ways) == 1:
+            # Tasks that never give way cannot overlap; threads may.
+            ways += [WorkerMode("threads", "blocking")] if "blocking" in bench.flavours else []
+        # What was proved once is proved; of the rest, the least sure one is told.
+        if (
+            best is None
+            or found.verdict in ("FAILED", "CHANGED", "ERROR")
+            or (found.verdict == "FIXED" and best.verdict == "UNKNOWN")
+        ):
+            best = replace(found, times=number + 1)
+        best = replace(best, times=number + 1)
+        if found.verdict in ("FAILED", "CHANGED", "ERROR"):
+            break
+    assert best is not None
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One run: how closely, with which chance, and to which request of a call replies get lost."""
+
+    level: ReplayLevel
+    seed: int
+    number: int
+    nth: int
+
+
+def _one(trace: LoadedTrace, bench: Bench, turn: _Round, asked: WorkerMode | None) -> Replay:
+    seed, number = turn.seed, turn.number
+    plan = build_plan(trace.lines, trace.metadata, bench.adapter, seed=seed + number)
+    way = asked or choose_worker_mode(bench, plan.steps, trace.metadata.workers)
+    blank = Replay(
+        verdict="UNKNOWN",
+        level=turn.level,
+        way=way,
+        seed=seed,
+        recorded=trace.names,
+        operations=len(plan.steps),
+        notes=tuple(plan.notes),
+    )
+    if obstacle := _obstacle(plan):
+        return replace(blank, reason=obstacle, lacking=frozenset(plan.lacking))
+    # As it was first; then calls of one moment are moved apart a little, each time otherwise.
+    jitter = Random(f"{seed} {number}") if number else None  # noqa: S311 -- runs must repeat
+    try:
+        run = within(RUN_S_MAX, lambda: _conducted(plan, bench, way, turn, jitter))
+    except LeftBehind as error:
+        words = f"it hangs, or is too slow to be judged: {error}"
+        return replace(blank, reason=words, notes=(*blank.notes, *error.stacks))
+    except (CallHungError, WorkerLost) as error:
+        return replace(blank, reason=str(error), notes=(*blank.notes, *error.stacks))
+    except (StoreRaised, Refused) as error:
+        return replace(blank, verdict="ERROR", reason=f"the store raised {error}")
+    except Exception as error:  # noqa: BLE001 -- a defect of the kit is no verdict on a store
+        return replace(blank, reason=f"the kit itself failed: {said(error)}")
+    return _judged(blank, plan, run, bench.adapter)
+
+
+def _obstacle(plan: ReplayPlan) -> str:
+    if plan.lacking:
+        return f"the store does not offer {', '.join(sorted(plan.lacking))}, which the trace uses"
+    moments = [step.invoke_ns for step in plan.steps]
+    if plan.expiring and (max(moments) - min(moments)) / 1e9 / plan.speed > RUN_S_MAX:
+        return f"its sessions expire, and it would take over {RUN_S_MAX:.0f} s to wait for that"
+    return "" if plan.steps else "the trace holds nothing that can be done again"
+
+
+def _conducted(
+    plan: ReplayPlan, bench: Bench, way: WorkerMode, turn: _Round, jitter: Random | None
+) -> ReplayRun:
+    loses = turn.level == "faults" and any(find_fault(step) == "lost reply" for step in plan.steps)
+    with bench.workspace(plan.sessions) as workspace, many_switches():
+        replies = LostReplies(bench.adapter.server if loses else None, nth=turn.nth)
+        hosts = HostPool(bench, workspace, way, secrets.token_bytes(32), replies)
+        try:
+            return Scheduler(plan, hosts, level=turn.level, jitter=jitter).conduct()
+        finally:
+            hosts.end()
+
+
+def build_metadata(adapter: Adapter) -> TraceMetadata:
+    """What is known of the lines of a replay: all of it was seen."""
+    return TraceMetadata(
+        headers=1,
+        own_ids=False,
+        ttl_late_s=adapter.ttl_s_late,
+        ttl_refreshed_by=adapter.ttl_refreshed_by,
+        contents="hashed",
+    )
+
+
+def _judged(blank: Replay, plan: ReplayPlan, run: ReplayRun, adapter: Adapter) -> Replay:
+    explanation = judge_lines(run.lines, build_metadata(adapter))
+    notes = [*plan.notes, *_notes(run)]
+    result = replace(
+        blank,
+        explanation=explanation,
+        found=explanation.names,
+        lines=tuple(run.lines),
+        overlaps=count_overlaps(plan.steps, run.by_step),
+        notes=tuple(notes),
+        replies_lost=run.replies_lost,
+    )
+    verdict = explanation.verdict
+    if isinstance(verdict, Violated):
+        same = explanation.names & blank.recorded
+        first = verdict.anomalies[0]
+        return replace(result, verdict="FAILED" if same else "CHANGED", reason=first.proof)
+    if run.surprises:
+        more = f" (and {len(run.surprises) - 1} more)" if len(run.surprises) > 1 else ""
+        return replace(result, verdict="ERROR", reason=run.surprises[0] + more)
+    if isinstance(verdict, Undecided):
+        return replace(result, reason=verdict.reason)
+    # Nothing is fixed by not happening.
+    if result.level == "faults" and not run.struck:
+        why = "could be made here" if run.unmade else "stands in the trace"
+        return replace(result, reason=f"no fault {why}")
+    if result.level != "sequential" and result.overlaps.recorded and not result.overlaps.kept:
+        why = "no two operations overlapped that had overlapped in the trace"
+        return replace(result, reason=why, vacuous=True)
+    return replace(result, verdict="FIXED")
+
+
+def _notes(run: ReplayRun) -> Iterable[str]:
+    if run.skipped:
+        yield f"{run.skipped} calls were left out: what they are about is older than the trace"
+    for (what, why), count in run.unmade.items():
+        yield f"{what}: {count} ({why})"
+    if run.replies_lost:
+        yield f"replies of the server that got lost, as in the trace: {run.replies_lost}"

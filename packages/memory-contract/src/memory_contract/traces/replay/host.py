@@ -1,0 +1,329 @@
+"""Where the workers of a replay live: threads or tasks of this process, or of another one.
+
+A host keeps handles open and makes calls when it is told to. It answers in lines of a trace: what
+a replay sees is taken down exactly as a recorder takes it down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from memory_contract.adapter import Adapter, Flavour
+from memory_contract.calling import said
+from memory_contract.drivers.processes import StoreRaised
+from memory_contract.handles import close, open_handle
+from memory_contract.stacks import read_stacks
+from memory_contract.traces.recorder.call_records import CallRecord, format_call
+from memory_contract.traces.recorder.hasher import Hasher, Policy
+from memory_contract.traces.recorder.methods import build_handle_methods
+
+# A bound on what hangs, not on what is slow.
+ANSWER_S_MAX: Final = 60.0
+# What the threads of a replay are called.
+THREADS: Final = "indelible-replay"
+# How long a thread is made to give way, and after how many calls within the store's code at most.
+PAUSE_S: Final = 0.001
+CALLS_IN_MAX: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """One call to make: a method of a handle, when, and in whose name."""
+
+    lane: str
+    method: str
+    session: str
+    arguments: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    start_ns: int = 0
+    # By when it was asked for: a call that is never heard of again began no earlier.
+    asked_ns: int = field(default_factory=time.monotonic_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """What came of it: a line of a trace, what was raised, and the store's id of a snapshot."""
+
+    line: str
+    raised: str = ""
+    snapshot: Any = None
+
+
+class CallHungError(Exception):
+    """A call did not come back."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        # Where all threads and tasks stood at that time.
+        self.stacks = read_stacks()
+
+
+class ReplayHost:
+    """Handles, and the lanes that call them. It travels by pickle before it is used."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        workspace: Path,
+        flavour: Flavour,
+        *,
+        key: bytes,
+        shared: bool,
+        preempted: bool = False,
+    ) -> None:
+        self._adapter = adapter
+        self._workspace = workspace
+        self._flavour = flavour
+        self._key = key
+        # Whether the lanes of a group call one handle.
+        self._shared = shared
+        # Whether threads are made to give way in the middle of a call. They may at any time, but
+        # calls of a store in memory are over before they do.
+        self._preempted = preempted
+
+    def install(self) -> None:
+        """Begin, in the process where the calls are to be made."""
+        self._hand = Hasher(Policy(), self._key)
+        self._verbs = build_handle_methods(self._hand)
+        self._handles: dict[str, Any] = {}
+        self._lanes: dict[str, _Lane] = {}
+        self._loop = _LoopThread() if self._flavour == "async" else None
+
+    def open(self, lane: str, group: str, server: str | None = None) -> None:
+        """Open the handle of a lane, unless its group has one already.
+
+        `server` is the one to stand on in place of the adapter's own.
+        """
+        owner = group if self._shared else lane
+        if owner not in self._handles:
+            try:
+                self._handles[owner] = self._opened(server)
+            except Exception as error:
+                raise StoreRaised(said(error)) from error
+        # A lane of the trace may have the name of ours: where its handle stays, so does its thread.
+        if lane not in self._lanes:
+            self._lanes[lane] = _Lane(owner, None if self._loop is not None else _Thread())
+
+    def _opened(self, server: str | None) -> Any:
+        if self._loop is None:
+            return open_handle(self._adapter, self._workspace, "blocking", None, server)
+        return self._loop.run(self._opened_there(server))
+
+    async def _opened_there(self, server: str | None) -> Any:
+        options = {} if server is None else {"server": server}
+        handle = self._adapter.factory("async")(self._workspace, **options)
+        return await handle if inspect.isawaitable(handle) else handle
+
+    def start(self, ask: CallRequest) -> None:
+        """Have a call made; `finish` waits for it."""
+        lane = self._lanes[ask.lane]
+        handle = self._handles[lane.owner]
+        if self._loop is not None:
+            lane.answer = self._loop.submit(self._awaited(handle, ask))
+        else:
+            assert lane.thread is not None
+            lane.answer = lane.thread.submit(lambda: self._called(handle, ask))
+
+    def finish(self, lane: str, wait_s: float = ANSWER_S_MAX) -> CallResult:
+        """What came of the call of a lane."""
+        answer = self._lanes[lane].answer
+        assert answer is not None
+        try:
+            return answer.result(wait_s)
+        except futures.TimeoutError as error:
+            raise CallHungError(f"a call did not come back within {wait_s:.0f} s") from error
+
+    def cancel(self, lane: str) -> None:
+        """Cancel the call of a lane, where it is a task."""
+        answer = self._lanes[lane].answer
+        if answer is not None and self._loop is not None:
+            answer.cancel()
+
+    def leave(self, lane: str) -> None:
+        """A lane has no more to do; the last one of a handle closes it."""
+        gone = self._lanes.pop(lane)
+        if gone.thread is not None:
+            hangs = gone.answer is not None and not gone.answer.done()
+            gone.thread.end(wait_s=0.0 if hangs else ANSWER_S_MAX)
+        if all(each.owner != gone.owner for each in self._lanes.values()):
+            self._close(self._handles.pop(gone.owner))
+
+    def _close(self, handle: Any) -> None:
+        # How a store ends is for the cases to judge.
+        with contextlib.suppress(Exception):
+            if self._loop is None:
+                close(handle)
+            else:
+                self._loop.run(_closed(handle))
+
+    def end(self) -> None:
+        """Close what is open."""
+        for lane in list(self._lanes):
+            self.leave(lane)
+        if self._loop is not None:
+            self._loop.end()
+
+    # One call
+
+    def _called(self, handle: Any, ask: CallRequest) -> CallResult:
+        time.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
+        note = self._note(ask)
+        method = getattr(handle, ask.method)
+        pause = _Pause(ask) if self._preempted and ask.start_ns else None
+        note.began = time.monotonic_ns()
+        try:
+            with _profiled(pause):
+                answer = method(ask.session, *ask.arguments, **ask.options)
+        except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
+            note.raised(error)
+            return CallResult(line=format_call(note, self._hand), raised=said(error))
+        return self._came_back(note, answer)
+
+    async def _awaited(self, handle: Any, ask: CallRequest) -> CallResult:
+        await asyncio.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
+        note = self._note(ask)
+        note.began = time.monotonic_ns()
+        try:
+            answer = getattr(handle, ask.method)(ask.session, *ask.arguments, **ask.options)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
+            note.raised(error)
+            return CallResult(line=format_call(note, self._hand), raised=said(error))
+        return self._came_back(note, answer)
+
+    def _note(self, ask: CallRequest) -> CallRecord:
+        note = self._verbs[ask.method].noter(ask.session, *ask.arguments, **ask.options)
+        note.worker, note.verb = ask.lane, ask.method
+        return note
+
+    def _came_back(self, note: CallRecord, answer: Any) -> CallResult:
+        note.ended = time.monotonic_ns()
+        note.outcome = "ok"
+        look = self._verbs[note.verb].answers
+        if look is not None:
+            look(note, answer, self._hand)
+        frozen = answer if note.verb == "snapshot" else None
+        return CallResult(line=format_call(note, self._hand), snapshot=frozen)
+
+
+class _Pause:
+    """Lets others run once in a call, somewhere in the store's own code."""
+
+    def __init__(self, ask: CallRequest) -> None:
+        self._left = Random(f"{ask.lane} {ask.start_ns}").randrange(1, CALLS_IN_MAX)  # noqa: S311
+
+    def __call__(self, _: object, event: str, __: object) -> None:
+        if event in ("call", "c_call"):
+            self._left -= 1
+            if self._left == 0:
+                time.sleep(PAUSE_S)
+
+
+@contextlib.contextmanager
+def _profiled(pause: _Pause | None) -> Iterator[None]:
+    if pause is None:
+        yield
+        return
+    before = sys.getprofile()
+    sys.setprofile(pause)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def format_lost_call(ask: CallRequest, key: bytes) -> str:
+    """The line of a call that never came back."""
+    hasher = Hasher(Policy(), key)
+    note = build_handle_methods(hasher)[ask.method].noter(
+        ask.session, *ask.arguments, **ask.options
+    )
+    note.worker, note.verb, note.began = ask.lane, ask.method, ask.asked_ns
+    if note.op == "snapshot":
+        note.snapshot = f"lost-{ask.asked_ns}"
+    return format_call(note, hasher)
+
+
+async def _closed(handle: Any) -> None:
+    method = getattr(handle, "close", None)
+    answer = method() if callable(method) else None
+    if inspect.isawaitable(answer):
+        await answer
+
+
+@dataclass(slots=True)
+class _Lane:
+    owner: str
+    thread: _Thread | None
+    answer: futures.Future[CallResult] | None = None
+
+
+class _Thread:
+    """A thread that makes one call after the other."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=THREADS, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], CallResult]) -> futures.Future[CallResult]:
+        done: futures.Future[CallResult] = futures.Future()
+        self._jobs.put((job, done))
+        return done
+
+    def end(self, wait_s: float) -> None:
+        """Let it go; who hangs in a call is gone when the call is."""
+        self._jobs.put(None)
+        self._thread.join(wait_s)
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            try:
+                done.set_result(job())
+            except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
+                done.set_exception(error)
+
+
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=THREADS, daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Any) -> futures.Future[Any]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def run(self, coroutine: Any) -> Any:
+        return self.submit(coroutine).result(ANSWER_S_MAX)
+
+    def end(self) -> None:
+        with contextlib.suppress(Exception):
+            self.run(_cancelled_rest())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(ANSWER_S_MAX)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+async def _cancelled_rest() -> None:
+    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -1,0 +1,220 @@
+"""Hosts by the way in which a replay runs: all lanes here, or each group in its own process."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from memory_contract.adapter import Adapter, Flavour, Refused
+from memory_contract.drivers.processes import Crew, StoreRaised, Worker, WorkerLost
+from memory_contract.running import Bench
+from memory_contract.traces.format import WorkerKind
+from memory_contract.traces.replay.host import (
+    ANSWER_S_MAX,
+    CallRequest,
+    CallResult,
+    ReplayHost,
+    format_lost_call,
+)
+from memory_contract.traces.replay.lost_replies import LostReplies
+from memory_contract.traces.replay.plan import ReplayStep, has_tasks, list_processes
+
+# Calls of other processes begin together at a moment by which all have been told.
+TOLD_NS: Final = {"processes": 1_000_000, "threads": 300_000, "tasks": 300_000}
+TELLING_NS: Final = {"processes": 200_000, "threads": 20_000, "tasks": 20_000}
+
+
+class Cannot(Exception):  # noqa: N818 -- names what happened
+    """The replay cannot be run on this store; its words are the reason."""
+
+
+class HostInterface(Protocol):
+    """A host, wherever it is."""
+
+    def open(self, lane: str, group: str, server: str | None) -> None:
+        """Open the handle of a lane, on a server that stands in for the store's own."""
+
+    def start(self, ask: CallRequest) -> None:
+        """Have a call made."""
+
+    def finish(self, lane: str) -> CallResult:
+        """What came of the call of a lane."""
+
+    def cancel(self, lane: str) -> None:
+        """Cancel the call of a lane."""
+
+    def leave(self, lane: str) -> None:
+        """A lane has no more to do."""
+
+    def end(self) -> None:
+        """Close what is open."""
+
+
+class RemoteHost:
+    """A host in a process of its own."""
+
+    def __init__(self, worker: Worker, host: ReplayHost) -> None:
+        self._worker = worker
+        worker.ask("equip", host)
+
+    def open(self, lane: str, group: str, server: str | None) -> None:
+        """Open the handle of a lane there."""
+        self._worker.gear("open", lane, group, server)
+
+    def start(self, ask: CallRequest) -> None:
+        """Have a call made there."""
+        self._worker.gear("start", ask)
+
+    def finish(self, lane: str) -> CallResult:
+        """What came of it; who hangs there is given up."""
+        self._worker.tell("gear", "finish", (lane,))
+        answer: CallResult = self._worker.answer(ANSWER_S_MAX)
+        return answer
+
+    def cancel(self, lane: str) -> None:
+        """Cancel the call of a lane there."""
+        self._worker.gear("cancel", lane)
+
+    def leave(self, lane: str) -> None:
+        """A lane has no more to do."""
+        self._worker.gear("leave", lane)
+
+    def end(self) -> None:
+        """Close what is open there, and let the process go."""
+        with contextlib.suppress(WorkerLost, StoreRaised, Refused):
+            self._worker.gear("end")
+        self._worker.kill()
+
+    def kill(self) -> None:
+        """End the process at once, wherever it is."""
+        self._worker.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMode:
+    """How the workers of a replay run."""
+
+    workers: WorkerKind
+    flavour: Flavour
+
+
+def choose_worker_mode(
+    bench: Bench, steps: list[ReplayStep], asked: WorkerKind | None
+) -> WorkerMode:
+    """As the trace ran, where the store can; else as near to that as it can."""
+    adapter, flavours = bench.adapter, bench.flavours
+    wanted = asked
+    if wanted is None and len(list_processes(steps)) > 1:
+        wanted = "processes"
+    elif wanted is None and has_tasks(steps):
+        wanted = "tasks"
+    elif wanted is None and not list_processes(steps) and bench.crew is not None:
+        # A history that does not say how it ran.
+        wanted = "processes"
+    if wanted == "processes" and bench.crew is not None:
+        awaited = has_tasks(steps) or "blocking" not in flavours
+        return WorkerMode("processes", "async" if awaited and "async" in flavours else "blocking")
+    if "async" in flavours and (wanted == "tasks" or "blocking" not in flavours):
+        return WorkerMode("tasks", "async")
+    if adapter.reach == "handle" and not adapter.thread_safe and "async" in flavours:
+        return WorkerMode("tasks", "async")
+    return WorkerMode("threads", "blocking")
+
+
+class HostPool:
+    """Finds, opens and ends the hosts of one run."""
+
+    def __init__(
+        self, bench: Bench, workspace: Path, way: WorkerMode, key: bytes, replies: LostReplies
+    ) -> None:
+        self._adapter: Adapter = bench.adapter
+        self._crew: Crew | None = bench.crew
+        self._workspace = workspace
+        self.way = way
+        self._key = key
+        self.replies = replies
+        self._hosts: dict[str, HostInterface] = {}
+        self._lanes: dict[str, str] = {}
+
+    def at(self, lane: str, group: str) -> HostInterface:
+        """The host of a lane, with its handle open."""
+        if lane in self._lanes:
+            return self._hosts[self._lanes[lane]]
+        where = group if self.way.workers == "processes" else ""
+        group = self.group_of(group)
+        if where not in self._hosts:
+            self._hosts[where] = self._made(remote=self.way.workers == "processes")
+        host = self._hosts[where]
+        host.open(lane, group, self.replies.server_of(group))
+        self._lanes[lane] = where
+        return host
+
+    def group_of(self, group: str) -> str:
+        """Who shares a handle: as in the trace, or everybody, where one is all there is."""
+        return "" if self._adapter.reach == "handle" else group
+
+    def _made(self, *, remote: bool, flavour: Flavour | None = None) -> HostInterface:
+        ours = flavour or self.way.flavour
+        shared = ours == "async" or self._adapter.thread_safe or self._adapter.reach == "handle"
+        host = ReplayHost(
+            self._adapter,
+            self._workspace,
+            ours,
+            key=self._key,
+            shared=shared,
+            preempted=self.way.workers == "threads",
+        )
+        if remote:
+            assert self._crew is not None
+            return RemoteHost(self._crew.worker(), host)
+        host.install()
+        return host
+
+    def afresh(self, lane: str) -> HostInterface:
+        """A host for the last reads: in a process that has done nothing, where there can be one."""
+        if self._adapter.reach == "handle" and self._hosts:
+            return self.at(lane, "")
+        remote = self._adapter.reach == "machine" and self._crew is not None
+        host = self._hosts[lane] = self._made(remote=remote)
+        host.open(lane, lane, None)
+        self._lanes[lane] = lane
+        return host
+
+    def leave(self, lane: str) -> None:
+        """A lane has no more to do."""
+        where = self._lanes.pop(lane, None)
+        # Where one handle is all there is, it stays open for the last reads.
+        if where is not None and self._adapter.reach != "handle":
+            self._hosts[where].leave(lane)
+
+    def kill(self, lane: str) -> bool:
+        """Kill the process of a lane; False if it has none of its own."""
+        host = self._hosts.get(self._lanes.get(lane, ""))
+        if not isinstance(host, RemoteHost):
+            return False
+        host.kill()
+        gone = [name for name, each in self._hosts.items() if each is host]
+        for name in gone:
+            del self._hosts[name]
+        self._lanes = {name: at for name, at in self._lanes.items() if at not in gone}
+        return True
+
+    def moment(self, calls: int) -> int:
+        """When so many calls can begin at once: by then all hosts know of theirs."""
+        ahead = TOLD_NS[self.way.workers] + calls * TELLING_NS[self.way.workers]
+        return time.monotonic_ns() + ahead if calls > 1 else 0
+
+    def never_back(self, ask: CallRequest) -> CallResult:
+        """What is known of a call whose process was killed: that it may have been made."""
+        return CallResult(line=format_lost_call(ask, self._key))
+
+    def end(self) -> None:
+        """Close everything."""
+        for host in self._hosts.values():
+            with contextlib.suppress(Exception):
+                host.end()
+        self._hosts = {}
+        self.replies.close()

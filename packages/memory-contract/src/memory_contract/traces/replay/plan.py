@@ -1,0 +1,272 @@
+"""What is to be done again: the operations of a trace as calls on any store.
+
+Sessions, workers, order and overlaps are the trace's. What was said is made up where the trace has
+only hashes: as long as it was, and the same again where the same was said again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Final
+
+from memory_contract.adapter import Adapter, Message
+from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.format import FIELD, OtherCall, TraceOperation, strip_fields
+
+# What the kit calls a worker that a recorder named: process, store, and thread or task.
+_WORKER: Final = re.compile(r"(?P<group>(?P<pid>\d+)\.\d+)-(?P<kind>[ta])\d+(?:\*.*)?")
+_WORDS: Final = ("order", "refund", "train", "name", "coffee", "delay", "garden", "parcel", "night")
+# What a store must offer for an operation; an append and a read are offered by all.
+_NEEDED: Final = frozenset({"pop", "trim", "clear", "snapshot", "rollback", "fork", "undo"})
+# Session ids that a store of files could take for a way out of its folder: absolute paths, home
+# folders, drives, and parent folders. A trace may come from anybody.
+_LEADS_OUT: Final = re.compile(r"[/\\~]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|\Z)", re.DOTALL)
+# The time to live that a replay gives, where the trace's was longer: nobody waits for an hour.
+TTL_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayStep:
+    """One call: who makes it, on which handle, and what the trace says of it."""
+
+    number: int
+    lane: str
+    # Whoever shares a handle: a process and a store in it.
+    group: str
+    op: str
+    session: str
+    messages: tuple[Message, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    keep: int | None = None
+    snapshot: str | None = None
+    target: str | None = None
+    # When it was made and when it came back, as the trace has it; None if it never did.
+    invoke_ns: int = 0
+    complete_ns: int | None = None
+    outcome: str = "ok"
+    error: str = ""
+    # Whether a read showed more of what it appended than anybody had appended.
+    doubled: bool = False
+
+
+@dataclass(slots=True)
+class ReplayPlan:
+    """All steps, in the order of invocation, and what cannot be done again."""
+
+    steps: list[ReplayStep] = field(default_factory=list)
+    # Capabilities that the store lacks, and words about what is left out.
+    lacking: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    # Entries that sessions held before the trace began: so many are put there first.
+    before: dict[str, int] = field(default_factory=dict)
+    # How much faster time passes than it did, where sessions expire.
+    speed: float = 1.0
+    expiring: set[str] = field(default_factory=set)
+
+    @property
+    def sessions(self) -> list[str]:
+        """Every session that something is written to."""
+        written = [s.session for s in self.steps if s.op == "append"]
+        written += [s.target for s in self.steps if s.op == "fork" and s.target is not None]
+        return list(dict.fromkeys(written))
+
+
+def build_plan(
+    lines: Iterable[TraceOperation | OtherCall],
+    metadata: TraceMetadata,
+    adapter: Adapter,
+    *,
+    seed: int,
+) -> ReplayPlan:
+    """The calls that do to this store what was done to the other one."""
+    from memory_contract.traces.diagnosis.history_builder import merge_announced  # noqa: PLC0415
+
+    operations, _ = merge_announced(lines)
+    plan = ReplayPlan()
+    operations = _with_harmless_sessions(operations, plan)
+    plan.before = _older(operations, metadata)
+    _speed(plan, operations, metadata, adapter)
+    writer = _Writer(adapter, seed)
+    doubled = _doubled(operations)
+    skipped = 0
+    for op in operations:
+        names = [op.session]
+        if op.every:
+            names = list(dict.fromkeys(each.session for each in operations if not each.every))
+        if op.op == "expire":
+            continue
+        if op.op in _NEEDED and op.op not in adapter.capabilities:
+            plan.lacking.add(op.op)
+            continue
+        if op.op == "trim" and op.unsure:
+            skipped += 1
+            continue
+        for name in names:
+            step = _step(len(plan.steps), op, name, writer, plan)
+            twice = op.op == "append" and not doubled.isdisjoint(map(strip_fields, op.ids))
+            plan.steps.append(replace(step, doubled=True) if twice else step)
+    if skipped:
+        plan.notes.append(f"{skipped} trims whose extent is not in the trace were left out")
+    return plan
+
+
+def _with_harmless_sessions(
+    operations: list[TraceOperation], plan: ReplayPlan
+) -> list[TraceOperation]:
+    """Give sessions whose ids could lead out of a store's folder other ids."""
+    named = dict.fromkeys(
+        each for op in operations for each in (op.session, op.target) if each is not None
+    )
+    renamed: dict[str, str] = {}
+    for session in named:
+        if _LEADS_OUT.match(session):
+            number = len(renamed) + 1
+            while (name := f"session-{number}") in named or name in renamed.values():
+                number += len(named)
+            renamed[session] = name
+    if not renamed:
+        return operations
+    plan.notes.append(
+        f"{len(renamed)} session ids that look like paths out of a folder were replaced"
+    )
+    return [
+        replace(
+            op,
+            session=renamed.get(op.session, op.session),
+            target=None if op.target is None else renamed.get(op.target, op.target),
+        )
+        for op in operations
+    ]
+
+
+def _step(
+    number: int, op: TraceOperation, session: str, writer: _Writer, plan: ReplayPlan
+) -> ReplayStep:
+    found = _WORKER.fullmatch(op.worker)
+    options: dict[str, Any] = {}
+    capabilities = writer.adapter.capabilities
+    if op.op == "append" and op.key is not None and "keys" in capabilities:
+        options["key"] = op.key
+    if op.op == "append" and op.ttl_s is not None and "ttl" in capabilities:
+        options["ttl_s"] = op.ttl_s / plan.speed
+    if op.op == "read" and op.limit is not None and "limit" in capabilities:
+        options["limit"] = op.limit
+    return ReplayStep(
+        number=number,
+        lane=op.worker,
+        group=found["group"] if found else op.worker,
+        op=op.op,
+        session=session,
+        messages=writer.messages(op) if op.op == "append" else (),
+        options=options,
+        keep=op.keep,
+        snapshot=op.snapshot,
+        target=op.target,
+        invoke_ns=op.invoke_ns,
+        complete_ns=op.complete_ns,
+        outcome=op.outcome,
+        error=op.error,
+    )
+
+
+def list_processes(steps: Sequence[ReplayStep]) -> set[str]:
+    """The processes that a trace tells of."""
+    found = [_WORKER.fullmatch(step.lane) for step in steps]
+    return {each["pid"] for each in found if each is not None}
+
+
+def has_tasks(steps: Sequence[ReplayStep]) -> bool:
+    """Whether tasks of an event loop made some of the calls."""
+    found = [_WORKER.fullmatch(step.lane) for step in steps]
+    return any(each is not None and each["kind"] == "a" for each in found)
+
+
+def _older(operations: Sequence[TraceOperation], metadata: TraceMetadata) -> dict[str, int]:
+    """How many entries each session showed that are older than the trace."""
+    if metadata.own_ids or metadata.fresh:
+        return {}
+    appended = {strip_fields(token) for op in operations if op.op == "append" for token in op.ids}
+    found: dict[str, int] = {}
+    for op in operations:
+        if op.op == "read" and isinstance(op.value, tuple) and op.session not in found:
+            found[op.session] = sum(strip_fields(token) not in appended for token in op.value)
+    return {session: count for session, count in found.items() if count}
+
+
+def _doubled(operations: Sequence[TraceOperation]) -> set[str]:
+    """Entries that some read showed more often than they were appended."""
+    appended = Counter(
+        strip_fields(token) for op in operations if op.op == "append" for token in op.ids
+    )
+    found: set[str] = set()
+    for op in operations:
+        if op.op == "read" and isinstance(op.value, tuple):
+            shown = Counter(map(strip_fields, op.value))
+            found |= {token for token, count in shown.items() if 0 < appended[token] < count}
+    return found
+
+
+def _speed(
+    plan: ReplayPlan,
+    operations: Sequence[TraceOperation],
+    metadata: TraceMetadata,
+    adapter: Adapter,
+) -> None:
+    named = [op.ttl_s for op in operations if op.op == "append" and op.ttl_s is not None]
+    if not named or "ttl" not in adapter.capabilities or metadata.own_ids:
+        return
+    plan.speed = max(1.0, min(named) / max(TTL_S, adapter.ttl_s_min))
+    plan.expiring = {op.session for op in operations if op.ttl_s is not None}
+
+
+class _Writer:
+    """Makes messages up."""
+
+    def __init__(self, adapter: Adapter, seed: int) -> None:
+        self.adapter = adapter
+        self._seed = seed
+
+    def messages(self, op: TraceOperation) -> tuple[Message, ...]:
+        made = [self._message(op, place) for place in range(len(op.ids))]
+        if not self.adapter.pairs:
+            return tuple(made)
+        turn = [each["role"] for each in made] == ["user", "assistant"] * (len(made) // 2)
+        if turn:
+            return tuple(made)
+        # A store of turns is told a turn for each message.
+        return tuple(
+            each
+            for message in made
+            for each in (
+                {"role": "user", "content": message["content"]},
+                {"role": "assistant", "content": f"to {message['content']}"},
+            )
+        )
+
+    def _message(self, op: TraceOperation, place: int) -> Message:
+        kept = op.contents[place] if place < len(op.contents) else None
+        if isinstance(kept, dict) and "content" in kept:
+            return dict(kept)
+        role = op.roles[place] if place < len(op.roles) else ("user", "assistant")[place % 2]
+        size = op.sizes[place] if place < len(op.sizes) else 0
+        token = op.ids[place]
+        message = {
+            "role": role if role in ("user", "assistant", "system") else "user",
+            "content": self._text(strip_fields(token), size),
+        }
+        if FIELD in token and "fields" in self.adapter.capabilities:
+            message["name"] = f"name-{token.partition(FIELD)[2][:8]}"
+        return message
+
+    def _text(self, token: str, size: int) -> str:
+        """Words as long as what was said, at least long enough to be told from all others."""
+        random = Random(f"{self._seed} {token}")  # noqa: S311 -- made-up words
+        words, length = [f"{random.getrandbits(48):012x}"], 12
+        while length < size:
+            words.append(random.choice(_WORDS))
+            length += 1 + len(words[-1])
+        return " ".join(words)[: max(12, size)]

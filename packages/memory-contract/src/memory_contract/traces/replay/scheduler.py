@@ -1,0 +1,295 @@
+"""The order in which calls are made again.
+
+A trace says which operations were over before another began, and which overlapped. So does a
+replay: a call is made only when all are back that were back before it in the trace, and calls that
+were open at the same time are made at the same moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Final, Literal
+
+from memory_contract.traces.format import OtherCall, ReplayLevel, TraceOperation, parse_line
+from memory_contract.traces.replay.host import CallRequest, CallResult
+from memory_contract.traces.replay.host_pool import HostPool
+from memory_contract.traces.replay.plan import ReplayPlan, ReplayStep
+
+# The caller ended and never heard of it; its task was cancelled; or it was told of an error that
+# leaves open whether anything happened, as a store may have been that then wrote a second time.
+ReplayFault = Literal["kill", "cancel", "lost reply"]
+
+# How far calls of one moment are moved apart, when a pattern is tried again: one of these, at most.
+# Calls on a quick store are over in microseconds.
+JITTERS_NS: Final = (1, 1, 50_000, 300_000, 1_500_000)
+# Of the time that passed between two calls on a session that expires, what is too short to matter.
+PAUSE_S_MIN: Final = 0.01
+# How long after a call was begun its process is killed, at most, when a pattern is tried again.
+KILL_S_MAX: Final = 0.002
+SETUP: Final = "before"
+FINAL: Final = "final"
+
+
+@dataclass(slots=True)
+class ReplayRun:
+    """What came of one run."""
+
+    lines: list[TraceOperation | OtherCall] = field(default_factory=list)
+    # The line that each step became.
+    by_step: dict[int, TraceOperation] = field(default_factory=dict)
+    # What the store raised where it had not in the trace.
+    surprises: list[str] = field(default_factory=list)
+    struck: int = 0
+    # How many of those are replies that were lost.
+    replies_lost: int = 0
+    # Faults of the trace that could not be made here: which, why, and how many.
+    unmade: Counter[tuple[str, str]] = field(default_factory=Counter)
+    skipped: int = 0
+
+
+class Scheduler:
+    """Runs a plan on hosts."""
+
+    def __init__(
+        self, plan: ReplayPlan, hosts: HostPool, *, level: ReplayLevel, jitter: Random | None
+    ) -> None:
+        self._plan = plan
+        self._hosts = hosts
+        self._level = level
+        self._jitter = jitter
+        self._apart_ns = jitter.choice(JITTERS_NS) if jitter is not None else 1
+        self._names: dict[str, Any] = {}
+        self._open: dict[str, ReplayStep] = {}
+        self._asks: dict[str, CallRequest] = {}
+        self._left: dict[str, int] = {}
+        # Steps whose replies are to get lost, with the groups whose servers were told.
+        self._armed: dict[int, str] = {}
+        self._last_ns: dict[str, tuple[int, int]] = {}
+        self.run = ReplayRun()
+        for step in plan.steps:
+            self._left[step.lane] = self._left.get(step.lane, 0) + 1
+
+    def conduct(self) -> ReplayRun:
+        """All of it, with a last read of every session."""
+        self._set_up()
+        if self._level == "sequential":
+            for step in self._plan.steps:
+                self._begin([step])
+                self._end(step)
+        else:
+            self._concurrently()
+        for step in list(self._open.values()):
+            self._end(step)
+        self.run.replies_lost = self._hosts.replies.lost
+        self.run.struck += self.run.replies_lost
+        self._read_all()
+        return self.run
+
+    def _concurrently(self) -> None:
+        waiting: list[ReplayStep] = []
+        for step, begins in iter_events(self._plan.steps):
+            if begins:
+                if any(step.lane == other.lane for other in waiting):
+                    self._begin(waiting)
+                    waiting = []
+                waiting.append(step)
+                continue
+            self._begin(waiting)
+            waiting = []
+            self._end(step)
+        self._begin(waiting)
+
+    def _begin(self, steps: Sequence[ReplayStep]) -> None:
+        """Make some calls at the same moment."""
+        asks: list[tuple[ReplayStep, CallRequest]] = []
+        for step in steps:
+            if (before := self._open.get(step.lane)) is not None:
+                self._end(before)
+            self._pause(step)
+            ask = self._asked(step)
+            if ask is None:
+                self.run.skipped += 1
+                self._done(step)
+            else:
+                # Opened before the moment: what takes time must not take it from the others.
+                self._hosts.at(step.lane, step.group)
+                asks.append((step, ask))
+        moment = self._hosts.moment(len(asks))
+        for step, ask in asks:
+            late = self._jitter.randrange(self._apart_ns) if self._jitter is not None else 0
+            self._asks[step.lane] = at = replace(ask, start_ns=moment + late if moment else 0)
+            self._lose_the_reply(step)
+            self._hosts.at(step.lane, step.group).start(at)
+            self._open[step.lane] = step
+        for step, _ in asks:
+            if self._open.get(step.lane) is step:
+                self._strike(step)
+
+    def _asked(self, step: ReplayStep) -> CallRequest | None:
+        """The call of a step; None if what it is about is not there."""
+        arguments: tuple[Any, ...] = ()
+        if step.op == "append":
+            arguments = (list(step.messages),)
+        elif step.op == "trim":
+            arguments = (step.keep or 0,)
+        elif step.op == "fork":
+            if step.snapshot is not None:
+                return None
+            arguments = (step.target,)
+        elif step.op == "rollback":
+            if step.snapshot not in self._names:
+                return None
+            arguments = (self._names[step.snapshot],)
+        return CallRequest(
+            lane=step.lane,
+            method=step.op,
+            session=step.session,
+            arguments=arguments,
+            options=step.options,
+        )
+
+    def _end(self, step: ReplayStep) -> None:
+        """Wait for a call."""
+        if self._open.get(step.lane) is not step:
+            return
+        answer = self._hosts.at(step.lane, step.group).finish(step.lane)
+        if (armed := self._armed.pop(step.number, None)) is not None:
+            self._hosts.replies.disarm(armed)
+        self._keep(step, answer)
+        if answer.raised and step.outcome == "ok" and not self._is_fair(step):
+            self.run.surprises.append(f"{step.op} raised {answer.raised}")
+        self._done(step)
+
+    def _keep(self, step: ReplayStep, answer: CallResult) -> None:
+        line = parse_line(answer.line)
+        assert isinstance(line, TraceOperation | OtherCall)
+        self.run.lines.append(line)
+        if isinstance(line, TraceOperation):
+            self.run.by_step[step.number] = line
+        if step.op == "snapshot" and step.snapshot is not None and answer.snapshot is not None:
+            self._names[step.snapshot] = answer.snapshot
+
+    def _is_fair(self, step: ReplayStep) -> bool:
+        """Whether the store said that nothing happened, or a fault struck."""
+        line = self.run.by_step.get(step.number)
+        return self._level == "faults" or (line is not None and line.outcome == "fail")
+
+    def _done(self, step: ReplayStep) -> None:
+        self._open.pop(step.lane, None)
+        if step.number in self.run.by_step:
+            line = self.run.by_step[step.number]
+            end = line.complete_ns or time.monotonic_ns()
+            self._last_ns[step.session] = (step.complete_ns or step.invoke_ns, end)
+        self._left[step.lane] -= 1
+        if self._left[step.lane] == 0:
+            self._hosts.leave(step.lane)
+
+    def _pause(self, step: ReplayStep) -> None:
+        """Let as much time pass as had, where a session lives by the clock."""
+        known = self._last_ns.get(step.session)
+        if step.session not in self._plan.expiring or known is None:
+            return
+        before_ns, ended_ns = known
+        gap_s = (step.invoke_ns - before_ns) / 1e9 / self._plan.speed
+        left_s = gap_s - (time.monotonic_ns() - ended_ns) / 1e9
+        if left_s > PAUSE_S_MIN:
+            time.sleep(left_s)
+
+    # Faults
+
+    def _fault(self, step: ReplayStep) -> ReplayFault | None:
+        return find_fault(step) if self._level == "faults" else None
+
+    def _lose_the_reply(self, step: ReplayStep) -> None:
+        """Have the reply lost that the trace's caller, or its store, never got."""
+        if self._fault(step) != "lost reply":
+            return
+        replies = self._hosts.replies
+        if replies.why_not:
+            self._cannot("replies of the server that could not be lost", replies.why_not)
+            return
+        self._armed[step.number] = group = self._hosts.group_of(step.group)
+        replies.arm(group)
+
+    def _strike(self, step: ReplayStep) -> None:
+        """Make the day of a call that was begun a bad one, in the way that can be made here."""
+        fault = self._fault(step)
+        if fault == "cancel":
+            if self._hosts.way.flavour != "async":
+                self._cannot("calls that could not be cancelled", "the store is not awaited")
+                return
+            self._hosts.at(step.lane, step.group).cancel(step.lane)
+            self.run.struck += 1
+        elif fault == "kill":
+            if self._killed(step):
+                self.run.struck += 1
+            else:
+                self._cannot(
+                    "callers that could not be killed", "they have no process of their own"
+                )
+
+    def _cannot(self, what: str, why: str) -> None:
+        self.run.unmade[what, why] += 1
+
+    def _killed(self, step: ReplayStep) -> bool:
+        if self._jitter is not None:
+            time.sleep(self._jitter.random() * KILL_S_MAX)
+        lost = [s for s in self._open.values() if s.group == step.group]
+        if not self._hosts.kill(step.lane):
+            return False
+        for each in lost:
+            self._keep(each, self._hosts.never_back(self._asks[each.lane]))
+            self._done(each)
+        return True
+
+    # Around it
+
+    def _set_up(self) -> None:
+        for session, count in self._plan.before.items():
+            for number in range(count):
+                message = {"role": "user", "content": f"older {session} {number}"}
+                self._now(SETUP, "append", session, [message])
+        if self._plan.before:
+            self._hosts.leave(SETUP)
+
+    def _read_all(self) -> None:
+        sessions = self._plan.sessions
+        if not sessions:
+            return
+        self._hosts.afresh(FINAL)
+        for session in sessions:
+            self._now(FINAL, "read", session)
+
+    def _now(self, lane: str, method: str, session: str, *arguments: Any) -> None:
+        host = self._hosts.at(lane, lane)
+        host.start(CallRequest(lane=lane, method=method, session=session, arguments=arguments))
+        answer = host.finish(lane)
+        line = parse_line(answer.line)
+        if isinstance(line, TraceOperation):
+            self.run.lines.append(line)
+        if answer.raised:
+            self.run.surprises.append(f"{method} raised {answer.raised}")
+
+
+def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]]:
+    """Every beginning (True) and end of a step, in order; of one moment, beginnings come first."""
+    found = [(step.invoke_ns, 0, step.number, step) for step in steps]
+    found += [
+        (step.complete_ns, 1, step.number, step) for step in steps if step.complete_ns is not None
+    ]
+    for _, ends, _, step in sorted(found, key=lambda event: event[:3]):
+        yield step, not ends
+
+
+def find_fault(step: ReplayStep) -> ReplayFault | None:
+    """The bad moment that the trace tells of, by what its caller saw of it, or by what it left."""
+    if step.outcome != "info":
+        # Written twice, said once: its store heard nothing of the first time and sent it again.
+        return "lost reply" if step.doubled else None
+    if step.complete_ns is None:
+        return "kill"
+    return "cancel" if step.error == "CancelledError" else "lost reply"

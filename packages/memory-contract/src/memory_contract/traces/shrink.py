@@ -1,0 +1,315 @@
+"""Reduce a trace to the fewest operations and workers with which a store still fails.
+
+Where the checker alone can say what is needed, `checker.shrink` does; here the store is asked. What
+is left in the end is not the old trace with holes in it, but what the store did to the small one.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from memory_contract.adapter import Adapter
+from memory_contract.redaction import has_password
+from memory_contract.results import Unreachable
+from memory_contract.running import Bench
+from memory_contract.targets import resolve
+from memory_contract.traces.diagnosis import explain_trace
+from memory_contract.traces.diagnosis.history_builder import merge_announced
+from memory_contract.traces.format import (
+    Contents,
+    OtherCall,
+    ReplayLevel,
+    TraceHeader,
+    TraceOperation,
+    TtlRefresh,
+    write_trace,
+)
+from memory_contract.traces.replay import (
+    LoadedTrace,
+    Replay,
+    build_metadata,
+    load_trace,
+    replay_lines,
+)
+from memory_contract.version import __version__
+
+# How often the store is asked, and for how long: a smaller trace is a comfort, not a verdict.
+QUESTIONS_MAX: Final = 600
+BUDGET_S: Final = 120.0
+# A race that is lost once in a few tries is still there.
+TIMES: Final = 5
+
+Progress = Callable[[int, int], None]
+Lines = tuple[TraceOperation, ...]
+_LANE: Final = re.compile(r"(\d+)\.(\d+)-([ta])(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkResult:
+    """The smallest trace that was found, and the replay that showed it; or why there is none."""
+
+    trace: LoadedTrace
+    replay: Replay
+    operations_before: int
+    workers_before: int
+    questions: int = 0
+
+    @property
+    def operations(self) -> int:
+        """How many are left."""
+        return self.replay.operations
+
+    @property
+    def workers(self) -> int:
+        """How many workers make them."""
+        return len({line.worker for line in self.trace.lines})
+
+
+def shrink_trace(
+    path: str | Path,
+    store: str | Adapter | type,
+    *,
+    level: ReplayLevel = "concurrent",
+    seed: int | None = None,
+    times: int = TIMES,
+    session: str | None = None,
+    budget_s: float = BUDGET_S,
+    progress: Progress | None = None,
+) -> ShrinkResult:
+    """Shrink a trace against a store that fails on it."""
+    trace = load_trace(path, session=session)
+    small = [
+        {(op.worker, op.invoke_ns) for op in story.small}
+        for story in explain_trace(path, session=session).stories
+    ]
+    try:
+        bench = Bench(resolve(store))
+    except Unreachable as error:
+        blank = Replay(verdict="ERROR", reason=str(error), level=level, recorded=trace.names)
+        return _as_it_was(trace, blank)
+    try:
+        asked = _Asked(trace, bench, level, seed, times, budget_s, progress)
+        return asked.shrunk(small)
+    finally:
+        bench.close()
+
+
+def _as_it_was(trace: LoadedTrace, replay: Replay) -> ShrinkResult:
+    workers = len({line.worker for line in trace.lines})
+    return ShrinkResult(
+        trace=trace,
+        replay=replay,
+        operations_before=len(trace.lines),
+        workers_before=workers,
+    )
+
+
+class _Asked:
+    """Asks the store whether a smaller trace still fails."""
+
+    def __init__(
+        self,
+        trace: LoadedTrace,
+        bench: Bench,
+        level: ReplayLevel,
+        seed: int | None,
+        times: int,
+        budget_s: float,
+        progress: Progress | None,
+    ) -> None:
+        self._trace = trace
+        self._bench = bench
+        self._level = level
+        self._seed = secrets.randbits(32) if seed is None else seed
+        self._times = times
+        self._until = time.monotonic() + budget_s
+        self._progress = progress
+        self._questions = 0
+        self._best: Replay | None = None
+        self._lines: Lines = ()
+
+    def shrunk(self, guesses: Iterable[set[tuple[str, int]]]) -> ShrinkResult:
+        operations, _ = merge_announced(self._trace.lines)
+        first = replay_lines(
+            self._trace, self._bench, level=self._level, seed=self._seed, times=4 * self._times
+        )
+        before = _as_it_was(self._trace, first)
+        before = replace(before, operations_before=len(operations))
+        if first.verdict not in ("FAILED", "CHANGED"):
+            return before
+        # What the store does is what is looked for from here on, whatever the trace showed.
+        self._trace = replace(self._trace, names=first.found)
+        self._best, self._lines = first, tuple(operations)
+        for guess in guesses:
+            few = tuple(op for op in operations if (op.worker, op.invoke_ns) in guess)
+            if 0 < len(few) < len(self._lines):
+                self._fails(few)
+        self._fewer_sessions()
+        self._fewer_workers()
+        self._fewer_operations()
+        self._merged_workers()
+        self._smaller_batches()
+        trace = _observed(self._lines, self._best, self._bench.adapter)
+        return replace(before, trace=trace, replay=self._best, questions=self._questions)
+
+    def _fails(self, lines: Sequence[TraceOperation]) -> bool:
+        """Whether fewer lines still fail; if so, they are the best so far."""
+        if self._questions >= QUESTIONS_MAX or time.monotonic() > self._until or not lines:
+            return False
+        self._questions += 1
+        if self._progress is not None:
+            self._progress(self._questions, len(self._lines))
+        found = replay_lines(
+            replace(self._trace, lines=tuple(lines)),
+            self._bench,
+            level=self._level,
+            seed=self._seed + self._questions,
+            # What one worker after the other does comes to the same every time.
+            times=self._times if _overlap(lines) else 1,
+        )
+        if found.verdict != "FAILED":
+            return False
+        self._best, self._lines = found, tuple(lines)
+        return True
+
+    def _fewer_sessions(self) -> None:
+        for session in dict.fromkeys(line.session for line in self._lines):
+            self._fails([line for line in self._lines if line.session != session])
+
+    def _fewer_workers(self) -> None:
+        for worker in dict.fromkeys(line.worker for line in self._lines):
+            self._fails([line for line in self._lines if line.worker != worker])
+
+    def _fewer_operations(self) -> None:
+        size = max(1, len(self._lines) // 2)
+        while size:
+            at, shrunk = 0, False
+            while at < len(self._lines):
+                if self._fails(self._lines[:at] + self._lines[at + size :]):
+                    shrunk = True
+                else:
+                    at += size
+                if self._questions >= QUESTIONS_MAX or time.monotonic() > self._until:
+                    return
+            # One by one, until a whole round leaves nothing out.
+            size = size // 2 if size > 1 or not shrunk else 1
+
+    def _merged_workers(self) -> None:
+        """Let one worker do what two did one after the other on the same handle."""
+        for one, two in _mergeable(self._lines):
+            if any(line.worker == two for line in self._lines):
+                self._fails([replace(x, worker=one) if x.worker == two else x for x in self._lines])
+
+    def _smaller_batches(self) -> None:
+        for place, line in enumerate(self._lines):
+            for size in (1, 2):
+                if line.op == "append" and len(line.ids) > size:
+                    cut = replace(
+                        line,
+                        ids=line.ids[:size],
+                        sizes=line.sizes[:size],
+                        roles=line.roles[:size],
+                        contents=line.contents[:size],
+                    )
+                    if self._fails([*self._lines[:place], cut, *self._lines[place + 1 :]]):
+                        break
+
+
+def _overlap(lines: Sequence[TraceOperation]) -> bool:
+    """Whether any two operations were open at once."""
+    ordered = sorted(lines, key=lambda line: line.invoke_ns)
+    return any(then.invoke_ns <= _end(first) for first, then in pairwise(ordered))
+
+
+def _end(line: TraceOperation) -> int:
+    return 1 << 63 if line.complete_ns is None else line.complete_ns
+
+
+def _mergeable(lines: Lines) -> Iterator[tuple[str, str]]:
+    workers = list(dict.fromkeys(line.worker for line in lines))
+    for place, one in enumerate(workers):
+        for two in workers[place + 1 :]:
+            same = one.partition("-")[0] == two.partition("-")[0]
+            ours = [line for line in lines if line.worker in (one, two)]
+            if same and not _overlap(ours):
+                yield one, two
+
+
+def _observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTrace:
+    """What the store did, under short names, with what was kept of what was said."""
+    kept: dict[str, list[TraceOperation]] = {}
+    for line in lines:
+        if line.op == "append":
+            kept.setdefault(line.worker, []).append(line)
+    names = _short_names(line.worker for line in replay.lines)
+    seen: list[TraceOperation | OtherCall] = []
+    observed, _ = merge_announced(replay.lines)
+    for line in observed:
+        # A worker appends in the order in which it did.
+        ours = kept.get(line.worker, []) if line.op == "append" else []
+        contents = ours.pop(0).contents if ours else ()
+        seen.append(replace(line, worker=names[line.worker], contents=contents))
+    metadata = build_metadata(adapter)
+    metadata.workers = replay.way.workers if replay.way is not None else None
+    return LoadedTrace(lines=tuple(seen), metadata=metadata, names=replay.found)
+
+
+def _short_names(workers: Iterable[str]) -> dict[str, str]:
+    """Processes, stores and threads by their place: `1.1-t1`, `1.1-t2`, `2.1-t1`."""
+    known: dict[str, str] = {}
+    pids: dict[str, int] = {}
+    stores: dict[tuple[str, str], int] = {}
+    lanes: dict[tuple[str, str], int] = {}
+    for worker in workers:
+        found = _LANE.match(worker)
+        if worker in known:
+            continue
+        if found is None:
+            known[worker] = worker
+            continue
+        pid, store, kind, _ = found.groups()
+        process = pids.setdefault(pid, len(pids) + 1)
+        here = [key for key in stores if key[0] == pid]
+        number = stores.setdefault((pid, store), len(here) + 1)
+        lanes[pid, store] = lane = lanes.get((pid, store), 0) + 1
+        known[worker] = f"{process}.{number}-{kind}{lane}"
+    return known
+
+
+def write_small_trace(
+    path: str | Path, trace: LoadedTrace, *, store: str = "", level: ReplayLevel = "concurrent"
+) -> None:
+    """Write a small trace, which says against which store it is to be held, and how."""
+    metadata = trace.metadata
+    began = min((line.invoke_ns for line in trace.lines), default=0)
+    lines = [
+        replace(
+            line,
+            invoke_ns=line.invoke_ns - began,
+            complete_ns=None if line.complete_ns is None else line.complete_ns - began,
+        )
+        for line in trace.lines
+        if isinstance(line, TraceOperation)
+    ]
+    contents: Contents = "kept" if any(line.contents for line in lines) else "hashed"
+    refreshed: TtlRefresh = metadata.ttl_refreshed_by
+    header = TraceHeader(
+        version=__version__,
+        contents=contents,
+        fresh=metadata.fresh,
+        ttl_s=metadata.ttl_s,
+        ttl_late_s=metadata.ttl_late_s,
+        ttl_refreshed_by=refreshed,
+        workers=metadata.workers,
+        # A URL with a password is in no file: whoever runs the trace names the store.
+        store="" if has_password(store) else store,
+        level=level,
+    )
+    write_trace(path, header, lines)
