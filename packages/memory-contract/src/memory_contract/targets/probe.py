@@ -40,7 +40,7 @@ _OPTIONAL: Final = {"list": "sessions", "pop": "pop", "clear": "clear"}
 
 
 @dataclass(slots=True)
-class Attempt:
+class ProbeAttempt:
     """What one attempt to write and read showed."""
 
     opened: bool = False
@@ -59,8 +59,8 @@ class Findings:
     """What is known of a store; probing adds to it."""
 
     opener: OpenStore
-    attempts: dict[Flavour, Attempt] = field(default_factory=dict)
-    reach: Reach = "handle"
+    reach: Reach
+    attempts: dict[Flavour, ProbeAttempt] = field(default_factory=dict)
     # The class of the store, and whether the factory returns the same object again.
     kind: type | None = None
     shared: bool = False
@@ -69,9 +69,14 @@ class Findings:
 
     @property
     def flavours(self) -> list[Flavour]:
-        """How the store can be called; as its vocabulary says if nothing worked."""
-        works = [flavour for flavour, each in self.attempts.items() if each.works]
-        return works or list(self.opener.vocabulary.flavours[:1])
+        """How the store can be called; if nothing worked, as its methods look."""
+        works: list[Flavour] = [flavour for flavour, each in self.attempts.items() if each.works]
+        if works:
+            return works
+        vocabulary = self.opener.vocabulary
+        kind = imported(self.opener.factory.name)
+        method = getattr(kind, vocabulary.methods[0], None)
+        return ["async"] if inspect.iscoroutinefunction(method) else [vocabulary.flavours[0]]
 
     def build(self, name: str) -> Adapter:
         """The adapter, as far as it is known."""
@@ -109,7 +114,10 @@ class Findings:
 
 def build_adapter(factory: Factory, vocabulary: Vocabulary, name: str) -> Adapter:
     """Probe the store that a factory makes, and describe it to the kit."""
-    findings = Findings(OpenStore(factory, vocabulary, options=dict(vocabulary.variants[0])))
+    findings = Findings(
+        OpenStore(factory, vocabulary, options=dict(vocabulary.variants[0])),
+        reach="machine" if factory.is_told_workspace else "handle",
+    )
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
         folders = _make_folders(Path(at))
         try:
@@ -136,7 +144,6 @@ def _make_folders(home: Path) -> Iterator[Path]:
 def _probe(findings: Findings, folders: Iterator[Path]) -> None:
     if not _find_opener(findings, folders):
         _expect_opened(findings)
-        findings.reach = "machine" if findings.opener.factory.is_told_workspace else "handle"
         return
     _find_object(findings, next(folders))
     _choose_flavours(findings)
@@ -184,9 +191,9 @@ def _expect_opened(findings: Findings) -> None:
     raise Unreachable(f"the store cannot be opened: {said(error)}", hint=hint) from error
 
 
-def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> Attempt:
+def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttempt:
     """Open the store twice, write through one and read through both."""
-    seen = Attempt()
+    seen = ProbeAttempt()
     loop = Loop() if flavour == "async" else None
     adapter = Adapter(open=replace(opener, awaited=flavour == "async"))
     pairs = bool(opener.vocabulary.claims.get("pairs"))
