@@ -73,7 +73,7 @@ test-browser: $(READY) ## The page of a report in Debian's Chromium; installs th
 	$(BIN)/pytest packages/memory-contract/tests/browser
 
 test-matrix: $(READY) ## Goldens beside other plugins, on every pytest that we support
-	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_golden_matrix.py
+	INDELIBLE_PYTESTS="$(PYTESTS)" $(BIN)/pytest --numprocesses $(WORKERS) packages/pytest-snapshot-db/tests/test_plugin_matrix.py
 
 frameworks: $(FRAMEWORKS:%=$(BESIDE)/%/.ready) ## Install the frameworks that ship stores of their own
 

@@ -6,7 +6,6 @@ import pytest
 
 import indelible
 from indelible import ToolCall, ToolResult
-from indelible.cli import previews
 from tests.support.prepared_store import SNAPSHOT
 
 
@@ -67,6 +66,25 @@ def test_undo_goes_back_one_change_at_a_time(command, golden):
     golden()
 
 
+def test_redo_makes_an_undone_change_again(command, golden):
+    command("redo", "ada", "--yes", code=2)
+    command("undo", "ada", "--yes")
+    command("redo", "ada", code=2)
+    command("redo", "ada", "--yes")
+    command("redo", "nobody", "--yes", code=1)
+    golden()
+
+
+def test_a_snapshot_is_named_by_its_label_or_as_the_latest(command, store):
+    store.save_snapshot("ada", label="by hand")
+    command("clear", "ada", "--yes")
+    command("rollback", "ada", "by hand", "--yes")
+    assert store.get_history("ada")
+    command("clear", "ada", "--yes")
+    command("rollback", "ada", "latest", "--yes")
+    assert store.get_history("ada")
+
+
 def test_trim_and_clear_let_go(command, golden):
     command("trim", "bob", "--keep-last", "1", "--before", "2", code=2)
     command("trim", "ada", "--before", "9", "--dry-run")
@@ -98,8 +116,8 @@ def test_a_dry_run_of_trim_says_what_trim_does(rule):
             store.save_context("s", f"question {turn}", "answer " * 5)
             store.add_entries("s", [ToolCall(call_id=f"c{turn}", name="look")])
         store.add_entries("s", [ToolResult(call_id="c0", content="found")])
-        rules = dict.fromkeys(("keep_last", "max_tokens", "before")) | rule
-        said = previews.preview_trim(store, "s", **rules)
+        said = store.trim("s", **rule, dry_run=True)
+        assert said.dry_run
         assert said.dropped == store.trim("s", **rule).dropped
 
 

@@ -38,6 +38,21 @@ def test_files_are_compared(notes, golden):
     assert sorted(p.name for p in notes.folder.glob("?.db*")) == ["a.db", "b.db"]
 
 
+def test_json_is_compared_without_some_paths(command, golden):
+    for name, time in (("a", 10), ("b", 11)):
+        row = f"""INSERT INTO note VALUES (1, '{{"text": "milk", "meta": {{"ts": {time}}}}}')"""
+        table = "CREATE TABLE note (id INTEGER PRIMARY KEY, body)"
+        make(command.folder / f"{name}.db", table, row)
+    command("diff", "a.db", "b.db", code=1)
+    command("diff", "a.db", "b.db", "--ignore", "note.body=$.meta.ts")
+    command("diff", "a.db", "b.db", "--ignore", "note.body=$.text", code=1)
+    both = ("--ignore", "note.body=$.text", "--ignore", "note.body=$.meta")
+    command("diff", "a.db", "b.db", *both)
+    command("diff", "a.db", "b.db", "--ignore", "note.body=meta.ts", code=2)
+    command("diff", "a.db", "b.db", "--ignore", "note.id=$.ts", code=2)
+    golden()
+
+
 def test_what_cannot_be_compared_is_refused(notes, golden):
     (notes.folder / "diary.txt").write_text("Dear diary,\n" * 500)
     notes("diff", "a.db", "missing.db", code=4)

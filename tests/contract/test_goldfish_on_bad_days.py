@@ -2,11 +2,11 @@
 
 import pytest
 
-from memory_contract.cases import all_cases
+from memory_contract.cases import cancellation, deadlines, proxied_store
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.faults.servers import small_disk
-from memory_contract.gates import between, cancelling, deadlines
 from memory_contract.goldfish import examine, network
-from memory_contract.running import Bench, modes_of, run_case
+from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from tests.support import postgres_server, redis_server
 from tests.support.namespaces import not_to_be_had
 
@@ -16,8 +16,8 @@ ON_POSTGRES = sorted(network.goldfish_on("postgresql://"))
 
 @pytest.fixture(autouse=True)
 def _who_never_comes_back_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(between, "RECOVERS_S", 4.0)
-    monkeypatch.setattr(cancelling, "STUCK_S", 4.0)
+    monkeypatch.setattr(proxied_store, "RECOVERS_S", 4.0)
+    monkeypatch.setattr(cancellation, "STUCK_S", 4.0)
     # Of who names no bound on waiting, nothing is learned by watching longer.
     monkeypatch.setattr(deadlines, "UNDECLARED_S", 1.0)
 
@@ -65,16 +65,16 @@ def test_a_goldfish_on_postgres_is_caught(name):
 
 
 def said_of(adapter):
-    bench = Bench(adapter)
+    subject = StoreUnderTest(adapter)
     try:
         return [
-            known or run_case(case, mode, bench, seed=5)
+            known or run_case(case, mode, subject, seed=5)
             for case in all_cases()
             if case.gate == "faults"
-            for mode, known in modes_of(case, bench)
+            for mode, known in list_modes(case, subject)
         ]
     finally:
-        bench.close()
+        subject.close()
 
 
 @pytest.mark.parametrize("kind", network.RIGHT_ON_REDIS, ids=lambda kind: kind.__name__)

@@ -6,7 +6,7 @@ import pytest
 
 import indelible
 from memory_contract import explain_trace, record, replay_trace
-from memory_contract.faults.proxy import Proxy, Trouble
+from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.goldfish.network import (
     PostgresLog,
     RedisLog,
@@ -32,7 +32,7 @@ def incident(path, kind, url, decides):
         opened = kind(proxy.url, "incident")
         store = record(opened, path, fresh=True)
         store.append("ana", [{"role": "user", "content": "My name is Ana."}])
-        proxy.arm(Trouble("cut after", decides))
+        proxy.arm(ProxyFault("cut after", decides))
         try:
             store.append("ana", [{"role": "user", "content": "Book the train."}])
         except Exception:  # noqa: BLE001 -- the recorder wrote down what

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from memory_contract.adapter import Adapter
+from memory_contract.cases.cancellation import Cancelled, Interrupting
 from memory_contract.checking import select
-from memory_contract.gates.cancelling import Cancelled, Interrupting
-from memory_contract.running import Bench, run_case
+from memory_contract.runner import StoreUnderTest, run_case
 
 
 async def three_steps(done):
@@ -65,12 +65,12 @@ class HalfABatch(HalfAwaited):
 
 
 def said_of(store):
-    bench = Bench(Adapter(open_async=store, reach="handle"))
+    subject = StoreUnderTest(Adapter(open_async=store, reach="handle"))
     try:
         (case,) = select(cases=["cancel_everywhere"])
-        return run_case(case, "async", bench, seed=1)
+        return run_case(case, "async", subject, seed=1)
     finally:
-        bench.close()
+        subject.close()
 
 
 def test_a_right_store_that_is_awaited_in_part_is_not_accused():

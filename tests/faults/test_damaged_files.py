@@ -3,7 +3,7 @@
 import pytest
 from bad_disks import TIMES, expect_pass, ours, result_of
 
-from memory_contract.gates.damaged_files import look_at_damage
+from memory_contract.cases.damaged_files import look_at_damage
 
 FLIPS = 250
 

@@ -3,11 +3,11 @@
 import pytest
 
 from memory_contract.adapter import Adapter
+from memory_contract.cases import server_failures
 from memory_contract.checking import select
-from memory_contract.faults.servers.ours import Missing
-from memory_contract.gates import servers
+from memory_contract.faults.servers.managed import Missing
 from memory_contract.goldfish.network import RedisLog, adapter_on
-from memory_contract.running import Bench, run_case
+from memory_contract.runner import StoreUnderTest, run_case
 from tests.support import redis_server
 
 
@@ -31,12 +31,12 @@ class OpenPicky(OpenDeaf):
 
 
 def said_of(adapter, name, mode="blocking"):
-    bench = Bench(adapter)
+    subject = StoreUnderTest(adapter)
     try:
         (case,) = select(cases=[name])
-        result = run_case(case, mode, bench, seed=1)
+        result = run_case(case, mode, subject, seed=1)
     finally:
-        bench.close()
+        subject.close()
     return result.verdict, result.reason
 
 
@@ -71,7 +71,7 @@ def test_a_server_that_is_not_installed_is_not_run(url, monkeypatch):
     def missing(_):
         raise Missing("there is no such server here")
 
-    monkeypatch.setattr(servers, "ours", missing)
+    monkeypatch.setattr(server_failures, "ours", missing)
     verdict = said_of(adapter_on(RedisLog, url), "server_emptied")
     assert verdict == ("NOT RUN", "there is no such server here")
 

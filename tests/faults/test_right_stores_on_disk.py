@@ -3,9 +3,9 @@
 import pytest
 from bad_disks import expect_pass, result_of
 
-from memory_contract.cases import all_cases
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.goldfish.files import RIGHT_ON_DISK
-from memory_contract.goldfish.zoo import GOLDFISH
+from memory_contract.goldfish.registry import GOLDFISH
 
 CASES = [
     "power_loss",

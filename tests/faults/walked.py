@@ -84,6 +84,7 @@ DOES: dict[str, tuple[str, Callable[[Any, str, str, Path], Any]]] = {
         lambda store, s, at, _: store.rollback_to_snapshot(s, at, key="back"),
     ),
     "undo": ("undo", lambda store, s, *_: store.undo(s, key="undo")),
+    "redo": ("redo", lambda store, s, *_: store.redo(s, key="redo")),
     "fork": ("fork", lambda store, s, *_: store.fork(s, f"{s}-fork")),
     "metadata": ("set_metadata", lambda store, s, *_: store.set_metadata(s, {"mood": "calm"})),
     "vacuum": ("vacuum", lambda store, s, *_: store.vacuum(session_id=s, undo_window=0)),
@@ -115,6 +116,8 @@ class Walked:
         snapshot: str = store.save_snapshot(session, label="kept").id
         store.trim(session, keep_last=3)
         store.add_message(session, "user", "on")
+        if verb == "redo":
+            store.undo(session)
         if verb == "import":
             store.export(self._workspace / f"{session}.jsonl", session)
         if verb == "repair":

@@ -14,12 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_snapshot_db import manifest as manifests
+from pytest_snapshot_db.database import Database
 from pytest_snapshot_db.errors import GoldenError
-from pytest_snapshot_db.keeping import FOLDER, Golden, checked, copy_out, golden_of
-from pytest_snapshot_db.manifest import manifest_of
-from pytest_snapshot_db.reading import Database
-from pytest_snapshot_db.updating import difference
+from pytest_snapshot_db.manifest import build_manifest, write_manifest
+from pytest_snapshot_db.storage import FOLDER, Golden, check_golden, copy_golden, find_golden
+from pytest_snapshot_db.update import compare_with_golden
 
 # The same examples in every run: a failure here is a failure everywhere.
 fuzz = settings(
@@ -45,9 +44,9 @@ def honest(tmp_path_factory):
     golden, other = folder / "golden.db", folder / "other.db"
     make(golden, ["hello", "where is it?"])
     make(other, ["hello", "something else"])
-    manifests.write(manifest_of(golden, journal_mode="delete"), folder / "golden.json")
+    write_manifest(build_manifest(golden, journal_mode="delete"), folder / "golden.json")
     with Database(other) as database:
-        tally = database.tally(database.tables["said"])
+        tally = database.compute_digest(database.tables["said"])
     return golden.read_bytes(), (folder / "golden.json").read_text("utf-8"), other, tally
 
 
@@ -83,9 +82,9 @@ def mutations(draw):
 def outcome(golden, other):
     """Whether a file differs from the golden; None if the golden was refused."""
     try:
-        checked(golden)
-        copy_out(golden, golden.folder / "copy.db")
-        return bool(difference(golden, other))
+        check_golden(golden)
+        copy_golden(golden, golden.folder / "copy.db")
+        return bool(compare_with_golden(golden, other))
     except GoldenError as error:
         return None if str(error) else pytest.fail("an error without words")
 
@@ -127,7 +126,7 @@ def test_digests_of_another_file_do_not_make_it_the_same(honest):
     with TemporaryDirectory() as folder:
         golden = placed(folder, data, json.dumps(said).encode())
         with pytest.raises(GoldenError, match="does not describe"):
-            difference(golden, other)
+            compare_with_golden(golden, other)
 
 
 def test_an_honest_manifest_is_taken(honest):
@@ -135,7 +134,7 @@ def test_an_honest_manifest_is_taken(honest):
     with TemporaryDirectory() as folder:
         golden = placed(folder, data, text.encode())
         assert outcome(golden, other) is True
-        assert not difference(golden, golden.folder / "copy.db")
+        assert not compare_with_golden(golden, golden.folder / "copy.db")
 
 
 @fuzz
@@ -143,7 +142,7 @@ def test_an_honest_manifest_is_taken(honest):
 def test_the_name_of_a_golden_stays_in_its_folder(name):
     module = Path("/somewhere/test_it.py")
     try:
-        golden = golden_of(module, name)
+        golden = find_golden(module, name)
     except GoldenError:
         return
     for path in (golden.path, golden.manifest_path, golden.obtained_path):

@@ -6,14 +6,14 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 
 @cache
 def running():
     """The server. Its file is not synced: no test here pulls the plug."""
     folder = Path(tempfile.mkdtemp(prefix="indelible-valkey-"))
-    server = Valkey(folder, {"appendfsync": "no"})
+    server = ValkeyServer(folder, {"appendfsync": "no"})
     server.start()
 
     def end():

@@ -30,6 +30,8 @@ def every_verb(store):
     store.trim("s", keep_last=2)
     store.rollback_to_snapshot("s", snapshot.id)
     store.undo("s")
+    store.redo("s")
+    store.undo("s")
     store.hide("s", [0])
     store.clear("s")
     store.diff_snapshots("s", snapshot.id)

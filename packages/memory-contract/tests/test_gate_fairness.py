@@ -6,9 +6,9 @@ import gate_stores as stores
 import indelible
 from gate_stores import Filed, Sound, of_files, of_memory
 from memory_contract import Adapter, Refused, check
-from memory_contract.gates import pacing
-from memory_contract.gates.names import HOSTILE, SIMILAR
-from memory_contract.gates.scribbling import CHANGED, scribble
+from memory_contract.cases import pacing
+from memory_contract.cases.scribbling import CHANGED, scribble
+from memory_contract.cases.session_names import HOSTILE, SIMILAR
 
 
 def names_of(report):

@@ -4,11 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from pytest_snapshot_db.comparing import compare
-from pytest_snapshot_db.keeping import taken
-from pytest_snapshot_db.reading import Database
-from pytest_snapshot_db.rules import rules_of
-from pytest_snapshot_db.telling import lines_of, text_of
+from pytest_snapshot_db.compare import compare_files
+from pytest_snapshot_db.copy_live import copy_database
+from pytest_snapshot_db.diff_text import join_lines, render
+from pytest_snapshot_db.rules import parse_rules
 
 
 def make(path, script, *rows, name="t"):
@@ -28,11 +27,10 @@ def difference(one, two, *, ignore=(), replace=None, limit=20):
     folder = Path(one).parent
     copies = folder / "one.taken", folder / "two.taken"
     for path, copy in zip((one, two), copies, strict=True):
-        taken(Path(path), copy)
-    with Database(copies[0]) as before, Database(copies[1]) as after:
-        return compare(before, after, rules_of(ignore, replace), limit=limit)
+        copy_database(Path(path), copy)
+    return compare_files(*copies, parse_rules(ignore, replace), limit=limit)
 
 
 def told(*files, **options):
     """The same in words."""
-    return text_of(lines_of(difference(*files, **options)))
+    return join_lines(render(difference(*files, **options)))

@@ -178,7 +178,10 @@ class Receipt(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViewChange:
-    """The result of a view change: the positions that it hid, and those that it restored."""
+    """The result of a view change: the positions that it hid, and those that it restored.
+
+    With `dry_run` nothing was changed: it is what the change would do.
+    """
 
     session_id: str
     change: str
@@ -187,6 +190,7 @@ class ViewChange:
     dropped: tuple[int, ...] = ()
     restored: tuple[int, ...] = ()
     replayed: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

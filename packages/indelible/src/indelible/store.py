@@ -31,6 +31,7 @@ from indelible.core.plans import (
 from indelible.core.plans.append import Replay
 from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
+from indelible.core.plans.view_changes import Align
 from indelible.core.settings import Settings
 from indelible.model import (
     ChatMessage,
@@ -343,7 +344,7 @@ class MemoryStore:
             search.search_summaries(self._settings, session_id, query, k=k, embedder=embedder)
         )
 
-    # Changing the view
+    # Changing the view. With `dry_run`, a verb returns what it would change, and changes nothing.
 
     def trim(
         self,
@@ -353,14 +354,18 @@ class MemoryStore:
         max_tokens: int | None = None,
         before: int | None = None,
         count_tokens: CountTokens | None = None,
+        align: Align = "user",
+        dry_run: bool = False,
         key: str | None = None,
         expected: str | None = None,
     ) -> ViewChange:
         """Hide the oldest entries: keep the last messages, a token budget, or all from a position.
 
         The conversation stays valid: a tool call and its results are kept or hidden together, and
-        pinned and system messages, summaries and unanswered calls are kept. `dropped` lists the
-        hidden positions. Nothing is deleted, and `undo` brings them back.
+        pinned and system messages, summaries and unanswered calls are kept. If it would begin in
+        the middle of a turn, the user's message that opened the turn is kept, too; not with
+        `align=None`. `dropped` lists the hidden positions. Nothing is deleted, and `undo` brings
+        them back.
         """
         return self._run(
             view_changes.trim(
@@ -370,6 +375,8 @@ class MemoryStore:
                 max_tokens=max_tokens,
                 before=before,
                 count_tokens=count_tokens,
+                align=align,
+                dry_run=dry_run,
                 key=key,
                 expected=expected,
             )
@@ -380,6 +387,7 @@ class MemoryStore:
         session_id: str,
         positions: Iterable[int],
         *,
+        dry_run: bool = False,
         key: str | None = None,
         expected: str | None = None,
     ) -> ViewChange:
@@ -388,27 +396,67 @@ class MemoryStore:
         Positions that are not visible are ignored. Unlike `trim`, it may separate a tool call from
         its result.
         """
-        plan = view_changes.hide(self._settings, session_id, positions, key=key, expected=expected)
-        return self._run(plan)
+        return self._run(
+            view_changes.hide(
+                self._settings, session_id, positions, dry_run=dry_run, key=key, expected=expected
+            )
+        )
 
     def clear(
-        self, session_id: str, *, key: str | None = None, expected: str | None = None
+        self,
+        session_id: str,
+        *,
+        dry_run: bool = False,
+        key: str | None = None,
+        expected: str | None = None,
     ) -> ViewChange:
         """Hide all entries of a session. Snapshots stay, and `undo` brings the entries back."""
-        return self._run(view_changes.clear(self._settings, session_id, key=key, expected=expected))
+        return self._run(
+            view_changes.clear(
+                self._settings, session_id, dry_run=dry_run, key=key, expected=expected
+            )
+        )
 
     def clear_all(self) -> int:
         """Clear every session of the namespace; return how many had visible entries."""
         return self._run(view_changes.clear_all(self._settings))
 
     def undo(
-        self, session_id: str, *, key: str | None = None, expected: str | None = None
+        self,
+        session_id: str,
+        *,
+        dry_run: bool = False,
+        key: str | None = None,
+        expected: str | None = None,
     ) -> ViewChange:
         """Undo the newest trim, hide, clear or rollback that is not undone yet.
 
-        Later appends stay visible. Calling it again undoes the change before; there is no redo.
+        Later appends stay visible. Calling it again undoes the change before; `redo` takes an undo
+        back.
         """
-        return self._run(view_changes.undo(self._settings, session_id, key=key, expected=expected))
+        return self._run(
+            view_changes.undo(
+                self._settings, session_id, dry_run=dry_run, key=key, expected=expected
+            )
+        )
+
+    def redo(
+        self,
+        session_id: str,
+        *,
+        dry_run: bool = False,
+        key: str | None = None,
+        expected: str | None = None,
+    ) -> ViewChange:
+        """Redo what the newest undo took back, unless the view was changed otherwise since.
+
+        Appends do not stand in the way, and stay visible. Calling it again redoes the undo before.
+        """
+        return self._run(
+            view_changes.redo(
+                self._settings, session_id, dry_run=dry_run, key=key, expected=expected
+            )
+        )
 
     # Snapshots
 
@@ -438,13 +486,23 @@ class MemoryStore:
         session_id: str,
         snapshot_id: str,
         *,
+        dry_run: bool = False,
         key: str | None = None,
         expected: str | None = None,
     ) -> ViewChange:
-        """Restore the view that a snapshot saved. All snapshots stay, earlier and later ones."""
+        """Restore the view that a snapshot saved. All snapshots stay, earlier and later ones.
+
+        Here and wherever a snapshot is named, `snapshot_id` is its id, its label, at least four
+        characters at the beginning of its id, or `"latest"`.
+        """
         return self._run(
             view_changes.rollback(
-                self._settings, session_id, snapshot_id, key=key, expected=expected
+                self._settings,
+                session_id,
+                snapshot_id,
+                dry_run=dry_run,
+                key=key,
+                expected=expected,
             )
         )
 

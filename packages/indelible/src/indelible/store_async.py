@@ -30,6 +30,7 @@ from indelible.core.plans import (
 from indelible.core.plans.append import Replay
 from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
+from indelible.core.plans.view_changes import Align
 from indelible.core.settings import Settings
 from indelible.model import (
     ChatMessage,
@@ -342,7 +343,7 @@ class AsyncMemoryStore:
             search.search_summaries(self._settings, session_id, query, k=k, embedder=embedder)
         )
 
-    # Changing the view
+    # Changing the view. With `dry_run`, a verb returns what it would change, and changes nothing.
 
     async def trim(
         self,
@@ -352,14 +353,18 @@ class AsyncMemoryStore:
         max_tokens: int | None = None,
         before: int | None = None,
         count_tokens: CountTokens | None = None,
+        align: Align = "user",
+        dry_run: bool = False,
         key: str | None = None,
         expected: str | None = None,
     ) -> ViewChange:
         """Hide the oldest entries: keep the last messages, a token budget, or all from a position.
 
         The conversation stays valid: a tool call and its results are kept or hidden together, and
-        pinned and system messages, summaries and unanswered calls are kept. `dropped` lists the
-        hidden positions. Nothing is deleted, and `undo` brings them back.
+        pinned and system messages, summaries and unanswered calls are kept. If it would begin in
+        the middle of a turn, the user's message that opened the turn is kept, too; not with
+        `align=None`. `dropped` lists the hidden positions. Nothing is deleted, and `undo` brings
+        them back.
         """
         return await self._run(
             view_changes.trim(
@@ -369,6 +374,8 @@ class AsyncMemoryStore:
                 max_tokens=max_tokens,
                 before=before,
                 count_tokens=count_tokens,
+                align=align,
+                dry_run=dry_run,
                 key=key,
                 expected=expected,
             )
@@ -379,6 +386,7 @@ class AsyncMemoryStore:
         session_id: str,
         positions: Iterable[int],
         *,
+        dry_run: bool = False,
         key: str | None = None,
         expected: str | None = None,
     ) -> ViewChange:
@@ -387,15 +395,25 @@ class AsyncMemoryStore:
         Positions that are not visible are ignored. Unlike `trim`, it may separate a tool call from
         its result.
         """
-        plan = view_changes.hide(self._settings, session_id, positions, key=key, expected=expected)
-        return await self._run(plan)
+        return await self._run(
+            view_changes.hide(
+                self._settings, session_id, positions, dry_run=dry_run, key=key, expected=expected
+            )
+        )
 
     async def clear(
-        self, session_id: str, *, key: str | None = None, expected: str | None = None
+        self,
+        session_id: str,
+        *,
+        dry_run: bool = False,
+        key: str | None = None,
+        expected: str | None = None,
     ) -> ViewChange:
         """Hide all entries of a session. Snapshots stay, and `undo` brings the entries back."""
         return await self._run(
-            view_changes.clear(self._settings, session_id, key=key, expected=expected)
+            view_changes.clear(
+                self._settings, session_id, dry_run=dry_run, key=key, expected=expected
+            )
         )
 
     async def clear_all(self) -> int:
@@ -403,14 +421,40 @@ class AsyncMemoryStore:
         return await self._run(view_changes.clear_all(self._settings))
 
     async def undo(
-        self, session_id: str, *, key: str | None = None, expected: str | None = None
+        self,
+        session_id: str,
+        *,
+        dry_run: bool = False,
+        key: str | None = None,
+        expected: str | None = None,
     ) -> ViewChange:
         """Undo the newest trim, hide, clear or rollback that is not undone yet.
 
-        Later appends stay visible. Calling it again undoes the change before; there is no redo.
+        Later appends stay visible. Calling it again undoes the change before; `redo` takes an undo
+        back.
         """
         return await self._run(
-            view_changes.undo(self._settings, session_id, key=key, expected=expected)
+            view_changes.undo(
+                self._settings, session_id, dry_run=dry_run, key=key, expected=expected
+            )
+        )
+
+    async def redo(
+        self,
+        session_id: str,
+        *,
+        dry_run: bool = False,
+        key: str | None = None,
+        expected: str | None = None,
+    ) -> ViewChange:
+        """Redo what the newest undo took back, unless the view was changed otherwise since.
+
+        Appends do not stand in the way, and stay visible. Calling it again redoes the undo before.
+        """
+        return await self._run(
+            view_changes.redo(
+                self._settings, session_id, dry_run=dry_run, key=key, expected=expected
+            )
         )
 
     # Snapshots
@@ -441,13 +485,23 @@ class AsyncMemoryStore:
         session_id: str,
         snapshot_id: str,
         *,
+        dry_run: bool = False,
         key: str | None = None,
         expected: str | None = None,
     ) -> ViewChange:
-        """Restore the view that a snapshot saved. All snapshots stay, earlier and later ones."""
+        """Restore the view that a snapshot saved. All snapshots stay, earlier and later ones.
+
+        Here and wherever a snapshot is named, `snapshot_id` is its id, its label, at least four
+        characters at the beginning of its id, or `"latest"`.
+        """
         return await self._run(
             view_changes.rollback(
-                self._settings, session_id, snapshot_id, key=key, expected=expected
+                self._settings,
+                session_id,
+                snapshot_id,
+                dry_run=dry_run,
+                key=key,
+                expected=expected,
             )
         )
 

@@ -229,3 +229,70 @@ def test_an_id_that_no_snapshot_can_have_is_not_found_and_harms_nobody(store, sn
     say(store, "s", "one")
     assert said(store, "s") == ["one"]
     assert store.list_snapshots("s") == [snapshot]
+
+
+# Names
+
+
+def test_a_snapshot_is_found_by_label_by_the_beginning_of_its_id_and_as_the_latest(store):
+    say(store, "s", "one")
+    first = store.save_snapshot("s", label="first")
+    say(store, "s", "two")
+    second = store.save_snapshot("s")
+    say(store, "s", "three")
+    for name, showing in (
+        ("first", ["one"]),
+        ("latest", ["one", "two"]),
+        (first.id[:-4], ["one"]),
+        (second.id, ["one", "two"]),
+    ):
+        store.rollback_to_snapshot("s", name)
+        assert said(store, "s") == showing
+    assert positions(store.diff_snapshots("s", "first", "latest").added) == [1]
+    assert positions(store.diff_snapshots("s", "latest", "first").removed) == [1]
+    assert store.diff_snapshots("s", "latest", "latest").added == ()
+    store.fork("s", "copy", at="first")
+    assert said(store, "copy") == ["one"]
+    store.delete_snapshot("s", "latest")
+    assert [snapshot.id for snapshot in store.list_snapshots("s")] == [first.id]
+
+
+def test_a_name_that_fits_several_snapshots_is_refused(store):
+    say(store, "s", "one")
+    taken = [store.save_snapshot("s", label="nightly") for _ in range(2)]
+    version = store.session("s").version
+    for verb in (
+        lambda: store.rollback_to_snapshot("s", "nightly"),
+        lambda: store.delete_snapshot("s", "nightly"),
+        lambda: store.fork("s", "copy", at="nightly"),
+    ):
+        with pytest.raises(UsageError, match=f"2 snapshots .*{taken[0].id}, {taken[1].id}"):
+            verb()
+    assert store.session("s").version == version
+    assert len(store.list_snapshots("s")) == 2
+
+
+def test_a_label_comes_before_the_latest(store):
+    say(store, "s", "one")
+    store.save_snapshot("s", label="latest")
+    say(store, "s", "two")
+    store.save_snapshot("s")
+    store.rollback_to_snapshot("s", "latest")
+    assert said(store, "s") == ["one"]
+
+
+def test_short_beginnings_and_other_sessions_are_not_found(store):
+    say(store, "s", "one")
+    snapshot = store.save_snapshot("s", label="here")
+    say(store, "t", "one")
+    for session, name in (
+        ("s", snapshot.id[:3]),
+        ("s", ""),
+        ("t", "latest"),
+        ("t", "here"),
+        ("t", snapshot.id[:12]),
+    ):
+        with pytest.raises(SnapshotNotFoundError):
+            store.rollback_to_snapshot(session, name)
+        with pytest.raises(SnapshotNotFoundError):
+            store.delete_snapshot(session, name)

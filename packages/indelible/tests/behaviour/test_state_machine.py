@@ -39,12 +39,15 @@ class Life:
     deadline_s: float | None
     shown: list = field(default_factory=list)
     changes: list = field(default_factory=list)
+    # What showed before each undo, and the change that it took back.
+    undone: list = field(default_factory=list)
     snapshots: dict = field(default_factory=dict)
     receipts: dict = field(default_factory=dict)
     forked_from: str | None = None
 
     def change(self, after, end):
         self.changes.append((self.shown, end))
+        self.undone.clear()
         self.shown = after
 
 
@@ -247,7 +250,28 @@ class Machine(RuleBasedStateMachine):
                 self.store.undo(name)
             return
         change = self.store.undo(name)
-        before, end_then = life.changes.pop()
+        taken_back = life.changes.pop()
+        before, end_then = taken_back
+        life.undone.append((life.shown, len(session.log), taken_back))
+        after = [*before, *range(end_then, len(session.log))]
+        assert list(change.dropped) == [p for p in life.shown if p not in after]
+        assert list(change.restored) == [p for p in after if p not in life.shown]
+        life.shown = after
+
+    @rule(name=NAMES)
+    def redo(self, name):
+        if not self.is_active(name):
+            with pytest.raises(SessionNotFoundError):
+                self.store.redo(name)
+            return
+        session, life = self.living(name)
+        if not life.undone:
+            with pytest.raises(UsageError):
+                self.store.redo(name)
+            return
+        change = self.store.redo(name)
+        before, end_then, taken_back = life.undone.pop()
+        life.changes.append(taken_back)
         after = [*before, *range(end_then, len(session.log))]
         assert list(change.dropped) == [p for p in life.shown if p not in after]
         assert list(change.restored) == [p for p in after if p not in life.shown]

@@ -69,9 +69,9 @@ def test_trim_leaves_pinned_and_system_messages_and_summaries(store):
 
 def test_trim_never_splits_a_call_from_its_result(store):
     store.add_entries("s", [message("one"), call("c"), message("two"), result("c"), message("x")])
-    assert store.trim("s", before=3).dropped == (0, 2)
+    assert store.trim("s", before=3, align=None).dropped == (0, 2)
     assert shown(store, "s") == [1, 3, 4]
-    assert store.trim("s", before=4).dropped == (1, 3)
+    assert store.trim("s", before=4, align=None).dropped == (1, 3)
 
 
 def test_trim_never_splits_the_calls_that_stand_in_messages(store):
@@ -125,6 +125,81 @@ def test_what_must_stay_is_paid_for_first(store):
     assert store.trim("s", max_tokens=7, **counted).dropped == (1,)
     assert store.trim("s", max_tokens=1, **counted).dropped == (2,)
     assert said(store, "s") == ["sssss"]
+
+
+TURNS = [
+    message("be kind", role="system"),
+    message("question 1"),
+    message("answer 1", role="assistant"),
+    message("question 2"),
+    message("", role="assistant", tool_calls=[{"id": "a", "name": "look"}]),
+    message("found", role="tool", tool_call_id="a"),
+    message("answer 2", role="assistant"),
+    message("more", role="assistant"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ({"keep_last": 1}, [0, 3, 7]),
+        ({"keep_last": 3}, [0, 3, 4, 5, 6, 7]),
+        ({"keep_last": 4}, [0, 3, 4, 5, 6, 7]),
+        ({"keep_last": 5}, [0, 3, 4, 5, 6, 7]),
+        ({"keep_last": 6}, [0, 1, 2, 3, 4, 5, 6, 7]),
+        ({"keep_last": 0}, [0]),
+        ({"before": 2}, [0, 1, 2, 3, 4, 5, 6, 7]),
+        ({"before": 6}, [0, 3, 6, 7]),
+        ({"max_tokens": 3}, [0, 3, 7]),
+        ({"max_tokens": 4}, [0, 3, 6, 7]),
+        ({"max_tokens": 1}, [0]),
+    ],
+)
+def test_what_a_trim_leaves_begins_with_a_user(store, rule, left):
+    store.add_entries("s", TURNS)
+    if "max_tokens" in rule:
+        rule = {**rule, "count_tokens": lambda _: 1}
+    store.trim("s", **rule)
+    assert shown(store, "s") == left
+
+
+def test_a_trim_that_may_begin_anywhere(store):
+    store.add_entries("s", TURNS)
+    store.trim("s", keep_last=1, align=None)
+    assert shown(store, "s") == [0, 7]
+    with pytest.raises(UsageError, match="align"):
+        store.trim("s", keep_last=1, align="assistant")
+
+
+def test_an_unanswered_call_keeps_the_question_before_it(store):
+    store.add_entries(
+        "s", [message("question"), call("a"), message("never mind"), message("new question")]
+    )
+    store.trim("s", keep_last=1)
+    assert shown(store, "s") == [0, 1, 3]
+
+
+def test_a_conversation_without_users_is_trimmed_as_asked(store):
+    store.add_entries("s", [message(str(n), role="critic") for n in range(40)])
+    store.trim("s", keep_last=2)
+    assert shown(store, "s") == [38, 39]
+
+
+def test_a_tool_result_in_a_users_message_opens_no_turn(store):
+    use = [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]
+    answer = [{"type": "tool_result", "tool_use_id": "a", "content": "found"}]
+    store.add_entries(
+        "s",
+        [
+            message("old"),
+            message("question"),
+            message(use, role="assistant"),
+            message(answer),
+            message("answer", role="assistant"),
+        ],
+    )
+    store.trim("s", keep_last=1)
+    assert shown(store, "s") == [1, 4]
 
 
 def test_trim_takes_exactly_one_rule(store):
@@ -343,7 +418,7 @@ def test_an_undone_rollback_shows_both_branches_in_order(store):
     assert said(store, "s") == ["one", "two", "three"]
 
 
-def test_there_is_no_redo(store):
+def test_a_change_after_an_undo_can_be_undone_and_then_what_was_before(store):
     say(store, "s", "one", "two")
     store.trim("s", keep_last=1)
     store.clear("s")
@@ -354,6 +429,102 @@ def test_there_is_no_redo(store):
         assert said(store, "s") == showing
     with pytest.raises(UsageError):
         store.undo("s")
+
+
+def test_redo_makes_the_undone_changes_again(store):
+    say(store, "s", "one", "two", "three")
+    store.trim("s", keep_last=2)
+    store.trim("s", keep_last=1)
+    store.undo("s")
+    store.undo("s")
+    say(store, "s", "four")
+    change = store.redo("s")
+    assert (change.change, change.dropped, change.restored) == ("redo", (0,), ())
+    assert said(store, "s") == ["two", "three", "four"]
+    assert store.redo("s").dropped == (1,)
+    assert said(store, "s") == ["three", "four"]
+    with pytest.raises(UsageError, match="nothing to redo"):
+        store.redo("s")
+    for showing in (["two", "three", "four"], ["one", "two", "three", "four"]):
+        store.undo("s")
+        assert said(store, "s") == showing
+    assert store.redo("s").dropped == (0,)
+    assert [change.undone for change in store.timeline("s").changes if change.change == "trim"] == [
+        True,
+        False,
+    ]
+
+
+def test_there_is_no_redo_after_another_change(store):
+    say(store, "s", "one", "two")
+    store.clear("s")
+    store.undo("s")
+    store.trim("s", keep_last=1)
+    with pytest.raises(UsageError, match="nothing to redo"):
+        store.redo("s")
+    store.undo("s")
+    store.redo("s")
+    assert said(store, "s") == ["two"]
+    with pytest.raises(UsageError, match="nothing to redo"):
+        store.redo("s")
+
+
+def test_a_redo_with_a_key_happens_once(store):
+    say(store, "s", "one")
+    store.clear("s")
+    store.undo("s")
+    first = store.redo("s", key="r")
+    again = store.redo("s", key="r")
+    assert again.replayed
+    assert again.dropped == first.dropped == (0,)
+    with pytest.raises(SessionNotFoundError):
+        store.redo("nobody")
+
+
+def test_what_a_redo_shows_survives_a_vacuum(store):
+    say(store, "s", "one")
+    snapshot = store.save_snapshot("s")
+    say(store, "s", "two")
+    store.trim("s", keep_last=1)
+    store.rollback_to_snapshot("s", snapshot.id)
+    store.delete_snapshot("s", snapshot.id)
+    store.undo("s")
+    store.vacuum()
+    assert store.verify().ok
+    store.redo("s")
+    assert said(store, "s") == ["one"]
+
+
+def test_a_dry_run_says_what_a_change_would_do(store):
+    say(store, "s", "one", "two", "three")
+    snapshot = store.save_snapshot("s")
+    store.trim("s", keep_last=2)
+    store.clear("s")
+    store.undo("s")
+    version = store.session("s").version
+    for change in (
+        lambda **options: store.hide("s", [1], **options),
+        lambda **options: store.trim("s", keep_last=1, **options),
+        lambda **options: store.clear("s", **options),
+        lambda **options: store.rollback_to_snapshot("s", snapshot.id, **options),
+        lambda **options: store.rollback_to_snapshot("s", "latest", **options),
+        lambda **options: store.redo("s", **options),
+        lambda **options: store.undo("s", **options),
+    ):
+        preview = change(dry_run=True)
+        assert (preview.dry_run, preview.key, preview.version) == (True, None, version)
+        assert store.session("s").version == version
+        done = change()
+        assert (preview.change, preview.dropped, preview.restored) == (
+            done.change,
+            done.dropped,
+            done.restored,
+        )
+        assert done.dropped or done.restored
+        if done.change == "undo":
+            continue
+        store.undo("s")
+        version = store.session("s").version
 
 
 def test_a_change_that_changed_nothing_is_not_in_the_way_of_undo(store):

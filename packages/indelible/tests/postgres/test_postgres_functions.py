@@ -12,6 +12,7 @@ import indelible
 from indelible import ConflictError, FormatError, UsageError
 from indelible.backends.postgres import views
 from indelible.backends.postgres.append import build_call, sort_appends
+from indelible.backends.postgres.arrays import register_arrays
 from indelible.backends.postgres.context import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
@@ -62,6 +63,7 @@ class Clock:
 def send(connection, context, appends):
     """The versions that the guarded write of appends comes to."""
     call = build_call(context, appends)
+    register_arrays(connection)
     cursor = psycopg.RawCursor(connection)
     ((versions,),) = cursor.execute(call.text.encode(), ("1000", *call.params)).fetchall()
     return versions

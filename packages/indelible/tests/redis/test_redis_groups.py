@@ -3,7 +3,7 @@
 import asyncio
 
 import indelible
-from memory_contract.faults.proxy import Proxy, Trouble
+from memory_contract.faults.proxy import Proxy, ProxyFault
 
 CALLERS = 40
 
@@ -123,7 +123,7 @@ def test_a_group_whose_answer_was_lost_is_there_once(url):
             async with indelible.open_async(proxy.url) as store:
                 await known(store, "s", "t")
                 await at_once(store, ["s", "t"])
-                proxy.arm(Trouble("cut after", on="EVALSHA"))
+                proxy.arm(ProxyFault("cut after", on="EVALSHA"))
                 return await at_once(store, ["s", "t"] * 10)
 
         receipts = asyncio.run(work())

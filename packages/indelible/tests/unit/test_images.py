@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from memory_contract.faults.vfs.disk import Change
-from memory_contract.faults.vfs.images import MANNERS, SECTOR_BYTES, images, in_the_end
+from memory_contract.faults.vfs.images import DAMAGE_MODES, SECTOR_BYTES, build_final_files, images
 
 BASE = {"a": b"old" * 100}
 
@@ -105,5 +105,5 @@ def test_in_the_end_everything_is_there():
         Change("create", "b"),
         Change("delete", "b"),
     ]
-    assert in_the_end(changes, {}) == {"a": b"wh\0\0!"}
-    assert set(MANNERS) >= {"nothing", "everything", "some", "torn"}
+    assert build_final_files(changes, {}) == {"a": b"wh\0\0!"}
+    assert set(DAMAGE_MODES) >= {"nothing", "everything", "some", "torn"}

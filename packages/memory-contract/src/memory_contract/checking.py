@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from memory_contract.adapter import Adapter
-from memory_contract.cases import GATES, Case, Gate, Mode, all_cases
+from memory_contract.cases.case import GATES, Case, Gate, Mode
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.deviations import Deviations
 from memory_contract.results import CaseResult, Report
-from memory_contract.running import Bench, modes_of, run_case
+from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from memory_contract.targets import resolve
 
 BUDGET_S: Final = 60.0
@@ -79,12 +80,12 @@ def asked_for(gates: Sequence[str], chosen: Sequence[Case]) -> tuple[Gate, ...]:
     return tuple(gate for gate in GATES if gate in (gates or {found.gate for found in chosen}))
 
 
-def items_of(cases: Sequence[Case], bench: Bench) -> list[Item]:
+def items_of(cases: Sequence[Case], subject: StoreUnderTest) -> list[Item]:
     """Every case in every mode that the store has."""
     return [
         Item(case=found, mode=mode, known=known)
         for found in cases
-        for mode, known in modes_of(found, bench)
+        for mode, known in list_modes(found, subject)
     ]
 
 
@@ -117,9 +118,9 @@ def check(
     chosen = select(gates, cases)
     seed = secrets.randbits(32) if seed is None else seed
     began = time.monotonic()
-    bench = Bench(adapter)
+    subject = StoreUnderTest(adapter)
     try:
-        items = items_of(chosen, bench)
+        items = items_of(chosen, subject)
         plan = Plan(
             items=order_quick(items) if quick else items,
             seed=seed,
@@ -128,9 +129,9 @@ def check(
             until=began + QUICK_S_MAX if quick else math.inf,
         )
         known = deviations or Deviations()
-        results = tuple(_run(plan, bench, known, progress))
+        results = tuple(_run(plan, subject, known, progress))
     finally:
-        bench.close()
+        subject.close()
     if quick:
         results = tuple(sorted(results, key=lambda result: _place_of(items, result)))
         ran = {result.gate for result in results if result.verdict != "NOT CLAIMED"}
@@ -176,7 +177,7 @@ class Plan:
 
 
 def _run(
-    plan: Plan, bench: Bench, deviations: Deviations, progress: Progress | None
+    plan: Plan, subject: StoreUnderTest, deviations: Deviations, progress: Progress | None
 ) -> Iterator[CaseResult]:
     share_s = share_of(plan.budget_s)
     ended = time.monotonic() + plan.budget_s
@@ -187,7 +188,7 @@ def _run(
             progress(item, None)
         share = share_s if time.monotonic() < ended else 0.0
         result = item.known or run_case(
-            item.case, item.mode, bench, seed=plan.seed, share_s=share, rounds=plan.rounds
+            item.case, item.mode, subject, seed=plan.seed, share_s=share, rounds=plan.rounds
         )
         result = deviations.apply(result)
         if progress is not None:

@@ -7,32 +7,31 @@ import json
 import os
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pytest_snapshot_db.comparing import Difference, compare
+from pytest_snapshot_db.compare import ROWS_SHOWN, Difference, compare_files
+from pytest_snapshot_db.copy_live import copy_database
+from pytest_snapshot_db.diff_text import join_lines, render
 from pytest_snapshot_db.errors import GoldenError
-from pytest_snapshot_db.keeping import taken
 from pytest_snapshot_db.printable import escape_unseen
-from pytest_snapshot_db.reading import Database
-from pytest_snapshot_db.rules import rules_of
-from pytest_snapshot_db.telling import lines_of, text_of
-from pytest_snapshot_db.usage import Listed, find_record, listed
+from pytest_snapshot_db.rules import Rules, parse_rules
+from pytest_snapshot_db.session_end import GoldenUsage, find_usage, list_goldens
 from pytest_snapshot_db.version import __version__
 
-ROWS: Final = 20
 DIFFERENT: Final = 1
 WRONG_USAGE: Final = 2
-NOT_THERE: Final = 4
-# What a shell gives for a command that Ctrl-C ended.
+NOT_FOUND: Final = 4
+# What a shell returns for a command that Ctrl-C ended.
 INTERRUPTED: Final = 130
 
 EXIT_CODES: Final = "Exits with 0 (done), 1 (files differ), 2 (wrong usage) or 4 (no such file)."
 
 
 class CommandError(Exception):
-    """A command could not do its work; nothing was changed."""
+    """A command failed; nothing was changed."""
 
     def __init__(self, message: str, *, exit_code: int) -> None:
         super().__init__(message)
@@ -40,7 +39,7 @@ class CommandError(Exception):
 
 
 def run() -> None:
-    """Run the command line, and end with a sentence and a code instead of a traceback."""
+    """Run the command line; errors end in a sentence and an exit code, not in a traceback."""
     try:
         sys.exit(main(sys.argv[1:]))
     except CommandError as error:
@@ -49,14 +48,14 @@ def run() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; gives its exit code."""
+    """Run one command, and return its exit code."""
     options = build_parser().parse_args(arguments)
     code: int = options.command(options)
     return code
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The commands and their options."""
+    """Build the parser of all commands and options."""
     parser = argparse.ArgumentParser(
         prog="snapshot-db",
         description="Compare SQLite files, and look after the goldens of snapshot_db.",
@@ -64,14 +63,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"snapshot-db {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
     command = commands.add_parser(
         "diff",
         help="Compare two SQLite files.",
         description="Compare two SQLite files as snapshot_db does: schema, every row, header,"
         " integrity. Neither is changed, also while others write to it. " + EXIT_CODES,
         epilog="Example: snapshot-db diff a.db b.db --ignore note.created_at"
-        " --replace 'note.id=<id>'",
+        " --ignore 'note.body=$.meta.ts' --replace 'note.id=<id>'",
     )
     command.add_argument("expected", type=Path, metavar="A", help="A SQLite file.")
     command.add_argument("obtained", type=Path, metavar="B", help="Another.")
@@ -79,8 +77,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--ignore",
         action="append",
         default=[],
-        metavar="TABLE.COLUMN",
-        help="Leave this column out; may be given again.",
+        metavar="TABLE.COLUMN[=PATH]",
+        help="Leave this column out, or a JSON path in it, such as $.meta.ts; may be given again.",
     )
     command.add_argument(
         "--replace",
@@ -91,12 +89,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     command.add_argument(
         "--rows",
-        type=_count,
-        default=ROWS,
+        type=_parse_count,
+        default=ROWS_SHOWN,
         metavar="N",
-        help=f"Show so many rows of each kind and table; 0: all. Default: {ROWS}.",
+        help=f"Show so many rows of each kind and table; 0: all. Default: {ROWS_SHOWN}.",
     )
-    command.set_defaults(command=diff)
+    command.set_defaults(command=run_diff)
 
     command = commands.add_parser(
         "list",
@@ -106,7 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_folder(command)
     command.add_argument("--json", action="store_true", help="Print one JSON document.")
-    command.set_defaults(command=list_)
+    command.set_defaults(command=run_list)
 
     command = commands.add_parser(
         "prune",
@@ -117,7 +115,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_folder(command)
     command.add_argument("--dry-run", action="store_true", help="Say what would be removed.")
     command.add_argument("--yes", "-y", action="store_true", help="Do it without asking.")
-    command.set_defaults(command=prune)
+    command.set_defaults(command=run_prune)
     return parser
 
 
@@ -138,65 +136,78 @@ def _add_folder(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     number = int(text)
     if number < 0:
         raise ValueError(text)
     return number
 
 
-def diff(options: argparse.Namespace) -> int:
+def run_diff(options: argparse.Namespace) -> int:
     """Compare two SQLite files."""
     for path in (options.expected, options.obtained):
         if not path.is_file():
-            raise CommandError(f"There is no file {path}", exit_code=NOT_THERE)
+            raise CommandError(f"There is no file {path}", exit_code=NOT_FOUND)
     try:
-        found = _difference(options)
+        found = _compare(options)
     except GoldenError as error:
         raise CommandError(f"{error}. Nothing was changed", exit_code=WRONG_USAGE) from error
     if not found:
         print("The same.")
         return 0
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print(text_of(lines_of(found), colour=colour))
+    print(join_lines(render(found), colour=colour))
     return DIFFERENT
 
 
-def _difference(options: argparse.Namespace) -> Difference:
-    named = {}
-    for each in options.replace:
-        column, given, text = each.partition("=")
-        if not given or not text:
-            raise CommandError(
-                f"--replace takes TABLE.COLUMN=TEXT, not {each!r}. Nothing was changed",
-                exit_code=WRONG_USAGE,
-            )
-        named[column] = text
-    rules = rules_of(options.ignore, named)
+def _compare(options: argparse.Namespace) -> Difference:
+    rules = _parse_options(options)
     with tempfile.TemporaryDirectory(prefix="snapshot-db-diff-") as folder:
         one, two = Path(folder, "a.db"), Path(folder, "b.db")
-        taken(options.expected, one)
-        taken(options.obtained, two)
-        with Database(one) as before, Database(two) as after:
-            return compare(before, after, rules, limit=options.rows or None)
+        copy_database(options.expected, one)
+        copy_database(options.obtained, two)
+        return compare_files(one, two, rules, limit=options.rows or None)
 
 
-def list_(options: argparse.Namespace) -> int:
+def _parse_options(options: argparse.Namespace) -> Rules:
+    ignore: dict[str, list[str]] = defaultdict(list)
+    for each in options.ignore:
+        column, equals, path = each.partition("=")
+        ignore[column].append(path if equals else "$")
+    replace = {}
+    for each in options.replace:
+        column, _, text = each.partition("=")
+        if not text:
+            raise GoldenError(f"--replace takes TABLE.COLUMN=TEXT, not {each!r}")
+        replace[column] = text
+    return parse_rules(ignore, replace)
+
+
+def run_list(options: argparse.Namespace) -> int:
     """List goldens and the tests that use them."""
-    found = _listed(options)
+    found = _list_goldens(options)
     if options.json:
-        print(json.dumps([_to_json(each, options.folder) for each in found], indent=2))
+        rows = [
+            {
+                "golden": _name_golden(each, options.folder),
+                "state": each.state,
+                "tests": list(each.tests),
+                "why": each.why,
+            }
+            for each in found
+        ]
+        print(json.dumps(rows, indent=2))
         return 0
     if not found:
         print("There are no goldens here.")
         return 0
-    rows = [("golden", "bytes", "state", "tests")]
-    rows += [
-        (_name(each, options.folder), _size(each), each.state, each.why or _tests(each))
-        for each in found
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
+    table = [("golden", "bytes", "state", "tests")]
+    for each in found:
+        size = f"{each.golden.path.stat().st_size:,}"
+        name = _name_golden(each, options.folder)
+        table.append((name, size, each.state, each.why or _name_tests(each)))
+    widths = [max(len(row[column]) for row in table) for column in range(3)]
+    for row in table:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         print("  ".join([*cells, row[3]]))
     if any(each.state == "unknown" for each in found):
@@ -204,33 +215,33 @@ def list_(options: argparse.Namespace) -> int:
     return 0
 
 
-def prune(options: argparse.Namespace) -> int:
+def run_prune(options: argparse.Namespace) -> int:
     """Remove goldens that no test uses."""
-    found = _listed(options)
+    found = _list_goldens(options)
     unused = [each for each in found if each.state == "unused"]
     for each in unused:
-        doing = "would remove" if options.dry_run else "unused"
-        print(f"{doing} {_name(each, options.folder)}: {each.why}")
+        verb = "would remove" if options.dry_run else "unused"
+        print(f"{verb} {_name_golden(each, options.folder)}: {each.why}")
     unknown = sum(each.state == "unknown" for each in found)
     if unknown:
-        print(f"Not known to be used or unused, and kept: {_goldens(unknown)}.", file=sys.stderr)
+        print(f"Not known to be used or unused, and kept: {_count(unknown)}.", file=sys.stderr)
     if not unused:
         print("No golden is known to be unused: nothing was removed.")
         return 0
     if options.dry_run:
         return 0
-    if not options.yes and not _is_confirmed(f"This removes {_goldens(len(unused))}."):
+    if not options.yes and not _is_confirmed(f"This removes {_count(len(unused))}."):
         return WRONG_USAGE
     for each in unused:
         golden = each.golden
         for path in (golden.manifest_path, golden.obtained_path, golden.path):
             path.unlink(missing_ok=True)
-    print(f"Removed {_goldens(len(unused))}.")
+    print(f"Removed {_count(len(unused))}.")
     return 0
 
 
-def _is_confirmed(will_do: str) -> bool:
-    sys.stderr.write(f"{will_do}\n")
+def _is_confirmed(question: str) -> bool:
+    sys.stderr.write(f"{question}\n")
     if not sys.stdin.isatty():
         raise CommandError(
             "Nothing was changed, since there is no terminal to ask on: add --yes to confirm",
@@ -248,36 +259,23 @@ def _is_confirmed(will_do: str) -> bool:
     return confirmed
 
 
-def _listed(options: argparse.Namespace) -> list[Listed]:
+def _list_goldens(options: argparse.Namespace) -> list[GoldenUsage]:
     folder: Path = options.folder
     if not folder.is_dir():
-        raise CommandError(f"There is no folder {folder}", exit_code=NOT_THERE)
-    record, root = find_record(folder.resolve(), options.cache)
-    return list(listed(folder.resolve(), record, root))
+        raise CommandError(f"There is no folder {folder}", exit_code=NOT_FOUND)
+    usage, root = find_usage(folder.resolve(), options.cache)
+    return list(list_goldens(folder.resolve(), usage, root))
 
 
-def _goldens(number: int) -> str:
+def _count(number: int) -> str:
     return f"{number} golden{'' if number == 1 else 's'}"
 
 
-def _name(each: Listed, folder: Path) -> str:
+def _name_golden(each: GoldenUsage, folder: Path) -> str:
     return escape_unseen(str(each.golden.path.relative_to(folder.resolve())))
 
 
-def _size(each: Listed) -> str:
-    return f"{each.golden.path.stat().st_size:,}"
-
-
-def _tests(each: Listed) -> str:
+def _name_tests(each: GoldenUsage) -> str:
     names = [test.rpartition("::")[2] for test in each.tests]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
-
-
-def _to_json(each: Listed, folder: Path) -> dict[str, object]:
-    return {
-        "golden": _name(each, folder),
-        "state": each.state,
-        "tests": list(each.tests),
-        "why": each.why,
-    }

@@ -9,85 +9,83 @@ import shutil
 import sqlite3
 import tempfile
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
-from pytest_snapshot_db.building import Build
-from pytest_snapshot_db.comparing import Difference
+from pytest_snapshot_db.compare import Difference
+from pytest_snapshot_db.copy_live import copy_database
+from pytest_snapshot_db.diff_text import Line, join_lines, render, suggest_ignore, suggest_replace
 from pytest_snapshot_db.errors import GoldenError, GoldenWarning
-from pytest_snapshot_db.keeping import (
+from pytest_snapshot_db.manifest import hash_builder, name_builder
+from pytest_snapshot_db.printable import escape_unseen
+from pytest_snapshot_db.rules import Ignored, Replacement, Rules, parse_rules
+from pytest_snapshot_db.session import Session, shorten_path
+from pytest_snapshot_db.storage import (
     NAME_CHARS_MAX,
     Golden,
-    canonical,
-    copy_out,
-    forget_obtained,
-    golden_of,
-    taken,
+    copy_golden,
+    find_golden,
+    remove_obtained,
+    write_canonical,
 )
-from pytest_snapshot_db.manifest import digest_of, name_of
-from pytest_snapshot_db.rules import Replacement, Rules, rules_of
-from pytest_snapshot_db.run import Run
-from pytest_snapshot_db.telling import Line, lines_of, made_up_keys, suspects, text_of, visible
-from pytest_snapshot_db.updating import adopt, difference, rebuild, write
+from pytest_snapshot_db.update import (
+    Build,
+    adopt_golden,
+    compare_with_golden,
+    rebuild_golden,
+    write_golden,
+)
 
 VARIABLE: Final = "INDELIBLE_SNAPSHOT_DB"
 
 
-class Asking(NamedTuple):
-    """The test that asks."""
-
-    name: str
-    node_id: str
-    module: Path
-    command: str
-    """Runs this test alone."""
-
-
 class SnapshotDb:
-    """Goldens for one test: `snapshot_db(name, build=…)` copies one out, `assert_matches` compares.
+    """Goldens for one test: `snapshot_db(name, build=…)` copies one, `assert_matches` compares.
 
     A golden is a SQLite file that a test never changes. `pytest --snapshot-db-update` writes it.
     """
 
-    def __init__(self, run: Run, test: Asking, make_folder: Callable[[], Path]) -> None:
-        self._run = run
+    def __init__(
+        self, session: Session, test: pytest.Item, make_folder: Callable[[], Path]
+    ) -> None:
+        self._session = session
         self._test = test
         self._make_folder = make_folder
         self._folder: Path | None = None
         self._path: Path | None = None
-        self._opened: list[sqlite3.Connection] = []
+        self._connections: list[sqlite3.Connection] = []
         self._variable = os.environ.get(VARIABLE)
 
     def __call__(self, name: str, *, build: Build | None = None) -> Path:
-        """A private, writable copy of the golden `name`, which `build(path)` makes when asked to.
+        """Return a private, writable copy of the golden `name`, which `build(path)` makes.
 
-        Only a path is handed out, so that threads, processes and other languages can use it. It
-        stands in the environment as INDELIBLE_SNAPSHOT_DB, too.
+        Threads, processes and other languages can use the path. It is also in the environment, as
+        INDELIBLE_SNAPSHOT_DB.
         """
         __tracebackhide__ = True
         try:
-            return self._copy_of(name, build)
+            return self._copy(name, build)
         except GoldenError as error:
-            said = str(error)
-        pytest.fail(said)
+            message = str(error)
+        pytest.fail(message)
 
     @property
     def path(self) -> Path:
-        """The file of this test: the copy that it was given last, or else a file that is to be."""
-        return self._path or self._handed_out(self._new_path(_as_name(self._test.name)))
+        """The file of this test: the copy that it was given last, or else a new path."""
+        return self._path or self._set_path(self._find_free_path(_to_name(self._test.name)))
 
     def connect(
         self, path: str | os.PathLike[str] | None = None, **options: Any
     ) -> sqlite3.Connection:
-        """A `sqlite3` connection to the file of this test, or to another; closed after the test."""
+        """Connect `sqlite3` to the file of this test, or to another; closed after the test."""
         connection: sqlite3.Connection = sqlite3.connect(
             self.path if path is None else path, **options
         )
-        self._opened.append(connection)
+        self._connections.append(connection)
         return connection
 
     def assert_matches(
@@ -95,33 +93,35 @@ class SnapshotDb:
         name: str | None = None,
         path: str | os.PathLike[str] | None = None,
         *,
-        ignore: Collection[str] = (),
+        ignore: Ignored = (),
         replace: Mapping[str, Replacement] | None = None,
     ) -> None:
-        """Hold a whole file against the golden `name`: schema, every row, header, integrity.
+        """Compare a whole file with the golden `name`: schema, every row, header, integrity.
 
         Without `path` it is the file of this test; without a name, the golden is called like the
-        test. What is seen is what a new process would see: committed, and no more. `ignore` names
-        columns (`table.column`, `table.*`, and `table.rowid` for the order of rows); `replace`
-        gives a column's values a placeholder, the same for the same value, also where another
-        column refers to it.
+        test. What is compared is what a new process would see: committed rows alone.
+
+        `ignore` names columns (`table.column`, `table.*`, and `table.rowid` for the order of rows).
+        As a mapping, it gives each a path in the column's JSON, or a list of paths; `$` is the
+        whole value. `replace` gives a column's values a placeholder, the same for the same value,
+        also where another column refers to it.
         """
         __tracebackhide__ = True
         try:
             self._compare(
-                golden_of(self._test.module, _as_name(self._test.name) if name is None else name),
+                find_golden(self._test.path, _to_name(self._test.name) if name is None else name),
                 self.path if path is None else Path(path),
-                rules_of(ignore, replace),
+                parse_rules(ignore, replace),
             )
         except GoldenError as error:
-            said = str(error)
+            message = str(error)
         else:
             return
-        pytest.fail(said)
+        pytest.fail(message)
 
     def close(self, *, keep: bool) -> None:
-        """After the test: close what was opened, and remove the copies unless they are wanted."""
-        for connection in self._opened:
+        """After the test: close connections, and remove the copies unless they are wanted."""
+        for connection in self._connections:
             with suppress(sqlite3.Error):
                 connection.close()
         if self._path is not None:
@@ -132,48 +132,48 @@ class SnapshotDb:
         if self._folder is not None and not keep:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _copy_of(self, name: str, build: Build | None) -> Path:
-        golden = golden_of(self._test.module, name)
-        self._adopted(golden)
-        update = self._run.update
-        if build is not None and (update.replaces if golden.exists() else update.makes):
-            rebuild(self._run, golden, build, self._test.node_id)
+    def _copy(self, name: str, build: Build | None) -> Path:
+        golden = find_golden(self._test.path, name)
+        self._adopt(golden)
+        if build is not None and self._session.update.allows(golden):
+            rebuild_golden(self._session, golden, build, self._test.nodeid)
         if not golden.exists():
-            raise self._missing(golden, can_be_made=build is not None)
-        path = self._new_path(name)
-        manifest = copy_out(golden, path)
-        self._run.use(golden, self._test.node_id)
+            raise self._report_missing(golden, can_be_made=build is not None)
+        path = self._find_free_path(name)
+        manifest = copy_golden(golden, path)
+        self._session.record_use(golden, self._test.nodeid)
         if build is not None and manifest.builder is not None:
-            self._mind_builder(golden, build, manifest.builder)
-        return self._handed_out(path)
+            self._check_builder(golden, build, manifest.builder)
+        return self._set_path(path)
 
     def _compare(self, golden: Golden, path: Path, rules: Rules) -> None:
         with tempfile.TemporaryDirectory(prefix="snapshot-db-compare-") as folder:
             obtained = Path(folder) / "obtained.db"
-            mode = taken(path, obtained)
-            self._adopted(golden)
-            update = self._run.update
-            if update.replaces if golden.exists() else update.makes:
-                test = self._test.node_id
-                write(self._run, golden, obtained, journal_mode=mode, test=test, rules=rules)
-            if not golden.exists():
-                raise self._missing(golden, can_be_made=True)
-            if found := difference(golden, obtained, rules):
-                raise self._different(golden, found, obtained)
-        forget_obtained(golden)
-        self._run.use(golden, self._test.node_id)
-
-    def _adopted(self, golden: Golden) -> None:
-        """A file without a manifest was put there by hand: taken if asked for, never replaced."""
-        if golden.path.exists() and not golden.manifest_path.exists():
-            if not self._run.update.makes:
-                raise GoldenError(
-                    f"{self._shown(golden.path)} has no manifest yet. To take it as it is:\n"
-                    f"  {self._test.command} --snapshot-db-update-only=new"
+            mode = copy_database(path, obtained)
+            self._adopt(golden)
+            if self._session.update.allows(golden):
+                test = self._test.nodeid
+                write_golden(
+                    self._session, golden, obtained, journal_mode=mode, test=test, rules=rules
                 )
-            adopt(self._run, golden, self._test.node_id)
+            if not golden.exists():
+                raise self._report_missing(golden, can_be_made=True)
+            if found := compare_with_golden(golden, obtained, rules):
+                raise self._report_difference(golden, found, obtained)
+        remove_obtained(golden)
+        self._session.record_use(golden, self._test.nodeid)
 
-    def _new_path(self, name: str) -> Path:
+    def _adopt(self, golden: Golden) -> None:
+        """Adopt a file without a manifest, which was put there by hand, if the run may write it."""
+        if golden.path.exists() and not golden.manifest_path.exists():
+            if not self._session.update.allows(golden):
+                raise GoldenError(
+                    f"{self._shorten(golden.path)} has no manifest yet. To take it as it is:\n"
+                    f"  {self._command} --snapshot-db-update-only=new"
+                )
+            adopt_golden(self._session, golden, self._test.nodeid)
+
+    def _find_free_path(self, name: str) -> Path:
         if self._folder is None:
             self._folder = self._make_folder()
         path, number = self._folder / f"{name}.db", 1
@@ -182,77 +182,79 @@ class SnapshotDb:
             path = self._folder / f"{name}-{number}.db"
         return path
 
-    def _handed_out(self, path: Path) -> Path:
+    def _set_path(self, path: Path) -> Path:
         self._path = path
         os.environ[VARIABLE] = str(path)
         return path
 
-    def _mind_builder(self, golden: Golden, build: Build, known: str) -> None:
-        if digest_of(build) not in (None, known):
+    @property
+    def _command(self) -> str:
+        """The command that runs this test alone, from where the run was started."""
+        module = os.path.relpath(self._test.path, self._session.root)
+        _, separator, name = self._test.nodeid.partition("::")
+        return f"pytest {shlex.quote(module + separator + name)}"
+
+    def _check_builder(self, golden: Golden, build: Build, known: str) -> None:
+        if hash_builder(build) not in (None, known):
             warnings.warn(
-                f"{name_of(build)} has changed since it built {self._shown(golden.path)}. To see"
-                f" whether it still builds the same: {self._test.command} --snapshot-db-update",
+                f"{name_builder(build)} has changed since it built {self._shorten(golden.path)}. To"
+                f" see whether it still builds the same: {self._command} --snapshot-db-update",
                 GoldenWarning,
                 stacklevel=4,
             )
 
-    def _missing(self, golden: Golden, *, can_be_made: bool) -> GoldenError:
-        lines = [f"There is no golden {golden.name!r} yet: {self._shown(golden.path)}"]
+    def _report_missing(self, golden: Golden, *, can_be_made: bool) -> GoldenError:
+        lines = [f"There is no golden {golden.name!r} yet: {self._shorten(golden.path)}"]
         if can_be_made:
             lines += ["Make it, look at it, and commit it:"]
-            lines += [f"  {self._test.command} --snapshot-db-update-only=new"]
+            lines += [f"  {self._command} --snapshot-db-update-only=new"]
         else:
             lines += ["Nothing says how to make it: give a build=, or put a database file there."]
         return GoldenError("\n".join(lines))
 
-    def _different(self, golden: Golden, found: Difference, obtained: Path) -> GoldenError:
-        expected = self._shown(golden.path)
-        other = self._shown(self._keep(golden, obtained))
-        both = shlex.join((expected, other))
+    def _report_difference(self, golden: Golden, found: Difference, obtained: Path) -> GoldenError:
+        expected = self._shorten(golden.path)
+        other = self._shorten(self._keep_obtained(golden, obtained))
         lines = [
             Line(f"The database does not match the golden {golden.name!r}."),
-            *lines_of(found),
+            *render(found),
             Line(""),
             Line(f"expected: {expected}"),
             Line(f"obtained: {other}"),
-            Line(f"all of it: snapshot-db diff {both}"),
-            Line(f"if it is right: {self._test.command} --snapshot-db-update"),
-            *self._hints(found),
+            Line(f"all of it: snapshot-db diff {shlex.join((expected, other))}"),
+            Line(f"if it is right: {self._command} --snapshot-db-update"),
+            *self._suggest(found),
         ]
-        return GoldenError(text_of(lines, colour=self._run.colour))
+        return GoldenError(join_lines(lines, colour=self._session.colour))
 
-    def _hints(self, found: Difference) -> Iterator[Line]:
-        if names := suspects(found):
-            said = ", ".join(f'"{visible(name)}"' for name in names)
-            yield Line(f"if it differs in every run: ignore={{{said}}}")
-        if keys := made_up_keys(found):
-            said = ", ".join(f'"{visible(name)}": "<id>"' for name in keys)
-            yield Line(f"if ids differ in every run: replace={{{said}}}")
-        for connection in self._opened:
+    def _suggest(self, found: Difference) -> Iterator[Line]:
+        if ignore := suggest_ignore(found):
+            yield Line(f"if it differs in every run: ignore={ignore}")
+        if keys := suggest_replace(found):
+            replace = ", ".join(f'"{escape_unseen(name)}": "<id>"' for name in keys)
+            yield Line(f"if ids differ in every run: replace={{{replace}}}")
+        for connection in self._connections:
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
                     yield Line("note: a connection of this test has not committed what it wrote")
                     return
 
-    def _keep(self, golden: Golden, obtained: Path) -> Path:
-        """Put what was obtained beside the golden; where that cannot be, with the test's files."""
+    def _keep_obtained(self, golden: Golden, obtained: Path) -> Path:
+        """Keep the obtained file beside the golden, or among the test's files if that fails."""
         try:
             fresh = golden.obtained_path.with_suffix(f".{os.getpid()}")
-            canonical(obtained, fresh)
+            write_canonical(obtained, fresh)
             fresh.replace(golden.obtained_path)
         except (OSError, GoldenError):
-            path = self._new_path(golden.obtained_path.stem)
+            path = self._find_free_path(golden.obtained_path.stem)
             shutil.copyfile(obtained, path)
             return path
         return golden.obtained_path
 
-    def _shown(self, path: Path) -> str:
-        """A path as a person types it who stands where this run was begun."""
-        return str(
-            path.relative_to(self._run.root) if path.is_relative_to(self._run.root) else path
-        )
+    def _shorten(self, path: Path) -> str:
+        return shorten_path(path, self._session.root)
 
 
-def _as_name(test: str) -> str:
-    """The name of a test as one of a golden."""
+def _to_name(test: str) -> str:
+    """Turn the name of a test into one of a golden."""
     return re.sub(r"[^\w\-\[\]=,+.]", "_", test)[:NAME_CHARS_MAX]

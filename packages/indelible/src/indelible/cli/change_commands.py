@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from indelible.cli import phrases, previews
+from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import DryRun, Key, SessionId, SnapshotId, Yes
 from indelible.cli.prompts import confirm
 from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import TTL_S_MAX
-from indelible.errors import CorruptEntryError, UsageError
+from indelible.errors import UsageError
 from indelible.model import ViewChange
 
 
@@ -108,7 +109,7 @@ def rollback(
 ) -> None:
     """Show exactly what a snapshot holds. Every snapshot stays, and undo takes it back."""
     if dry_run or not yes:
-        change = previews.preview_rollback(call.store, session, snapshot)
+        change = call.store.rollback_to_snapshot(session, snapshot, dry_run=True)
         if dry_run:
             _print_preview(call, change)
             return
@@ -118,13 +119,20 @@ def rollback(
 
 @on_store()
 def undo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
-    """Take back the newest rollback, trim or clear. Again goes one further back; no redo."""
+    """Take back the newest rollback, trim, hide or clear. Again goes one further back."""
     if not yes:
-        newest = call.store.timeline(session).undo
-        if newest is not None:
-            when = f"{newest.change} of {phrases.format_time(newest.at)} UTC"
-            confirm(f"In session {session!r} this takes back the {when}. No redo.", yes=yes)
+        change = call.store.undo(session, dry_run=True)
+        confirm(f"Undoing the newest change of {session!r} {_describe_effect(change)}.", yes=yes)
     _print_result(call, call.store.undo(session, key=key))
+
+
+@on_store()
+def redo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key = None) -> None:
+    """Make the change again that the newest undo took back, if nothing else changed since."""
+    if not yes:
+        change = call.store.redo(session, dry_run=True)
+        confirm(f"Redoing it in {session!r} {_describe_effect(change)}.", yes=yes)
+    _print_result(call, call.store.redo(session, key=key))
 
 
 @on_store()
@@ -143,6 +151,10 @@ def trim(
         int | None,
         typer.Option(min=0, metavar="POSITION", help="Hide what is before this position."),
     ] = None,
+    any_start: Annotated[
+        bool,
+        typer.Option("--any-start", help="The conversation may begin in the middle of a turn."),
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     key: Key = None,
@@ -150,35 +162,26 @@ def trim(
     """Hide the oldest entries of a session. Nothing is deleted, and undo brings them back.
 
     Pinned and system messages, summaries and unanswered tool calls stay visible; a call and its
-    results are kept or hidden together.
+    results are kept or hidden together; the user's message that opened the first turn stays.
     """
-    rules = {"--keep-last": keep_last, "--max-tokens": max_tokens, "--before": before}
-    given = [(option, number) for option, number in rules.items() if number is not None]
-    if len(given) != 1:
+    if sum(rule is not None for rule in (keep_last, max_tokens, before)) != 1:
         raise UsageError("trim takes exactly one of --keep-last, --max-tokens and --before")
     call.require_session(session)
+    trim = partial(
+        call.store.trim,
+        session,
+        keep_last=keep_last,
+        max_tokens=max_tokens,
+        before=before,
+        align=None if any_start else "user",
+    )
     if dry_run or not yes:
-        try:
-            change = previews.preview_trim(
-                call.store, session, keep_last=keep_last, max_tokens=max_tokens, before=before
-            )
-            effect = _describe_effect(change)
-        except CorruptEntryError:
-            # The trim itself works on damaged entries; only its preview has to decode them.
-            if dry_run:
-                raise
-            ((option, number),) = given
-            effect = f"by {option} {number} hides entries, uncounted since one cannot be read"
+        change = trim(dry_run=True)
         if dry_run:
             _print_preview(call, change)
             return
-        confirm(f"Trimming session {session!r} {effect}.", yes=yes)
-    _print_result(
-        call,
-        call.store.trim(
-            session, keep_last=keep_last, max_tokens=max_tokens, before=before, key=key
-        ),
-    )
+        confirm(f"Trimming session {session!r} {_describe_effect(change)}.", yes=yes)
+    _print_result(call, trim(key=key))
 
 
 @on_store()
@@ -193,7 +196,7 @@ def clear(
     """Hide all entries of a session. Snapshots stay, and undo brings the entries back."""
     call.require_session(session)
     if dry_run or not yes:
-        change = previews.preview_clear(call.store, session)
+        change = call.store.clear(session, dry_run=True)
         if dry_run:
             _print_preview(call, change)
             return
@@ -221,7 +224,7 @@ def fork(
         call.out.say(f"Session {new!r} holds {phrases.format_entry_count(made.entries)}.")
 
 
-def _print_preview(call: CommandContext, change: previews.Preview) -> None:
+def _print_preview(call: CommandContext, change: ViewChange) -> None:
     if not call.out.print_json(change):
         call.out.say(f"This {_describe_effect(change)}. Nothing was changed.")
 
@@ -234,12 +237,13 @@ def _print_result(call: CommandContext, change: ViewChange) -> None:
         change, hides="hidden", brings_back="brought back", nothing="changed nothing"
     )
     call.out.say(f"The {change.change} {done} {effect}.")
-    if change.change != "undo" and (change.dropped or change.restored):
-        call.out.say(f"To take it back: {suggest_command('undo', change.session_id)}")
+    if change.dropped or change.restored:
+        back = "redo" if change.change == "undo" else "undo"
+        call.out.say(f"To take it back: {suggest_command(back, change.session_id)}")
 
 
 def _describe_effect(
-    change: ViewChange | previews.Preview,
+    change: ViewChange,
     *,
     hides: str = "hides",
     brings_back: str = "brings back",

@@ -152,9 +152,13 @@ _add_command(
     change_commands.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db'
 )
 _add_command(
-    change_commands.rollback, CHANGE, "rollback user-42 5f2c9a7d1e0b3846 --dry-run --url agent.db"
+    change_commands.rollback,
+    CHANGE,
+    "rollback user-42 latest --dry-run --url agent.db",
+    "rollback user-42 5f2c9a7d --url agent.db",
 )
 _add_command(change_commands.undo, CHANGE, "undo user-42 --url agent.db")
+_add_command(change_commands.redo, CHANGE, "redo user-42 --url agent.db")
 _add_command(
     change_commands.trim,
     CHANGE,

@@ -27,7 +27,7 @@ SnapshotId = Annotated[
     str,
     typer.Argument(
         metavar="SNAPSHOT",
-        help="The snapshot's id.",
+        help="The snapshot: its id or the beginning of it, its label, or latest.",
         autocompletion=completion.complete_snapshot_ids,
     ),
 ]

@@ -27,7 +27,7 @@ from indelible.core.operations import (
     Rollback,
     SnapshotRecord,
 )
-from indelible.errors import ConflictError, FormatError, LimitError
+from indelible.errors import ConflictError, CorruptEntryError, FormatError, LimitError
 from indelible.model import Status
 from indelible.view import (
     EXTENTS_MAX,
@@ -125,6 +125,16 @@ def refuse_many_missing(session: str, missing: int, start: int, stop: int) -> No
             f" {stop}: the end of its log is damaged; nothing was changed",
             session=session,
         )
+
+
+def build_outline_error(session: str, position: int) -> CorruptEntryError:
+    """Build the error for an entry whose kind or tool calls cannot be read."""
+    return CorruptEntryError(
+        f"entry {position} of session {session!r} is damaged: its kind or its tool calls cannot be"
+        " read; nothing was changed. repair takes it out of view.",
+        session=session,
+        position=position,
+    )
 
 
 def choose_stage_start(session: str, end: int, first: int | None) -> int:

@@ -7,7 +7,7 @@ kept or hidden together, and a call without a result is kept, since its result m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from indelible.core.operations import Outline
@@ -23,8 +23,11 @@ class TrimGroup:
     must_stay: bool
 
 
-def group_entries(outline: Sequence[Outline]) -> list[TrimGroup]:
-    """Group calls with their answers; any other entry is a group of its own."""
+def group_entries(outline: Sequence[Outline], stays: Collection[int] = ()) -> list[TrimGroup]:
+    """Group calls with their answers; any other entry is a group of its own.
+
+    `stays` are the indexes of further entries that must stay.
+    """
     leader = list(range(len(outline)))
 
     def find(index: int) -> int:
@@ -33,26 +36,29 @@ def group_entries(outline: Sequence[Outline]) -> list[TrimGroup]:
             index = leader[index]
         return index
 
-    stays = {index for index, entry in enumerate(outline) if entry.keep}
+    kept = {index for index, entry in enumerate(outline) if entry.keep}
+    kept.update(stays)
     for _, call, answer in pair_calls((entry.opens, entry.answers) for entry in outline):
         if call is not None and answer is not None:
             leader[find(answer)] = find(call)
         elif call is not None:
-            stays.add(call)
-    stays = {find(index) for index in stays}
+            kept.add(call)
+    kept = {find(index) for index in kept}
     members: dict[int, list[int]] = {}
     for index in range(len(outline)):
         members.setdefault(find(index), []).append(index)
-    return [TrimGroup(tuple(indexes), root in stays) for root, indexes in members.items()]
+    return [TrimGroup(tuple(indexes), root in kept) for root, indexes in members.items()]
 
 
-def find_dropped_before(outline: Sequence[Outline], cut: int) -> list[int]:
-    """Return the positions to hide: groups that end before index `cut`."""
+def find_dropped_before(
+    outline: Sequence[Outline], cut: int, stays: Collection[int] = ()
+) -> list[int]:
+    """Return the positions to hide: groups that end before index `cut`, but those in `stays`."""
     return _list_positions(
         outline,
         (
             group
-            for group in group_entries(outline)
+            for group in group_entries(outline, stays)
             if not group.must_stay and group.members[-1] < cut
         ),
     )
@@ -77,14 +83,17 @@ def find_cut_for_position(outline: Sequence[Outline], before: int) -> int:
 
 
 def find_over_budget(
-    outline: Sequence[Outline], max_tokens: int, tokens: Callable[[int], int]
+    outline: Sequence[Outline],
+    max_tokens: int,
+    tokens: Callable[[int], int],
+    stays: Collection[int] = (),
 ) -> list[int]:
     """Return the positions to hide so that the rest fits into `max_tokens`.
 
     `tokens` returns the size of the entry at an index. Entries that must stay count first, then
     groups from the newest on; the first that does not fit is hidden with all older ones.
     """
-    groups = group_entries(outline)
+    groups = group_entries(outline, stays)
     left = max_tokens - sum(
         tokens(index) for group in groups if group.must_stay for index in group.members
     )
@@ -97,6 +106,16 @@ def find_over_budget(
             break
         optional.pop()
     return _list_positions(outline, optional)
+
+
+def find_first_kept(outline: Sequence[Outline], dropped: Collection[int]) -> int | None:
+    """Return the index of the first entry that a trim keeps without having to; None if none.
+
+    That is where the conversation begins: pinned and system messages and summaries stand before it.
+    """
+    gone = set(dropped)
+    kept = (i for i, entry in enumerate(outline) if not entry.keep and entry.position not in gone)
+    return next(kept, None)
 
 
 def _list_positions(outline: Sequence[Outline], groups: Iterable[TrimGroup]) -> list[int]:

@@ -87,6 +87,7 @@ _ALL: Final = (
     _view_change("clear"),
     StoreVerb("clear_all", VerbKind.VIEW_CHANGE, ChangeView, removes=True, session_first=False),
     _view_change("undo"),
+    _view_change("redo"),
     _view_change("rollback_to_snapshot", Rollback),
     StoreVerb("save_snapshot", VerbKind.SNAPSHOT, SaveSnapshot),
     StoreVerb("list_snapshots", VerbKind.SNAPSHOT),

@@ -50,10 +50,26 @@ def _get_history(
 
 
 def _trim_last(
-    session_id: str, *, keep_last: int | None = None, key: str | None = None, **_: Any
+    session_id: str,
+    *,
+    keep_last: int | None = None,
+    align: str | None = "user",
+    key: str | None = None,
+    **_: Any,
 ) -> CallRecord:
-    # After a trim by tokens or by position, any message may be missing.
-    return CallRecord("trim", session_id, keep=keep_last or 0, key=key).doubtful(keep_last is None)
+    # After a trim by tokens or by position, or one that keeps whole turns, the trace cannot say
+    # which messages are hidden.
+    exact = keep_last is not None and align is None
+    return CallRecord("trim", session_id, keep=keep_last or 0, key=key).doubtful(not exact)
+
+
+def _unless_dry_run(describe: Callable[..., CallRecord]) -> Callable[..., CallRecord]:
+    """Describe a call with `dry_run` as one without effect."""
+
+    def describe_call(*args: Any, dry_run: bool = False, **options: Any) -> CallRecord:
+        return describe_session_call(*args) if dry_run else describe(*args, **options)
+
+    return describe_call
 
 
 def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodSpecs:
@@ -108,15 +124,16 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
         "load_memory": MethodSpec(
             lambda session_id: CallRecord("read", session_id, turns=True), record_turns
         ),
-        "trim": MethodSpec(_trim_last),
-        "hide": MethodSpec(_hide),
-        "clear": MethodSpec(describe_change("clear")),
+        "trim": MethodSpec(_unless_dry_run(_trim_last)),
+        "hide": MethodSpec(_unless_dry_run(_hide)),
+        "clear": MethodSpec(_unless_dry_run(describe_change("clear"))),
         "clear_all": MethodSpec(lambda: CallRecord("clear", "", every=True)),
-        "undo": MethodSpec(describe_change("undo")),
+        "undo": MethodSpec(_unless_dry_run(describe_change("undo"))),
+        "redo": MethodSpec(_unless_dry_run(_redo)),
         "forget": MethodSpec(describe_change("clear")),
         "repair": MethodSpec(_repair),
         "save_snapshot": MethodSpec(describe_change("snapshot"), record_snapshot_id),
-        "rollback_to_snapshot": MethodSpec(describe_rollback),
+        "rollback_to_snapshot": MethodSpec(_unless_dry_run(describe_rollback)),
         "fork": MethodSpec(describe_fork),
         "delete_snapshot": MethodSpec(_delete_snapshot),
         "import_": MethodSpec(lambda *_, **__: CallRecord(CALL, "", every=True)),
@@ -135,6 +152,11 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
 def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:
     # The trace has no positions, so any message may be missing.
     return CallRecord("trim", session_id, keep=0, key=key).doubtful()
+
+
+def _redo(session_id: str, *_: Any, **__: Any) -> CallRecord:
+    # Traces have no redo. Like an undo, it shows a state that was shown before.
+    return CallRecord("undo", session_id).doubtful()
 
 
 def _delete_snapshot(session_id: str, snapshot_id: str) -> CallRecord:

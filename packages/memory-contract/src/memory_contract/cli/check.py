@@ -28,7 +28,7 @@ from memory_contract.cli.parser import (
 from memory_contract.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
-    from memory_contract.cases import Case
+    from memory_contract.cases.case import Case
     from memory_contract.checking import Item, Progress
     from memory_contract.deviations import Deviations
     from memory_contract.results import CaseResult, Report

@@ -15,10 +15,10 @@ from memory_contract.redaction import redact_url
 from memory_contract.report.text import counted, visible
 
 if TYPE_CHECKING:
-    from memory_contract.faults.proxy import Proxy, Struck, Trouble
-    from memory_contract.faults.proxy.troubles import What
+    from memory_contract.faults.proxy import Proxy, ProxyFault, Struck
+    from memory_contract.faults.proxy.fault_queue import What
 
-# How often it is looked whether a trouble came about.
+# How often it is looked whether a fault came about.
 LOOK_AGAIN_S = 0.1
 # A server that is there answers a connection at once.
 CONNECT_S_MAX = 5.0
@@ -71,20 +71,27 @@ def proxy(arguments: Namespace) -> int:
     Give the application the URL that is printed. NAME is a command of Redis, the first word of an
     SQL statement, CONNECT, STARTUP, or * for any request; N counts them, from 1.
     """
-    from memory_contract.faults.proxy import Proxy, ProxyError, Trouble, TroubleError  # noqa: PLC0415
+    from memory_contract.faults.proxy import (  # noqa: PLC0415
+        Proxy,
+        ProxyError,
+        ProxyFault,
+        ProxyFaultError,
+    )
 
     server: str = arguments.server
     try:
-        troubles = [
-            Trouble.of_words(kind, words) for kind in _FAULTS for words in getattr(arguments, kind)
+        faults = [
+            ProxyFault.of_words(kind, words)
+            for kind in _FAULTS
+            for words in getattr(arguments, kind)
         ]
         host, port = _place(arguments.listen)
         standing = Proxy(server, host=host, port=port)
-    except (TroubleError, ProxyError) as error:
+    except (ProxyFaultError, ProxyError) as error:
         raise UsageError(f"{error}. Nothing was done.") from error
     with standing:
         _reach(standing, server)
-        _stand(standing, server, troubles)
+        _stand(standing, server, faults)
     return 0
 
 
@@ -105,8 +112,8 @@ def _reach(standing: Proxy, server: str) -> None:
         ) from error
 
 
-def _stand(standing: Proxy, server: str, troubles: Sequence[Trouble]) -> None:
-    standing.arm(*troubles)
+def _stand(standing: Proxy, server: str, faults: Sequence[ProxyFault]) -> None:
+    standing.arm(*faults)
     print(
         f"{redact_url(standing.url)} leads to {redact_url(server)}. Ctrl-C ends it.",
         flush=True,
@@ -118,12 +125,12 @@ def _stand(standing: Proxy, server: str, troubles: Sequence[Trouble]) -> None:
             told = _tell(standing.struck, told)
     except KeyboardInterrupt:
         told = _tell(standing.struck, told)
-    left = len(troubles) - len({struck.trouble for struck in standing.struck})
-    said = f"{counted(standing.passed, 'request')} passed, {counted(told, 'trouble')} struck"
+    left = len(faults) - len({struck.fault for struck in standing.struck})
+    said = f"{counted(standing.passed, 'request')} passed, {counted(told, 'fault')} struck"
     print(f"{said}{f', {left} did not' if left else ''}.", file=sys.stderr)
 
 
 def _tell(struck: Sequence[Struck], told: int) -> int:
     for each in struck[told:]:
-        print(f"{each.trouble.what}: {visible(each.name)} (number {each.trouble.nth})", flush=True)
+        print(f"{each.fault.what}: {visible(each.name)} (number {each.fault.nth})", flush=True)
     return len(struck)

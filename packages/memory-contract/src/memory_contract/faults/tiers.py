@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from memory_contract.cases import Tier
+from memory_contract.cases.case import Tier
 from memory_contract.faults.servers import postgres, small_disk, valkey
 from memory_contract.faults.servers.process import ServerError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class FaultTool:
     """One thing that faults are made with."""
 
     tier: Tier
@@ -29,10 +29,10 @@ class Means:
     missing: str
 
 
-def means() -> list[Means]:
+def means() -> list[FaultTool]:
     """Everything, in the order of the tiers."""
     return [
-        Means(tier=tier, name=name, makes=makes, missing=look())
+        FaultTool(tier=tier, name=name, makes=makes, missing=look())
         for tier, name, makes, look in _LOOKS
     ]
 

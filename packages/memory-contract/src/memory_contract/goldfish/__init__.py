@@ -14,8 +14,8 @@ from memory_contract.goldfish import (
     races,
     stores,
 )
-from memory_contract.goldfish.surveying import Caught, examine, run_goldfish, survey
-from memory_contract.goldfish.zoo import GOLDFISH, RIGHT, Goldfish
+from memory_contract.goldfish.registry import GOLDFISH, RIGHT, Goldfish
+from memory_contract.goldfish.survey import Caught, examine, run_goldfish, survey
 
 __all__ = [
     "GOLDFISH",

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from memory_contract.adapter import Adapter, Refused
 from memory_contract.goldfish.lives import EVERYTHING, Life, Messages, copied
+from memory_contract.goldfish.registry import adapter_of, goldfish
 from memory_contract.goldfish.stores import LOCK_S_MAX, FileStore, SqliteStore
-from memory_contract.goldfish.zoo import adapter_of, goldfish
 
 Made = TypeVar("Made", bound=type)
 

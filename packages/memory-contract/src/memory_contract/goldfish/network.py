@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from memory_contract.adapter import Adapter, Message, Refused
-from memory_contract.goldfish.zoo import Goldfish
+from memory_contract.goldfish.registry import Goldfish
 
 # How long the right stores wait for an answer, and how long no call of theirs takes longer than.
 TIMEOUT_S: Final = 0.5

@@ -12,6 +12,7 @@ from typing import Any
 
 from memory_contract.adapter import Conflict, Message
 from memory_contract.goldfish.lives import Life, Messages, copied, kept_by_trim
+from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import (
     Awaited,
     FileStore,
@@ -19,7 +20,6 @@ from memory_contract.goldfish.stores import (
     SqliteStore,
     yielded,
 )
-from memory_contract.goldfish.zoo import goldfish
 
 
 @goldfish("agno#7479", caught_by="append_storm")

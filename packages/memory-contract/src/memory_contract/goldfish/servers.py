@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memory_contract.adapter import Adapter, Message
-from memory_contract.goldfish.zoo import Goldfish
+from memory_contract.goldfish.registry import Goldfish
 
 _SIN = "It reads the whole list from the server, adds to it, and writes it back."
 

@@ -14,7 +14,8 @@ import re
 from importlib.resources import files
 from typing import Any, Final
 
-from memory_contract.cases import GATES, Case, all_cases
+from memory_contract.cases.case import GATES, Case
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.report.badge import badge_of
 from memory_contract.report.text import (
     VERDICTS,

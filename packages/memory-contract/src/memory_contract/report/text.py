@@ -7,7 +7,7 @@ import shlex
 from collections import Counter
 from typing import Final, get_args
 
-from memory_contract.cases import Gate
+from memory_contract.cases.case import Gate
 from memory_contract.checker.explain import explain
 from memory_contract.checker.verdict import Anomaly, Scope, Violated
 from memory_contract.printable import escape_unseen

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, imported_from_here
-from memory_contract.calling import said
+from memory_contract.calls import format_error
 from memory_contract.errors import TargetError
 from memory_contract.handles import Loop
-from memory_contract.leaving import within
 from memory_contract.redaction import is_keyword_dsn, redact, redact_url
 from memory_contract.registry import TARGETS, RegistrationError, load_registered
 from memory_contract.results import Unreachable
 from memory_contract.targets.factory import Factory, bind, enter_async, write_factory
 from memory_contract.targets.vocabulary import Vocabulary, close_all
+from memory_contract.timeouts import run_with_timeout
 
 __all__ = ["FRAMEWORKS", "TargetError", "resolve"]
 
@@ -197,9 +197,9 @@ def _recognise_made(factory: Factory) -> Vocabulary:
             loop.close()
 
     try:
-        store = within(CALL_S_MAX, run)
+        store = run_with_timeout(CALL_S_MAX, run)
     except Exception as error:
-        raise Unreachable(f"{factory.name} cannot be called: {said(error)}") from error
+        raise Unreachable(f"{factory.name} cannot be called: {format_error(error)}") from error
     vocabulary = _recognise(store)
     if vocabulary is None:
         raise TargetError(

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Capability, Flavour, Reach, imported
-from memory_contract.calling import said
-from memory_contract.drivers.processes import CannotTravel, Crew, StoreRaised
+from memory_contract.calls import format_error
 from memory_contract.entries import EntryIds, messages_of
 from memory_contract.errors import TargetError
 from memory_contract.handles import Loop, close, open_handle
-from memory_contract.leaving import LeftBehind, within
 from memory_contract.results import Unreachable
 from memory_contract.targets.factory import Factory, OpenStore, write_factory
 from memory_contract.targets.simple_stores import METHOD_NAMES, Offer, SimpleHandle, find_offers
 from memory_contract.targets.vocabulary import Vocabulary, close_all
+from memory_contract.timeouts import WorkTimedOut, run_with_timeout
+from memory_contract.workers.pool import StoreRaised, WorkerPool, WorkersUnavailable
 
 # A bound on what hangs: then only what was seen until then is known.
 PROBE_S_MAX: Final = 60.0
@@ -121,8 +121,8 @@ def build_adapter(factory: Factory, vocabulary: Vocabulary, name: str) -> Adapte
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
         folders = _make_folders(Path(at))
         try:
-            within(PROBE_S_MAX, lambda: _probe(findings, folders))
-        except LeftBehind as error:
+            run_with_timeout(PROBE_S_MAX, lambda: _probe(findings, folders))
+        except WorkTimedOut as error:
             findings.notes.append(
                 f"a probe did not end, {error}: what was not tried is not claimed"
             )
@@ -188,7 +188,7 @@ def _expect_opened(findings: Findings) -> None:
     error = attempts[0].raised
     assert error is not None
     hint = write_factory(imported(factory.name), factory.name) if factory.takes else ""
-    raise Unreachable(f"the store cannot be opened: {said(error)}", hint=hint) from error
+    raise Unreachable(f"the store cannot be opened: {format_error(error)}", hint=hint) from error
 
 
 def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttempt:
@@ -266,7 +266,7 @@ def _choose_flavours(findings: Findings) -> None:
         del attempts["blocking"]
     elif not awaited.works:
         assert awaited.raised is not None
-        findings.notes.append(f"not driven async: {said(awaited.raised)}")
+        findings.notes.append(f"not driven async: {format_error(awaited.raised)}")
         del attempts["async"]
     elif not awaited.has_waited or (
         findings.kind is not None and not vocabulary.has_own_async(findings.kind)
@@ -307,12 +307,12 @@ def _find_reach(findings: Findings, workspace: Path) -> Reach:
         return "handle"
     adapter = findings.build("probe")
     try:
-        crew = Crew(adapter)
-    except CannotTravel:
+        pool = WorkerPool(adapter)
+    except WorkersUnavailable:
         return "process"
     flavour = findings.flavours[0]
     loop = Loop() if flavour == "async" else None
-    worker = crew.worker()
+    worker = pool.worker()
     handle = None
     try:
         handle = open_handle(adapter, workspace, flavour, loop)
@@ -324,7 +324,7 @@ def _find_reach(findings: Findings, workspace: Path) -> Reach:
         return "process"
     finally:
         worker.end()
-        crew.close()
+        pool.close()
         _close_all([handle] if handle is not None else [], loop)
 
 
@@ -361,20 +361,22 @@ def _note_unusable(store: Any, capability: Capability) -> list[str]:
 
 def _try_offer(findings: Findings, capability: Capability, offer: Offer, workspace: Path) -> str:
     """Why an offer cannot be claimed; nothing if it works, tried once."""
-    from memory_contract.gates.capabilities import ALSO, TRIALS  # noqa: PLC0415
-    from memory_contract.room import Room  # noqa: PLC0415
+    from memory_contract.case_context import CaseContext  # noqa: PLC0415
+    from memory_contract.cases.capabilities import ALSO, TRIALS  # noqa: PLC0415
 
     if lacking := [other for other in ALSO.get(capability, ()) if other not in findings.offers]:
         return f"is of no use without {lacking[0]}"
     flavour = findings.flavours[0]
     tried = replace(findings, offers={**findings.offers, capability: offer})
     adapter = tried.build("probe")
-    room = Room(adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, crew=None)
+    context = CaseContext(
+        adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, worker_pool=None
+    )
     try:
-        works = TRIALS[capability](room, room.open())
+        works = TRIALS[capability](context, context.open())
     except BaseException as error:  # noqa: BLE001 -- whatever it raises, nobody claimed it
-        return f"raised {said(error)}"
+        return f"raised {format_error(error)}"
     finally:
         with contextlib.suppress(BaseException):
-            room.close()
+            context.close()
     return "" if works else "did something else when it was tried"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from memory_contract.adapter import Capability, Message, Refused
-from memory_contract.calling import said
+from memory_contract.calls import format_error
 from memory_contract.targets.simple_messages import (
     ChatMessage,
     message_from_pop,
@@ -136,7 +136,7 @@ class SimpleHandle(StoreHandle):
         try:
             await self._call(capability, session, beside=beside)
         except LookupError as error:
-            raise Refused(said(error)) from error
+            raise Refused(format_error(error)) from error
 
     async def snapshot(self, session: str) -> Any:
         """Take a snapshot; its id, or the name that it was given."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
+from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
 from indelible.backends.postgres.context import PostgresContext, to_milliseconds
-from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
+from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
     PostgresSessionRow,
@@ -28,7 +26,7 @@ from indelible.errors import BusyError
 from indelible.model import Status
 
 # See the migration that creates the function.
-_APPEND: Final = "SELECT indelible.append($1, $2, $3, $4, $5)"
+_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 19))})"
 _EARLIER: Final = (
     """
     SELECT part.position, part.batch, part.generation,
@@ -67,43 +65,28 @@ def build_call(
     context: PostgresContext, appends: Sequence[Append], *, wait_s_max: float = LOCK_WAIT_S
 ) -> Call:
     """The guarded write of sorted appends."""
-    payloads: list[bytes] = []
-    written = 0
-
-    def build_append(op: Append, salt: int) -> dict[str, Any]:
-        nonlocal written
-        entries = []
+    names, keys, fresh, expected = BytesArray(), BytesArray(), BoolArray(), TextArray()
+    ttls, firsts, counts = IntArray(), IntArray(), IntArray()
+    entries = EntryColumns()
+    session, name, salt = None, b"", 0
+    for op in appends:
+        if op.session != session:
+            session, name, salt = op.session, op.session.encode(), context.salt(op.session)
+        names.append(name)
+        keys.append(op.key.encode())
+        fresh.append(op.fresh)
+        expected.append(_format_expected(op.expected))
+        ttls.append(to_milliseconds(op.ttl_s))
+        firsts.append(len(entries.kinds) + 1)
+        counts.append(len(op.drafts))
         for kind, envelope, keep, opens, answers in op.drafts:
-            entry: dict[str, Any] = {
-                "kind": KIND_NUMBERS[kind],
-                "keep": keep,
-                "checksum": compute_entry_checksum(salt, envelope),
-                "start": written + 1,
-                "size": len(envelope),
-            }
-            if opens or answers:
-                entry |= {"opens": encode_links(opens), "answers": encode_links(answers)}
-            embedder, vector = index_vector(kind, envelope)
-            if embedder is not None:
-                entry |= {"embedder": embedder.hex(), "vector": vector}
-            entries.append(entry)
-            payloads.append(envelope)
-            written += len(envelope)
-        return {
-            "key": op.key.encode().hex(),
-            "fresh": op.fresh,
-            "expected": _format_expected(op.expected),
-            "ttl": to_milliseconds(op.ttl_s),
-            "entries": entries,
-        }
-
-    sessions = []
-    for session, own in groupby(appends, attrgetter("session")):
-        salt = context.salt(session)
-        sessions.append(
-            {"name": session.encode().hex(), "appends": [build_append(op, salt) for op in own]}
-        )
-    params = context.namespace, context.now_ms(), json.dumps(sessions), b"".join(payloads)
+            checksum = compute_entry_checksum(salt, envelope)
+            entries.add(kind, keep, opens, answers, envelope, checksum)
+    params = (
+        *(context.namespace, context.now_ms()),
+        *(names, keys, fresh, expected.or_none(), ttls.or_none(), firsts, counts),
+        *entries.build_params(),
+    )
     return Call(_APPEND, params, wait_s_max)
 
 

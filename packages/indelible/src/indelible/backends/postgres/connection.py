@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar, cast
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
-from psycopg.types.array import ListBinaryDumper
 from psycopg.waiting import Ready, Wait, wait
 
+from indelible.backends.postgres.arrays import register_arrays
 from indelible.backends.postgres.errors import (
     TimeLimitError,
     build_not_replicated_error,
@@ -127,9 +127,7 @@ class PostgresConnection:
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._in_transaction = False
         self._warned = False
-        # As text, bytes in an array are escaped for a literal, which it is not: what is stored then
-        # depends on settings of the role (standard_conforming_strings, array_nulls).
-        driver.adapters.register_dumper(list, ListBinaryDumper)
+        register_arrays(driver)
         self._cursor = psycopg.RawCursor(driver, row_factory=tuple_row)
         driver.add_notice_handler(self._on_notice)
 
@@ -231,13 +229,7 @@ class PostgresConnection:
         *,
         prepare: bool | None = False,
     ) -> psycopg.RawCursor[Row]:
-        # An array of nothing but NULL has no type, and would be sent as text. NULL stands for it:
-        # `unnest` fills up the shorter of several arrays.
-        bound = [
-            None if isinstance(value, list) and value and not any(_is_set(value)) else value
-            for value in params
-        ]
-        return cursor.execute(text.encode(), bound, prepare=prepare, binary=True)
+        return cursor.execute(text.encode(), params, prepare=prepare, binary=True)
 
     def roll_back(self) -> None:
         """Leave nothing behind of a transaction that was given up."""
@@ -261,7 +253,3 @@ class PostgresConnection:
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.source_function == _SYNC_WAIT:
             self._warned = True
-
-
-def _is_set(values: list[Any]) -> Generator[bool, None, None]:
-    return (value is not None for value in values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from indelible import view
+from indelible.backends.postgres.arrays import BytesArray
 from indelible.backends.postgres.context import READS, WRITES, PostgresContext
 from indelible.backends.postgres.read import split_bounds
 from indelible.backends.postgres.sessions import (
@@ -101,7 +102,7 @@ def reclaim(context: PostgresContext, op: Reclaim) -> Plan[ReclaimResult]:
             f"DELETE FROM indelible.entry USING {_EXTENTS} WHERE {_WITHIN}",
             (place.number, *split_bounds(dead)),
         )
-        yield from _forget_old_parts(place, [line.key.encode() for line in kept])
+        yield from _forget_old_parts(place, BytesArray(line.key.encode() for line in kept))
         if removed.entries:
             yield Do(update_session(vacuums="vacuums + 1"), context.named(op.session))
     return gone
@@ -148,7 +149,7 @@ def _keep_keys(place: PostgresSessionRow, born: int, dead: view.Extents) -> Plan
     yield Do(_KEEP_KEYS, (place.number, *split_bounds(dead), place.life, oldest))
 
 
-def _forget_old_parts(place: PostgresSessionRow, kept_operations: list[bytes]) -> Plan[None]:
+def _forget_old_parts(place: PostgresSessionRow, kept_operations: BytesArray) -> Plan[None]:
     """Remove parts of earlier lives, and the journal lines that are not kept."""
     at = (place.number, place.life)
     yield Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", at)

@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from indelible import view
+from indelible.backends.postgres.arrays import IntArray
 from indelible.backends.postgres.context import READS, PostgresContext
 from indelible.backends.postgres.entries import KIND_NUMBERS, KINDS, decode_links
 from indelible.backends.postgres.sessions import (
@@ -50,7 +51,7 @@ CONTENT: Final = """indelible.content_at(
 # Entries of other kinds come without their bodies, but they come: a position that is missing, or
 # whose kind was damaged, must not look like one that was not asked for.
 _ROWS: Final = f"""
-    SELECT position, kind, written_at, CASE WHEN kind OPERATOR(pg_catalog.=) ANY($4::smallint[])
+    SELECT position, kind, written_at, CASE WHEN kind OPERATOR(pg_catalog.=) ANY($4::bigint[])
         THEN pg_catalog.substr(payload, 1, {KIND_BYTES}) ELSE payload END,
         {CONTENT.format(salt="$5")} """
 _ROWS_IN_ONE: Final = _ROWS + _IN_ONE
@@ -81,7 +82,7 @@ def read(context: PostgresContext, op: Read) -> Plan[EntrySlice]:
     """
     is_simple = op.newest and op.start is None and op.frozen is None and op.limit is not None
     newest = op.limit + 1 if is_simple and op.limit is not None else 0
-    others = [n for kind, n in KIND_NUMBERS.items() if op.kinds and kind not in op.kinds]
+    others = IntArray(n for kind, n in KIND_NUMBERS.items() if op.kinds and kind not in op.kinds)
     for _ in range(_ATTEMPTS_MAX):
         load = load_only(context, op.session, newest=newest, without=others, cut=KIND_BYTES)
         loaded = yield from perform(load)
@@ -103,7 +104,7 @@ def _read_rows(
     op: Read,
     place: PostgresSessionRow,
     frozen: FrozenView,
-    others: list[int],
+    others: IntArray,
     loaded: Rows,
 ) -> Plan[tuple[tuple[StoredEntry, ...], int | None]]:
     left = _extents(frozen.extents, op)
@@ -152,7 +153,7 @@ def _read_chunk(
     place: PostgresSessionRow,
     frozen: FrozenView,
     extents: view.Extents,
-    others: list[int],
+    others: IntArray,
 ) -> Plan[Rows]:
     """The rows of some extents, with an empty one for each that is missing."""
     salt = context.salt(op.session)
@@ -173,9 +174,9 @@ def _read_chunk(
     return [there.get(at, (at, None, 0, b"", None)) for at in view.iter_positions(extents)]
 
 
-def split_bounds(extents: view.Extents) -> tuple[list[int], list[int]]:
+def split_bounds(extents: view.Extents) -> tuple[IntArray, IntArray]:
     """Extents as `IN_MANY` takes them."""
-    return [start for start, _ in extents], [stop for _, stop in extents]
+    return IntArray(start for start, _ in extents), IntArray(stop for _, stop in extents)
 
 
 def build_stored_entry(

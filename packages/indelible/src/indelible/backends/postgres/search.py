@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Final
 
 from indelible import view
+from indelible.backends.postgres.arrays import BytesArray
 from indelible.backends.postgres.context import READS, PostgresContext
 from indelible.backends.postgres.entries import KIND_NUMBERS, encode_embedder, pack_vector
 from indelible.backends.postgres.read import CONTENT, IN_MANY, build_stored_entry, split_bounds
@@ -52,9 +53,9 @@ _NEAREST: Final = f"""
     FROM compared JOIN indelible.entry USING (position)
     WHERE session = $1 AND (unknown OR distance = 'NaN'
         OR distance <= coalesce((SELECT distance FROM reach), 'Infinity'))"""
-_MARKS: Final = [
+_MARKS: Final = BytesArray(
     get_kind_prefix(kind) for kind in sorted(KIND_NUMBERS, key=KIND_NUMBERS.__getitem__)
-]
+)
 
 
 @READS.handles(FindNearest)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from indelible import view
+from indelible.backends.postgres.arrays import IntArray
 from indelible.backends.postgres.context import READS, WRITES, PostgresContext, to_milliseconds
 from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
 from indelible.core import rules
@@ -142,13 +142,13 @@ def load_only(
     session: str,
     *,
     newest: int = 0,
-    without: Iterable[int] = (),
+    without: IntArray | None = None,
     cut: int = 0,
 ) -> Fetch:
     """The same, alone; with the newest entries. Kinds in `without` are cut after some bytes."""
     salt = context.salt(session) if newest else 0
     named = context.named(session)
-    return Fetch(_LOAD, (*named, context.now_ms(), newest, list(without), cut, salt))
+    return Fetch(_LOAD, (*named, context.now_ms(), newest, without, cut, salt))
 
 
 def lock_of(context: PostgresContext, session: str) -> Sql:
@@ -184,9 +184,9 @@ def to_extents(numbers: list[int]) -> view.Extents:
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def to_array(extents: view.Extents) -> list[int]:
+def to_array(extents: view.Extents) -> IntArray:
     """The numbers that a row has for extents."""
-    return [number for extent in extents for number in extent]
+    return IntArray(number for extent in extents for number in extent)
 
 
 def build_damage_error(session: str, what: str) -> FormatError:

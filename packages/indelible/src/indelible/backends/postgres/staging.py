@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from indelible.backends.postgres.arrays import BytesArray, IntArray
 from indelible.backends.postgres.context import WRITES, PostgresContext
-from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
+from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.maintenance import remove_life
 from indelible.backends.postgres.sessions import (
     PostgresSessionRow,
@@ -32,13 +33,13 @@ from indelible.view import View
 # Rows as one array for each column: one statement for any number of them.
 _INSERT = """
     INSERT INTO indelible.entry (session, life, position, written_at, deadline, generation, batch,
-        kind, keep, key, opens, answers, payload, embedder, vector, checksum)
-    SELECT $1, $2, position, written_at, deadline, generation, batch, kind, keep, key, opens,
+        key, kind, keep, opens, answers, payload, embedder, vector, checksum)
+    SELECT $1, $2, position, written_at, deadline, generation, batch, key, kind, keep, opens,
         answers, payload, embedder, vector::real[], checksum
-    FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[],
-        $8::smallint[], $9::boolean[], $10::bytea[], $11::text[], $12::text[], $13::bytea[],
-        $14::bytea[], $15::text[], $16::bigint[])
-        AS row (position, written_at, deadline, generation, batch, kind, keep, key, opens, answers,
+    FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
+        $9::bigint[], $10::boolean[], $11::text[], $12::text[], $13::bytea[], $14::bytea[],
+        $15::text[], $16::bigint[])
+        AS row (position, written_at, deadline, generation, batch, key, kind, keep, opens, answers,
             payload, embedder, vector, checksum)
     ON CONFLICT (session, position) DO NOTHING"""
 
@@ -73,26 +74,22 @@ def stage_rows(context: PostgresContext, op: StageRows) -> Plan[None]:
     if not op.rows:
         return
     rows, salt = op.rows, context.salt(op.session)
-    vectors = [index_vector(row.kind, row.envelope) for row in rows]
+    entries = EntryColumns()
+    for row in rows:
+        checksum = _checksum_of(salt, row)
+        entries.add(row.kind, row.keep, row.opens, row.answers, row.envelope, checksum)
     yield Do(
         _INSERT,
         (
             place.number,
             place.life,
-            [row.position for row in rows],
-            [row.written_at_ms for row in rows],
-            [row.deadline_ms for row in rows],
-            [row.generation for row in rows],
-            [row.batch for row in rows],
-            [KIND_NUMBERS[row.kind] if row.kind is not None else 0 for row in rows],
-            [row.keep for row in rows],
-            [None if row.key is None else row.key.encode() for row in rows],
-            [encode_links(row.opens) for row in rows],
-            [encode_links(row.answers) for row in rows],
-            [row.envelope for row in rows],
-            [embedder for embedder, _ in vectors],
-            [vector for _, vector in vectors],
-            [_checksum_of(salt, row) for row in rows],
+            IntArray(row.position for row in rows),
+            IntArray(row.written_at_ms for row in rows),
+            IntArray(row.deadline_ms for row in rows),
+            IntArray(row.generation for row in rows),
+            IntArray(row.batch for row in rows),
+            BytesArray(None if row.key is None else row.key.encode() for row in rows),
+            *entries.build_params(),
         ),
     )
     yield Do(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from indelible import view
+from indelible.backends.postgres.arrays import BytesArray, IntArray
 from indelible.backends.postgres.context import GUARDED_WRITES, READS, WRITES, PostgresContext
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import (
@@ -298,7 +299,7 @@ def read_snapshots(context: PostgresContext, op: ReadSnapshots) -> Plan[Snapshot
     if op.ids is None:
         query = build_snapshots_query(context, op.session)
     else:
-        ids = [name.encode() for name in op.ids]
+        ids = BytesArray(name.encode() for name in op.ids)
         query = Sql(
             _SNAPSHOTS + " AND part.id = ANY($3::bytea[])", (*context.named(op.session), ids)
         )
@@ -343,7 +344,7 @@ def record_of(session: str, row: Row) -> SnapshotRecord:
     )
 
 
-def _close(shown: view.View, end: int) -> list[int]:
+def _close(shown: view.View, end: int) -> IntArray:
     """A snapshot's view as its row has it: what the tail held is its last extent."""
     tail = () if shown.tail == end else ((shown.tail, end),)
     return to_array((*shown.extents, *tail))

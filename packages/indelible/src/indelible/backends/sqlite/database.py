@@ -10,25 +10,14 @@ from typing import Any
 
 import apsw
 
-# Imported for the handlers that they register.
-from indelible.backends.sqlite import (  # noqa: F401
-    append,
-    files,
-    maintenance,
-    read,
-    risks,
-    schema,
-    sessions,
-    staging,
-    views,
-)
+from indelible.backends.sqlite import files, maintenance, risks, schema
 from indelible.backends.sqlite.connection import SqliteConnection, SqliteOptions
-from indelible.backends.sqlite.handlers import READS
 from indelible.backends.sqlite.readers import Readers
-from indelible.backends.sqlite.writer import NEVER, Write, Writer
+from indelible.backends.sqlite.transaction import SqliteTransaction
+from indelible.backends.sqlite.writer import Writer
 from indelible.core import fork, operations
-from indelible.core.batcher import Pending
 from indelible.core.cursors import derive_key
+from indelible.core.handlers import READS
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
 from indelible.core.plan import Operation
 from indelible.errors import UnavailableError
@@ -74,11 +63,17 @@ class Database:
     def read(self, op: Operation[Any]) -> Any:
         """Perform an operation that writes no rows."""
         if type(op) in READS:
-            found = self.readers.run(READS.find(op), op)
-            if isinstance(op, operations.CheckEngine) and self._is_moved():
-                found += (f"{self._options.path} {_MOVED}",)
-            return found
+            handler = READS.find(op)
+            return self.readers.run(lambda db: handler(SqliteTransaction(db), op))
+        return self._perform_own(op)
+
+    def _perform_own(self, op: Operation[Any]) -> Any:
+        """Perform an operation that concerns no session."""
         match op:
+            case operations.CheckEngine():
+                problems = self.readers.run(maintenance.check_engine)
+                moved = (f"{self._options.path} {_MOVED}",) if self._is_moved() else ()
+                return problems + moved
             case operations.ReadCursorKey():
                 return self._read_cursor_key(op)
             case operations.Scrub():
@@ -88,18 +83,17 @@ class Database:
             case operations.Identify():
                 file = self._options.path.stat()
                 return f"file {file.st_dev} {file.st_ino} {self._options.namespace}"
-        assert isinstance(op, operations.FindNearest), op
-        # SQLite cannot compare vectors.
-        return None
+            case _:
+                # SQLite cannot compare vectors.
+                assert isinstance(op, operations.FindNearest), op
+                return None
 
     def _read_cursor_key(self, op: operations.ReadCursorKey) -> bytes:
-        """Return the key for cursors; the first one who needs it writes the file's secret."""
+        """Return the key for cursors; the first caller that needs it creates the file's secret."""
         if self._cursor_key is None or op.again:
-            secret = self.readers.run(schema.read_secret, None)
+            secret = self.readers.run(schema.read_secret)
             if secret is None:
-                pending: Write = Pending(schema.EnsureSecret(), NEVER)
-                self.writer.write([pending])
-                secret = pending.outcome()
+                secret = self.writer.run_outside(schema.ensure_secret)
             self._cursor_key = derive_key(secret, self._options.namespace)
         return self._cursor_key
 

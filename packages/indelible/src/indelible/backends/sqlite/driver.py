@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from indelible.backends.sqlite.connection import SqliteOptions
 from indelible.backends.sqlite.database import Database
-from indelible.backends.sqlite.handlers import WRITES
 from indelible.backends.sqlite.writer import GROUP_MAX, NEVER
 from indelible.core import fork
 from indelible.core.batcher import Batcher
+from indelible.core.handlers import WRITES
 from indelible.core.plan import Operation
 from indelible.model import Claims
 

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from indelible.backends.sqlite.connection import SqliteOptions
 from indelible.backends.sqlite.database import Database
 from indelible.backends.sqlite.driver import BATCH_LIMITS
-from indelible.backends.sqlite.handlers import WRITES
 from indelible.backends.sqlite.readers import READERS_MAX
 from indelible.backends.sqlite.writer import NEVER, Write, Writer
 from indelible.core import fork
 from indelible.core.batcher import AsyncBatcher
+from indelible.core.handlers import WRITES
 from indelible.core.plan import Operation
 from indelible.core.uncancellable import UncancellableFuture
 from indelible.errors import ClosedError

@@ -12,7 +12,6 @@ from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK,
 from indelible.core.leases import Lease, Slots
 from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError, MemoryStoreError
 
-Q = TypeVar("Q")
 R = TypeVar("R")
 
 # Two per core of a small server; each holds a file handle and a page cache.
@@ -50,13 +49,13 @@ class Readers:
         self._inherited: list[SqliteConnection | None] = []
         self._closed = False
 
-    def run(self, handler: Callable[[SqliteConnection, Q], R], op: Q) -> R:
-        """Perform an operation that only reads, in one state of the file."""
+    def run(self, work: Callable[[SqliteConnection], R]) -> R:
+        """Run something that only reads, in one state of the file."""
         lease = Lease()
         try:
             reader = self._borrow(lease)
             try:
-                return self._read(reader, handler, op)
+                return self._read(reader, work)
             finally:
                 if reader.busy or self._closed:
                     reader.close(checkpoint=not reader.busy)
@@ -64,7 +63,7 @@ class Readers:
             lease.held = False
             self._slots.wake()
 
-    def _read(self, reader: Reader, handler: Callable[[SqliteConnection, Q], R], op: Q) -> R:
+    def _read(self, reader: Reader, work: Callable[[SqliteConnection], R]) -> R:
         connection = reader.connection
         if reader.busy or connection is None:
             reader.close(checkpoint=False)
@@ -72,7 +71,7 @@ class Readers:
         reader.busy = True
         try:
             connection.execute(BEGIN_READ)
-            result = handler(connection, op)
+            result = work(connection)
             connection.execute(END_READ)
         except MemoryStoreBackendError:
             # The connection may be unwell: it stays marked, and is closed.

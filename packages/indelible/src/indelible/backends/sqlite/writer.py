@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 import apsw
 
 from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, SqliteConnection
-from indelible.backends.sqlite.handlers import WRITES
+from indelible.backends.sqlite.transaction import SqliteTransaction
 from indelible.core.batcher import Pending
 from indelible.core.deadline import Deadline
+from indelible.core.handlers import WRITES
 from indelible.core.plan import Operation
 from indelible.errors import (
     BusyError,
@@ -69,9 +70,10 @@ class Writer:
             try:
                 connection = self._connected()
                 connection.execute(BEGIN_WRITE)
+                tx = SqliteTransaction(connection)
                 for pending in batch:
                     current = pending
-                    outcomes.append(_perform(connection, pending.request))
+                    outcomes.append(_perform(tx, pending.request))
                 current, committing = None, True
                 connection.execute(COMMIT)
             except MemoryStoreError as error:
@@ -156,10 +158,10 @@ class Writer:
             connection.close(checkpoint=checkpoint)
 
 
-def _perform(connection: SqliteConnection, op: Operation[Any]) -> Any:
+def _perform(tx: SqliteTransaction, op: Operation[Any]) -> Any:
     """Return the result of a handler, or its refusal; raise what concerns the whole batch."""
     try:
-        return WRITES.find(op)(connection, op)
+        return WRITES.find(op)(tx, op)
     except MemoryStoreError as error:
         if isinstance(error.__cause__, apsw.Error):
             raise

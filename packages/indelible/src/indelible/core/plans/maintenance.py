@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from indelible import view
@@ -22,7 +23,7 @@ from indelible.core.plan import Plan, perform
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.snapshots import build_snapshot
 from indelible.core.plans.verification import Progress, check_row, list_all_sessions
-from indelible.core.plans.view_changes import find_undoable
+from indelible.core.plans.view_changes import find_undoable, find_undone
 from indelible.core.settings import check_session_id
 from indelible.errors import FormatError, UsageError
 from indelible.model import (
@@ -108,23 +109,24 @@ def read_timeline(session_id: str) -> Plan[Timeline]:
             if row.position < head.end:
                 entries.append(TimelineEntry(entry=check_row(session, row), visible=visible))
         start = page.resume
+    undone = find_undone(journal.lines)
     newest = find_undoable(journal.lines)
     return Timeline(
         info=replace(build_session_info(session, head), snapshots=len(snapshots.records)),
         entries=tuple(entries),
         snapshots=tuple(build_snapshot(session, record) for record in snapshots.records),
-        changes=tuple(_build_change(line) for line in journal.lines),
-        undo=None if newest is None else _build_change(newest),
+        changes=tuple(_build_change(line, undone) for line in journal.lines),
+        undo=None if newest is None else _build_change(newest, undone),
     )
 
 
-def _build_change(line: JournalLine) -> Change:
+def _build_change(line: JournalLine, undone: Collection[str]) -> Change:
     before, after = view.freeze(line.before, line.end), view.freeze(line.after, line.end)
     return Change(
         change=line.change,
         at=to_datetime(line.changed_at_ms),
         key=line.key,
-        undone=line.undone_by is not None,
+        undone=line.key in undone,
         dropped=tuple(view.iter_positions(view.subtract(before, after))),
         restored=tuple(view.iter_positions(view.subtract(after, before))),
     )

@@ -35,7 +35,7 @@ from indelible.model import (
 OnCorrupt = Literal["raise", "quarantine"]
 CountTokens = Callable[[ChatMessage], int]
 
-_MESSAGES = frozenset({Kind.MESSAGE})
+MESSAGES = frozenset({Kind.MESSAGE})
 _SUMMARIES = frozenset({Kind.SUMMARY})
 _HUMAN = frozenset({"user", "human"})
 _AI = frozenset({"assistant", "ai"})
@@ -122,7 +122,7 @@ def read_history(
     if last == 0:
         head = yield from perform(ReadHead(session))
         return History([], version=head.version, status=head.status)
-    found: EntrySlice = yield Read(session, None, _MESSAGES, last, newest=last is not None)
+    found: EntrySlice = yield Read(session, None, MESSAGES, last, newest=last is not None)
     return _build_history(decoder.decode_all(found.rows), found, decoder)
 
 
@@ -136,7 +136,7 @@ def _read_within_tokens(
     """Read the newest messages that fit: backwards from the end, page by page, in one state."""
     kept: list[ChatMessage] = []
     left = max_tokens
-    op = Read(session, kinds=_MESSAGES, limit=_TOKEN_PAGE, newest=True)
+    op = Read(session, kinds=MESSAGES, limit=_TOKEN_PAGE, newest=True)
     while True:
         found = yield from perform(op)
         for row in reversed(found.rows):
@@ -152,7 +152,7 @@ def _read_within_tokens(
         op = Read(
             session,
             frozen=found.frozen,
-            kinds=_MESSAGES,
+            kinds=MESSAGES,
             limit=_TOKEN_PAGE,
             newest=True,
             start=found.resume,
@@ -182,7 +182,7 @@ def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
     for message in messages:
         # None if the message has only tool calls, tool results or thinking.
         text = get_content_text(message.content) or ("" if has_text(message.content) else None)
-        if message.role in _HUMAN:
+        if is_users(message):
             # A tool result may come in a user's message, which is no turn then.
             if text is not None or message.content is None:
                 turns.append({"human": text, "ai": None})
@@ -192,6 +192,11 @@ def read_turns(session_id: str) -> Plan[list[dict[str, Any]]]:
             else:
                 turns.append({"human": None, "ai": text})
     return turns
+
+
+def is_users(message: ChatMessage) -> bool:
+    """Return whether a message has the role of a user."""
+    return message.role in _HUMAN
 
 
 def read_entries(

@@ -33,7 +33,7 @@ from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.view_changes import (
-    build_snapshot_not_found_error,
+    find_snapshot,
     is_text,
     read_snapshots,
 )
@@ -79,8 +79,11 @@ def list_snapshots(session_id: str) -> Plan[list[Snapshot]]:
 def delete_snapshot(session_id: str, snapshot_id: str) -> Plan[None]:
     """Delete one snapshot."""
     session = check_session_id(session_id)
-    if not is_text(snapshot_id) or not (yield from perform(DeleteSnapshot(session, snapshot_id))):
-        raise build_snapshot_not_found_error(session, snapshot_id)
+    if is_text(snapshot_id) and (yield from perform(DeleteSnapshot(session, snapshot_id))):
+        return
+    found = yield from perform(ReadSnapshots(session))
+    record = find_snapshot(session, found.records, snapshot_id)
+    yield from perform(DeleteSnapshot(session, record.id))
 
 
 def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[SnapshotDiff]:
@@ -88,9 +91,8 @@ def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[Snap
     session = check_session_id(session_id)
     ids = (first,) if second is None else (first, second)
     found = yield from read_snapshots(session, ids)
-    states = {record.id: view.freeze(record.view, record.end) for record in found.records}
-    before = states[first]
-    after = view.freeze(found.head.view, found.head.end) if second is None else states[second]
+    before, *others = (view.freeze(record.view, record.end) for record in found.records)
+    after = view.freeze(found.head.view, found.head.end) if second is None else others[0]
     removed = yield from _read_entries(session, found.head, view.subtract(before, after))
     added = yield from _read_entries(session, found.head, view.subtract(after, before))
     return SnapshotDiff(removed=removed, added=added)

@@ -34,7 +34,7 @@ from indelible.core.plan import Plan, perform
 from indelible.core.plans.append import append_drafts, build_entries
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.tool_calls import join_results
-from indelible.core.plans.view_changes import UNDO, hide
+from indelible.core.plans.view_changes import hide
 from indelible.core.rules import find_reachable, find_views_outside, refuse_many_missing
 from indelible.core.settings import Settings, check_session_id
 from indelible.errors import CorruptEntryError, FormatError
@@ -139,8 +139,7 @@ def _verify_session(session: str, findings: list[Finding]) -> Plan[int]:
         severity = Severity.WARNING if quarantined else Severity.ERROR
         where = "is in quarantine" if quarantined else "cannot be read"
         report(severity, f"{where}: {broken.reason}", broken.position)
-    undoable = [line for line in journal.lines if line.change != UNDO and line.undone_by is None]
-    needed = () if outside else find_reachable(journal.head, snapshots.records, undoable)
+    needed = () if outside else find_reachable(journal.head, snapshots.records, journal.lines)
     for start, stop in view.subtract(needed, log.there):
         if stop - start > MISSING_NAMED_MAX:
             report(Severity.ERROR, f"{stop - start} entries are missing from the log", start)

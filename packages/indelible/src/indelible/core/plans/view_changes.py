@@ -8,8 +8,10 @@ reading, since it depends on its snapshot alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Literal, NamedTuple
 
 from indelible import view
 from indelible.core import trim_rules
@@ -35,10 +37,18 @@ from indelible.core.operations import (
     Rollback,
     SessionOutline,
     SnapshotList,
+    SnapshotRecord,
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.append import check_key
-from indelible.core.plans.read import CountTokens, check_count, estimate_tokens
+from indelible.core.plans.read import (
+    MESSAGES,
+    CountTokens,
+    EntryDecoder,
+    check_count,
+    estimate_tokens,
+    is_users,
+)
 from indelible.core.rules import (
     ROLLBACK,
     build_outside_error,
@@ -60,11 +70,34 @@ from indelible.errors import (
 )
 from indelible.model import ChatMessage, Snapshot, Status, ViewChange
 
-# Given a key, reads the session and returns the change to make, or the head if there is none.
-Proposal = Callable[[str], Plan[ChangeView | Rollback | Head]]
+
+class Proposed(NamedTuple):
+    """A change to make, and the state that it was computed from."""
+
+    # None if the session was not read.
+    head: Head | None
+    # None if there is nothing to change.
+    change: ChangeView | Rollback | None = None
+
+
+# Given a key, computes the change to make.
+Proposal = Callable[[str], Plan[Proposed]]
+
+# Where the conversation that a trim leaves must begin.
+Align = Literal["user"] | None
 
 UNDO = "undo"
+REDO = "redo"
 HIDE = "hide"
+
+# Names the newest snapshot of a session.
+LATEST = "latest"
+# Shorter beginnings of ids are not looked for.
+SNAPSHOT_PREFIX_MIN = 4
+SNAPSHOTS_NAMED_MAX = 5
+
+# The message that opened a turn is rarely further away.
+_OPENER_PAGE = 16
 
 
 def trim(
@@ -75,6 +108,8 @@ def trim(
     max_tokens: int | None,
     before: int | None,
     count_tokens: CountTokens | None,
+    align: Align,
+    dry_run: bool,
     key: str | None,
     expected: str | None,
 ) -> Plan[ViewChange]:
@@ -85,31 +120,75 @@ def trim(
     check_count(keep_last, "keep_last")
     check_count(max_tokens, "max_tokens")
     check_count(before, "before")
+    if align not in ("user", None):
+        raise UsageError(f'align is "user" or None, not {align!r}', value=align)
 
-    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
+    def propose(new_key: str) -> Plan[Proposed]:
         outlined = yield from perform(ReadOutline(session))
         head, outline = outlined.head, outlined.entries
         refuse_if_moved(session, expected, head.version)
-        if keep_last is not None:
-            cut = trim_rules.find_cut_for_last(outline, keep_last)
-            positions = trim_rules.find_dropped_before(outline, cut)
-        elif before is not None:
-            cut = trim_rules.find_cut_for_position(outline, before)
-            positions = trim_rules.find_dropped_before(outline, cut)
-        else:
-            assert max_tokens is not None
+        if max_tokens is not None:
             tokens = yield from _build_token_counter(session, outlined, count_tokens)
-            positions = trim_rules.find_over_budget(outline, max_tokens, tokens)
+            find_dropped = partial(trim_rules.find_over_budget, outline, max_tokens, tokens)
+        else:
+            cut = (
+                trim_rules.find_cut_for_last(outline, keep_last)
+                if keep_last is not None
+                else trim_rules.find_cut_for_position(outline, before or 0)
+            )
+            find_dropped = partial(trim_rules.find_dropped_before, outline, cut)
+        positions = find_dropped()
+        if align is not None and positions:
+            opener = yield from _find_turn_opener(session, outlined, positions)
+            if opener is not None:
+                positions = find_dropped((opener,))
         shown = view.freeze(head.view, head.end)
         dropped = view.coarsen(
             shown, view.from_positions(positions), extents_max=view.EXTENTS_MAX - 1
         )
         if not dropped:
-            return head
+            return Proposed(head)
         after = view.remove(head.view, head.end, dropped)
-        return _build_change("trim", session, head, new_key, after, expected)
+        return Proposed(head, _build_change("trim", session, head, new_key, after, expected))
 
-    return (yield from _run_change(settings, session, "trim", propose, key, expected))
+    return (yield from _run_change(settings, session, "trim", propose, key, expected, dry_run))
+
+
+def _find_turn_opener(
+    session: str, outlined: SessionOutline, dropped: list[int]
+) -> Plan[int | None]:
+    """Find the user's message that opened the turn in which the conversation would begin.
+
+    Returns its index in the outline; None if the conversation begins with a user's message, or has
+    none before.
+    """
+    head, outline = outlined.head, outlined.entries
+    first = trim_rules.find_first_kept(outline, dropped)
+    if first is None:
+        return None
+    index_of = {entry.position: index for index, entry in enumerate(outline[: first + 1])}
+    decoder = EntryDecoder(session, "quarantine")
+    extents = view.from_positions(index_of)
+    op = Read(
+        session,
+        FrozenView(head.life, extents, head.version, head.vacuums),
+        MESSAGES,
+        _OPENER_PAGE,
+        newest=True,
+    )
+    while True:
+        page = yield from perform(op)
+        for row in reversed(page.rows):
+            message, index = decoder.decode(row), index_of[row.position]
+            if (
+                isinstance(message, ChatMessage)
+                and is_users(message)
+                and not outline[index].answers
+            ):
+                return None if outline[index].keep or index == first else index
+        if page.resume is None:
+            return None
+        op = replace(op, start=page.resume)
 
 
 def hide(
@@ -117,6 +196,7 @@ def hide(
     session_id: str,
     positions: Iterable[int],
     *,
+    dry_run: bool = False,
     key: str | None = None,
     expected: str | None = None,
     change: str = HIDE,
@@ -125,18 +205,18 @@ def hide(
     session = check_session_id(session_id)
     unwanted = view.from_positions(check_positions(positions))
 
-    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
+    def propose(new_key: str) -> Plan[Proposed]:
         head = yield from perform(ReadHead(session))
         refuse_if_moved(session, expected, head.version)
         after = view.remove(head.view, head.end, unwanted)
         if after == head.view:
-            return head
+            return Proposed(head)
         if change == HIDE:
             # Only a repair may exceed the limit: damaged entries must be hidden in any case.
             refuse_too_many_extents(session, view.freeze(after, head.end))
-        return _build_change(change, session, head, new_key, after, expected)
+        return Proposed(head, _build_change(change, session, head, new_key, after, expected))
 
-    return (yield from _run_change(settings, session, change, propose, key, expected))
+    return (yield from _run_change(settings, session, change, propose, key, expected, dry_run))
 
 
 def check_positions(positions: Iterable[int]) -> list[int]:
@@ -145,17 +225,22 @@ def check_positions(positions: Iterable[int]) -> list[int]:
 
 
 def clear(
-    settings: Settings, session_id: str, *, key: str | None, expected: str | None
+    settings: Settings,
+    session_id: str,
+    *,
+    dry_run: bool,
+    key: str | None,
+    expected: str | None,
 ) -> Plan[ViewChange]:
     """Hide all visible entries of a session."""
     session = check_session_id(session_id)
 
-    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
+    def propose(new_key: str) -> Plan[Proposed]:
         head = yield from perform(ReadHead(session))
         refuse_if_moved(session, expected, head.version)
         if not view.freeze(head.view, head.end):
-            return head
-        return ChangeView(
+            return Proposed(head)
+        op = ChangeView(
             session,
             head.life,
             head.generation,
@@ -166,8 +251,9 @@ def clear(
             tail=None,
             expected=expected,
         )
+        return Proposed(head, op)
 
-    return (yield from _run_change(settings, session, "clear", propose, key, expected))
+    return (yield from _run_change(settings, session, "clear", propose, key, expected, dry_run))
 
 
 def clear_all(settings: Settings) -> Plan[int]:
@@ -177,7 +263,7 @@ def clear_all(settings: Settings) -> Plan[int]:
     while True:
         page = yield from perform(ListSessions("", resume, PAGE_ENTRIES_MAX))
         for name in page.names:
-            change = yield from clear(settings, name, key=None, expected=None)
+            change = yield from clear(settings, name, dry_run=False, key=None, expected=None)
             cleared += bool(change.dropped)
         resume = page.resume
         if resume is None:
@@ -189,6 +275,7 @@ def rollback(
     session_id: str,
     snapshot_id: str,
     *,
+    dry_run: bool,
     key: str | None,
     expected: str | None,
 ) -> Plan[ViewChange]:
@@ -197,49 +284,104 @@ def rollback(
     The first attempt does not read the session. If the engine refuses it, the next one reads why.
     """
     session = check_session_id(session_id)
-    tried = not is_text(snapshot_id)
+    tried = dry_run or not is_text(snapshot_id)
 
-    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
+    def propose(new_key: str) -> Plan[Proposed]:
         nonlocal tried
         op = Rollback(session, snapshot_id, new_key, expected)
         if not tried:
             tried = True
-            return op
+            return Proposed(None, op)
         found = yield from read_snapshots(session, (snapshot_id,))
         refuse_if_moved(session, expected, found.head.version)
-        return plan_rollback(op, found.head, found.records[0])
+        return Proposed(found.head, plan_rollback(op, found.head, found.records[0]))
 
-    return (yield from _run_change(settings, session, ROLLBACK, propose, key, expected))
+    return (yield from _run_change(settings, session, ROLLBACK, propose, key, expected, dry_run))
 
 
 def undo(
-    settings: Settings, session_id: str, *, key: str | None, expected: str | None
+    settings: Settings,
+    session_id: str,
+    *,
+    dry_run: bool,
+    key: str | None,
+    expected: str | None,
 ) -> Plan[ViewChange]:
     """Undo the newest change of the view that is not undone yet; later appends stay visible."""
+    return (yield from _reverse(settings, session_id, UNDO, find_undoable, key, expected, dry_run))
+
+
+def redo(
+    settings: Settings,
+    session_id: str,
+    *,
+    dry_run: bool,
+    key: str | None,
+    expected: str | None,
+) -> Plan[ViewChange]:
+    """Redo the newest undo, unless the view was changed otherwise since."""
+    return (yield from _reverse(settings, session_id, REDO, find_redoable, key, expected, dry_run))
+
+
+def _reverse(
+    settings: Settings,
+    session_id: str,
+    change: str,
+    find_line: Callable[[Sequence[JournalLine]], JournalLine | None],
+    key: str | None,
+    expected: str | None,
+    dry_run: bool,
+) -> Plan[ViewChange]:
+    """Restore the view before the change that `find_line` finds in the journal."""
     session = check_session_id(session_id)
 
-    def propose(new_key: str) -> Plan[ChangeView | Rollback | Head]:
+    def propose(new_key: str) -> Plan[Proposed]:
         journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
         head = journal.head
         require_active(session, head)
         refuse_if_moved(session, expected, head.version)
-        line = find_undoable(journal.lines)
+        line = find_line(journal.lines)
         if line is None:
-            raise UsageError(f"session {session!r} has no change to undo; nothing was changed")
-        return replace(
-            _build_change(UNDO, session, head, new_key, line.before, expected), undoes=line.key
-        )
+            raise UsageError(f"session {session!r} has nothing to {change}; nothing was changed")
+        op = _build_change(change, session, head, new_key, line.before, expected)
+        return Proposed(head, replace(op, undoes=line.key))
 
-    return (yield from _run_change(settings, session, UNDO, propose, key, expected))
+    return (yield from _run_change(settings, session, change, propose, key, expected, dry_run))
 
 
-def find_undoable(lines: tuple[JournalLine, ...]) -> JournalLine | None:
-    """Find the newest change that is not undone yet; `lines` come newest first.
+def find_undone(lines: Sequence[JournalLine]) -> set[str]:
+    """Return the keys of the changes that are undone, and not redone since.
+
+    `lines` come newest first, so a change comes after what undid it.
+    """
+    undone: set[str] = set()
+    for line in lines:
+        if line.undone_by is not None and line.undone_by not in undone:
+            undone.add(line.key)
+    return undone
+
+
+def find_undoable(lines: Sequence[JournalLine]) -> JournalLine | None:
+    """Find the newest change that is not undone; `lines` come newest first.
 
     Lines that changed nothing are in the journal for their keys only, and are skipped.
     """
-    changes = [line for line in lines if line.change != UNDO and line.before != line.after]
-    return next((line for line in changes[:JOURNAL_MAX] if line.undone_by is None), None)
+    undone = find_undone(lines)
+    changes = [
+        line for line in lines if line.change not in (UNDO, REDO) and line.before != line.after
+    ]
+    return next((line for line in changes[:JOURNAL_MAX] if line.key not in undone), None)
+
+
+def find_redoable(lines: Sequence[JournalLine]) -> JournalLine | None:
+    """Find the newest undo that is not redone; None if another change is newer than it."""
+    undone = find_undone(lines)
+    for line in lines:
+        if line.change == UNDO and line.key not in undone:
+            return line
+        if line.change not in (UNDO, REDO) and line.before != line.after:
+            return None
+    return None
 
 
 def require_active(session: str, head: Head) -> None:
@@ -253,23 +395,51 @@ def require_active(session: str, head: Head) -> None:
         )
 
 
-def read_snapshots(session: str, ids: tuple[str, ...]) -> Plan[SnapshotList]:
-    """Read snapshots by their ids, in this order; an unknown id is an error."""
-    if any(isinstance(name, Snapshot) for name in ids):
+def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
+    """Read snapshots by their names, in this order; see `find_snapshot`."""
+    if any(isinstance(name, Snapshot) for name in names):
         raise UsageError("expected the id of a snapshot: pass snapshot.id")
     # Ids that are not valid text cannot exist; do not send them to the engine.
-    valid = tuple(filter(is_text, ids))
-    found = yield from perform(ReadSnapshots(session, valid))
+    found = yield from perform(ReadSnapshots(session, tuple(filter(is_text, names))))
     require_active(session, found.head)
-    there = [record.id for record in found.records]
-    for name in ids:
-        if name not in there:
-            raise build_snapshot_not_found_error(session, name)
-    for record in found.records:
+    there = {record.id: record for record in found.records}
+    if not there.keys() >= set(names):
+        found = yield from perform(ReadSnapshots(session))
+        require_active(session, found.head)
+        there = {name: find_snapshot(session, found.records, name) for name in names}
+    records = tuple(there[name] for name in names)
+    for record in records:
         # A snapshot may be newer than `head`, so only its own end is compared.
         if not is_inside(record.view, found.head.born, record.end):
             raise build_outside_error(session, f"snapshot {record.id} reaches outside of its log")
-    return found
+    return SnapshotList(found.head, records)
+
+
+def find_snapshot(session: str, records: Sequence[SnapshotRecord], name: str) -> SnapshotRecord:
+    """Find a snapshot by its id, its label, `latest`, or the beginning of its id.
+
+    The first of these that fits decides. A name that fits several snapshots is refused.
+    """
+    fitting = (
+        [record for record in records if record.id == name]
+        or [record for record in records if record.label == name]
+        or (list(records[-1:]) if name == LATEST else [])
+        or [
+            record
+            for record in records
+            if len(name) >= SNAPSHOT_PREFIX_MIN and record.id.startswith(name)
+        ]
+    )
+    if not fitting:
+        raise build_snapshot_not_found_error(session, name)
+    if len(fitting) > 1:
+        listed = ", ".join(record.id for record in fitting[-SNAPSHOTS_NAMED_MAX:])
+        raise UsageError(
+            f"{len(fitting)} snapshots of session {session!r} fit {name!r}; nothing was changed."
+            f" Use an id: {listed}",
+            value=name,
+        )
+    return fitting[0]
 
 
 def is_text(name: object) -> bool:
@@ -320,9 +490,15 @@ def _run_change(
     propose: Proposal,
     key: str | None,
     expected: str | None,
+    dry_run: bool = False,
 ) -> Plan[ViewChange]:
-    """Run a change under a key: the caller's or a new one, which an unknown outcome carries."""
+    """Run a change under a key: the caller's or a new one, which an unknown outcome carries.
+
+    With `dry_run`, only compute it.
+    """
     check_version(expected)
+    if dry_run:
+        return _build_preview(session, change, (yield from propose("")))
     used_key = settings.ids() if key is None else check_key(key)
     attempts = _try_change(session, change, used_key, propose, expected, keyed=key is not None)
     try:
@@ -353,16 +529,17 @@ def _try_change(  # noqa: C901 (one loop, and every way out of it)
                 done = yield from perform(FindChange(session, change, key))
                 if done is not None:
                     return _build_result(session, done, replayed=True)
-            proposed = yield from propose(key)
-            if isinstance(proposed, Head):
-                if not keyed or proposed.status is not Status.ACTIVE:
+            head, op = yield from propose(key)
+            if op is None:
+                assert head is not None
+                if not keyed or head.status is not Status.ACTIVE:
                     return ViewChange(
-                        session_id=session, change=change, key=key, version=proposed.version
+                        session_id=session, change=change, key=key, version=head.version
                     )
                 # Record it although it changes nothing: a retry must not hide what was appended
                 # since the first attempt.
-                proposed = _build_change(change, session, proposed, key, proposed.view, expected)
-            answer = yield from perform(replace(proposed, fresh=fresh))
+                op = _build_change(change, session, head, key, head.view, expected)
+            answer = yield from perform(replace(op, fresh=fresh))
             return _build_result(session, answer.line, replayed=answer.replayed)
         except ConflictError as conflict:
             if conflict.reason != "view":
@@ -384,13 +561,7 @@ def _try_change(  # noqa: C901 (one loop, and every way out of it)
 
 
 def _build_result(session: str, line: JournalLine, *, replayed: bool) -> ViewChange:
-    dropped: tuple[int, ...] = ()
-    restored: tuple[int, ...] = ()
-    if line.before != line.after:
-        before = view.freeze(line.before, line.end)
-        after = view.freeze(line.after, line.end)
-        dropped = tuple(view.iter_positions(view.subtract(before, after)))
-        restored = tuple(view.iter_positions(view.subtract(after, before)))
+    dropped, restored = _compare(line.before, line.after, line.end)
     return ViewChange(
         session_id=session,
         change=line.change,
@@ -399,6 +570,37 @@ def _build_result(session: str, line: JournalLine, *, replayed: bool) -> ViewCha
         dropped=dropped,
         restored=restored,
         replayed=replayed,
+    )
+
+
+def _build_preview(session: str, change: str, proposed: Proposed) -> ViewChange:
+    head, op = proposed
+    assert head is not None
+    after = head.view
+    if isinstance(op, ChangeView):
+        after = view.View(op.extents, head.end if op.tail is None else op.tail)
+    dropped, restored = _compare(head.view, after, head.end)
+    return ViewChange(
+        session_id=session,
+        change=change,
+        key=None,
+        version=head.version,
+        dropped=dropped,
+        restored=restored,
+        dry_run=True,
+    )
+
+
+def _compare(
+    before: view.View, after: view.View, end: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the positions that only the first view shows, and those that only the second does."""
+    if before == after:
+        return (), ()
+    shown, shows = view.freeze(before, end), view.freeze(after, end)
+    return (
+        tuple(view.iter_positions(view.subtract(shown, shows))),
+        tuple(view.iter_positions(view.subtract(shows, shown))),
     )
 
 

@@ -5,7 +5,7 @@ the server did what it was asked, and before it can say so. It speaks no TLS, an
 no cluster.
 """
 
+from memory_contract.faults.proxy.fault_queue import ProxyFault, ProxyFaultError, Struck
 from memory_contract.faults.proxy.proxy import Proxy, ProxyError
-from memory_contract.faults.proxy.troubles import Struck, Trouble, TroubleError
 
-__all__ = ["Proxy", "ProxyError", "Struck", "Trouble", "TroubleError"]
+__all__ = ["Proxy", "ProxyError", "ProxyFault", "ProxyFaultError", "Struck"]

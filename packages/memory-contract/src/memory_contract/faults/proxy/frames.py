@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class GarbledError(Exception):
+class ProtocolError(Exception):
     """One side said what the protocol does not allow, or what the proxy does not know."""
 
 

@@ -10,11 +10,11 @@ from collections.abc import Coroutine
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from memory_contract.faults.proxy.conversation import Conversation
+from memory_contract.faults.proxy.connection import ProxiedConnection
+from memory_contract.faults.proxy.fault_queue import FaultQueue, ProxyFault, Struck
 from memory_contract.faults.proxy.frames import Wire
 from memory_contract.faults.proxy.pgwire import PostgresWire
 from memory_contract.faults.proxy.resp import RespWire
-from memory_contract.faults.proxy.troubles import Arms, Struck, Trouble
 
 T = TypeVar("T")
 
@@ -34,13 +34,13 @@ class Proxy:
 
     def __init__(self, server: str, *, host: str = LOOPBACK, port: int = 0) -> None:
         self._upstream = _parts(server)
-        self._arms = Arms()
+        self._fault_queue = FaultQueue()
         # Holds the port while nobody listens, so that a refused connection is truly refused.
         self._held = _bound(host, port)
         self.host: str = host
         self.port: int = self._held.getsockname()[1]
         self._listening: asyncio.Server | None = None
-        self._conversations: dict[asyncio.Task[None], Conversation] = {}
+        self._conversations: dict[asyncio.Task[None], ProxiedConnection] = {}
         self._passed = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -66,7 +66,7 @@ class Proxy:
     @property
     def leads_to(self) -> tuple[str, int]:
         """Host and port of the server."""
-        return place_of(self._upstream)
+        return parse_address(self._upstream)
 
     @property
     def passed(self) -> int:
@@ -76,7 +76,7 @@ class Proxy:
     @property
     def struck(self) -> list[Struck]:
         """The troubles that came about."""
-        return self._arms.struck
+        return self._fault_queue.struck
 
     def start(self) -> None:
         """Listen."""
@@ -96,13 +96,13 @@ class Proxy:
 
     # What is done to conversations
 
-    def arm(self, *troubles: Trouble) -> None:
+    def arm(self, *faults: ProxyFault) -> None:
         """Let these strike; requests are counted from now on."""
-        self._arms.arm(*troubles)
+        self._fault_queue.arm(*faults)
 
     def heal(self) -> None:
         """Let everything pass again: no trouble is left, nothing is frozen, everybody may come."""
-        self._arms.disarm()
+        self._fault_queue.disarm()
         self.thaw()
         self.up()
 
@@ -164,8 +164,8 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        conversation = Conversation(
-            self._wire(), self._arms, flowing=self._flowing, passed=self._count
+        conversation = ProxiedConnection(
+            self._wire(), self._fault_queue, flowing=self._flowing, passed=self._count
         )
         self._conversations[task] = conversation
         try:
@@ -207,7 +207,7 @@ def _parts(server: str) -> SplitResult:
         parts = urlsplit(server)
         several = "," in parts.netloc
         if not several:
-            place_of(parts)
+            parse_address(parts)
     except ValueError as error:
         # Its words may quote what stands around the port, and with it a password.
         form = "the server's URL is redis://host:port or postgresql://host:port"
@@ -217,7 +217,7 @@ def _parts(server: str) -> SplitResult:
     return parts
 
 
-def place_of(parts: SplitResult) -> tuple[str, int]:
+def parse_address(parts: SplitResult) -> tuple[str, int]:
     """Host and port."""
     return parts.hostname or "localhost", parts.port or _PORTS.get(parts.scheme, 0)
 

@@ -14,7 +14,7 @@ from memory_contract.faults.servers.process import (
     ServerError,
     free_port,
 )
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 PRIMARIES: Final = 3
 SLOTS: Final = 16384
@@ -37,7 +37,7 @@ class ValkeyCluster:
         return f"redis+cluster://{places}"
 
     @property
-    def running(self) -> list[Valkey]:
+    def running(self) -> list[ValkeyServer]:
         """The servers that were not killed."""
         return [node for node in self.nodes if node.process.running]
 
@@ -74,7 +74,7 @@ class ValkeyCluster:
         for node in self.nodes:
             node.kill()
 
-    def primary_of(self, key: str) -> Valkey:
+    def primary_of(self, key: str) -> ValkeyServer:
         """The running server that serves a key."""
         slot = int(self._ask(self.running[0], "CLUSTER KEYSLOT", key))
         for first, last, primary, *_ in self._ask(self.running[0], "CLUSTER SLOTS"):
@@ -86,7 +86,7 @@ class ValkeyCluster:
         """Wait until every slot is served by a running server."""
         self._until(self._served, "the cluster did not recover")
 
-    def _node(self, folder: Path, options: Mapping[str, str]) -> Valkey:
+    def _node(self, folder: Path, options: Mapping[str, str]) -> ValkeyServer:
         bus = free_port()
         words = {
             "cluster-enabled": "yes",
@@ -97,14 +97,14 @@ class ValkeyCluster:
             "cluster-replica-validity-factor": "0",
             **options,
         }
-        return Valkey(folder, words)
+        return ValkeyServer(folder, words)
 
-    def _ask(self, node: Valkey, *command: Any) -> Any:
+    def _ask(self, node: ValkeyServer, *command: Any) -> Any:
         with node.client() as client:
             reply = client.execute_command(*command)
         return reply.decode() if isinstance(reply, bytes) else reply
 
-    def _info(self, node: Valkey) -> dict[str, str]:
+    def _info(self, node: ValkeyServer) -> dict[str, str]:
         text = self._ask(node, "CLUSTER INFO")
         if isinstance(text, dict):
             return {str(name): str(value) for name, value in text.items()}
@@ -117,7 +117,7 @@ class ValkeyCluster:
             for node in self.nodes
         )
 
-    def _follows(self, node: Valkey, primary: str) -> bool:
+    def _follows(self, node: ValkeyServer, primary: str) -> bool:
         import redis  # noqa: PLC0415 (the kit does not need it)
 
         try:

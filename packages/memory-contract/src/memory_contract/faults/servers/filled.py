@@ -6,7 +6,7 @@ import atexit
 from functools import cache
 from typing import Final
 
-from memory_contract.faults.servers.ours import (
+from memory_contract.faults.servers.managed import (
     KINDS,
     end,
     has_postgres,
@@ -15,7 +15,7 @@ from memory_contract.faults.servers.ours import (
 )
 from memory_contract.faults.servers.postgres import DATA, PostgresServer
 from memory_contract.faults.servers.small_disk import SmallDisk
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 # A PostgreSQL takes 40 MB, and 16 MB for each of some parts of its log.
 REDIS_DISK_BYTES: Final = 4_000_000
@@ -28,7 +28,7 @@ _SMALL: Final = {"min_wal_size": "32MB", "max_connections": "30"}
 class Small:
     """A server on a small disk."""
 
-    def __init__(self, server: Valkey | PostgresServer, disk: SmallDisk) -> None:
+    def __init__(self, server: ValkeyServer | PostgresServer, disk: SmallDisk) -> None:
         self._server = server
         self._disk = disk
 
@@ -50,7 +50,7 @@ class Small:
         self._disk.free()
 
 
-def small_like(url: str) -> Small:
+def start_on_small_disk(url: str) -> Small:
     """The server of the kind that a URL names, running on a small disk: one of each."""
     if url.startswith("redis://"):
         return _redis()
@@ -63,7 +63,7 @@ def _redis() -> Small:
     has_redis()
     folder = own_folder("small-redis")
     disk = SmallDisk(folder / "disk", bytes_max=REDIS_DISK_BYTES)
-    server = Valkey(folder, _LASTING, disk=disk)
+    server = ValkeyServer(folder, _LASTING, disk=disk)
     atexit.register(end, server, folder)
     server.start()
     return Small(server, disk)

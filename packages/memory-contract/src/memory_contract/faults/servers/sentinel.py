@@ -14,7 +14,7 @@ from memory_contract.faults.servers.process import (
     ServerProcess,
     free_port,
 )
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 # What the sentinel calls the primary and whoever follows it.
 NAME: Final = "main"
@@ -22,13 +22,13 @@ NAME: Final = "main"
 DEAD_AFTER_MS: Final = 1000
 
 
-class Watched:
+class SentinelGroup:
     """Two servers and one sentinel, which is enough where nobody watches the sentinel."""
 
     def __init__(self, folder: Path) -> None:
-        self.primary = Valkey(folder / "primary")
+        self.primary = ValkeyServer(folder / "primary")
         follows = {"replicaof": f"{LOOPBACK} {self.primary.port}"}
-        self.replica = Valkey(folder / "replica", follows)
+        self.replica = ValkeyServer(folder / "replica", follows)
         self.port = free_port()
         self._folder = folder
         self._sentinel: ServerProcess | None = None

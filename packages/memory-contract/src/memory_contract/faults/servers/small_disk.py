@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from memory_contract.faults.servers import becoming
+from memory_contract.faults.servers import tmpfs_exec
 from memory_contract.faults.servers.process import ServerError, unprivileged
 
 # How long the question for a file system of one's own may take.
@@ -39,7 +39,7 @@ class SmallDisk:
         user = unprivileged()
         place = [str(self.folder), str(self._bytes_max), str(self._holds or "")]
         return [
-            *(sys.executable, "-I", "-S", str(becoming.__file__)),
+            *(sys.executable, "-I", "-S", str(tmpfs_exec.__file__)),
             *("" if user is None else str(user), *place),
             *arguments,
         ]
@@ -47,7 +47,7 @@ class SmallDisk:
     def fill(self, pid: int) -> None:
         """Leave no room on the disk of a process that is on it."""
         # The way of whoever stands outside of the namespace.
-        seen = Path(f"/proc/{pid}/root") / self.folder.relative_to("/") / becoming.BALLAST
+        seen = Path(f"/proc/{pid}/root") / self.folder.relative_to("/") / tmpfs_exec.BALLAST
         try:
             self._ballast = os.open(seen, os.O_WRONLY)
             while (room := _room(self._ballast)) > 0:

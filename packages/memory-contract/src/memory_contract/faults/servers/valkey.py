@@ -16,7 +16,7 @@ PROGRAM: Final = "INDELIBLE_REDIS_SERVER"
 DURABLE: Final = {"appendonly": "yes", "appendfsync": "always", "save": ""}
 
 
-class Valkey:
+class ValkeyServer:
     """A server on a loopback port, with its files in a folder of its own."""
 
     def __init__(

@@ -17,9 +17,9 @@ from typing import Final, Literal
 from memory_contract.faults.vfs.disk import Change
 
 SECTOR_BYTES: Final = 512
-Manner = Literal["nothing", "everything", "no names", "names alone", "some", "torn"]
+DamageMode = Literal["nothing", "everything", "no names", "names alone", "some", "torn"]
 # Of what was not synced, the disk kept ...
-MANNERS: Final[dict[Manner, str]] = {
+DAMAGE_MODES: Final[dict[DamageMode, str]] = {
     "nothing": "nothing",
     "everything": "everything",
     "no names": "all that was written to files, and no name",
@@ -75,7 +75,7 @@ class State:
         moved = sum(len(known) - 1 for known in self.names.values())
         return moved + sum(len(body.unsafe) for body in bodies.values())
 
-    def image(self, manner: Manner, random: Random) -> Files:
+    def image(self, manner: DamageMode, random: Random) -> Files:
         """The files that a power cut leaves behind."""
         found = {}
         for name, versions in sorted(self.names.items()):
@@ -85,13 +85,13 @@ class State:
         return found
 
 
-def _version(versions: Sequence[_Body | None], manner: Manner, random: Random) -> _Body | None:
+def _version(versions: Sequence[_Body | None], manner: DamageMode, random: Random) -> _Body | None:
     if manner in ("some", "torn"):
         return random.choice(versions)
     return versions[0 if manner in ("nothing", "no names") else -1]
 
 
-def _kept(body: _Body, manner: Manner, random: Random) -> Iterable[Change]:
+def _kept(body: _Body, manner: DamageMode, random: Random) -> Iterable[Change]:
     match manner:
         case "nothing" | "names alone":
             return ()
@@ -143,7 +143,7 @@ def files_of(folder: Path) -> Files:
     }
 
 
-def lay_down(files: Files, folder: Path) -> None:
+def write_files(files: Files, folder: Path) -> None:
     """Put an image into an empty folder."""
     for name, data in files.items():
         path = folder / name
@@ -156,12 +156,12 @@ class Image:
     """One power cut: after how many changes, in which manner, and what it left behind."""
 
     after: int
-    manner: Manner
+    manner: DamageMode
     files: Files
 
 
-_PLAIN: Final[tuple[Manner, ...]] = ("nothing", "everything", "no names", "names alone")
-_WILD: Final[tuple[Manner, ...]] = ("some", "torn")
+_PLAIN: Final[tuple[DamageMode, ...]] = ("nothing", "everything", "no names", "names alone")
+_WILD: Final[tuple[DamageMode, ...]] = ("some", "torn")
 # How often it is tried to find power cuts that differ from those that were found.
 _ROUNDS: Final = 4
 
@@ -188,7 +188,7 @@ def images(
     for _ in range(_ROUNDS if places else 0):
         more = wanted - len(seen) - len(todo)
         todo += [(random.choice(places), random.choice(_WILD)) for _ in range(more)]
-        by_place: dict[int, list[Manner]] = {}
+        by_place: dict[int, list[DamageMode]] = {}
         for place, manner in todo:
             by_place.setdefault(place, []).append(manner)
         for place, state in _states(changes, base):
@@ -209,7 +209,7 @@ def _states(changes: Sequence[Change], base: Files) -> Iterator[tuple[int, State
         yield place, state
 
 
-def in_the_end(changes: Sequence[Change], base: Files) -> Files:
+def build_final_files(changes: Sequence[Change], base: Files) -> Files:
     """What is there when all is done and no power was cut."""
     state = State({name: [_Body(data)] for name, data in base.items()})
     for change in changes:

@@ -70,7 +70,7 @@ class _File(ctypes.Structure):
     _fields_ = (("methods", ctypes.POINTER(_Methods)),)
 
 
-class NoSymbols(Exception):  # noqa: N818 -- names what is the matter
+class SymbolsMissing(Exception):  # noqa: N818 -- names what is the matter
     """The SQLite of the standard library shows nothing of itself."""
 
 
@@ -82,11 +82,11 @@ def find_standard() -> int:
         library = ctypes.CDLL(getattr(_sqlite3, "__file__", None))
         find = library.sqlite3_vfs_find
     except (OSError, AttributeError) as error:
-        raise NoSymbols("its symbols are not reachable") from error
+        raise SymbolsMissing("its symbols are not reachable") from error
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
     found: int | None = find(None)
     if not found:
-        raise NoSymbols("it has no file system")
+        raise SymbolsMissing("it has no file system")
     return found
 
 
@@ -113,7 +113,7 @@ def _ours(function: Callable[..., int]) -> Callable[..., int]:
     return guarded
 
 
-class Between:
+class InterposedVfs:
     """Stands between one SQLite and its files. Must be kept as long as the process lives."""
 
     def __init__(self, disk: Disk, address: int, *, syncing: bool = True) -> None:
