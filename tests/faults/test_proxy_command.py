@@ -40,7 +40,7 @@ def test_it_says_where_it_listens_and_what_struck():
         running.kill()
         running.communicate()
     assert running.returncode == 0
-    assert "2 troubles struck, 1 did not." in said
+    assert "2 faults struck, 1 did not." in said
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,16 +33,19 @@ class Benches:
     def of(self, target: Target) -> StoreUnderTest:
         """The store, opened when it is first asked for."""
         if isinstance(target, str):
-            if target not in self._named:
-                self._named[target] = resolve(target)
-            target = self._named[target]
+            target = self.resolve(target)
         if id(target) not in self._opened:
-            with warnings.catch_warnings():
-                # Whether a store may warn is not the contract's question.
-                warnings.simplefilter("default")
+            with _allow_warnings():
                 # The target is kept with it: the id of what is gone could be another's.
                 self._opened[id(target)] = (target, StoreUnderTest(resolve(target)))
         return self._opened[id(target)][1]
+
+    def resolve(self, target: str) -> Adapter:
+        """The adapter of a target; a store is probed once."""
+        if target not in self._named:
+            with _allow_warnings():
+                self._named[target] = resolve(target)
+        return self._named[target]
 
     def run(self, item: Item, subject: StoreUnderTest) -> CaseResult:
         """What comes of one case in one mode."""
@@ -54,6 +59,14 @@ class Benches:
         while self._opened:
             _, subject = self._opened.popitem()[1]
             subject.close()
+
+
+@contextmanager
+def _allow_warnings() -> Iterator[None]:
+    """A project may treat warnings as errors; a store's verdict must not depend on that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield
 
 
 _BENCHES = pytest.StashKey[Benches]()

@@ -15,7 +15,7 @@ from memory_contract.plugin.benches import Benches, benches_of
 from memory_contract.plugin.verdicts import shown, tell, unclaimed
 from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
-from memory_contract.targets import TargetError, resolve
+from memory_contract.targets import TargetError
 
 ROOT = "contract"
 
@@ -24,9 +24,8 @@ def validate(config: pytest.Config) -> None:
     """Refuse what cannot be run, in words, before anything is."""
     try:
         select(config.getoption("contract_gate"))
-        benches_of(config)
         for target in config.getoption("contract"):
-            resolve(target)
+            benches_of(config).resolve(target)
     except (SelectionError, TargetError, DeviationsError) as error:
         raise pytest.UsageError(shown(str(error))) from error
     except Unreachable:
