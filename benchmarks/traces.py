@@ -54,7 +54,7 @@ def recorded_beside_bare(folder: Path) -> Result:
                 "recorded append on Redis, against one that is not recorded",
                 lambda: noted.add_message("s", "user", TEXT),
                 lambda: bare.add_message("s", "user", TEXT),
-                at_most=1.05,
+                at_most=1.3,
                 calls=800,
                 seconds=10,
             )

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from memory_contract.checking import Item, check
+from memory_contract.contract_run import Item, check
 from memory_contract.report.text import proof_lines, visible
 from memory_contract.results import CaseResult
 from scoreboard.asking import BUDGET_S, ROUNDS, SEED, asked

@@ -15,7 +15,7 @@ from memory_contract import Adapter, Unreachable, check, read_deviations
 from memory_contract import runner as runner_module
 from memory_contract.cases.case import GATES, REGISTRY
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.checking import SelectionError, select
+from memory_contract.contract_run import SelectionError, select
 from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, resolve
 from memory_contract.workers import pool

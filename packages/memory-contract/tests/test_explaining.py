@@ -5,11 +5,11 @@ import random
 import pytest
 
 import indelible
-from memory_contract import explain_trace, record
+from memory_contract import explain_trace, load_trace, record
 from memory_contract.checker.verdict import Ok, Undecided, Violated
 from memory_contract.history import HistoryError, Operation, write_history
 from memory_contract.report import to_page
-from memory_contract.traces.diagnosis import trace_sorter
+from memory_contract.traces.diagnosis import judge_lines
 from memory_contract.traces.diagnosis.render import build_report, render_explanation
 from memory_contract.traces.format import (
     DroppedLines,
@@ -423,17 +423,27 @@ def test_a_history_of_the_kit_is_a_trace(path):
     assert names(explain_trace(path)) == ["lost append"]
 
 
-def test_many_buckets_say_what_one_says(tape, monkeypatch):
+def test_a_file_is_judged_as_its_lines_in_memory_are(tape):
     for n in range(60):
         tape.append(f"a{n}", session=f"s{n}", worker=f"1.1-t{n}")
         tape.call("fork", session=f"s{n}", target=f"f{n}", worker=f"1.1-t{n}")
         shown = () if n in (7, 23) else (f"a{n}",)
         tape.read(*shown, session=f"f{n}", worker=f"1.1-t{n}")
     whole = tape.explained()
-    monkeypatch.setattr(trace_sorter, "BUCKET_BYTES", 300)
-    parted = explain_trace(tape.path)
-    assert parted.counts == whole.counts == {"lost append": 2}
-    assert parted.verdict.scope == whole.verdict.scope
+    trace = load_trace(tape.path)
+    in_memory = judge_lines(trace.lines, trace.metadata)
+    assert in_memory.counts == whole.counts == {"lost append": 2}
+    assert in_memory.verdict.scope == whole.verdict.scope
+
+
+def test_sessions_of_any_name_are_told_apart(tape):
+    names = ["", "a", "A", "\ud800", "é", "a\0b", 'say "hi"', "\\"]
+    for name in names:
+        tape.append(f"x{names.index(name)}", session=name)
+        tape.read(f"x{names.index(name)}", session=name)
+    found = tape.explained()
+    assert isinstance(found.verdict, Ok)
+    assert found.verdict.scope.sessions == len(names)
 
 
 def test_one_session_can_be_asked_for(tape):

@@ -9,8 +9,8 @@ import indelible
 from indelible import ConflictError, LimitError
 from indelible.backends.postgres.append import build_call
 from indelible.backends.postgres.arrays import register_arrays
-from indelible.backends.postgres.context import PostgresContext
 from indelible.backends.postgres.sessions import session_checksum
+from indelible.backends.postgres.statements import PostgresContext
 from indelible.core import rules
 from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import Append, Draft

@@ -164,7 +164,7 @@ def test_what_is_no_url_is_refused_without_its_password(url):
 def test_a_password_is_in_no_repr(url):
     with indelible.open(url.replace("postgres@", f"postgres:{PASSWORD}@")) as store:
         backend = store._backend
-        pool = backend._server.pool
+        pool = backend.pool
         seen = [backend, backend._options, pool, *pool.idle]
         assert PASSWORD not in repr([*seen, *(connection.driver for connection in pool.idle)])
 

@@ -32,7 +32,7 @@ def texts(store):
 
 
 def driver_of(store):
-    (connection,) = store._backend._server.pool.idle
+    (connection,) = store._backend.pool.idle
     return connection.driver
 
 

@@ -12,7 +12,7 @@ import indelible
 from indelible import BusyError, ConflictError, UnavailableError
 from indelible.backends.postgres.append import build_call
 from indelible.backends.postgres.arrays import register_arrays
-from indelible.backends.postgres.context import PostgresContext
+from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 from tests.support.ledger import check

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from memory_contract.checker.explain import explain
     from memory_contract.checker.shrink import minimal
     from memory_contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
-    from memory_contract.checking import check
+    from memory_contract.contract_run import check
     from memory_contract.deviations import Deviations, read_deviations
     from memory_contract.explorer import explore
     from memory_contract.history import (
@@ -99,7 +99,7 @@ _ROOMS: Final = {
         "Verdict",
         "Violated",
     ),
-    "checking": ("check",),
+    "contract_run": ("check",),
     "deviations": (
         "Deviations",
         "read_deviations",

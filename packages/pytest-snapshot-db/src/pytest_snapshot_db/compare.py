@@ -147,7 +147,7 @@ class _TableComparison:
         self._one, self._two = one, two
         self._limit = sys.maxsize if limit is None else limit
         database.connection.create_scalar_function(
-            "exact", lambda *cells: repr(cells[0]), 1, deterministic=True
+            "zero", lambda *cells: repr(cells[0]), 1, deterministic=True
         )
 
     def run(self) -> Iterator[TableDifference]:
@@ -192,10 +192,13 @@ class _TableComparison:
     def _stage(self, name: str, side: RuledDatabase, table: Table, columns: Sequence[str]) -> None:
         """Copy rows into a temporary table without types and collations."""
         cells = [f"c{n}" for n in range(len(columns))]
-        exact = " || ',' || ".join(f"iif(typeof({c}) = 'real', exact({c}), '')" for c in cells)
+        reals = [f"iif(typeof({c}) <> 'real', '', iif({c} = 0, zero({c}), 'r'))" for c in cells]
+        marks = ", ".join(["','", *reals])
         values = ", ".join(side.select_cell(table, column) for column in columns)
         self._execute(f"DROP TABLE IF EXISTS {name}")
-        self._execute(f"CREATE TEMP TABLE {name} ({', '.join(cells)}, reals AS ({exact}))")
+        self._execute(
+            f"CREATE TEMP TABLE {name} ({', '.join(cells)}, reals AS (concat_ws({marks})))"
+        )
         self._execute(f"INSERT INTO {name} SELECT {values} FROM {side.select_from(table)}")
 
     def _is_unique(self, key: Sequence[str]) -> bool:

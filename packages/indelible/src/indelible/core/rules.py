@@ -27,7 +27,13 @@ from indelible.core.operations import (
     Rollback,
     SnapshotRecord,
 )
-from indelible.errors import ConflictError, CorruptEntryError, FormatError, LimitError
+from indelible.errors import (
+    ConflictError,
+    CorruptEntryError,
+    FormatError,
+    LimitError,
+    SessionNotFoundError,
+)
 from indelible.model import Status
 from indelible.view import (
     EXTENTS_MAX,
@@ -114,6 +120,17 @@ def refuse_if_full(session: str, first: int, count: int) -> None:
             session=session,
             limit=LOG_ENTRIES_MAX,
             actual=first + count,
+        )
+
+
+def require_active(session: str, head: Head) -> None:
+    """Raise if the session is new or expired."""
+    if head.status is not Status.ACTIVE:
+        raise SessionNotFoundError(
+            f"there is no session {session!r}"
+            + (": it expired" if head.status is Status.EXPIRED else ""),
+            session=session,
+            status=head.status,
         )
 
 

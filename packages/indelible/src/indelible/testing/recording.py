@@ -16,6 +16,8 @@ from memory_contract.traces.recorder.methods import (
     MethodSpec,
     MethodSpecs,
     capture_messages,
+    capture_turn,
+    describe_append,
     describe_change,
     describe_fork,
     describe_rollback,
@@ -60,7 +62,7 @@ def _trim_last(
     # After a trim by tokens or by position, or one that keeps whole turns, the trace cannot say
     # which messages are hidden.
     exact = keep_last is not None and align is None
-    return CallRecord("trim", session_id, keep=keep_last or 0, key=key).doubtful(not exact)
+    return CallRecord("trim", session_id, keep=keep_last or 0, key=key, unsure=not exact)
 
 
 def _unless_dry_run(describe: Callable[..., CallRecord]) -> Callable[..., CallRecord]:
@@ -87,16 +89,14 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
         **fields: Any,
     ) -> CallRecord:
         del expected, replay
-        one = hasher.noted({"role": role, "content": content, **fields})
-        return CallRecord("append", session_id, messages=(one,), key=key, ttl_s=ttl_s(ttl))
+        one = hasher.capture({"role": role, "content": content, **fields})
+        return describe_append(session_id, [one], key=key, ttl_s=ttl_s(ttl))
 
     def add_messages(
         session_id: str, messages: Any, *, key: str | None = None, ttl: Any = None, **_: Any
     ) -> CallRecord:
         batch = capture_messages(messages, hasher)
-        return CallRecord(
-            "append" if batch else CALL, session_id, messages=batch, key=key, ttl_s=ttl_s(ttl)
-        )
+        return describe_append(session_id, batch, key=key, ttl_s=ttl_s(ttl))
 
     def save_context(
         session_id: str,
@@ -107,17 +107,11 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
         ttl: Any = None,
         **_: Any,
     ) -> CallRecord:
-        turn = [
-            hasher.noted({"role": "user", "content": human_msg}),
-            hasher.noted({"role": "assistant", "content": ai_msg}),
-        ]
-        return CallRecord("append", session_id, messages=turn, key=key, ttl_s=ttl_s(ttl))
+        turn = capture_turn(human_msg, ai_msg, hasher)
+        return describe_append(session_id, turn, key=key, ttl_s=ttl_s(ttl))
 
     described: dict[str, MethodSpec] = {
-        # A default time to live would have to be noted with each of them.
-        "add_message": MethodSpec(
-            add_message, record_position, quick=hasher.plain and ttl_s(None) is None
-        ),
+        "add_message": MethodSpec(add_message, record_position),
         "add_messages": MethodSpec(add_messages, record_position, (1, "messages")),
         "save_context": MethodSpec(save_context, record_position),
         "get_history": MethodSpec(_get_history, record_messages),
@@ -151,12 +145,12 @@ def build_verbs(hasher: Hasher, ttl_s: Callable[[Any], float | None]) -> MethodS
 
 def _hide(session_id: str, *_: Any, key: str | None = None, **__: Any) -> CallRecord:
     # The trace has no positions, so any message may be missing.
-    return CallRecord("trim", session_id, keep=0, key=key).doubtful()
+    return CallRecord("trim", session_id, keep=0, key=key, unsure=True)
 
 
 def _redo(session_id: str, *_: Any, **__: Any) -> CallRecord:
     # Traces have no redo. Like an undo, it shows a state that was shown before.
-    return CallRecord("undo", session_id).doubtful()
+    return CallRecord("undo", session_id, unsure=True)
 
 
 def _delete_snapshot(session_id: str, snapshot_id: str) -> CallRecord:
@@ -166,4 +160,4 @@ def _delete_snapshot(session_id: str, snapshot_id: str) -> CallRecord:
 def _repair(session_id: str | None = None, *, dry_run: bool = False) -> CallRecord:
     if dry_run:
         return CallRecord(CALL, session_id or "")
-    return CallRecord("trim", session_id or "", keep=0, every=session_id is None).doubtful()
+    return CallRecord("trim", session_id or "", keep=0, every=session_id is None, unsure=True)

@@ -29,7 +29,7 @@ from memory_contract.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from memory_contract.cases.case import Case
-    from memory_contract.checking import Item, Progress
+    from memory_contract.contract_run import Item, Progress
     from memory_contract.deviations import Deviations
     from memory_contract.results import CaseResult, Report
 
@@ -150,7 +150,7 @@ def parse_seconds(text: str) -> float:
 @contextmanager
 def translate_errors() -> Iterator[None]:
     """Turn what the kit refuses into the errors of a command."""
-    from memory_contract.checking import SelectionError  # noqa: PLC0415
+    from memory_contract.contract_run import SelectionError  # noqa: PLC0415
     from memory_contract.deviations import DeviationsError  # noqa: PLC0415
     from memory_contract.results import Unreachable  # noqa: PLC0415
     from memory_contract.targets import TargetError  # noqa: PLC0415
@@ -205,12 +205,12 @@ def is_quick(arguments: Namespace) -> bool:
 
 
 def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Report:
-    from memory_contract import checking  # noqa: PLC0415
+    from memory_contract import contract_run  # noqa: PLC0415
     from memory_contract.report.progress import ProgressDisplay  # noqa: PLC0415
 
     gates, cases = arguments.gate or (), arguments.case or ()
     # The whole command line is checked before the store is opened.
-    chosen = checking.select(gates, cases)
+    chosen = contract_run.select(gates, cases)
     signal.signal(signal.SIGTERM, _end)
     # What a store prints must not get between the lines of a report.
     with ProgressDisplay(target=arguments.target) as display, redirect_stdout(sys.stderr):
@@ -218,7 +218,7 @@ def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Repor
         if arguments.explore is not None:
             found = _explore(arguments, chosen, progress)
         else:
-            found = checking.check(
+            found = contract_run.check(
                 arguments.target,
                 gates=gates,
                 cases=cases,

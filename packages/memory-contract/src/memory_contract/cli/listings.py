@@ -30,7 +30,7 @@ def add_commands(commands: Commands) -> None:
 
 def cases(arguments: Namespace) -> int:
     """List the cases of the contract: what each does, and the failure that it catches."""
-    from memory_contract.checking import select  # noqa: PLC0415
+    from memory_contract.contract_run import select  # noqa: PLC0415
 
     with translate_errors():
         found = select(arguments.gate or ())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from memory_contract.cases.case import Mode
-from memory_contract.checking import items_of, select
+from memory_contract.contract_run import items_of, select
 from memory_contract.goldfish.registry import GOLDFISH, Goldfish
 from memory_contract.results import CaseResult
 from memory_contract.runner import StoreUnderTest, run_case

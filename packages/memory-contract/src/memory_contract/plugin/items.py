@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from memory_contract.checking import Item, SelectionError, items_of, select
+from memory_contract.contract_run import Item, SelectionError, items_of, select
 from memory_contract.deviations import DeviationsError
-from memory_contract.plugin.benches import Benches, benches_of
+from memory_contract.plugin.stores import ContractStores, get_stores
 from memory_contract.plugin.verdicts import shown, tell, unclaimed
 from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
@@ -25,7 +25,7 @@ def validate(config: pytest.Config) -> None:
     try:
         select(config.getoption("contract_gate"))
         for target in config.getoption("contract"):
-            benches_of(config).resolve(target)
+            get_stores(config).resolve(target)
     except (SelectionError, TargetError, DeviationsError) as error:
         raise pytest.UsageError(shown(str(error))) from error
     except Unreachable:
@@ -36,7 +36,7 @@ def validate(config: pytest.Config) -> None:
 def header(config: pytest.Config) -> str:
     """Which stores, and the seed that repeats the run."""
     targets = ", ".join(map(shown, config.getoption("contract")))
-    return f"contract: {targets}, seed {benches_of(config).seed}"
+    return f"contract: {targets}, seed {get_stores(config).seed}"
 
 
 def collected(session: pytest.Session, ids: Sequence[str]) -> Iterator[pytest.Item]:
@@ -62,9 +62,9 @@ class Contract(pytest.Collector):
 
     def collect(self) -> list[pytest.Item | pytest.Collector]:
         """The gates, each with its cases."""
-        benches = benches_of(self.config)
+        stores = get_stores(self.config)
         try:
-            subject = benches.of(self._target)
+            subject = stores.of(self._target)
         except (Unreachable, TargetError) as error:
             raise self.CollectError(shown(f"{self._target}: {error}")) from error
         found = items_of(select(self.config.getoption("contract_gate")), subject)
@@ -143,9 +143,9 @@ class ContractItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the case; what it proves is the item's outcome."""
-        benches: Benches = benches_of(self.config)
-        self.user_properties.append(("contract_seed", benches.seed))
-        tell(benches.run(self._found, self._bench), self._target)
+        stores: ContractStores = get_stores(self.config)
+        self.user_properties.append(("contract_seed", stores.seed))
+        tell(stores.run(self._found, self._bench), self._target)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """One place for all of them, so that skips with one reason are told in one line."""

@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from memory_contract.checking import Item
+from memory_contract.contract_run import Item
 from memory_contract.report.terminal import STYLES, Line, print_lines, render_proof
 from memory_contract.report.text import visible
 from memory_contract.results import CaseResult, Report

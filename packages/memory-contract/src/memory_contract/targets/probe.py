@@ -188,7 +188,9 @@ def _expect_opened(findings: Findings) -> None:
     error = attempts[0].raised
     assert error is not None
     hint = write_factory(imported(factory.name), factory.name) if factory.takes else ""
-    raise Unreachable(f"the store cannot be opened and read: {format_error(error)}", hint=hint) from error
+    raise Unreachable(
+        f"the store cannot be opened and read: {format_error(error)}", hint=hint
+    ) from error
 
 
 def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttempt:

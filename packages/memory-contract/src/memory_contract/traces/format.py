@@ -130,7 +130,8 @@ class OtherCall:
     changes: bool = False
 
 
-TraceLine = TraceHeader | TraceOperation | OtherCall | DroppedLines | TraceEnd
+TraceCall = TraceOperation | OtherCall
+TraceLine = TraceHeader | TraceCall | DroppedLines | TraceEnd
 _OPERATION: Final = frozenset(field.name for field in fields(Operation))
 _ALL: Final = tuple(field.name for field in fields(TraceOperation))
 _TUPLES: Final = ("sizes", "roles", "contents")

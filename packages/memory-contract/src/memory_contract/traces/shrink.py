@@ -24,8 +24,8 @@ from memory_contract.traces.diagnosis import explain_trace
 from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.format import (
     Contents,
-    OtherCall,
     ReplayLevel,
+    TraceCall,
     TraceHeader,
     TraceOperation,
     TtlRefresh,
@@ -249,7 +249,7 @@ def _observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTrace:
         if line.op == "append":
             kept.setdefault(line.worker, []).append(line)
     names = _short_names(line.worker for line in replay.lines)
-    seen: list[TraceOperation | OtherCall] = []
+    seen: list[TraceCall] = []
     observed, _ = merge_announced(replay.lines)
     for line in observed:
         # A worker appends in the order in which it did.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
-from indelible.backends.postgres.context import PostgresContext, to_milliseconds
 from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
@@ -16,14 +15,24 @@ from indelible.backends.postgres.sessions import (
     ensure_active,
     lock_session,
 )
-from indelible.backends.postgres.statements import LOCK_WAIT_S, Call, Row, Sql
+from indelible.backends.postgres.statements import (
+    LOCK_WAIT_S,
+    Call,
+    PostgresContext,
+    Row,
+    Sql,
+    to_milliseconds,
+)
 from indelible.core import rules
+from indelible.core.batcher import Pending
 from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
 from indelible.core.codec import CHECKSUM_BYTES, parse_checksum
 from indelible.core.operations import Append, AppendResult
 from indelible.core.plan import Plan, perform
 from indelible.errors import BusyError
 from indelible.model import Status
+
+R = TypeVar("R")
 
 # See the migration that creates the function.
 _APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 19))})"
@@ -53,12 +62,12 @@ _KEPT: Final = (
 _HEAD_BYTES: Final = 64
 
 
-def sort_appends(appends: Sequence[Append]) -> list[int]:
+def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
     """The order in which a group is sent: sessions by name, and appends of one as they came.
 
-    Everyone locks rows in this order, so that two groups never wait for each other in a circle.
+    All groups lock rows in this order, so that two never wait for each other in a circle.
     """
-    return sorted(range(len(appends)), key=lambda nth: appends[nth].session.encode())
+    return sorted(batch, key=lambda pending: pending.request.session.encode())
 
 
 def build_call(

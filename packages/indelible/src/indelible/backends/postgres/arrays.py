@@ -25,67 +25,66 @@ _NULL: Final = _LENGTH.pack(-1)
 class Array(list[Any]):
     """The values of a column, some of which may be None."""
 
-    type_name: ClassVar[str]
-    encode: ClassVar[Callable[[Any], bytes]]
-
     def or_none(self) -> Array | None:
         """Return itself, or None if no element has a value."""
-        return self if any(value is not None for value in self) else None
+        return None if self.count(None) == len(self) else self
 
 
 class BytesArray(Array):
     """A `bytea[]`."""
 
-    type_name = "bytea"
-    encode = bytes
-
 
 class IntArray(Array):
     """A `bigint[]`."""
-
-    type_name = "int8"
-    encode = Struct("!q").pack
 
 
 class BoolArray(Array):
     """A `boolean[]`."""
 
-    type_name = "bool"
-    encode = Struct("!?").pack
-
 
 class TextArray(Array):
     """A `text[]`."""
 
-    type_name = "text"
-    encode = str.encode
-
 
 class _ArrayDumper(Dumper):
-    format = Format.BINARY
+    """The binary form of an array with one dimension. Psycopg creates one for each statement."""
 
-    def __init__(self, cls: type[Array], context: Any = None) -> None:
-        super().__init__(cls, context)
-        element = psycopg.adapters.types[cls.type_name]
-        self.oid = element.array_oid
-        self._element_oid = element.oid
-        self._encode = cls.encode
+    format = Format.BINARY
+    element_oid: ClassVar[int]
+
+    @staticmethod
+    def encode(value: Any) -> bytes:
+        """Return the binary form of an element."""
+        raise NotImplementedError
 
     def dump(self, obj: Array) -> bytes:
-        """Return the binary form of an array with one dimension."""
-        encode, pack_length = self._encode, _LENGTH.pack
-        parts = [_HEADER.pack(1, 1, self._element_oid, len(obj), 1)]
+        """Return the header, and each element after its length."""
+        encode, pack_length = self.encode, _LENGTH.pack
+        parts = [_HEADER.pack(1, 1, self.element_oid, len(obj), 1)]
         for value in obj:
             if value is None:
                 parts.append(_NULL)
             else:
                 encoded = encode(value)
-                parts.append(pack_length(len(encoded)))
-                parts.append(encoded)
+                parts += (pack_length(len(encoded)), encoded)
         return b"".join(parts)
+
+
+def _build_dumper(name: str, encode: Callable[[Any], bytes]) -> type[_ArrayDumper]:
+    element = psycopg.adapters.types[name]
+    fields = {"oid": element.array_oid, "element_oid": element.oid, "encode": staticmethod(encode)}
+    return type(f"{name}ArrayDumper", (_ArrayDumper,), fields)
+
+
+_DUMPERS: Final = {
+    BytesArray: _build_dumper("bytea", bytes),
+    IntArray: _build_dumper("int8", Struct("!q").pack),
+    BoolArray: _build_dumper("bool", Struct("!?").pack),
+    TextArray: _build_dumper("text", str.encode),
+}
 
 
 def register_arrays(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     """Let a connection take arrays as parameters."""
-    for kind in (BytesArray, IntArray, BoolArray, TextArray):
-        connection.adapters.register_dumper(kind, _ArrayDumper)
+    for kind, dumper in _DUMPERS.items():
+        connection.adapters.register_dumper(kind, dumper)

@@ -231,12 +231,16 @@ class PostgresConnection:
     ) -> psycopg.RawCursor[Row]:
         return cursor.execute(text.encode(), params, prepare=prepare, binary=True)
 
-    def roll_back(self) -> None:
-        """Leave nothing behind of a transaction that was given up."""
+    def try_roll_back(self) -> bool:
+        """End a transaction that failed; return whether the connection can be used again."""
         self._pending = []
         self._in_transaction = False
-        if self.driver.info.transaction_status is not TransactionStatus.IDLE:
-            self._run(self._cursor, "ROLLBACK", ())
+        try:
+            if self.driver.info.transaction_status is not TransactionStatus.IDLE:
+                self._run(self._cursor, "ROLLBACK", ())
+        except Exception:  # noqa: BLE001 (whatever it is, the connection is not used again)
+            return False
+        return True
 
     def is_alive(self) -> bool:
         """Whether the server has said nothing since: an idle connection only ever hears its end."""

@@ -22,17 +22,17 @@ from indelible.backends.postgres.connection import (
     PostgresConnection,
     Seam,
 )
-from indelible.backends.postgres.conninfo import (
-    CONNECT_ATTEMPTS,
-    choose_connect_timeout,
-    is_up,
-    lacks_password,
-)
 from indelible.backends.postgres.errors import (
     build_exhausted_error,
     build_none_to_spare_error,
     build_refused_error,
     build_unreachable_error,
+)
+from indelible.backends.postgres.options import (
+    CONNECT_ATTEMPTS,
+    choose_connect_timeout,
+    is_up,
+    lacks_password,
 )
 from indelible.backends.postgres.waiting import Slots, limit_time
 from indelible.core.deadline import Deadline

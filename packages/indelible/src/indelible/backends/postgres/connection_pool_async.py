@@ -21,17 +21,17 @@ from indelible.backends.postgres.connection_async import (
     AsyncPostgresConnection,
     AsyncSeam,
 )
-from indelible.backends.postgres.conninfo import (
-    CONNECT_ATTEMPTS,
-    choose_connect_timeout,
-    is_up_async,
-    lacks_password,
-)
 from indelible.backends.postgres.errors import (
     build_exhausted_error,
     build_none_to_spare_error,
     build_refused_error,
     build_unreachable_error,
+)
+from indelible.backends.postgres.options import (
+    CONNECT_ATTEMPTS,
+    choose_connect_timeout,
+    is_up_async,
+    lacks_password,
 )
 from indelible.backends.postgres.waiting import AsyncSlots, limit_time_async
 from indelible.core.deadline import Deadline

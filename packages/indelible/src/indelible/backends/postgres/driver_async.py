@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from indelible.backends.postgres.client_async import AsyncPostgresClient
-from indelible.backends.postgres.engine import PostgresOptions, is_write
+from indelible.backends.postgres.options import PostgresOptions
+from indelible.backends.postgres.statements import is_write
 from indelible.core.deadline import Deadline
 from indelible.core.operations import Append
 from indelible.core.plan import Operation

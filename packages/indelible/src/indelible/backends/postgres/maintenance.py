@@ -6,7 +6,6 @@ from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.arrays import BytesArray
-from indelible.backends.postgres.context import READS, WRITES, PostgresContext
 from indelible.backends.postgres.read import split_bounds
 from indelible.backends.postgres.sessions import (
     PostgresSessionRow,
@@ -14,7 +13,7 @@ from indelible.backends.postgres.sessions import (
     session_checksum,
     update_session,
 )
-from indelible.backends.postgres.statements import All, Do, Sql
+from indelible.backends.postgres.statements import READS, WRITES, All, Do, PostgresContext, Sql
 from indelible.backends.postgres.views import (
     build_lines,
     build_lines_query,

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from indelible import view
 from indelible.backends.postgres.arrays import IntArray
-from indelible.backends.postgres.context import READS, PostgresContext
 from indelible.backends.postgres.entries import KIND_NUMBERS, KINDS, decode_links
 from indelible.backends.postgres.sessions import (
     SESSION_COLUMNS,
@@ -16,7 +15,15 @@ from indelible.backends.postgres.sessions import (
     load_only,
     load_session,
 )
-from indelible.backends.postgres.statements import All, Fetch, Row, Rows, Sql
+from indelible.backends.postgres.statements import (
+    READS,
+    All,
+    Fetch,
+    PostgresContext,
+    Row,
+    Rows,
+    Sql,
+)
 from indelible.core import rules
 from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.operations import (

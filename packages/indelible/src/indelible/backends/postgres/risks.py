@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from indelible.backends.postgres.context import READS, PostgresContext
-from indelible.backends.postgres.statements import All, Sql
+from indelible.backends.postgres.statements import READS, All, PostgresContext, Sql
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks, Identify
 from indelible.core.plan import Plan, perform

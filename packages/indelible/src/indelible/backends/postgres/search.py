@@ -11,11 +11,10 @@ from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.arrays import BytesArray
-from indelible.backends.postgres.context import READS, PostgresContext
 from indelible.backends.postgres.entries import KIND_NUMBERS, encode_embedder, pack_vector
 from indelible.backends.postgres.read import CONTENT, IN_MANY, build_stored_entry, split_bounds
 from indelible.backends.postgres.sessions import build_session_row, load_session
-from indelible.backends.postgres.statements import All, Sql
+from indelible.backends.postgres.statements import READS, All, PostgresContext, Sql
 from indelible.core import rules
 from indelible.core.codec import KIND_FROM, get_kind_prefix
 from indelible.core.operations import FindNearest, StoredEntry

@@ -7,8 +7,17 @@ from typing import Final, NamedTuple
 
 from indelible import view
 from indelible.backends.postgres.arrays import IntArray
-from indelible.backends.postgres.context import READS, WRITES, PostgresContext, to_milliseconds
-from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
+from indelible.backends.postgres.statements import (
+    READS,
+    WRITES,
+    All,
+    Do,
+    Fetch,
+    PostgresContext,
+    Row,
+    Sql,
+    to_milliseconds,
+)
 from indelible.core import rules
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
 from indelible.core.plan import Plan, perform

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from indelible.backends.postgres.arrays import BytesArray, IntArray
-from indelible.backends.postgres.context import WRITES, PostgresContext
 from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.maintenance import remove_life
 from indelible.backends.postgres.sessions import (
@@ -13,7 +12,7 @@ from indelible.backends.postgres.sessions import (
     to_array,
     update_session,
 )
-from indelible.backends.postgres.statements import Do
+from indelible.backends.postgres.statements import WRITES, Do, PostgresContext
 from indelible.backends.postgres.views import insert_line, insert_snapshot
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum

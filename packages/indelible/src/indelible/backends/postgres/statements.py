@@ -1,11 +1,17 @@
-"""What plans ask of a connection: statements, alone or inside one transaction."""
+"""What the plans of this backend share: context, tables of handlers, and statements."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from indelible.core.backend import Handlers
+from indelible.core.checksums import compute_session_salt
+from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.plan import Operation, Plan
+
+R = TypeVar("R")
 
 Row = tuple[Any, ...]
 Rows = list[Row]
@@ -13,6 +19,41 @@ Rows = list[Row]
 # How long an attempt waits for a lock, and keeps its connection from others. Then it pauses, and
 # tries again until its deadline.
 LOCK_WAIT_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresContext:
+    """What the plans of one store share."""
+
+    namespace: bytes
+    # None for the server's time, which is the rule; a caller's clock is for tests.
+    clock: Clock | None
+
+    def now_ms(self) -> int | None:
+        """The caller's time, if it has one of its own."""
+        return None if self.clock is None else read_clock_ms(self.clock)
+
+    def named(self, session: str) -> tuple[bytes, bytes]:
+        """The first two parameters of most statements."""
+        return self.namespace, session.encode()
+
+    def salt(self, session: str) -> int:
+        """What binds the checksums of entries to their session."""
+        return compute_session_salt(self.namespace.decode(), session)
+
+
+def to_milliseconds(seconds: float | None) -> int | None:
+    """A time to live as statements take it."""
+    return None if seconds is None else math.ceil(seconds * 1000)
+
+
+# Plans that only read.
+READS: Final[Handlers[PostgresContext]] = Handlers()
+# Plans that run inside of a transaction.
+WRITES: Final[Handlers[PostgresContext]] = Handlers()
+# Plans that begin with a guarded write, which commits by itself. If it wrote nothing, they go on in
+# a transaction: they load the session, and the rules decide.
+GUARDED_WRITES: Final[Handlers[PostgresContext]] = Handlers()
 
 
 @dataclass(slots=True)
@@ -96,8 +137,22 @@ BOUNDS: Final = f"""
         pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)"""
 
 
-def in_transaction(plan: Plan[Any]) -> Plan[Any]:
-    """Put one transaction around a plan that writes; whoever runs it rolls back what is left."""
+def is_write(op: Operation[Any]) -> bool:
+    """Whether an operation changes anything."""
+    return type(op) in WRITES or type(op) in GUARDED_WRITES
+
+
+def build_plan(context: PostgresContext, op: Operation[R]) -> Plan[R]:
+    """The plan that performs an operation."""
+    if type(op) in READS:
+        return READS.plan(context, op)
+    if type(op) in GUARDED_WRITES:
+        return GUARDED_WRITES.plan(context, op)
+    return in_transaction(WRITES.plan(context, op))
+
+
+def in_transaction(plan: Plan[R]) -> Plan[R]:
+    """Put one transaction around a plan that writes; if it fails, the client rolls back."""
     yield Begin()
     result = yield from plan
     yield Commit()

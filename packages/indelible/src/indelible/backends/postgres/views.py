@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from indelible import view
 from indelible.backends.postgres.arrays import BytesArray, IntArray
-from indelible.backends.postgres.context import GUARDED_WRITES, READS, WRITES, PostgresContext
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
@@ -18,7 +17,18 @@ from indelible.backends.postgres.sessions import (
     to_extents,
     update_session,
 )
-from indelible.backends.postgres.statements import All, Call, Do, Row, Sql, in_transaction
+from indelible.backends.postgres.statements import (
+    GUARDED_WRITES,
+    READS,
+    WRITES,
+    All,
+    Call,
+    Do,
+    PostgresContext,
+    Row,
+    Sql,
+    in_transaction,
+)
 from indelible.core import rules
 from indelible.core.operations import (
     ChangeView,

@@ -13,6 +13,7 @@ from indelible.core import fork
 from indelible.core.batcher import Batcher
 from indelible.core.handlers import WRITES
 from indelible.core.plan import Operation
+from indelible.errors import ClosedError
 from indelible.model import Claims
 
 R = TypeVar("R")
@@ -31,6 +32,7 @@ class SqliteBackend:
 
     def __init__(self, options: SqliteOptions) -> None:
         self._database = Database(options)
+        self._closed = False
         self._batcher: Batcher[Operation[Any], Any] = Batcher(
             self._database.writer.write, **BATCH_LIMITS
         )
@@ -38,6 +40,8 @@ class SqliteBackend:
 
     def perform(self, op: Operation[R]) -> R:
         """Perform one operation, in one transaction."""
+        if self._closed:
+            raise ClosedError("the store is closed")
         write = type(op) in WRITES
         result: R = self._batcher.run(op, NEVER) if write else self._database.read(op)
         return result
@@ -55,4 +59,5 @@ class SqliteBackend:
 
     def close(self) -> None:
         """Wait for what is running, then close."""
+        self._closed = True
         self._database.close()

@@ -56,6 +56,7 @@ from indelible.core.rules import (
     plan_rollback,
     refuse_if_moved,
     refuse_too_many_extents,
+    require_active,
 )
 from indelible.core.settings import Settings, check_session_id, check_version
 from indelible.errors import (
@@ -64,7 +65,6 @@ from indelible.errors import (
     FormatError,
     MemoryStoreBackendError,
     OutcomeUnknownError,
-    SessionNotFoundError,
     SnapshotNotFoundError,
     UsageError,
 )
@@ -382,17 +382,6 @@ def find_redoable(lines: Sequence[JournalLine]) -> JournalLine | None:
         if line.change not in (UNDO, REDO) and line.before != line.after:
             return None
     return None
-
-
-def require_active(session: str, head: Head) -> None:
-    """Raise if the session is new or expired."""
-    if head.status is not Status.ACTIVE:
-        raise SessionNotFoundError(
-            f"there is no session {session!r}"
-            + (": it expired" if head.status is Status.EXPIRED else ""),
-            session=session,
-            status=head.status,
-        )
 
 
 def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:

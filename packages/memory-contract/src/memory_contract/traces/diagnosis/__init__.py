@@ -27,7 +27,7 @@ from memory_contract.traces.diagnosis.trace_sorter import (
     find_first_appends,
     group_by_session,
 )
-from memory_contract.traces.format import OtherCall, TraceOperation
+from memory_contract.traces.format import TraceCall, TraceOperation
 
 __all__ = ["AnomalyStory", "Explanation", "UnknownChange", "explain_trace", "judge_lines"]
 
@@ -79,13 +79,13 @@ def explain_trace(
     """Judge what happened, in any number of operations; of one session alone, if it is named."""
     ordered = TraceSorter(path, progress)
     gathered = _Gathered(ordered.metadata)
-    for group in ordered.groups():
+    for group in ordered.read_groups():
         ours = group if session is None else _only(group, session)
         if any(isinstance(line, TraceOperation) for line in ours):
             gathered.add(ours)
     if ordered.clocks_disagree(CLOCKS_APART_NS):
         return gathered.explanation(Path(path), unsure=_CLOCKS)
-    gathered.look_elsewhere(ordered.appends_of)
+    gathered.look_elsewhere(ordered.find_appends)
     return gathered.explanation(Path(path))
 
 
@@ -95,9 +95,7 @@ _CLOCKS: Final = (
 )
 
 
-def _only(
-    group: list[TraceOperation | OtherCall], session: str
-) -> list[TraceOperation | OtherCall]:
+def _only(group: list[TraceCall], session: str) -> list[TraceCall]:
     names = {session}
     for line in group:
         if isinstance(line, TraceOperation) and line.op == "fork" and line.target == session:
@@ -106,9 +104,7 @@ def _only(
     return [line for line in group if line.every or line.session in names] if asked else []
 
 
-def judge_lines(
-    lines: Iterable[TraceOperation | OtherCall], metadata: TraceMetadata
-) -> Explanation:
+def judge_lines(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Explanation:
     """Judge lines that are at hand, as those of a file are judged."""
     gathered = _Gathered(metadata)
     everything = list(lines)
@@ -137,7 +133,7 @@ class _Gathered:
         # Of garbage: the session's history, to be judged again with what is found elsewhere.
         self._strange: list[tuple[Anomaly, ResolvedHistory]] = []
 
-    def add(self, lines: list[TraceOperation | OtherCall]) -> None:
+    def add(self, lines: list[TraceCall]) -> None:
         """Judge some sessions that belong together."""
         _, others = merge_announced(lines)
         self.others.update(line.verb for line in others if not line.changes)

@@ -26,7 +26,7 @@ from memory_contract.traces.diagnosis.absences import (
 from memory_contract.traces.diagnosis.expiries import find_expiries
 from memory_contract.traces.diagnosis.hash_counts import HashCounts
 from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
-from memory_contract.traces.format import FIELD, OtherCall, TraceOperation, strip_fields
+from memory_contract.traces.format import FIELD, OtherCall, TraceCall, TraceOperation, strip_fields
 
 _L = TypeVar("_L", TraceOperation, OtherCall)
 _PLAIN: Final = tuple(each.name for each in fields(Operation))
@@ -58,9 +58,7 @@ class ResolvedHistory:
     unknown: list[UnknownChange] = field(default_factory=list)
 
 
-def build_history(
-    lines: Iterable[TraceOperation | OtherCall], metadata: TraceMetadata
-) -> ResolvedHistory:
+def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> ResolvedHistory:
     """The history of some sessions: all that are connected by forks, and whatever touches all."""
     operations, others = merge_announced(lines)
     resolved = ResolvedHistory()
@@ -90,7 +88,7 @@ def build_history(
 
 
 def merge_announced(
-    lines: Iterable[TraceOperation | OtherCall],
+    lines: Iterable[TraceCall],
 ) -> tuple[list[TraceOperation], list[OtherCall]]:
     """What was announced and then done is one operation; in the order of invocation."""
     operations: dict[tuple[str, int, str], list[TraceOperation]] = {}
@@ -464,7 +462,7 @@ def _kept_fields(stored: str, seen: str) -> bool:
     return set(stored.split(FIELD)[1:]) <= set(seen.split(FIELD)[1:])
 
 
-def shift_times(line: TraceOperation | OtherCall, by_ns: int) -> TraceOperation | OtherCall:
+def shift_times(line: TraceCall, by_ns: int) -> TraceCall:
     """The same, at other times."""
     if not by_ns:
         return line

@@ -45,25 +45,24 @@ class TraceMetadata:
     boots: dict[str, list[int]] = field(default_factory=dict)
     # Of each process, the first header that is left, and whether older files were removed.
     begun: dict[tuple[str, int], tuple[int, bool]] = field(default_factory=dict)
-    others: dict[str, int] = field(default_factory=dict)
     _open: bool = False
 
-    def begin_file(self) -> None:
-        """A new file: what is open from the last one stays so."""
+    def end_file(self) -> None:
+        """Count a file that did not end in order."""
         self.unclosed += self._open
         self._open = False
 
-    def note(self, line: TraceLine) -> None:
-        """Take in what is no operation."""
+    def add(self, line: TraceLine) -> None:
+        """Take in a line that is no call."""
         if isinstance(line, TraceHeader):
-            self._add(line)
+            self._add_header(line)
         elif isinstance(line, DroppedLines):
             self.dropped += line.dropped
             self.dropped_changes += line.changes
         elif isinstance(line, TraceEnd):
             self._open = False
 
-    def _add(self, header: TraceHeader) -> None:
+    def _add_header(self, header: TraceHeader) -> None:
         self.unclosed += self._open
         self.headers += 1
         self._open, self.own_ids = True, False
@@ -110,4 +109,4 @@ class TraceMetadata:
 
     def shift_ns(self, boot: str) -> int:
         """What makes the times of several boots comparable, roughly; nothing where there is one."""
-        return self.boots[boot][0] if len(self.boots) > 1 else 0
+        return self.boots.get(boot, [0])[0] if len(self.boots) > 1 else 0

@@ -1,179 +1,157 @@
-"""A trace of any length, sorted by session, in bounded memory.
+"""A trace of any length, read session by session in bounded memory.
 
-Sessions share nothing but forks, so they are judged one by one. A first pass finds out what is
-known of the trace and which sessions a fork connects; a second one puts each line into the file of
-its session's bucket. Then one bucket at a time fits into memory.
+Sessions share nothing but forks, so they are judged one by one. The lines of all files go into a
+temporary table of SQLite, which keeps them on disk and sorts them by session.
 """
 
 from __future__ import annotations
 
 import re
-import tempfile
-import zlib
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
-from memory_contract.history import HistoryError
 from memory_contract.traces.diagnosis.history_builder import shift_times
 from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
 from memory_contract.traces.format import (
-    OtherCall,
+    TraceCall,
     TraceHeader,
     TraceLine,
     TraceOperation,
-    format_line,
     list_parts,
-    parse_line,
     read_line,
     read_raw_lines,
     strip_fields,
 )
 
-# Of a bucket, in bytes of its lines, and of buckets: each is an open file.
-BUCKET_BYTES: Final = 4 << 20
-BUCKETS_MAX: Final = 200
-# How many lines are read between two words about it.
-TELLING_LINES: Final = 20_000
+# How many lines are read between two reports of progress.
+PROGRESS_LINES: Final = 20_000
 
 Progress = Callable[[str, float], None]
-# How a recorder begins the line of a call on a session with a plain name. Any other line is parsed.
+# How a recorder begins the line of a call on a session with a plain name. Only its session is
+# needed in the first pass; any other line is parsed.
 _PLAIN: Final = re.compile(rb'\{"session":"([ !#-\[\]-~]*)",')
+# `part` and `boot` are places in lists; `number` is that of the line in its part.
+_TABLES: Final = """
+    CREATE TABLE line (
+        id INTEGER PRIMARY KEY, session BLOB, part INTEGER, number INTEGER, boot INTEGER, raw BLOB
+    );
+    CREATE TABLE forked (session BLOB PRIMARY KEY, root BLOB) WITHOUT ROWID;
+"""
+_INSERT: Final = "INSERT INTO line (session, part, number, boot, raw) VALUES (?, ?, ?, ?, ?)"
+_SORTED: Final = """
+    SELECT COALESCE(root, line.session), part, number, boot, raw
+    FROM line LEFT JOIN forked ON forked.session = line.session
+    ORDER BY 1, id
+"""
 
 
 class TraceSorter:
-    """A trace whose lines can be had session by session."""
+    """The lines of a trace, sorted by session."""
 
     def __init__(self, path: str | Path, progress: Progress | None = None) -> None:
-        self.parts = list_parts(path)
         self.metadata = TraceMetadata()
         self.operations = 0
-        self._progress = progress or _silently
-        self._bytes = sum(part.stat().st_size for part in self.parts)
-        # What is about every session, with the boot in which it was written.
-        self._every: list[tuple[str, TraceOperation | OtherCall]] = []
+        self._progress: Progress = progress or (lambda _, __: None)
+        # Calls that are about every session, with the boot in which they were written.
+        self._every: list[tuple[str, TraceCall]] = []
         self._forks = ForkGroups()
+        # The first and the last moment of each boot.
         self._ranges: dict[str, tuple[int, int]] = {}
-        self._look()
+        # A database without a name is a temporary file, which goes with the connection.
+        self._database = sqlite3.connect("")
+        self._database.executescript(_TABLES)
+        self._parts = list_parts(path)
+        self._boots = [""]
+        self._database.executemany(_INSERT, self._read_parts())
+        forked = ((_to_blob(session), _to_blob(root)) for session, root in self._forks.items())
+        self._database.executemany("INSERT INTO forked VALUES (?, ?)", forked)
 
-    # The first pass
+    def _read_parts(self) -> Iterator[tuple[bytes, int, int, int, bytes]]:
+        size = sum(part.stat().st_size for part in self._parts)
+        done = 0
+        for place, part in enumerate(self._parts):
+            for number, raw in read_raw_lines(part):
+                done += len(raw)
+                if number % PROGRESS_LINES == 0:
+                    self._progress("reading", done / size)
+                session = _find_plain_session(raw) or self._read_other(part, number, raw)
+                if session is not None:
+                    self.operations += 1
+                    yield session, place, number, len(self._boots) - 1, raw
+            self.metadata.end_file()
 
-    def _look(self) -> None:
-        boot = ""
-        for part, number, line in self._lines("reading"):
-            if number == 1:
-                self.metadata.begin_file()
-            if _session_of(line) is not None:
-                self.operations += 1
-                continue
-            found = read_line(part, number, line)
-            if isinstance(found, TraceHeader):
-                boot = found.boot
-            if not isinstance(found, TraceOperation | OtherCall):
-                self.metadata.note(found)
-            elif found.every:
-                self._every.append((boot, found))
-            else:
-                self.operations += 1
-                self._connect(found)
-        self.metadata.begin_file()
+    def _read_other(self, part: Path, number: int, raw: bytes) -> bytes | None:
+        """Parse a line; return its session if it is a call on one."""
+        found = read_line(part, number, raw)
+        if isinstance(found, TraceHeader):
+            self._boots.append(found.boot)
+        if not isinstance(found, TraceCall):
+            self.metadata.add(found)
+            return None
+        if found.every:
+            self._every.append((self._boots[-1], found))
+            return None
+        self._forks.add(found)
+        return _to_blob(found.session)
 
-    def _connect(self, line: TraceLine) -> None:
-        if isinstance(line, TraceOperation) and line.op == "fork" and line.target is not None:
-            self._forks.connect(line.session, line.target)
+    def read_groups(self) -> Iterator[list[TraceCall]]:
+        """Yield the lines of each session, with those of sessions that a fork connects it with."""
+        every = [self._shift(found, boot) for boot, found in self._every]
+        done = 0
+        for _, rows in groupby(self._database.execute(_SORTED), key=lambda row: row[0]):
+            group = [
+                self._shift(self._parse(part, number, raw), self._boots[boot])
+                for _, part, number, boot, raw in rows
+            ]
+            done += len(group)
+            self._progress("judging", done / self.operations)
+            yield group + every
 
-    def _lines(self, doing: str) -> Iterator[tuple[Path, int, bytes]]:
-        done = lines = 0
-        for part in self.parts:
-            for number, line in read_raw_lines(part):
-                yield part, number, line
-                done += len(line)
-                lines += 1
-                if lines % TELLING_LINES == 0:
-                    self._progress(doing, done / max(1, self._bytes))
-
-    # The second pass
-
-    def groups(self) -> Iterator[list[TraceOperation | OtherCall]]:
-        """The lines of each session, with those of every session that a fork connects it with."""
-        every = [shift_times(found, self.metadata.shift_ns(boot)) for boot, found in self._every]
-        buckets = max(1, min(BUCKETS_MAX, self._bytes // BUCKET_BYTES))
-        with tempfile.TemporaryDirectory(prefix="indelible-explain-") as folder:
-            places = [Path(folder) / str(number) for number in range(buckets)]
-            self._fill(places)
-            for done, place in enumerate(places):
-                self._progress("judging", done / buckets)
-                yield from (group + every for group in self._opened(place))
-                place.unlink()
-
-    def _fill(self, places: list[Path]) -> None:
-        with ExitStack() as opened:
-            files: list[IO[bytes]] = [opened.enter_context(p.open("wb")) for p in places]
-            boot = ""
-            for part, number, line in self._lines("sorting"):
-                session = _session_of(line)
-                if session is None:
-                    found = read_line(part, number, line)
-                    boot = found.boot if isinstance(found, TraceHeader) else boot
-                    if not isinstance(found, TraceOperation | OtherCall) or found.every:
-                        continue
-                    session = found.session
-                    line = format_line(found).encode() + b"\n"  # noqa: PLW2901 -- in one form
-                if len(self.metadata.boots) > 1:
-                    line = self._at_one_time(part, number, line, boot)  # noqa: PLW2901
-                root = self._forks.root(session)
-                files[zlib.crc32(root.encode("utf-8", "surrogatepass")) % len(files)].write(line)
-
-    def _at_one_time(self, part: Path, number: int, line: bytes, boot: str) -> bytes:
-        """The line with times that can be set beside those of other boots, roughly."""
-        found = read_line(part, number, line)
-        if not isinstance(found, TraceOperation | OtherCall):
-            return b""
+    def _shift(self, found: TraceCall, boot: str) -> TraceCall:
+        """Make times comparable with those of other boots, roughly."""
+        if len(self.metadata.boots) < 2:
+            return found
         moved = shift_times(found, self.metadata.shift_ns(boot))
         low, high = self._ranges.get(boot, (moved.invoke_ns, moved.invoke_ns))
         end = moved.complete_ns or moved.invoke_ns
         self._ranges[boot] = (min(low, moved.invoke_ns), max(high, end))
-        return format_line(moved).encode() + b"\n"
-
-    def _opened(self, place: Path) -> Iterator[list[TraceOperation | OtherCall]]:
-        groups: dict[str, list[TraceOperation | OtherCall]] = {}
-        for _, raw in read_raw_lines(place):
-            for found in self._read(raw):
-                groups.setdefault(self._forks.root(found.session), []).append(found)
-        yield from groups.values()
-
-    def _read(self, raw: bytes) -> list[TraceOperation | OtherCall]:
-        try:
-            return _operations(parse_line(raw))
-        except HistoryError:
-            # Where it stands is worth finding out only now.
-            for part, number, line in self._lines("reading"):
-                if line == raw:
-                    read_line(part, number, line)
-            raise
+        return moved
 
     def clocks_disagree(self, apart_ns: int) -> bool:
-        """Whether two machines ran at the same time: then no order of their lines is known."""
+        """Return whether two machines ran at the same time: the order of their lines is unknown."""
         ranges = sorted(self._ranges.values())
         return any(later[0] - earlier[1] < apart_ns for earlier, later in pairwise(ranges))
 
-    # Once more, for some
-
-    def appends_of(self, tokens: set[str]) -> dict[str, TraceOperation]:
-        """The first append of each of some hashes, in any session."""
+    def find_appends(self, tokens: set[str]) -> dict[str, TraceOperation]:
+        """Find the first append of each of some hashes, in any session."""
         wanted = re.compile(b"|".join(re.escape(token.encode()) for token in sorted(tokens)))
-        likely = (
-            read_line(part, number, line)
-            for part, number, line in self._lines("looking where it came from")
-            if b'"append"' in line and wanted.search(line)
-        )
+        rows = self._database.execute("SELECT part, number, raw FROM line ORDER BY id")
+        likely = (self._parse(*row) for row in rows if wanted.search(row[2]))
         return find_first_appends(likely, tokens)
+
+    def _parse(self, part: int, number: int, raw: bytes) -> TraceCall:
+        found = read_line(self._parts[part], number, raw)
+        assert isinstance(found, TraceCall)
+        return found
+
+
+def _find_plain_session(raw: bytes) -> bytes | None:
+    """Return the session of a line as most are; None if the line must be parsed to know it."""
+    found = _PLAIN.match(raw)
+    if found is None or b"\\" in raw or b'"every"' in raw or b'"fork"' in raw:
+        return None
+    return found[1] if raw.endswith(b"\n") else None
+
+
+def _to_blob(session: str) -> bytes:
+    return session.encode("utf-8", "surrogatepass")
 
 
 def find_first_appends(lines: Iterable[TraceLine], tokens: set[str]) -> dict[str, TraceOperation]:
-    """The first append of each of some hashes."""
+    """Find the first append of each of some hashes."""
     found: dict[str, TraceOperation] = {}
     for op in lines:
         if isinstance(op, TraceOperation) and op.op == "append":
@@ -182,56 +160,42 @@ def find_first_appends(lines: Iterable[TraceLine], tokens: set[str]) -> dict[str
     return found
 
 
-def group_by_session(
-    lines: Sequence[TraceOperation | OtherCall],
-) -> list[list[TraceOperation | OtherCall]]:
-    """Lines at hand, sorted as those of a file are."""
+def group_by_session(lines: Sequence[TraceCall]) -> list[list[TraceCall]]:
+    """Group lines in memory as those of a file are grouped."""
     forks = ForkGroups()
     for line in lines:
-        if isinstance(line, TraceOperation) and line.target is not None:
-            forks.connect(line.session, line.target)
-    groups: dict[str, list[TraceOperation | OtherCall]] = {}
+        forks.add(line)
+    groups: dict[str, list[TraceCall]] = {}
     every = [line for line in lines if line.every]
     for line in lines:
         if not line.every:
-            groups.setdefault(forks.root(line.session), []).append(line)
+            groups.setdefault(forks.find_root(line.session), []).append(line)
     return [[*group, *every] for group in groups.values()]
 
 
 class ForkGroups:
-    """Which sessions a fork connects: those have one root."""
+    """Sessions that forks connect: those of one group have one root."""
 
     def __init__(self) -> None:
-        self._roots: dict[str, str] = {}
+        self._parents: dict[str, str] = {}
 
-    def connect(self, session: str, target: str) -> None:
-        """A fork copied from one session to the other."""
-        one, two = self.root(session), self.root(target)
-        if one != two:
-            self._roots[two] = one
+    def add(self, line: TraceCall) -> None:
+        """Connect the two sessions of a fork; other lines connect nothing."""
+        if isinstance(line, TraceOperation) and line.op == "fork" and line.target is not None:
+            one, two = self.find_root(line.session), self.find_root(line.target)
+            if one != two:
+                self._parents[two] = one
 
-    def root(self, session: str) -> str:
-        """The same for all sessions that are connected."""
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Yield each session that is not its own root, with its root."""
+        return ((session, self.find_root(session)) for session in self._parents)
+
+    def find_root(self, session: str) -> str:
+        """Return the root of a session's group."""
         found = session
-        while found in self._roots:
-            found = self._roots[found]
-        # The next who asks finds it at once: chains of forks may be long.
+        while found in self._parents:
+            found = self._parents[found]
+        # Shorten the path: chains of forks may be long.
         while session != found:
-            self._roots[session], session = found, self._roots[session]
+            self._parents[session], session = found, self._parents[session]
         return found
-
-
-def _session_of(line: bytes) -> str | None:
-    """The session of a line as most are; None if the whole line must be parsed to know it."""
-    found = _PLAIN.match(line)
-    if found is None or b"\\" in line or b'"every"' in line or b'"fork"' in line:
-        return None
-    return found[1].decode("ascii") if line.endswith(b"\n") else None
-
-
-def _operations(line: TraceLine) -> list[TraceOperation | OtherCall]:
-    return [line] if isinstance(line, TraceOperation | OtherCall) else []
-
-
-def _silently(_: str, __: float) -> None:
-    pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -50,7 +51,7 @@ def record(
     parts_max: int = PARTS_MAX,
     buffered_max: int = BUFFERED_MAX,
 ) -> Store:
-    """The store, with a line in a trace for every call: use it in place of the one given.
+    """Return the store with a line in a trace for every call: use it in place of the one given.
 
     `path` is a file (`trace.jsonl`) or a folder, to which many processes may write. Contents are
     hashed unless the `policy` says otherwise. `session` names the session of an object that is one
@@ -65,7 +66,7 @@ def record(
     Calls never fail because of the trace. Where it cannot be begun, that is logged, and the store
     comes back as it is.
     """
-    how = TraceOptions(
+    options = TraceOptions(
         policy=policy or Policy(),
         fresh=fresh,
         ttl_s=ttl_s,
@@ -74,58 +75,59 @@ def record(
         parts_max=parts_max,
         buffered_max=buffered_max,
     )
-    kind = _kind(store, session)
+    wrapped = _record_store(
+        store,
+        path=Path(path).absolute(),
+        options=options,
+        session=session,
+        read_only=frozenset(read_only),
+    )
+    return cast("Store", wrapped)
+
+
+def _record_store(
+    store: Any, *, path: Path, options: TraceOptions, session: str | None, read_only: frozenset[str]
+) -> Any:
+    build_methods, one_session = _choose_methods(store, session)
     try:
-        writer = open_trace_writer(Path(path), how)
+        writer = open_trace_writer(path, options)
     except OSError as error:
         log.warning("nothing is recorded: cannot write a trace to %s: %s", path, error)
         return store
-    # Objects that are one session each come and go by the thousand: together they are one store.
-    recorder = CallRecorder(writer, alone=kind.alone)
-    session_of = None if kind.alone else kind.session
-    standing = RecordingProxy(
-        store, recorder, kind.verbs(writer), session=session_of, read_only=read_only
+    rewrap = functools.partial(
+        _record_store, path=path, options=options, session=session, read_only=read_only
     )
-    return cast("Store", standing)
+    return RecordingProxy(
+        store,
+        # Objects that are one session each come and go by the thousand: together they are one
+        # store.
+        CallRecorder(writer, alone=one_session is None),
+        build_methods(writer.hasher),
+        rewrap,
+        session=one_session,
+        read_only=read_only,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    name: str
-    store: Any
-    session: str = ""
-
-    @property
-    def alone(self) -> bool:
-        return self.name not in ("langchain", "openai")
-
-    def verbs(self, writer: TraceWriter) -> MethodSpecs:
-        hasher = writer.hasher
-        if (registered := _registered(self.store)) is not None:
-            return registered(hasher)
-        match self.name:
-            case "openai":
-                return build_openai_methods(self.session, hasher)
-            case "langchain":
-                return build_langchain_methods(self.session, hasher)
-            case "duck":
-                return build_duck_methods(self.store, hasher)
-            case _:
-                return build_handle_methods(hasher)
+MethodsBuilder = Callable[[Hasher], MethodSpecs]
 
 
-def _kind(store: Any, session: str | None) -> _Kind:
-    """What a store is, by what it can be asked."""
-    if _registered(store) is not None:
-        return _Kind("registered", store)
-    if _has(store, "add_items", "get_items"):
-        return _Kind("openai", store, _session_of(store, session))
-    if _has(store, "add_messages", "get_history") or _has(store, "save_context", "load_memory"):
-        return _Kind("duck", store)
-    if _has(store, "add_messages", "clear") and _has(store, "messages"):
-        return _Kind("langchain", store, _session_of(store, session))
-    if _has(store, "append", "read"):
-        return _Kind("handle", store)
+def _choose_methods(store: Any, session: str | None) -> tuple[MethodsBuilder, str | None]:
+    """Choose the table of methods by what a store offers; with its session, if it is only one."""
+    if (registered := _find_registered(store)) is not None:
+        return registered, None
+    if _offers(store, "add_items", "get_items"):
+        name = _find_session(store, session)
+        return functools.partial(build_openai_methods, name), name
+    if _offers(store, "add_messages", "get_history") or _offers(
+        store, "save_context", "load_memory"
+    ):
+        return functools.partial(build_duck_methods, store), None
+    if _offers(store, "add_messages", "clear", "messages"):
+        name = _find_session(store, session)
+        return functools.partial(build_langchain_methods, name), name
+    if _offers(store, "append", "read"):
+        return build_handle_methods, None
     raise TypeError(
         f"cannot record {type(store).__name__}: it is no registered store, no handle with append"
         " and read, no class with add_messages and get_history or save_context and load_memory, no"
@@ -133,22 +135,19 @@ def _kind(store: Any, session: str | None) -> _Kind:
     )
 
 
-def _registered(store: Any) -> Callable[[Hasher], MethodSpecs] | None:
-    """The table of verbs that the package of a store's class has registered, if it has."""
+def _find_registered(store: Any) -> MethodsBuilder | None:
+    """Find the table that the package of a store's class has registered, if it has."""
     package = type(store).__module__.partition(".")[0]
     found = (registered(store) for registered in load_registered(RECORDERS, package))
-    return next((verbs for verbs in found if verbs is not None), None)
+    return next((methods for methods in found if methods is not None), None)
 
 
-def _has(store: Any, *names: str) -> bool:
-    return all(hasattr(type(store), name) or name in _fields(store) for name in names)
+def _offers(store: Any, *names: str) -> bool:
+    fields = getattr(type(store), "model_fields", {})
+    return all(hasattr(type(store), name) or name in fields for name in names)
 
 
-def _fields(store: Any) -> Any:
-    return getattr(type(store), "model_fields", {})
-
-
-def _session_of(store: Any, session: str | None) -> str:
+def _find_session(store: Any, session: str | None) -> str:
     if session is not None:
         return session
     for name in _SESSION_NAMES:
@@ -166,8 +165,8 @@ def recorded(
     fresh: bool = True,
     workers: WorkerKind | None = None,
 ) -> Adapter:
-    """An adapter whose handles are recorded, in whatever process they are opened."""
-    how = TraceOptions(
+    """Return an adapter whose handles are recorded, in whatever process they are opened."""
+    options = TraceOptions(
         policy=policy or Policy(),
         fresh=fresh,
         workers=workers,
@@ -176,38 +175,37 @@ def recorded(
     )
     place = Path(path).absolute()
     sides = {
-        side: None if opener is None else OpenRecorded(opener, place, how)
+        side: None if opener is None else RecordedOpener(opener, place, options)
         for side, opener in (("open", adapter.open), ("open_async", adapter.open_async))
     }
     return replace(adapter, **cast("Any", sides))
 
 
 @dataclass(frozen=True, slots=True)
-class OpenRecorded:
+class RecordedOpener:
     """Opens what another factory opens, recorded."""
 
     opener: Any
     path: Path
-    how: TraceOptions
+    options: TraceOptions
 
     @property
     def name(self) -> str:
-        """The factory's own, so that other processes import its module anew."""
+        """The factory's own name, so that other processes import its module."""
         if isinstance(self.opener, str):
             return self.opener
         return str(getattr(self.opener, "name", None) or getattr(self.opener, "__module__", ""))
 
     def __call__(self, workspace: Path, **options: Any) -> Any:
-        """A recorded handle, or something to await for it."""
-        made = imported(self.opener) if isinstance(self.opener, str) else self.opener
-        handle = made(workspace, **options)
-        return self._later(handle) if inspect.isawaitable(handle) else self._before(handle)
+        """Open a recorded handle, or return something to await for it."""
+        opener = imported(self.opener) if isinstance(self.opener, str) else self.opener
+        handle = opener(workspace, **options)
+        return self._record_later(handle) if inspect.isawaitable(handle) else self._record(handle)
 
-    async def _later(self, handle: Any) -> Any:
-        return self._before(await handle)
+    async def _record_later(self, handle: Any) -> Any:
+        return self._record(await handle)
 
-    def _before(self, handle: Any) -> Any:
-        writer = open_trace_writer(self.path, self.how)
-        return RecordingProxy(
-            handle, CallRecorder(writer, alone=True), build_handle_methods(writer.hasher)
-        )
+    def _record(self, handle: Any) -> Any:
+        writer = open_trace_writer(self.path, self.options)
+        recorder = CallRecorder(writer, alone=True)
+        return RecordingProxy(handle, recorder, build_handle_methods(writer.hasher), self._record)

@@ -1,23 +1,23 @@
-"""What a recorder remembers of one call until it is written, and the line that it becomes."""
+"""What the recorder keeps of one call until it is written, and the line of the trace it becomes."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Final, Self
+from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring_ascii as _quote
+from typing import Any, Final
 
 from memory_contract.calls import is_not_found, outcome_of
 from memory_contract.history import NOT_FOUND
 from memory_contract.traces.format import CALL
-from memory_contract.traces.recorder.hasher import CapturedMessage, Hasher
+from memory_contract.traces.recorder.hasher import CapturedMessage, HashedMessage, Hasher
 
-# What is written for every note, or in a way of its own.
-_USUAL: Final = frozenset(
+# Fields that are always written, or in another form.
+_SPECIAL: Final = frozenset(
     {
-        *("op", "session", "messages", "verb", "worker", "began", "ended", "outcome", "position"),
-        "seen",
+        *("session", "worker", "op", "invoke_ns", "complete_ns", "outcome", "verb"),
+        *("messages", "seen"),
     }
 )
 
@@ -25,9 +25,11 @@ _USUAL: Final = frozenset(
 class CallRecord:
     """One call: what was asked for, and what came of it.
 
-    Most fields of most notes say nothing. Those stand on the class, and cost a call no time.
+    Most calls set few fields. The defaults are on the class, so that they cost a call nothing.
     """
 
+    op: str
+    session: str
     messages: Sequence[CapturedMessage] = ()
     limit: int | None = None
     keep: int | None = None
@@ -35,35 +37,32 @@ class CallRecord:
     target: str | None = None
     key: str | None = None
     ttl_s: float | None = None
-    turns = False
-    unsure = False
-    # Whether it may change a session in a way that no table tells.
-    changes = False
-    verb = ""
-    worker = ""
-    began = 0
-    ended: int | None = None
-    outcome = "info"
-    error = ""
-    # What a read showed, what a pop took, or what is said of a snapshot that is not there.
-    seen: Sequence[CapturedMessage] | CapturedMessage | str | None = None
+    turns: bool = False
+    # Whether it is about every session of the store.
+    every: bool = False
+    # Whether it may have removed more or less than its arguments say.
+    unsure: bool = False
+    # Whether it may change a session in a way that the recorder does not know.
+    changes: bool = False
+    verb: str = ""
+    worker: str = ""
+    invoke_ns: int = 0
+    complete_ns: int | None = None
+    outcome: str = "info"
+    error: str = ""
+    # What a read showed, what a pop took, or `NOT_FOUND` for a missing snapshot.
+    seen: list[CapturedMessage] | CapturedMessage | str | None = None
     position: int | None = None
 
     def __init__(self, op: str, session: str, **fields: Any) -> None:
         self.op = op
         self.session = session
-        if fields:
-            self.__dict__.update(fields)
+        self.__dict__.update(fields)
 
-    def doubtful(self, really: bool = True) -> Self:
-        """What it takes away is not known: the contract's word for it says more than is true."""
-        self.unsure = really
-        return self
-
-    def raised(self, error: BaseException) -> None:
-        """The call raised, just now: what that says of the data."""
-        self.ended = time.monotonic_ns()
-        # A read changes nothing: whatever it raised, it is over.
+    def set_error(self, error: BaseException) -> None:
+        """Note that the call raised just now, and what that says about the data."""
+        self.complete_ns = time.monotonic_ns()
+        # A read changes nothing, so its failure leaves nothing open.
         self.outcome = "fail" if self.op == "read" else outcome_of(error)
         self.error = type(error).__name__
         if self.op == "rollback" and self.outcome == "fail" and is_not_found(error):
@@ -71,83 +70,49 @@ class CallRecord:
 
     @property
     def weight(self) -> int:
-        """How many messages it keeps alive until it is written."""
-        return len(self.messages) + (len(self.seen) if isinstance(self.seen, list) else 0)
+        """How much of the buffer it takes: the messages that it keeps alive, at least one."""
+        seen = len(self.seen) if isinstance(self.seen, list) else 0
+        return max(1, len(self.messages) + seen)
 
 
-# The most frequent note of all, as little as can be: one message of a role and a text, appended.
-# The recorder's number, the thread or task and which of the two, the session, when the call began
-# and ended, the role, the text, and where the entry stands.
-QuickAppend = tuple[int, int, str, str, int, int, str, str, int]
+def format_call(record: CallRecord, hasher: Hasher) -> str:
+    """Format the line of a call. The session comes first: readers group lines by it.
 
-
-def format_quick_append(note: QuickAppend, worker: str, hasher: Hasher) -> str:
-    """Its line."""
-    _, _, _, session, began, ended, role, content, position = note
-    tied = ',"structured":true' if role == "system" else ""
-    token = hasher.digest(f"{role}\0{content}")
-    return (
-        f'{{"session":{quoted(session)},"worker":"{worker}","op":"append","invoke_ns":{began},'
-        f'"complete_ns":{ended},"outcome":"ok","verb":"add_message","ids":["{token}"],'
-        f'"sizes":[{len(content)}],'
-        f'"roles":[{quoted(role)}],"position":{position}{tied}}}\n'
-    )
-
-
-def format_call(note: CallRecord, hasher: Hasher) -> str:
-    """The line of a note. Written by hand: most of a recorder's time would go into a serializer."""
-    ended = "null" if note.ended is None else note.ended
+    The line is assembled by hand: an encoder would double what recording adds to a call.
+    """
     line = (
-        f'{{"session":{quoted(note.session)},"worker":{quoted(note.worker)},"op":"{note.op}",'
-        f'"invoke_ns":{note.began},"complete_ns":{ended},"outcome":"{note.outcome}",'
-        f'"verb":{quoted(note.verb)}'
+        f'{{"session":{_quote(record.session)},"worker":{_quote(record.worker)},'
+        f'"op":"{record.op}","invoke_ns":{record.invoke_ns},'
+        f'"complete_ns":{"null" if record.complete_ns is None else record.complete_ns},'
+        f'"outcome":"{record.outcome}","verb":{_quote(record.verb)}'
     )
-    said = note.__dict__
-    if note.messages and note.op != CALL:
-        line += _appended(note.messages, hasher)
-    if note.seen is not None:
-        line += _seen(note, hasher)
-    if note.position is not None:
-        line += f',"position":{note.position}'
-    return line + "}\n" if said.keys() <= _USUAL else line + _rest(said) + "}\n"
+    if record.messages and record.op != CALL:
+        line += _format_messages([hasher.to_hashed(message) for message in record.messages])
+    seen = record.seen
+    if isinstance(seen, list):
+        line += f',"value":{_join(_quote(hasher.to_hashed(message).token) for message in seen)}'
+    elif seen is not None:
+        line += (
+            f',"value":{_quote(seen if isinstance(seen, str) else hasher.to_hashed(seen).token)}'
+        )
+    for name, value in vars(record).items():
+        if name not in _SPECIAL and value is not None and value is not False and value != "":
+            line += f',"{name}":{json.dumps(value)}'
+    return line + "}\n"
 
 
-def _rest(said: dict[str, Any]) -> str:
-    line = ""
-    for name, value in said.items():
-        if value is None or value is False or name in _USUAL:
-            continue
-        shown = quoted(value) if isinstance(value, str) else json.dumps(value)
-        line += f',"{name}":{shown}' if value != "" else ""
+def _format_messages(messages: list[HashedMessage]) -> str:
+    line = (
+        f',"ids":{_join(_quote(message.token) for message in messages)},'
+        f'"sizes":{_join(str(message.size) for message in messages)},'
+        f'"roles":{_join(_quote(message.role) for message in messages)}'
+    )
+    if any(message.structured for message in messages):
+        line += ',"structured":true'
+    if any(message.kept is not None for message in messages):
+        line += f',"contents":{json.dumps([message.kept for message in messages])}'
     return line
 
 
-def _appended(messages: Sequence[CapturedMessage], hasher: Hasher) -> str:
-    if len(messages) == 1 and type(messages[0]) is tuple:
-        # The most frequent line of all: one message, a role and a text.
-        role, content = messages[0]
-        token = hasher.digest(f"{role}\0{content}")
-        tied = ',"structured":true' if role == "system" else ""
-        return f',"ids":["{token}"],"sizes":[{len(content)}],"roles":[{quoted(role)}]{tied}'
-    spoken = [hasher.said(message) for message in messages]
-    found: dict[str, Any] = {
-        "ids": [each.token for each in spoken],
-        "sizes": [each.size for each in spoken],
-        "roles": [each.role for each in spoken],
-    }
-    if any(each.structured for each in spoken):
-        found["structured"] = True
-    if any(each.kept is not None for each in spoken):
-        found["contents"] = [each.kept for each in spoken]
-    return "," + json.dumps(found, separators=(",", ":"))[1:-1]
-
-
-def _seen(note: CallRecord, hasher: Hasher) -> str:
-    seen = note.seen
-    if isinstance(seen, str):
-        return f',"value":{quoted(seen)}'
-    if isinstance(seen, list):
-        tokens = '","'.join([hasher.said(message).token for message in seen])
-        return f',"value":["{tokens}"]' if tokens else ',"value":[]'
-    assert seen is not None
-    return f',"value":"{hasher.said(seen).token}"'  # type: ignore[arg-type]
+def _join(items: Iterable[str]) -> str:
+    return f"[{','.join(items)}]"

@@ -1,8 +1,8 @@
-"""One process's part of a trace: a bounded buffer, a thread that empties it, files that rotate.
+"""The writer of one process's part of a trace: a bounded buffer, a thread, files that rotate.
 
-Nothing here may hurt the application. A call costs it a note in a list; hashing and writing are
-done in the background; what cannot be kept is dropped, counted, and said in the trace. What takes
-entries away is written before it is done, so that no loss of lines ever hides who removed them.
+A call costs the application one record in a list; hashing and writing happen in the background.
+What cannot be written is dropped and counted, and the trace says how much. Calls that may remove
+entries are written before they are made, so that no missing line hides who removed an entry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,36 +28,31 @@ from memory_contract.traces.format import (
     WorkerKind,
     format_line,
 )
-from memory_contract.traces.recorder.call_records import (
-    CallRecord,
-    QuickAppend,
-    format_call,
-    format_quick_append,
-)
+from memory_contract.traces.recorder.call_records import CallRecord, format_call
 from memory_contract.traces.recorder.hasher import Hasher, Policy
 from memory_contract.version import __version__
 
 log: Final = logging.getLogger("indelible.recording")
 
-# Notes, and entries in them, that wait to be written: some megabytes.
+# Records and messages in them that wait to be written: some megabytes.
 BUFFERED_MAX: Final = 50_000
-# How long notes gather before they are written together; what a kill -9 can lose.
-GATHERING_S: Final = 0.05
+# How long records gather before they are written together; a kill -9 loses at most these.
+GATHER_S: Final = 0.05
 # How long the end of a process waits for its last lines.
-ENDING_S_MAX: Final = 5.0
+CLOSE_S_MAX: Final = 5.0
 PART_BYTES_MAX: Final = 64 << 20
 PARTS_MAX: Final = 64
 KEY_BYTES: Final = 32
-# Names for threads and tasks; then they are given anew.
+# Names of threads and tasks that are remembered; then they are given anew.
 NAMES_MAX: Final = 100_000
-# How often dropped lines are complained of.
-COMPLAINING_S: Final = 60.0
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+# The shortest time between two warnings about dropped lines.
+WARNING_S: Final = 60.0
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
-    """How a trace is to be written."""
+    """How a trace is written."""
 
     policy: Policy = field(default_factory=Policy)
     fresh: bool = False
@@ -72,124 +66,102 @@ class TraceOptions:
 
 
 class TraceWriter:
-    """Takes notes, and writes them to files of its own."""
+    """Takes records from the application's threads and writes them to files of its own."""
 
-    def __init__(self, path: Path, how: TraceOptions) -> None:
+    def __init__(self, path: Path, options: TraceOptions) -> None:
         self.path = path
-        self.how = how
+        self.options = options
         self.written = 0
         self.dropped = 0
-        self.hasher = Hasher(how.policy, load_key(path))
-        self._numbered = 0
+        self.hasher = Hasher(options.policy, load_key(path))
+        self._stores = 0
         self._open_stores = 0
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        """As in a new process: nothing noted, no file, no thread."""
-        self._notes: deque[CallRecord | QuickAppend] = deque()
+    def _reset(self) -> None:
+        """Start as in a new process: an empty buffer, no file, no thread."""
+        self._records: list[CallRecord] = []
         self._weight = 0
         self._lock = threading.Lock()
         self._file_lock = threading.RLock()
-        self._awake = threading.Event()
-        self._ending = threading.Event()
+        self._has_records = threading.Event()
+        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._file: int | None = None
         self._size = 0
         self._parts: list[Path] = []
         self._opened = 0
-        self._removed = False
+        self._removed_parts = False
         self._names: dict[tuple[int, int], str] = {}
         self._named = 0
-        self._untold = 0
-        # Of those, calls that may remove entries and could not be announced.
-        self._untold_changes = 0
-        self._told_at = float("-inf")
+        # Dropped lines that the trace does not mention yet, and those among them of calls that
+        # may have removed entries.
+        self._missing = 0
+        self._missing_changes = 0
+        self._warned_at = float("-inf")
 
-    # In the application's thread
+    # In the application's threads
 
-    def put(self, note: CallRecord | QuickAppend) -> None:
-        """Take a note; where there is no room for it, it is dropped and counted."""
-        if type(note) is CallRecord and (weight := note.weight) > 1:
-            with self._lock:
-                if self._weight + weight > self.how.buffered_max:
-                    self._untold += 1
-                    return
+    def put(self, record: CallRecord) -> None:
+        """Take a record; where the buffer is full, drop and count it."""
+        weight = record.weight
+        with self._lock:
+            if self._weight + weight > self.options.buffered_max:
+                self._missing += 1
+            else:
+                self._records.append(record)
                 self._weight += weight
-        if len(self._notes) >= self.how.buffered_max:
-            self.miss()
-            return
-        # Added here and taken away in one thread alone, one by one: that needs no lock.
-        self._notes.append(note)
-        if not self._awake.is_set():
+        if not self._has_records.is_set():
             self._wake()
 
-    def miss(self) -> None:
-        """A call could not be noted."""
+    def count_missing(self) -> None:
+        """Count a call that could not be recorded."""
         with self._lock:
-            self._untold += 1
+            self._missing += 1
         self._wake()
 
-    def announce(self, note: CallRecord) -> None:
-        """Write a note before its call is made: if we are killed, it is known that it may be."""
+    def announce(self, record: CallRecord) -> None:
+        """Write a record before its call is made: a kill must not hide that it may have been."""
         with self._file_lock:
             written = self.written
-            self._write([note])
+            self._write([record])
             if self.written == written:
                 with self._lock:
-                    self._untold_changes += 1
+                    self._missing_changes += 1
 
-    def worker(self, recorder: int, ident: int, kind: str) -> str:
-        """Who calls: the process, the recorded store in it, and a thread or task."""
-        known = self._names.get((recorder, ident))
-        return known if known is not None else self._named_anew(recorder, ident, kind)
-
-    def _named_anew(self, recorder: int, ident: int, kind: str) -> str:
+    def name_worker(self, store: int, ident: int, kind: str) -> str:
+        """Name a caller: the process, the recorded store in it, and a thread or task."""
+        if (known := self._names.get((store, ident))) is not None:
+            return known
         with self._lock:
             if len(self._names) >= NAMES_MAX:
                 self._names.clear()
             self._named += 1
-            made = f"{os.getpid()}.{recorder}-{kind}{self._named}"
-            return self._names.setdefault((recorder, ident), made)
+            name = f"{os.getpid()}.{store}-{kind}{self._named}"
+            return self._names.setdefault((store, ident), name)
 
     def _wake(self) -> None:
-        self._awake.set()
+        self._has_records.set()
         if self._thread is None:
             with self._lock:
-                if self._thread is None and not self._ending.is_set():
-                    self._thread = threading.Thread(
-                        target=self._work, name="indelible-recording", daemon=True
+                if self._thread is None and not self._closing.is_set():
+                    thread = threading.Thread(
+                        target=self._run, name="indelible-recording", daemon=True
                     )
-                    self._thread.start()
-
-    # In the background
-
-    def _work(self) -> None:
-        while not self._ending.is_set():
-            self._awake.wait()
-            self._ending.wait(GATHERING_S)
-            self._awake.clear()
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what is noted so far."""
-        with self._file_lock:
-            notes = [self._notes.popleft() for _ in range(len(self._notes))]
-            heavy = sum(
-                note.weight for note in notes if type(note) is CallRecord and note.weight > 1
-            )
-            with self._lock:
-                self._weight -= heavy
-            self._write(notes)
+                    # No thread can be started while the interpreter shuts down.
+                    with contextlib.suppress(RuntimeError):
+                        thread.start()
+                        self._thread = thread
 
     def enter(self, *, alone: bool) -> int:
-        """One more store is recorded here; its number, 0 for those that share one."""
+        """Count one more recorded store; return its number, 0 for those that share one."""
         with self._lock:
             self._open_stores += 1
-            self._numbered += alone
-            return self._numbered if alone else 0
+            self._stores += alone
+            return self._stores if alone else 0
 
     def leave(self) -> None:
-        """A store was closed; with the last one, so is the trace."""
+        """Count a store that was closed; with the last one, close the trace."""
         with self._lock:
             self._open_stores -= 1
             last = self._open_stores <= 0
@@ -198,64 +170,73 @@ class TraceWriter:
         else:
             self.flush()
 
+    # In the background
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._has_records.wait()
+            self._closing.wait(GATHER_S)
+            self._has_records.clear()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write all records so far."""
+        with self._file_lock:
+            with self._lock:
+                records, self._records, self._weight = self._records, [], 0
+            self._write(records)
+
     def close(self) -> None:
-        """Write what is left, and that nothing is missing."""
-        self._ending.set()
-        self._awake.set()
+        """Write what is left, and that nothing is missing after it."""
+        self._closing.set()
+        self._has_records.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(ENDING_S_MAX)
+            thread.join(CLOSE_S_MAX)
         with self._file_lock:
             self.flush()
             if self._file is not None:
-                self._append(format_line(TraceEnd(closed=self.written)) + "\n")
-                os.close(self._file)
-                self._file = None
-        # Whoever goes on recording begins a new part.
+                self._end_part()
+        # A store that goes on recording begins a new part.
         self._thread = None
-        self._ending.clear()
+        self._closing.clear()
 
-    def forked(self) -> None:
-        """In a child: what the parent noted is the parent's to write."""
+    def restart_after_fork(self) -> None:
+        """In a child process: the parent writes what the parent recorded."""
         if self._file is not None:
             os.close(self._file)
-        self._begin()
+        self._reset()
 
-    def _write(self, notes: Sequence[CallRecord | QuickAppend]) -> None:
-        """Write notes; whatever goes wrong is counted, and never raised."""
-        lines: list[str] = []
-        untold = changes = 0
+    def _write(self, records: Sequence[CallRecord]) -> None:
+        """Write records; failures are counted and never raised."""
+        missing = changes = 0
         try:
-            self._open()
-            for note in notes:
+            self._open_part()
+            lines: list[str] = []
+            for record in records:
                 try:
-                    lines.append(self._text(note))
+                    lines.append(format_call(record, self.hasher))
                 except Exception:  # noqa: BLE001 -- one strange call must not cost the others
-                    self._untold += 1
+                    self.count_missing()
+            written = len(lines)
             with self._lock:
-                untold, self._untold = self._untold, 0
-                changes, self._untold_changes = self._untold_changes, 0
-            if untold or changes:
-                told = DroppedLines(dropped=max(untold, changes), changes=changes)
-                lines.append(format_line(told) + "\n")
+                missing, self._missing = self._missing, 0
+                changes, self._missing_changes = self._missing_changes, 0
+            if missing or changes:
+                dropped = DroppedLines(dropped=max(missing, changes), changes=changes)
+                lines.append(format_line(dropped) + "\n")
             if lines:
                 self._append("".join(lines))
-            self.written += len(lines) - bool(untold or changes)
-            self.dropped += untold
-            self._complain(untold, "the trace could not keep up")
-            if self._size >= self.how.part_bytes_max:
+            self.written += written
+            self.dropped += missing
+            self._warn(missing, "the trace could not keep up")
+            if self._size >= self.options.part_bytes_max:
                 self._rotate()
         except Exception as error:  # noqa: BLE001 -- the application goes on without its trace
             with self._lock:
-                self._untold += untold + len(notes)
-                self._untold_changes += changes
-            self._complain(len(notes), str(error))
-
-    def _text(self, note: CallRecord | QuickAppend) -> str:
-        if isinstance(note, CallRecord):
-            return format_call(note, self.hasher)
-        recorder, ident, kind = note[:3]
-        return format_quick_append(note, self.worker(recorder, ident, kind), self.hasher)
+                self._missing += missing + len(records)
+                self._missing_changes += changes
+            self._warn(len(records), str(error))
 
     def _append(self, text: str) -> None:
         assert self._file is not None
@@ -265,84 +246,95 @@ class TraceWriter:
         except OSError:
             written = -1
         if written != len(data):
-            # No half lines: what stands there can be read.
+            # Leave no half line behind.
             os.ftruncate(self._file, self._size)
             raise OSError(f"cannot write to {self.path}")
         self._size += written
 
-    def _complain(self, lines: int, why: str) -> None:
-        if lines and time.monotonic() - self._told_at > COMPLAINING_S:
-            self._told_at = time.monotonic()
+    def _warn(self, lines: int, why: str) -> None:
+        if lines and time.monotonic() - self._warned_at > WARNING_S:
+            self._warned_at = time.monotonic()
             log.warning("%d operations are not in the trace %s: %s", lines, self.path, why)
 
     # Files
 
-    def _open(self) -> None:
+    def _open_part(self) -> None:
         if self._file is not None:
             return
         self._opened += 1
-        part, self._file = _new_part(self.path, self._opened)
-        self._parts.append(part)
+        part, self._file = _create_part(self.path, self._opened)
         self._size = 0
-        self._append(format_line(self._header()) + "\n")
-
-    def _header(self) -> TraceHeader:
-        return TraceHeader(
+        options = self.options
+        header = TraceHeader(
             version=__version__,
-            boot=_boot(),
+            boot=_read_boot_id(),
             pid=os.getpid(),
             wall_ns=time.time_ns(),
             monotonic_ns=time.monotonic_ns(),
-            contents=self.how.policy.contents,
-            fresh=self.how.fresh,
-            ttl_s=self.how.ttl_s,
-            ttl_late_s=self.how.ttl_late_s,
-            ttl_refreshed_by=self.how.ttl_refreshed_by,
-            workers=self.how.workers,
-            continued=self._removed,
+            contents=options.policy.contents,
+            fresh=options.fresh,
+            ttl_s=options.ttl_s,
+            ttl_late_s=options.ttl_late_s,
+            ttl_refreshed_by=options.ttl_refreshed_by,
+            workers=options.workers,
+            continued=self._removed_parts,
         )
+        try:
+            self._append(format_line(header) + "\n")
+        except OSError:
+            # Lines without a header would be judged as complete.
+            os.close(self._file)
+            self._file = None
+            part.unlink(missing_ok=True)
+            raise
+        self._parts.append(part)
 
-    def _rotate(self) -> None:
-        """End this file in order; the next note begins a new one."""
+    def _end_part(self) -> None:
         assert self._file is not None
-        self._append(format_line(TraceEnd(closed=self.written)) + "\n")
+        # Without its last line, a part counts as that of a killed process.
+        with contextlib.suppress(OSError):
+            self._append(format_line(TraceEnd(closed=self.written)) + "\n")
         os.close(self._file)
         self._file = None
-        while len(self._parts) >= max(1, self.how.parts_max):
-            self._removed = True
+
+    def _rotate(self) -> None:
+        """End this file; the next record begins a new one. Remove the oldest ones."""
+        self._end_part()
+        while len(self._parts) >= max(1, self.options.parts_max):
+            self._removed_parts = True
             self._parts.pop(0).unlink(missing_ok=True)
 
 
-def _boot() -> str:
+def _read_boot_id() -> str:
     try:
-        return _BOOT.read_text("ascii").strip()
+        return _BOOT_ID.read_text("ascii").strip()
     except OSError:
         return ""
 
 
-def is_folder(path: Path) -> bool:
-    """Whether a trace is a folder, which many processes write to, or a file."""
+def _is_folder(path: Path) -> bool:
+    """Whether a trace is a folder, to which many processes write, or a file."""
     return path.is_dir() or path.suffix != SUFFIX
 
 
-def _new_part(path: Path, number: int) -> tuple[Path, int]:
-    """A file that nobody has yet: the one that was named, or one beside it."""
+def _create_part(path: Path, number: int) -> tuple[Path, int]:
+    """Create a file that nobody has yet: the one that was named, or one beside it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
     unique = f"{time.time_ns() // 1_000_000:x}-{os.getpid()}-{number}{SUFFIX}"
-    if is_folder(path):
-        path.mkdir(parents=True, exist_ok=True)
-        return path / unique, os.open(path / unique, flags, 0o600)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        return path, os.open(path, flags, 0o600)
-    beside = path.with_name(f"{path.name.removesuffix(SUFFIX)}.{unique}")
-    return beside, os.open(beside, flags, 0o600)
+    folder = path if _is_folder(path) else path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    part = path / unique
+    if folder is not path:
+        with contextlib.suppress(FileExistsError):
+            return path, os.open(path, flags, 0o600)
+        part = path.with_name(f"{path.name.removesuffix(SUFFIX)}.{unique}")
+    return part, os.open(part, flags, 0o600)
 
 
 def load_key(path: Path) -> bytes:
-    """The secret of a trace, which all its processes share. It is not part of the trace."""
-    name = "trace.key" if is_folder(path) else f"{path.name.removesuffix(SUFFIX)}.key"
-    place = (path if is_folder(path) else path.parent) / name
+    """Load the secret of a trace, or create it. All its processes share it; no part holds it."""
+    name = "trace.key" if _is_folder(path) else f"{path.name.removesuffix(SUFFIX)}.key"
+    place = (path if _is_folder(path) else path.parent) / name
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.exists():
         fresh = place.with_name(f"{name}.{secrets.token_hex(8)}")
@@ -351,7 +343,7 @@ def load_key(path: Path) -> bytes:
             os.write(file, secrets.token_bytes(KEY_BYTES))
         finally:
             os.close(file)
-        # Whoever comes second takes the first one's.
+        # The process that comes second uses the first one's.
         with contextlib.suppress(FileExistsError):
             place.hardlink_to(fresh)
         fresh.unlink()
@@ -362,26 +354,26 @@ _WRITERS: Final[dict[Path, TraceWriter]] = {}
 _WRITERS_LOCK = threading.Lock()
 
 
-def open_trace_writer(path: Path, how: TraceOptions) -> TraceWriter:
-    """The one writer of this process at a path; the first who asks says how it is written."""
+def open_trace_writer(path: Path, options: TraceOptions) -> TraceWriter:
+    """Return the one writer of this process for a path; the first caller's options hold."""
     place = path.absolute()
     with _WRITERS_LOCK:
         if place not in _WRITERS:
-            _WRITERS[place] = TraceWriter(place, how)
+            _WRITERS[place] = TraceWriter(place, options)
         return _WRITERS[place]
 
 
-def _end_all() -> None:
+def _close_all() -> None:
     for writer in list(_WRITERS.values()):
         writer.close()
 
 
-def _after_fork() -> None:
-    global _WRITERS_LOCK  # noqa: PLW0603 -- another thread may have held it
+def _restart_all() -> None:
+    global _WRITERS_LOCK  # noqa: PLW0603 -- another thread may have held it during the fork
     _WRITERS_LOCK = threading.Lock()
     for writer in _WRITERS.values():
-        writer.forked()
+        writer.restart_after_fork()
 
 
-atexit.register(_end_all)
-os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_restart_all)

@@ -1,8 +1,7 @@
-"""Methods that no table of the recorder lists: which may change a session, and which session.
+"""Methods that no table of the recorder lists: whether they may change a session, and which one.
 
-A store may have verbs of its own. What they do is not known, so a call of one makes its session
-undecided for `explain`, and every session if it names none. Only methods whose names say that they
-read are taken for harmless.
+A call of such a method makes its session undecided for `explain`, and every session if it names
+none. Only methods whose names say that they read are taken to change nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _READS: Final = frozenset(
         *("peek", "show", "describe", "export", "iter", "len", "query", "stats", "ping"),
     }
 )
-# A word behind the first that says otherwise: get_or_create, read_and_clear.
+# Words after the first that say otherwise: get_or_create, read_and_clear.
 _CHANGES: Final = frozenset(
     {
         *("or", "and", "then", "add", "append", "clear", "clean", "compact", "create", "delete"),
@@ -30,9 +29,9 @@ _CHANGES: Final = frozenset(
         *("restore", "save", "set", "store", "trim", "update", "write"),
     }
 )
-# What frameworks give to every object of theirs.
+# Methods that frameworks give to every object.
 _HARMLESS: Final = frozenset({"model_dump", "model_dump_json", "dict", "json"})
-# What a parameter that holds a session may be called.
+# Names of a parameter that holds a session.
 _SESSION: Final = ("session_id", "session")
 # Parameters by which a call may be about a second session.
 _SECOND: Final = frozenset(
@@ -41,7 +40,7 @@ _SECOND: Final = frozenset(
 
 
 def can_change(name: str, found: Any, read_only: Collection[str]) -> bool:
-    """Whether calling an attribute may change a session, as far as its name tells."""
+    """Return whether calling an attribute may change a session, as far as its name tells."""
     if name in read_only or name in _HARMLESS or (name.startswith("__") and name.endswith("__")):
         return False
     if not (inspect.ismethod(found) or inspect.isfunction(found) or inspect.isbuiltin(found)):
@@ -55,10 +54,10 @@ def can_change(name: str, found: Any, read_only: Collection[str]) -> bool:
 def build_unknown_method(
     method: Callable[..., Any], session: str | None, known: Collection[str]
 ) -> MethodSpec:
-    """The verb of a method that may change a session.
+    """Describe a method that may change a session.
 
-    `session` is the one that the whole object stands for, where it does; `known` are the names
-    under which the store's other methods take a session.
+    `session` is the one that the whole object stands for, if it does; `known` are the names of the
+    parameter with which the store's other methods take a session.
     """
     try:
         signature = inspect.signature(method)
@@ -69,7 +68,7 @@ def build_unknown_method(
     seconds = [name for name in names if name in _SECOND or "session" in name.lower()]
     second = bool({*ours, *seconds} - set(ours[:1]))
 
-    def note(*arguments: Any, **options: Any) -> CallRecord:
+    def describe(*arguments: Any, **options: Any) -> CallRecord:
         found = session
         if found is None and len(ours) == 1 and not second and signature is not None:
             try:
@@ -80,11 +79,11 @@ def build_unknown_method(
             return CallRecord(CALL, found, changes=True)
         return CallRecord(CALL, "", every=True, changes=True)
 
-    return MethodSpec(note)
+    return MethodSpec(describe)
 
 
 def find_session_parameters(store: Any) -> frozenset[str]:
-    """What the methods of a store that the recorder knows call the session."""
+    """Return the names that the known methods of a store give to their session parameter."""
     found = set()
     for name in ("add_messages", "save_context", "append"):
         method = getattr(type(store), name, None)

@@ -26,7 +26,7 @@ from memory_contract.traces.diagnosis import Explanation, explain_trace, judge_l
 from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
 from memory_contract.traces.diagnosis.trace_sorter import TraceSorter
-from memory_contract.traces.format import OtherCall, ReplayLevel, TraceOperation
+from memory_contract.traces.format import ReplayLevel, TraceCall
 from memory_contract.traces.replay.host import CallHungError
 from memory_contract.traces.replay.host_pool import HostPool, WorkerMode, choose_worker_mode
 from memory_contract.traces.replay.lost_replies import REQUESTS_MAX, LostReplies
@@ -74,7 +74,7 @@ Progress = Callable[[int, int], None]
 class LoadedTrace:
     """A trace in memory, with what it proves."""
 
-    lines: tuple[TraceOperation | OtherCall, ...]
+    lines: tuple[TraceCall, ...]
     metadata: TraceMetadata
     # The names of the anomalies that it shows.
     names: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ class Replay:
     recorded: frozenset[str] = frozenset()
     found: frozenset[str] = frozenset()
     explanation: Explanation | None = None
-    lines: tuple[TraceOperation | OtherCall, ...] = ()
+    lines: tuple[TraceCall, ...] = ()
     overlaps: Overlaps = field(default_factory=Overlaps)
     operations: int = 0
     notes: tuple[str, ...] = ()
@@ -127,8 +127,8 @@ def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
             " name one session, or have `memory-contract explain` write the smallest part that"
             " fails"
         )
-    lines: dict[int, TraceOperation | OtherCall] = {}
-    for group in ordered.groups():
+    lines: dict[int, TraceCall] = {}
+    for group in ordered.read_groups():
         for line in group:
             if session is None or line.every or line.session == session:
                 lines[id(line)] = line
@@ -142,7 +142,7 @@ def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
     )
 
 
-def _refuse_excess(path: str | Path, lines: Sequence[TraceOperation | OtherCall]) -> None:
+def _refuse_excess(path: str | Path, lines: Sequence[TraceCall]) -> None:
     """Refuse a trace whose numbers ask for more than a replay may take."""
     operations, _ = merge_announced(lines)
     appends = [op for op in operations if op.op == "append"]

@@ -182,37 +182,37 @@ class ReplayHost:
         note = self._note(ask)
         method = getattr(handle, ask.method)
         pause = _Pause(ask) if self._preempted and ask.start_ns else None
-        note.began = time.monotonic_ns()
+        note.invoke_ns = time.monotonic_ns()
         try:
             with _profiled(pause):
                 answer = method(ask.session, *ask.arguments, **ask.options)
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            note.raised(error)
+            note.set_error(error)
             return CallResult(line=format_call(note, self._hand), raised=format_error(error))
         return self._came_back(note, answer)
 
     async def _awaited(self, handle: Any, ask: CallRequest) -> CallResult:
         await asyncio.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
         note = self._note(ask)
-        note.began = time.monotonic_ns()
+        note.invoke_ns = time.monotonic_ns()
         try:
             answer = getattr(handle, ask.method)(ask.session, *ask.arguments, **ask.options)
             if inspect.isawaitable(answer):
                 answer = await answer
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            note.raised(error)
+            note.set_error(error)
             return CallResult(line=format_call(note, self._hand), raised=format_error(error))
         return self._came_back(note, answer)
 
     def _note(self, ask: CallRequest) -> CallRecord:
-        note = self._verbs[ask.method].noter(ask.session, *ask.arguments, **ask.options)
+        note = self._verbs[ask.method].describe(ask.session, *ask.arguments, **ask.options)
         note.worker, note.verb = ask.lane, ask.method
         return note
 
     def _came_back(self, note: CallRecord, answer: Any) -> CallResult:
-        note.ended = time.monotonic_ns()
+        note.complete_ns = time.monotonic_ns()
         note.outcome = "ok"
-        look = self._verbs[note.verb].answers
+        look = self._verbs[note.verb].read_result
         if look is not None:
             look(note, answer, self._hand)
         frozen = answer if note.verb == "snapshot" else None
@@ -248,10 +248,10 @@ def _profiled(pause: _Pause | None) -> Iterator[None]:
 def format_lost_call(ask: CallRequest, key: bytes) -> str:
     """The line of a call that never came back."""
     hasher = Hasher(Policy(), key)
-    note = build_handle_methods(hasher)[ask.method].noter(
+    note = build_handle_methods(hasher)[ask.method].describe(
         ask.session, *ask.arguments, **ask.options
     )
-    note.worker, note.verb, note.began = ask.lane, ask.method, ask.asked_ns
+    note.worker, note.verb, note.invoke_ns = ask.lane, ask.method, ask.asked_ns
     if note.op == "snapshot":
         note.snapshot = f"lost-{ask.asked_ns}"
     return format_call(note, hasher)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Message
 from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
-from memory_contract.traces.format import FIELD, OtherCall, TraceOperation, strip_fields
+from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, strip_fields
 
 # What the kit calls a worker that a recorder named: process, store, and thread or task.
 _WORKER: Final = re.compile(r"(?P<group>(?P<pid>\d+)\.\d+)-(?P<kind>[ta])\d+(?:\*.*)?")
@@ -76,7 +76,7 @@ class ReplayPlan:
 
 
 def build_plan(
-    lines: Iterable[TraceOperation | OtherCall],
+    lines: Iterable[TraceCall],
     metadata: TraceMetadata,
     adapter: Adapter,
     *,

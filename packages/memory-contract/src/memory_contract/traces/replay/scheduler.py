@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, Literal
 
-from memory_contract.traces.format import OtherCall, ReplayLevel, TraceOperation, parse_line
+from memory_contract.traces.format import ReplayLevel, TraceCall, TraceOperation, parse_line
 from memory_contract.traces.replay.host import CallRequest, CallResult
 from memory_contract.traces.replay.host_pool import HostPool
 from memory_contract.traces.replay.plan import ReplayPlan, ReplayStep
@@ -38,7 +38,7 @@ FINAL: Final = "final"
 class ReplayRun:
     """What came of one run."""
 
-    lines: list[TraceOperation | OtherCall] = field(default_factory=list)
+    lines: list[TraceCall] = field(default_factory=list)
     # The line that each step became.
     by_step: dict[int, TraceOperation] = field(default_factory=dict)
     # What the store raised where it had not in the trace.
@@ -166,7 +166,7 @@ class Scheduler:
 
     def _keep(self, step: ReplayStep, answer: CallResult) -> None:
         line = parse_line(answer.line)
-        assert isinstance(line, TraceOperation | OtherCall)
+        assert isinstance(line, TraceCall)
         self.run.lines.append(line)
         if isinstance(line, TraceOperation):
             self.run.by_step[step.number] = line

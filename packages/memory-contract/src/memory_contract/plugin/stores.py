@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memory_contract.adapter import Adapter
-from memory_contract.checking import BUDGET_S, Item, share_of
+from memory_contract.contract_run import BUDGET_S, Item, share_of
 from memory_contract.deviations import Deviations, find_deviations
 from memory_contract.results import CaseResult
 from memory_contract.runner import StoreUnderTest, run_case
@@ -22,7 +22,7 @@ Target = str | Adapter | type
 
 
 @dataclass(slots=True)
-class Benches:
+class ContractStores:
     """What a run of pytest keeps: opened stores, what is known of them, and the seed."""
 
     seed: int
@@ -69,17 +69,17 @@ def _allow_warnings() -> Iterator[None]:
         yield
 
 
-_BENCHES = pytest.StashKey[Benches]()
+_STORES = pytest.StashKey[ContractStores]()
 
 
-def benches_of(config: pytest.Config) -> Benches:
+def get_stores(config: pytest.Config) -> ContractStores:
     """Those of this run."""
-    if _BENCHES not in config.stash:
+    if _STORES not in config.stash:
         seed = config.getoption("contract_seed", None)
-        benches = Benches(
+        stores = ContractStores(
             seed=secrets.randbits(32) if seed is None else seed,
             deviations=find_deviations(Path(config.invocation_params.dir), config.rootpath),
         )
-        config.stash[_BENCHES] = benches
-        config.add_cleanup(benches.close)
-    return config.stash[_BENCHES]
+        config.stash[_STORES] = stores
+        config.add_cleanup(stores.close)
+    return config.stash[_STORES]

@@ -1,0 +1,234 @@
+"""A recorded store is the store to everybody who looks at it, and stays recorded."""
+
+import asyncio
+import collections.abc
+import copy
+import pickle
+
+import pytest
+
+from memory_contract import Policy, record
+from memory_contract.traces.format import OtherCall, TraceEnd, TraceOperation, read_trace
+from memory_contract.traces.recorder import get_trace_writer
+
+
+class Store:
+    """A small store in memory, with everything that a proxy can get wrong."""
+
+    label = "plain"
+
+    def __init__(self):
+        self.messages_of = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        pass
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *raised):
+        pass
+
+    def __setitem__(self, session, messages):
+        self.messages_of[session] = messages
+
+    def __getitem__(self, session):
+        return self.messages_of[session]
+
+    def __delitem__(self, session):
+        del self.messages_of[session]
+
+    def __repr__(self):
+        return "Store()"
+
+    def add_messages(self, session, messages):
+        self.messages_of.setdefault(session, []).extend(messages)
+
+    def get_history(self, session):
+        return list(self.messages_of.get(session, []))
+
+
+class Words:
+    """A store that can be iterated over."""
+
+    def add_messages(self, session, messages): ...
+
+    def get_history(self, session):
+        return []
+
+    def __iter__(self):
+        return iter("ab")
+
+
+HELLO = {"role": "user", "content": "hello"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "trace.jsonl"
+
+
+@pytest.fixture
+def store(path):
+    return record(Store(), path)
+
+
+def lines(path, kind=TraceOperation):
+    return [line for line in read_trace(path) if isinstance(line, kind)]
+
+
+def appended(path):
+    return [op.session for op in lines(path) if op.op == "append"]
+
+
+def test_it_is_the_store_to_who_asks(store):
+    assert isinstance(store, Store)
+    assert store.__class__ is Store
+    assert repr(store) == str(store) == "Store()"
+    assert store.label == "plain"
+    assert not hasattr(store, "nothing_of_this_name")
+    assert store.get_history.__name__ == "get_history"
+    store.label = "mine"
+    assert store.__wrapped__.label == "mine"
+
+
+def test_with_yields_the_recorded_store(store, path):
+    with store as entered:
+        assert entered is store
+        entered.add_messages("s", [HELLO])
+    assert appended(path) == ["s"]
+    assert len(lines(path, TraceEnd)) == 1
+
+
+def test_async_with_yields_the_recorded_store(store, path):
+    async def work():
+        async with store as entered:
+            assert entered is store
+            entered.add_messages("s", [HELLO])
+
+    asyncio.run(work())
+    assert appended(path) == ["s"]
+    assert len(lines(path, TraceEnd)) == 1
+
+
+def test_what_else_a_store_yields_is_passed_on(path):
+    class Opening(Store):
+        def __enter__(self):
+            return "a transaction"
+
+    with record(Opening(), path) as entered:
+        assert entered == "a transaction"
+
+
+def test_a_pickled_store_is_recorded_where_it_is_unpickled(store, path):
+    store.add_messages("s", [HELLO])
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(store, protocol))
+        assert isinstance(again, Store)
+        assert again.get_history("s") == [HELLO]
+        again.add_messages(f"p{protocol}", [HELLO])
+    get_trace_writer(store).close()
+    assert appended(path) == ["s", *(f"p{n}" for n in range(pickle.HIGHEST_PROTOCOL + 1))]
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy])
+def test_a_copy_is_recorded_as_a_store_of_its_own(store, path, make):
+    store.add_messages("s", [HELLO])
+    other = make(store)
+    assert other is not store
+    assert other.__wrapped__ is not store.__wrapped__
+    assert other.get_history("s") == [HELLO]
+    other.add_messages("t", [HELLO])
+    assert ("t" in store.messages_of) == (make is copy.copy)
+    get_trace_writer(store).close()
+    first, second = (op for op in lines(path) if op.op == "append")
+    assert first.worker.partition("-")[0] != second.worker.partition("-")[0]
+
+
+def test_a_store_that_cannot_be_iterated_over_does_not_look_like_it(store):
+    assert not hasattr(store, "__iter__")
+    assert not isinstance(store, collections.abc.Iterable)
+    assert not callable(store)
+    assert not hasattr(store, "__await__")
+
+
+def test_a_store_that_can_be_iterated_over_still_says_so(path):
+    store = record(Words(), path)
+    assert isinstance(store, collections.abc.Iterable)
+    assert list(store.__iter__()) == ["a", "b"]
+
+
+def test_items_that_are_set_or_deleted_make_the_trace_undecided(store, path):
+    store["s"] = [HELLO]
+    assert store["s"] == [HELLO]
+    del store["s"]
+    get_trace_writer(store).close()
+    calls = [call for call in lines(path, OtherCall) if call.complete_ns is not None]
+    assert [(call.verb, call.changes, call.every) for call in calls] == [
+        ("set item", True, True),
+        ("delete item", True, True),
+    ]
+
+
+def test_a_method_that_is_replaced_is_not_remembered(store):
+    assert store.get_history("s") == []
+    store.label = "x"
+    store.helper = lambda: 1
+    assert store.helper() == 1
+    store.helper = lambda: 2
+    assert store.helper() == 2
+
+
+def test_what_the_recorder_cannot_describe_is_the_stores_to_answer(store, path):
+    with pytest.raises(TypeError, match="not iterable"):
+        store.add_messages("s", None)
+    assert store.get_history("s") == []
+    get_trace_writer(store).close()
+
+
+def test_an_event_loop_that_is_not_asyncios_can_await_a_recorded_store(path):
+    class Awaited(Store):
+        async def add_messages(self, session, messages):
+            super().add_messages(session, messages)
+
+    store = record(Awaited(), path)
+    coroutine = store.add_messages("s", [HELLO])
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+    get_trace_writer(store).close()
+    assert appended(path) == ["s"]
+
+
+def test_a_full_disk_at_the_end_is_no_error_of_the_store(path, monkeypatch):
+    import os
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with record(Store(), path, policy=Policy(contents="kept")) as store:
+        store.add_messages("s", [HELLO])
+        get_trace_writer(store).flush()
+        monkeypatch.setattr(os, "write", full)
+    monkeypatch.undo()
+    assert lines(path, TraceEnd) == []
+
+
+def test_a_part_whose_header_could_not_be_written_holds_no_lines(path, monkeypatch):
+    import os
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    store = record(Store(), path)
+    monkeypatch.setattr(os, "write", full)
+    store.add_messages("s", [HELLO])
+    get_trace_writer(store).flush()
+    monkeypatch.undo()
+    assert not path.exists()
+    store.add_messages("t", [HELLO])
+    get_trace_writer(store).close()
+    assert appended(path) == ["t"]
+    assert next(iter(read_trace(path))).pid == os.getpid()
