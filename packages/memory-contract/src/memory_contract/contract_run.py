@@ -24,8 +24,10 @@ QUICK_BUDGET_S: Final = 10.0
 QUICK_S_MAX: Final = 40.0
 # The gates of a quick run, the most telling first; of the others, nothing is run.
 QUICK_GATES: Final[tuple[Gate, ...]] = ("sequential", "concurrency", "edges", "lifecycle", "crash")
-# Cases that take many seconds, or a server.
-NOT_QUICK: Final = frozenset({"long_session", "many_sessions", "kill_at_every_step", "power_loss"})
+# Cases that take many seconds.
+NOT_QUICK: Final = frozenset(
+    {"long_session", "many_sessions", "lock_is_bounded", "kill_at_every_step", "power_loss"}
+)
 # Of the time, what repeated races may use, and about as much what repeated bad days may; the rest
 # is for what runs once.
 _RACES: Final = 0.4
