@@ -16,15 +16,15 @@ FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/
 BESIDE := .venv-frameworks
 # One more than the smallest machine that we build for has cores: tests wait for disks and servers.
 WORKERS ?= 3
-# What runs in a minute, without servers: all three packages. Of the kit, what runs no case; of goldens, what needs no
-# environment of its own.
+# What runs in a minute, without servers: all three packages. Of the kit, what runs no case; of goldens, comparing,
+# copying, and some runs of pytest.
 KIT_TESTS := packages/memory-contract/tests
 GOLDEN_TESTS := packages/pytest-snapshot-db/tests
 QUICK = --numprocesses $(WORKERS) -k "not redis and not postgres and not cluster" tests/test_shape.py \
 	$(addprefix packages/indelible/tests/,unit behaviour) \
 	$(filter-out %_agreement.py %_detection.py %_soundness.py,$(wildcard $(KIT_TESTS)/test_kit_*.py)) \
 	$(filter-out %_folder.py %_page.py,$(wildcard $(KIT_TESTS)/test_report_*.py)) \
-	$(addprefix $(GOLDEN_TESTS)/test_,compare.py copy_live.py fixture.py usage.py)
+	$(addprefix $(GOLDEN_TESTS)/test_,compare.py copy_live.py usage.py)
 # The versions of Python that we support; those that pyenv or the PATH has are tested.
 VERSIONS := 3.11 3.12 3.13
 find_python = $(firstword $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/$(1).*/bin/python$(1)) \

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
-from memory_contract.faults.servers.cluster import PRIMARIES, ValkeyCluster
 from memory_contract.faults.servers.postgres import PostgresServer
 from memory_contract.faults.servers.valkey import ValkeyServer
+from tests.support.valkey_cluster import PRIMARIES, ValkeyCluster
 
 FREEZE_S_MAX: Final = 0.8
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from memory_contract.adapter import Adapter
-from memory_contract.cases.cancellation import Cancelled, Interrupting
+from memory_contract.cases.cancellation import CancelAtAwait, Cancelled
 from memory_contract.contract_run import select
 from memory_contract.runner import StoreUnderTest, run_case
 
@@ -19,7 +19,7 @@ async def three_steps(done):
 
 @pytest.mark.parametrize(("nth", "done"), [(1, []), (2, [0]), (3, [0, 1])])
 async def test_it_cancels_at_the_await_that_it_counts(nth, done):
-    found, interrupting = [], Interrupting(nth)
+    found, interrupting = [], CancelAtAwait(nth)
     with pytest.raises(Cancelled):
         await interrupting(three_steps(found))
     assert interrupting.reached
@@ -28,13 +28,13 @@ async def test_it_cancels_at_the_await_that_it_counts(nth, done):
 
 
 async def test_what_has_fewer_awaits_is_left_alone():
-    found, interrupting = [], Interrupting(4)
+    found, interrupting = [], CancelAtAwait(4)
     assert await interrupting(three_steps(found)) == "all"
     assert not interrupting.reached
 
 
 async def test_what_is_not_awaited_is_its_own_answer():
-    interrupting = Interrupting(1)
+    interrupting = CancelAtAwait(1)
     assert await interrupting("at once") == "at once"
     assert not interrupting.reached
 

@@ -11,9 +11,9 @@ from walked import DOES, SEAMS, OpenWalked
 
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS
 from memory_contract import Adapter
-from memory_contract.faults.crash_points import CrashPoints
 from memory_contract.workers.pool import WorkerLost, WorkerPool
 from tests.support import postgres_server, redis_server
+from tests.support.crash_points import CrashPoints
 
 ENGINES = ("sqlite", "redis", "cluster", "postgres")
 # A verb that is done again without a key is another one.
@@ -77,7 +77,7 @@ class Walk:
 
     def process(self, at=0, when="before", url=None):
         """A fresh process with the store open; or None if it died in opening it."""
-        worker = self._worker_pool.worker()
+        worker = self._worker_pool.start_worker()
         worker.ask("install_plugin", CrashPoints(SEAMS[self._engine], at, when))
         try:
             worker.ask("open", self._folder, "blocking", url or self._url)

@@ -3,12 +3,12 @@
 import pytest
 
 from memory_contract.adapter import Adapter
-from memory_contract.cases import server_failures
+from memory_contract.cases import servers
 from memory_contract.contract_run import select
-from memory_contract.faults.servers.managed import Missing
-from memory_contract.goldfish.network import RedisLog, adapter_on
+from memory_contract.faults.servers.managed import ServerMissing
 from memory_contract.runner import StoreUnderTest, run_case
 from tests.support import redis_server
+from tests.support.server_goldfish import RedisLog, adapter_on
 
 
 class OpenDeaf:
@@ -69,9 +69,9 @@ def test_a_store_that_stays_with_its_own_server_proves_nothing(url):
 
 def test_a_server_that_is_not_installed_is_not_run(url, monkeypatch):
     def missing(_):
-        raise Missing("there is no such server here")
+        raise ServerMissing("there is no such server here")
 
-    monkeypatch.setattr(server_failures, "ours", missing)
+    monkeypatch.setattr(servers, "start_managed", missing)
     verdict = said_of(adapter_on(RedisLog, url), "server_emptied")
     assert verdict == ("NOT RUN", "there is no such server here")
 

@@ -85,7 +85,7 @@ def test_a_cut_is_before_or_after_the_deed(proxy, client, real, what, landed):
         client.rpush("list", "two")
     assert real.llen("list") == 1 + landed
     (struck,) = proxy.struck
-    assert (struck.trouble, struck.name) == (trouble, "RPUSH")
+    assert (struck.fault, struck.name) == (trouble, "RPUSH")
     assert struck.began_ns <= struck.ended_ns
     client.rpush("list", "three")
     assert real.llen("list") == 2 + landed

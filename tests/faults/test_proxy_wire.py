@@ -111,11 +111,11 @@ def test_chatter_is_struck_by_its_name_alone():
 
 
 def test_a_trouble_is_read_from_words_and_its_repr_brings_it_back():
-    trouble = ProxyFault.of_words("cut after", "evalsha:3")
+    trouble = ProxyFault.parse("cut after", "evalsha:3")
     assert trouble == ProxyFault("cut after", "EVALSHA", 3)
     assert eval(repr(trouble)) == trouble
-    assert ProxyFault.of_words("delay", "GET=0.5") == ProxyFault("delay", "GET", seconds=0.5)
-    assert ProxyFault.of_words("answer", "SET:2=OOM") == ProxyFault("answer", "SET", 2, reply="OOM")
+    assert ProxyFault.parse("delay", "GET=0.5") == ProxyFault("delay", "GET", seconds=0.5)
+    assert ProxyFault.parse("answer", "SET:2=OOM") == ProxyFault("answer", "SET", 2, reply="OOM")
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_a_trouble_is_read_from_words_and_its_repr_brings_it_back():
 )
 def test_words_that_mean_nothing_are_refused(what, words):
     with pytest.raises(ProxyFaultError):
-        ProxyFault.of_words(what, words)
+        ProxyFault.parse(what, words)

@@ -5,7 +5,7 @@ import pytest
 
 from memory_contract import Adapter
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
-from memory_contract.faults.vfs.images import build_final_files, files_of
+from memory_contract.faults.vfs.images import build_final_files, read_files
 from memory_contract.workers.pool import StoreRaised, WorkerLost, WorkerPool
 
 
@@ -47,7 +47,7 @@ def equipped(worker_pool, tmp_path):
     """A process with a disk of ours that has opened the file."""
 
     def install_plugin(**options):
-        worker = worker_pool.worker()
+        worker = worker_pool.start_worker()
         worker.ask("install_plugin", FaultyDisk(tmp_path, **options))
         worker.ask("open", tmp_path, "blocking")
         return worker
@@ -69,7 +69,7 @@ def test_what_was_written_can_be_put_together_again(equipped, tmp_path):
         append(worker, "x" * 3000)
     changes = worker.call_plugin("changes")
     assert {change.what for change in changes} >= {"create", "write", "sync", "delete"}
-    assert build_final_files(changes, {}) == files_of(tmp_path)
+    assert build_final_files(changes, {}) == read_files(tmp_path)
     assert worker.call_plugin("missing") == ""
 
 
@@ -106,6 +106,6 @@ def test_a_process_ends_at_the_step_that_was_named(equipped, worker_pool, tmp_pa
     append(worker, "also kept")
     with pytest.raises(WorkerLost):
         append(worker, "lost")
-    reader = worker_pool.worker()
+    reader = worker_pool.start_worker()
     reader.ask("open", tmp_path, "blocking")
     assert read(reader) == ["kept", "kept too", "also kept"]

@@ -13,7 +13,7 @@ import pytest
 import under_test
 from memory_contract import Adapter, Unreachable, check, contract_run, read_deviations
 from memory_contract import runner as runner_module
-from memory_contract.cases.case import GATES, REGISTRY
+from memory_contract.cases.case import REGISTRY
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.contract_run import (
     NOT_QUICK,
@@ -23,6 +23,7 @@ from memory_contract.contract_run import (
     order_quick,
     select,
 )
+from memory_contract.gates import GATES
 from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, resolve
 from memory_contract.workers import pool
@@ -382,6 +383,6 @@ def test_a_bad_day_that_a_store_cannot_have_does_not_spoil_what_it_passed():
 def test_workers_import_what_the_store_stands_on_and_nothing_else(tmp_path):
     adapter = resolve("sqlite:///x.db")
     adapter.factory("blocking")(tmp_path).close()
-    ours = pool._packages(adapter)
+    ours = pool._find_packages(adapter)
     assert "apsw" in ours
     assert not {name for name in ours if name.startswith(("pytest", "_pytest", "hypothesis"))}

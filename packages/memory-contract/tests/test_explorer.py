@@ -13,6 +13,7 @@ import pytest
 from memory_contract import Adapter
 from memory_contract.calls import Call, Program
 from memory_contract.cases.case import Case
+from memory_contract.ddmin import minimize
 from memory_contract.explorer import (
     ScheduleError,
     Switch,
@@ -23,7 +24,6 @@ from memory_contract.explorer import (
     replay,
 )
 from memory_contract.explorer.exploration import explore_case
-from memory_contract.explorer.schedule_shrink import shrink_schedule
 from memory_contract.explorer.strategies import Priorities, Sticky, Uniform
 from memory_contract.results import EXIT_FAIL
 from memory_contract.runner import StoreUnderTest
@@ -318,7 +318,7 @@ def test_shrinking_keeps_what_the_failure_needs():
         tried.append(candidate)
         return candidate if needed <= set(candidate) else None
 
-    assert set(shrink_schedule(schedule, still_fails)) == needed
+    assert set(minimize(schedule, still_fails, tries=400)) == needed
     assert tried[0] == ()
     assert len(tried) < 100
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.cases.killed_steps import kill_everywhere
-from memory_contract.cases.power_loss import cut_power
+from memory_contract.cases.crashes import cut_power, kill_everywhere
 from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.targets import resolve
 

@@ -8,11 +8,12 @@ import os
 import pytest
 
 from memory_contract import Adapter
-from memory_contract.cases.case import FAULT_GATES
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.goldfish import GOLDFISH, RIGHT, examine, network, run_goldfish, survey
+from memory_contract.gates import FAULT_GATES
+from memory_contract.goldfish import GOLDFISH, RIGHT, examine, run_goldfish, survey
 from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from memory_contract.targets import resolve
+from tests.support import server_goldfish
 
 # One in the everyday run; a soak asks for more.
 SEEDS = range(1, 1 + int(os.environ.get("INDELIBLE_SEEDS", "1")))
@@ -71,7 +72,9 @@ def test_a_right_store_is_caught_by_no_case(name, gate, seed, tmp_path):
 
 def test_every_case_of_these_gates_has_a_goldfish_that_it_must_catch():
     # Those that need a server are examined in `tests/contract`.
-    on_servers = network.goldfish_on("redis://") | network.goldfish_on("postgresql://")
+    on_servers = server_goldfish.goldfish_on("redis://") | server_goldfish.goldfish_on(
+        "postgresql://"
+    )
     named = {fish.caught_by for fish in (GOLDFISH | on_servers).values()}
     assert {case.name for case in all_cases() if case.gate in GATES} <= named
 

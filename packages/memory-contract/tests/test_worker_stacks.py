@@ -41,7 +41,7 @@ class Threaded:
 @pytest.fixture
 def worker(tmp_path):
     worker_pool = WorkerPool(Adapter(open_async=Threaded, name="threaded"))
-    worker = worker_pool.worker()
+    worker = worker_pool.start_worker()
     worker.ask("open", tmp_path, "async", None)
     yield worker
     worker_pool.close()

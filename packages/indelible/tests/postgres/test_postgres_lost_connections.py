@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 import indelible
-from memory_contract.cases.cancellation import Cancelled, Interrupting
+from memory_contract.cases.cancellation import CancelAtAwait, Cancelled
 from memory_contract.faults.proxy import Proxy, ProxyFault
 
 
@@ -57,7 +57,7 @@ async def test_a_cancelled_read_leaves_no_noise(url, noise):
     async with indelible.open_async(url) as store:
         await store.add_message("s", "user", "hi")
         for nth in range(1, 30):
-            interrupting = Interrupting(nth)
+            interrupting = CancelAtAwait(nth)
             with suppress(Cancelled):
                 await interrupting(store.session("s"))
             gc.collect()

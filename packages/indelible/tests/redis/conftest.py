@@ -2,8 +2,8 @@
 
 import pytest
 
-from memory_contract.faults.servers.cluster import ValkeyCluster
 from memory_contract.faults.servers.valkey import ValkeyServer
+from tests.support.valkey_cluster import ValkeyCluster
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import redis.asyncio.sentinel
 import redis.sentinel
 
 import indelible
-from memory_contract.faults.servers.sentinel import NAME, SentinelGroup
+from tests.support.sentinel import NAME, SentinelGroup
 from tests.support.wait import wait_until
 
 

@@ -1,4 +1,4 @@
-"""What a case works in: a fresh workspace, callers, workers, and a record of all they do."""
+"""The context of one run of a case: workspace, clients, workers, and the recorded history."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 from memory_contract.adapter import Adapter, Flavour, Refused
 from memory_contract.calls import Log, Program
-from memory_contract.cases.case import Mode
 from memory_contract.client import Client, RemoteHandle
 from memory_contract.entries import EntryIds
+from memory_contract.gates import Mode
 from memory_contract.handles import Loop, LoopFactory, close, open_handle
 from memory_contract.history import Fault, Ids, Operation
 from memory_contract.results import CaseVerdict, Failure
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def _nothing() -> None:
-    """Nobody has to be told."""
+    """Do nothing."""
 
 
 class CaseFailed(Exception):  # noqa: N818 -- names what happened
@@ -43,19 +43,19 @@ class CaseFailed(Exception):  # noqa: N818 -- names what happened
 
 
 class Inconclusive(Exception):  # noqa: N818 -- names what happened
-    """The case ends here and says nothing against the store; its words are the reason."""
+    """The case ends without a verdict on the store; the message is the reason."""
 
     verdict: ClassVar[CaseVerdict]
 
 
 class CaseVacuous(Inconclusive):
-    """The case could not do what it is for; nothing is said about the store."""
+    """The case could not do what it is for, so nothing is proved."""
 
     verdict = "VACUOUS"
 
 
 class CaseUnknown(Inconclusive):
-    """What was seen may be the machine's fault as well as the store's."""
+    """The machine may be the cause as well as the store."""
 
     verdict = "UNKNOWN"
 
@@ -92,7 +92,7 @@ class CaseContext:
         self.workspace = workspace
         self.random = Random(seed)  # noqa: S311 -- runs must repeat
         self.history: list[Operation] = []
-        # Store errors: what was raised, by which operation, and whether it said "nothing happened".
+        # Errors of the store: operation, message, and whether it says that nothing happened.
         self.errors: list[tuple[Operation, str, bool]] = []
         self.raised: list[BaseException] = []
         self.racers: set[str] = set()
@@ -116,7 +116,7 @@ class CaseContext:
         return f"{stem}{number}"
 
     def new_session(self) -> str:
-        """A session that nobody used yet."""
+        """A session that was not used yet."""
         name = self.new_name("c-")
         self.sessions.add(name)
         return name
@@ -125,13 +125,13 @@ class CaseContext:
 
     @property
     def flavour(self) -> Flavour:
-        """How callers in this process call: as the mode says, else as the store can."""
+        """Whether clients here block or await: as the mode says, else as the store can."""
         if self.mode in ("async", "tasks"):
             return "async"
         return "blocking" if self.mode in ("blocking", "threads") else self.flavours[0]
 
     def open(self, workspace: Path | None = None, *, server: str | None = None) -> Client:
-        """A new handle in this process; `server` stands in for the adapter's own."""
+        """Open a handle in this process; `server` replaces that of the adapter."""
         loop = self._our_loop() if self.flavour == "async" else None
         try:
             where = workspace or self.workspace
@@ -150,7 +150,7 @@ class CaseContext:
         server: str | None = None,
         workspace: Path | None = None,
     ) -> Client:
-        """A handle in a fresh process; one that takes longer than `wait_s` is `WorkerLost`.
+        """Open a handle in a fresh process; a call longer than `wait_s` is `WorkerLost`.
 
         `equipment` is installed there before the store is opened.
         """
@@ -166,18 +166,18 @@ class CaseContext:
         return self.attach_client(worker, wait_s=wait_s)
 
     def attach_client(self, worker: Worker, *, wait_s: float = ANSWER_S_MAX) -> Client:
-        """Who calls the handle that a process has, or will have, open."""
+        """A client of the handle that a process has open, or will open."""
         remote = RemoteHandle(worker, wait_s)
         return self._new_client(remote, _itself, remote.close)
 
     def start_worker(self) -> Worker:
-        """A fresh process that has opened nothing; whoever asked for it ends it."""
+        """Start a process that has opened nothing; the caller ends it."""
         if self._worker_pool is None:
             raise CaseVacuous("there are no other processes to work in")
-        return self._worker_pool.worker()
+        return self._worker_pool.start_worker()
 
     def open_elsewhere(self) -> Client:
-        """A caller as far away as the store allows: in another process, a new one, or the first."""
+        """A client as far away as the store allows: another process, a new handle, or the first."""
         if self.adapter.reach == "machine" and self._worker_pool is not None:
             return self.open_in_process()
         if self.adapter.reach == "handle":
@@ -185,7 +185,7 @@ class CaseContext:
         return self.open()
 
     def create_sibling_workspace(self) -> Path:
-        """Another workspace, which shares nothing with ours."""
+        """Create another workspace, which shares nothing with this one."""
         beside = self.workspace.with_name(f"{self.workspace.name}-{self.new_name('beside')}")
         beside.mkdir()
         return beside
@@ -203,7 +203,7 @@ class CaseContext:
     # Workers
 
     def new_ids(self, worker: str) -> EntryIds:
-        """Draws the ids of a worker."""
+        """A source of entry ids for a worker."""
         return EntryIds(worker)
 
     def race(
@@ -214,11 +214,11 @@ class CaseContext:
         server: str | None = None,
         ready: Callable[[], None] = _nothing,
     ) -> None:
-        """Run the programs at the same time, in the way that the mode says, and record them.
+        """Run programs at the same time, as the mode says, and record their calls.
 
-        Tasks share a handle, and so do threads if the store lets them and nobody asks for their
-        own; new ones stand on `server`. What programs meet is recorded and raises nothing; a handle
-        that cannot be opened does. `ready` is called when all are open.
+        Tasks share a handle. So do threads, if the store is thread-safe and `own_handles` is not
+        set. New handles connect to `server`. Errors of calls are recorded, not raised; a handle
+        that cannot be opened raises. `ready` is called when all handles are open.
         """
         self.racers |= {program.worker for program in programs}
         try:
@@ -273,37 +273,37 @@ class CaseContext:
             raise
 
     def add_log(self, log: Log) -> None:
-        """Take what a worker recorded into the record."""
+        """Add what a worker recorded to the history."""
         self.history += log.operations
         self.names |= log.names
         self.errors += [(log.operations[at], words, fair) for at, words, fair in log.errors]
 
     def read_with_fresh_client(self, sessions: Sequence[str]) -> dict[str, Ids]:
-        """What each session shows at the end, to a fresh process where there can be one."""
+        """Read sessions at the end, in a fresh process where there can be one."""
         reader = self.open_elsewhere() if self._clients else self.open()
         return {session: reader.read(session) for session in sessions}
 
     # Judging
 
     def record(self, operation: Operation, error: BaseException | None = None) -> Operation:
-        """Keep an operation; what a store raised is known as its doing from then on."""
+        """Add an operation to the history, and the error that the store raised."""
         self.history.append(operation)
         if error is not None:
             self.raised.append(error)
         return operation
 
     def record_fault(self, name: str, began_ns: int, ended_ns: int | None = None) -> None:
-        """A fault was made; one that goes on to the end has no end of its own."""
+        """Record a fault that was made; without an end, it lasts until the case ends."""
         self.faults.append(Fault(name=name, began_ns=began_ns, ended_ns=ended_ns))
 
     def record_store_error(self, error: BaseException) -> None:
-        """The store raised this."""
+        """Remember that the store raised this error, and not the kit."""
         self.raised.append(error)
 
     def record_expiry(
         self, session: str, ttl_s: float, since: Operation | None = None
     ) -> Operation:
-        """Say when the session's life must end, counted from its last append; the window."""
+        """Record the window in which a session must expire, counted from its last append."""
         last = (
             since or [op for op in self.history if op.session == session and op.op == "append"][-1]
         )
@@ -320,30 +320,47 @@ class CaseContext:
         return window
 
     def wait_until_after(self, window: Operation) -> None:
-        """Wait until a moment that the clock must reach."""
+        """Wait until a window has passed."""
         while (left_ns := (window.complete_ns or 0) - time.monotonic_ns()) >= 0:
             time.sleep(left_ns / 1e9 + 0.001)
 
     def note(self, text: str) -> None:
-        """Something that a reader of the report should know, and that is no failure."""
+        """Note something for the report that is no failure."""
         self.notes.append(text)
 
     def expect(self, holds: bool, name: str, proof: str, *, session: str = "") -> None:
-        """Hold the store to something; `name` is the failure's, `proof` says what was seen."""
+        """Fail with `name` and `proof` unless a condition holds."""
         if not holds:
             self.fail(name, proof, session=session)
 
+    def expect_shown(
+        self,
+        reader: Client,
+        session: str,
+        expected: Ids,
+        name: str = "wrong contents",
+        *,
+        after: str = "",
+    ) -> None:
+        """Read a session, and hold the store to what it must show after something was done."""
+        seen = reader.read(session)
+        if seen != expected:
+            differ = sorted({*seen} ^ {*expected})
+            shows = f"{session} shows [{' '.join(seen)}] instead of [{' '.join(expected)}]"
+            proof = f"after {after}, {shows}" if after else shows
+            self.fail(name, proof, session=session, ids=tuple(differ))
+
     def fail(self, name: str, proof: str, *, session: str = "", ids: Ids = ()) -> NoReturn:
-        """The store broke a promise."""
+        """Report that the store broke a promise."""
         witness = tuple(op for op in self.history if op.session == session)[-5:]
         raise CaseFailed(Failure(name=name, session=session, proof=proof, ids=ids, witness=witness))
 
     def enter(self, needed: AbstractContextManager[T]) -> T:
-        """Enter something that handles stand on; it is left when all of them are closed."""
+        """Enter a context manager that handles depend on; it exits after they are closed."""
         return self._held.enter_context(needed)
 
     def close(self) -> None:
-        """Close every handle, and then what they stood on."""
+        """Close every handle, then what they depend on."""
         with self._held:
             for client in reversed(self._clients):
                 try:

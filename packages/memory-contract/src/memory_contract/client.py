@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from memory_contract.adapter import Message
+from memory_contract.adapter import Adapter, Message
 from memory_contract.calls import Call, ask, failed, succeeded
 from memory_contract.entries import EntryIds
 from memory_contract.history import Ids, Operation
 from memory_contract.workers.pool import Worker
 
-if TYPE_CHECKING:
-    from memory_contract.case_context import CaseContext
+
+class ClientContext(Protocol):
+    """Where a client records its calls: the context of a case."""
+
+    adapter: Adapter
+    names: dict[str, Any]
+
+    def new_name(self, stem: str) -> str:
+        """A name that was not used yet."""
+
+    def new_session(self) -> str:
+        """A session that was not used yet."""
+
+    def record(self, operation: Operation, error: BaseException | None = None) -> Operation:
+        """Keep an operation, and the error that the store raised."""
+
+    def record_store_error(self, error: BaseException) -> None:
+        """Remember that the store raised this error."""
 
 
 class RemoteHandle:
@@ -39,7 +55,7 @@ class Client:
 
     def __init__(
         self,
-        context: CaseContext,
+        context: ClientContext,
         name: str,
         handle: Any,
         settle: Callable[[Any], Any],

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from memory_contract.adapter import Adapter
-from memory_contract.cases.case import GATES, Case, Gate, Mode
+from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.deviations import Deviations
+from memory_contract.gates import GATES, Gate, Mode
 from memory_contract.results import CaseResult, Report
 from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from memory_contract.targets import resolve

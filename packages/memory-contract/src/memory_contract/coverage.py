@@ -1,4 +1,4 @@
-"""Nothing passes by not happening: whether a race was one."""
+"""Whether a history covers what its case is about: workers that overlapped, faults that struck."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from memory_contract.history import Fault, Operation
 
 
 def check_race_coverage(history: Sequence[Operation], racers: Iterable[str]) -> str | None:
-    """Why the history of a race proves nothing; None if it does."""
-    ours = set(racers)
-    raced = [op for op in history if op.worker in ours]
-    idle = ours - {op.worker for op in raced if op.outcome == "ok"}
+    """Why the history of a race proves nothing; None if it proves something."""
+    workers = set(racers)
+    raced = [op for op in history if op.worker in workers]
+    idle = workers - {op.worker for op in raced if op.outcome == "ok"}
     if idle:
         return f"worker {min(idle)} completed nothing"
     if not any(_overlap(ops) for ops in _by_session(raced).values()):
         return "no two operations that could disturb each other overlapped"
     reads = any(op.op == "read" for op in raced)
-    if reads and not _saw_another(history, ours):
+    if reads and not _saw_another(history, workers):
         return "no read saw what another worker wrote"
     return None
 
 
 def check_fault_coverage(history: Iterable[Operation], faults: Sequence[Fault]) -> str | None:
-    """Why a bad day proves nothing; None if a fault struck while an operation was open."""
+    """Why a history with faults proves nothing; None if a fault struck an open operation."""
     if not faults:
         return "no fault was made"
     if not any(_struck(op, fault) for op in history for fault in faults):
@@ -34,7 +34,7 @@ def check_fault_coverage(history: Iterable[Operation], faults: Sequence[Fault]) 
 
 def _struck(op: Operation, fault: Fault) -> bool:
     before = fault.ended_ns is None or op.invoke_ns <= fault.ended_ns
-    # Who never heard of an outcome was open to the end.
+    # An operation without a known outcome was open to the end.
     open_to_the_end = op.complete_ns is None or op.outcome == "info"
     return before and (open_to_the_end or fault.began_ns <= (op.complete_ns or 0))
 
@@ -60,11 +60,11 @@ def _overlap(operations: list[Operation]) -> bool:
     return False
 
 
-def _saw_another(history: Sequence[Operation], ours: set[str]) -> bool:
+def _saw_another(history: Sequence[Operation], workers: set[str]) -> bool:
     writer = {id_: op.worker for op in history if op.op == "append" for id_ in op.ids}
     return any(
         writer.get(id_, op.worker) != op.worker
         for op in history
-        if op.op == "read" and op.worker in ours and isinstance(op.value, tuple)
+        if op.op == "read" and op.worker in workers and isinstance(op.value, tuple)
         for id_ in op.value
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from memory_contract.cases.case import FAULT_GATES, Gate, Mode
 from memory_contract.checker.verdict import Anomaly
+from memory_contract.gates import FAULT_GATES, Gate, Mode
 from memory_contract.history import Fault, Ids, Operation
 
 # Grows by its second number with each new case that a store must pass.

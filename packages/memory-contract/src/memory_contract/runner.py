@@ -1,4 +1,4 @@
-"""Run the cases against a store: what is asked for, as far as the store claims it, within time."""
+"""Runs cases against a store, as far as the store claims what they need, with a time limit."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from typing import Final
 from memory_contract.adapter import Adapter, Flavour
 from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, CaseFailed, Inconclusive
-from memory_contract.cases.case import FAULT_GATES, Case, Mode
+from memory_contract.cases.case import Case
 from memory_contract.checker import judge
 from memory_contract.checker.phrases import quote_name
 from memory_contract.checker.verdict import Undecided, Violated
 from memory_contract.coverage import check_fault_coverage, check_race_coverage
+from memory_contract.gates import FAULT_GATES, Mode
 from memory_contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
 from memory_contract.results import (
     RAISED,
@@ -33,9 +34,9 @@ from memory_contract.results import (
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.workers.pool import WorkerLost, WorkerPool, WorkersUnavailable
 
-# A bound on what hangs, not on what is slow.
+# For calls that hang; slow ones must fit in easily.
 CASE_S_MAX: Final = 240.0
-# How often, and how long, a race that proved nothing is tried again before that is its verdict.
+# How often, and how long, a race that proved nothing is repeated before the verdict is VACUOUS.
 TRIES_MIN: Final = 6
 TRYING_S: Final = 4.0
 FLAVOUR: Final[dict[Mode, Flavour]] = {
@@ -44,41 +45,41 @@ FLAVOUR: Final[dict[Mode, Flavour]] = {
     "async": "async",
     "tasks": "async",
 }
-# What no other seed changes.
+# Verdicts that no other seed changes.
 _FINAL: Final = ("FAIL", "NOT CLAIMED", "NOT RUN")
 _REACHES: Final = ("handle", "process", "machine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one round."""
+    """The outcome of one round."""
 
     verdict: CaseVerdict
     reason: str = ""
     failures: tuple[Failure, ...] = ()
     context: CaseContext | None = None
-    # Where threads, tasks and processes stood, if it hangs.
+    # The stacks of threads, tasks and processes, if it hangs.
     stacks: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth knowing and no failure."""
+        """Notes for the report, and the stacks."""
         return (*(self.context.notes if self.context is not None else ()), *self.stacks)
 
     @property
     def refused(self) -> bool:
-        """Whether all that speaks against the store are errors: another round may show a loss."""
+        """Whether all failures are unexpected errors: another round may show a loss."""
         return bool(self.failures) and {failure.name for failure in self.failures} == {RAISED}
 
     def takes_nothing_back(self, before: Outcome) -> bool:
-        """Whether what an earlier round came to still stands after this one."""
+        """Whether the outcome of an earlier round is still valid after this one."""
         if before.refused:
             return self.verdict != "FAIL" or self.refused
         return self.verdict == "VACUOUS"
 
 
 class StoreUnderTest:
-    """One store under test: its workspaces and the processes that work on it."""
+    """One store under test: its workspaces and its worker processes."""
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
@@ -98,14 +99,14 @@ class StoreUnderTest:
             raise
 
     def _look(self) -> tuple[Flavour, ...]:
-        """Open the store once; whoever cannot be reached is not judged."""
+        """Open the store once, to see whether it can be reached and how it is called."""
         loop = Loop()
         with self.workspace() as workspace:
             try:
                 first: Flavour = "blocking" if self.adapter.open is not None else "async"
                 handle = open_handle(self.adapter, workspace, first, loop)
                 try:
-                    # Whether a session that is not there is empty is for a case to judge.
+                    # A case judges whether a missing session reads as empty.
                     with contextlib.suppress(LookupError):
                         loop.settle(handle.read("indelible-was-here"))
                     return flavours_of(self.adapter, handle)
@@ -129,9 +130,9 @@ class StoreUnderTest:
 
     @contextmanager
     def workspace(self, sessions: Iterable[str] = ()) -> Iterator[Path]:
-        """A folder for one run of one case; `sessions` are those that it used, at its end."""
+        """A folder for one run of a case; `sessions` are those that it used, when it ends."""
         self._rooms += 1
-        # A folder around it: what is beside the workspace, asked for or not, goes with it.
+        # A folder around it, so that everything beside the workspace is deleted with it.
         around = self._folder / str(self._rooms)
         folder = around / f"{self._folder.name.rpartition('-')[2]}-{self._rooms}"
         try:
@@ -144,7 +145,7 @@ class StoreUnderTest:
             self._discard(around, sessions)
 
     def _discard(self, around: Path, sessions: Iterable[str]) -> None:
-        """Remove all traces of a run. Where that fails, the rest is not begun."""
+        """Remove everything that a run wrote. If that fails, no further case runs."""
         for used in around.iterdir():
             if self.adapter.discard is not None and used.is_dir():
                 try:
@@ -164,7 +165,7 @@ class StoreUnderTest:
 
 
 def _folder(adapter: Adapter) -> Path:
-    """A folder for all workspaces, where the store is to be."""
+    """Create the folder of all workspaces, in the adapter's home if it has one."""
     if adapter.home is not None and not adapter.home.is_dir():
         raise Unreachable(f"there is no folder {adapter.home}")
     try:
@@ -174,7 +175,7 @@ def _folder(adapter: Adapter) -> Path:
 
 
 def list_modes(case: Case, subject: StoreUnderTest) -> list[tuple[Mode, CaseResult | None]]:
-    """The modes that a case has on this store, each with its result where it is known already."""
+    """The modes of a case on this store, each with its result if that is known without a run."""
     found = []
     for mode in case.modes:
         flavour = FLAVOUR.get(mode)
@@ -209,15 +210,15 @@ def run_case(
     rounds: int = 1,
     loop_factory: Callable[[int], LoopFactory] | None = None,
 ) -> CaseResult:
-    """Run a case at least once; what another seed shows more of, again while its share lasts.
+    """Run a case at least once, and again with other seeds while `share_s` lasts, if that helps.
 
-    A race is run `rounds` times, however long that takes.
+    A race runs `rounds` times, however long that takes.
     """
     began = time.monotonic()
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
     ours, tries = seed, 0
     rounds = rounds if case.races else 1
-    # What stands unless a later round has more to say: that it passed, or that calls raised.
+    # The outcome so far: a pass, or unexpected errors, unless a later round shows more.
     stands: tuple[Outcome, int] | None = None
     while True:
         tries += 1
@@ -262,7 +263,7 @@ def _bounded(
 
 
 def build_timeout_outcome(error: WorkTimedOut, subject: StoreUnderTest) -> Outcome:
-    """What came of a round that did not end. Slow, on this machine, is no proof of anything."""
+    """The outcome of a round that did not end. A slow run proves nothing."""
     workers = subject.worker_pool.stacks() if subject.worker_pool is not None else ()
     return Outcome(
         verdict="UNKNOWN",
@@ -272,7 +273,7 @@ def build_timeout_outcome(error: WorkTimedOut, subject: StoreUnderTest) -> Outco
 
 
 def _stacks_of(error: BaseException) -> tuple[str, ...]:
-    """Where a worker stood whose silence this error comes from."""
+    """The stacks of the worker that did not answer, if that caused the error."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, WorkerLost):
@@ -284,7 +285,7 @@ def _stacks_of(error: BaseException) -> tuple[str, ...]:
 def run_round(
     case: Case, mode: Mode, subject: StoreUnderTest, seed: int, factory: LoopFactory | None = None
 ) -> Outcome:
-    """Run a case once, in a workspace of its own, and judge it."""
+    """Run a case once, in a fresh workspace, and judge it."""
     sessions: set[str] = set()
     with subject.workspace(sessions) as workspace:
         context = CaseContext(
@@ -312,8 +313,7 @@ def run_round(
                 stacks=_stacks_of(reason),
             )
         except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
-            # Also SystemExit: a store that wants to end the program must not end the kit. Ctrl-C
-            # comes to the main thread, and this is not it.
+            # Also SystemExit: a store must not end the kit. Ctrl-C reaches the main thread only.
             return _raised(context, error)
         return _judged(case, context)
 
@@ -323,7 +323,7 @@ def _failure(name: str, proof: str) -> Failure:
 
 
 def _failed(context: CaseContext, failure: Failure) -> Outcome:
-    # What the checker proves says more than what the case noticed: it stands first.
+    # Proofs of the checker come first: they say more than what the case noticed.
     verdict = judge(context.history)
     proved = verdict.anomalies if isinstance(verdict, Violated) else ()
     failures = (*worth_telling(proved), failure)

@@ -1,4 +1,4 @@
-"""Work that can be left behind: a store that hangs must not hang the kit."""
+"""Runs work with a time limit: a store that hangs must not hang the kit."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 class WorkTimedOut(Exception):  # noqa: N818 -- names what happened
-    """It did not end in time, and goes on somewhere without us."""
+    """The work did not end in time; its thread goes on."""
 
     def __init__(self, words: str, stacks: tuple[str, ...] = ()) -> None:
         super().__init__(words)
-        # Where it, and whatever else runs in this process, stood at that time.
+        # The stacks of all threads at that time.
         self.stacks = stacks
 
 
 def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
-    """Do it in a thread of its own, which has no running event loop, whatever the caller has."""
+    """Run it in a new thread, which has no running event loop, whatever the caller has."""
     done: futures.Future[T] = futures.Future()
 
     def attempt() -> None:
@@ -33,7 +33,7 @@ def run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
 
     thread = threading.Thread(target=attempt, name="indelible-check", daemon=True)
     thread.start()
-    # Not by the timeout of `result`: the work may raise a TimeoutError of its own.
+    # `result(timeout)` would not do: the work may raise a TimeoutError itself.
     futures.wait([done], seconds)
     if not done.done():
         raise WorkTimedOut(f"no end within {seconds:.0f} s", read_stacks(thread.ident))

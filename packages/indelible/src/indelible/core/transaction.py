@@ -140,7 +140,7 @@ class Transaction(ABC):
 
         For a position without an entry, return one with kind None and an empty envelope; if there
         are too many of them, raise (`rules.refuse_many_missing`). An entry of which the kind
-        cannot be trusted is returned, whatever the kinds are.
+        cannot be trusted is always returned.
         """
 
     @abstractmethod

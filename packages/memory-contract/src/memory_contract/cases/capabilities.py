@@ -1,4 +1,4 @@
-"""What a store claims is there and does what its name says; what it offers beyond is told."""
+"""Claimed capabilities work; others that the store offers are noted."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from memory_contract.adapter import CAPABILITIES, Capability
 from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import expect_there, same
+from memory_contract.cases.contents import expect_there, is_same
 from memory_contract.client import Client
 from memory_contract.entries import ids_of, messages_of
 
-# An hour: long enough not to run out while somebody looks.
+# Long enough not to expire during the case.
 TTL_S: Final = 3600.0
 METADATA: Final = {"mood": "curious", "tags": ["a", {"b": None}]}
 
@@ -108,7 +108,7 @@ def _fields(context: CaseContext, store: Client) -> bool:
     answer = {"role": "assistant", "content": "fields"}
     store.put(session, *([message, answer] if context.adapter.pairs else [message]))
     kept = store.get(session)[0]
-    return same({name: kept.get(name) for name in message}, message)
+    return is_same({name: kept.get(name) for name in message}, message)
 
 
 def _structure(context: CaseContext, store: Client) -> bool:
@@ -161,13 +161,13 @@ TRIALS: Final[dict[Capability, Callable[[CaseContext, Client], bool]]] = {
     "pages": _pages,
     "export": _export,
 }
-# What a trial takes beside the capability itself.
+# Capabilities that a trial needs beside its own.
 ALSO: Final[dict[str, tuple[Capability, ...]]] = {
     "rollback": ("snapshot",),
     "undo": ("clear",),
     "structure": ("trim",),
 }
-# Where a handle would have to offer it: a method, or a parameter of one.
+# Where a handle offers it: a method, or a parameter of one.
 METHODS: Final[dict[str, str]] = {"list": "sessions", "expected": "version", "pages": "page"}
 PARAMETERS: Final[dict[str, tuple[str, str]]] = {
     "keys": ("append", "key"),
@@ -181,17 +181,17 @@ def capabilities_are_true(context: CaseContext) -> None:
     """Try everything that is claimed once, and tell what is offered without being claimed."""
     store, claimed = context.open(), context.adapter.capabilities
     session = context.new_session()
-    # Nothing else can be tried on a store that does not keep what it was given.
+    # Nothing else can be tried on a store that does not keep its messages.
     expect_there(context, store, session, messages_of(store.append(session)), "an entry")
     for name, does in CAPABILITIES.items():
         if name in claimed:
-            _hold(context, store, name, does)
+            _expect_claim(context, store, name, does)
     for name, does in CAPABILITIES.items():
         if name not in claimed and _is_offered(store.handle, name):
-            _look(context, store, name, does)
+            _note_unclaimed(context, store, name, does)
 
 
-def _hold(context: CaseContext, store: Client, name: Capability, does: str) -> None:
+def _expect_claim(context: CaseContext, store: Client, name: Capability, does: str) -> None:
     if lacking := [other for other in ALSO.get(name, ()) if not context.adapter.claims([other])]:
         context.note(f"{name} is claimed without {lacking[0]}, so nothing about it can be tried")
         return
@@ -216,8 +216,8 @@ def _is_offered(handle: Any, name: Capability) -> bool:
     return callable(getattr(handle, METHODS.get(name, name), None))
 
 
-def _look(context: CaseContext, store: Client, name: Capability, does: str) -> None:
-    """Try what is not claimed. What comes of it is told; it is no failure, and is not judged."""
+def _note_unclaimed(context: CaseContext, store: Client, name: Capability, does: str) -> None:
+    """Try what is not claimed, and note the result; it is not judged."""
     before = len(context.history)
     try:
         works = TRIALS[name](context, store)

@@ -1,42 +1,15 @@
-"""What a case is, and the book in which all of them stand."""
+"""What a case is, and the registry of all cases."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final
 
 from memory_contract.adapter import Reach
-
-if TYPE_CHECKING:
-    from memory_contract.case_context import CaseContext
-
-Gate = Literal[
-    "sequential", "edges", "lifecycle", "concurrency", "faults", "crash", "compatibility"
-]
-GATES: Final[dict[Gate, str]] = {
-    "sequential": "one caller at a time: what was said comes back, once, in order",
-    "edges": "strange contents, sizes and names",
-    "lifecycle": "trimming, expiry, snapshots, rollback, forks, closing",
-    "concurrency": "many threads, tasks and processes at once, judged by the checker",
-    "faults": "errors, lost replies, full disks, cancelled calls",
-    "crash": "kill -9 and power loss",
-    "compatibility": "data of other versions, and recorded incidents",
-}
-# What a case needs beyond the store: nothing that Python does not have, the program of a server,
-# or rights that not every user has.
-Tier = Literal["nothing", "server", "privileges"]
-TIERS: Final[dict[Tier, str]] = {
-    "nothing": "needs nothing but Python",
-    "server": "needs the program of the server",
-    "privileges": "needs user namespaces or root",
-}
-# The gates whose cases make bad days: an error is no surprise there, and no fault no proof.
-FAULT_GATES: Final[frozenset[Gate]] = frozenset({"faults", "crash"})
-Mode = Literal["blocking", "async", "threads", "tasks", "processes"]
-ONE_CALLER: Final[tuple[Mode, ...]] = ("blocking", "async")
-MANY_WORKERS: Final[tuple[Mode, ...]] = ("threads", "tasks", "processes")
+from memory_contract.case_context import CaseContext
+from memory_contract.gates import FAULT_GATES, MANY_WORKERS, ONE_CALLER, Gate, Mode, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +59,7 @@ def case(
     overlaps: bool | None = None,
     tier: Tier = "nothing",
 ) -> Callable[[Callable[[CaseContext], None]], Callable[[CaseContext], None]]:
-    """Put a function into the book. Its name is the case's, its docstring says what it does."""
+    """Register a function as a case. Its name is the case's, its docstring says what it does."""
 
     def enter(run: Callable[[CaseContext], None]) -> Callable[[CaseContext], None]:
         ours = modes or (MANY_WORKERS if gate == "concurrency" else ONE_CALLER)

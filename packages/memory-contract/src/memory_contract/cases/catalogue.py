@@ -1,81 +1,21 @@
-"""The page of all cases, written from the book.
+"""The page of all cases, written from the registry.
 
 python -m memory_contract.cases.catalogue > docs/cases.md
 """
 
 from __future__ import annotations
 
+import pkgutil
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Final
 
+from memory_contract import cases
 from memory_contract.adapter import CAPABILITIES
-from memory_contract.cases import (
-    cancellation,
-    capabilities,
-    clocks,
-    concurrency,
-    damaged_entries,
-    damaged_files,
-    deadlines,
-    disk_errors,
-    edges,
-    expiry,
-    foreign_data,
-    fork_safety,
-    full_disks,
-    keeping,
-    keys,
-    killed_steps,
-    lifecycle,
-    lock_bounds,
-    network,
-    pausing,
-    power_loss,
-    process_kills,
-    programs,
-    recovery_errors,
-    scale,
-    sequential,
-    server_failures,
-    session_names,
-    snapshots,
-)
-from memory_contract.cases.case import FAULT_GATES, GATES, REGISTRY, TIERS, Case, Gate
+from memory_contract.cases.case import REGISTRY, Case
+from memory_contract.gates import FAULT_GATES, GATES, TIERS, Gate
 from memory_contract.results import CONTRACT_VERSION
-
-# Importing these modules registers their cases, in this order.
-MODULES: Final = (
-    cancellation,
-    capabilities,
-    clocks,
-    concurrency,
-    damaged_entries,
-    damaged_files,
-    deadlines,
-    disk_errors,
-    edges,
-    expiry,
-    foreign_data,
-    fork_safety,
-    full_disks,
-    keeping,
-    keys,
-    killed_steps,
-    lifecycle,
-    lock_bounds,
-    network,
-    pausing,
-    power_loss,
-    process_kills,
-    programs,
-    recovery_errors,
-    scale,
-    sequential,
-    server_failures,
-    session_names,
-    snapshots,
-)
 
 OPENING: Final = f"""\
 # Cases
@@ -90,15 +30,18 @@ between `threads`, `tasks` of one event loop, and `processes`. What a case needs
 store. *Shared* means that what one handle writes is seen by others, of the same process or of every
 process of the machine.
 
-The cases of the gates `faults` and `crash` make bad days. There an error is an answer: a store is
-accused of what it then lost, doubled or tore, never of raising. A case in which no fault struck
+The cases of the gates `faults` and `crash` make faults. Errors are allowed there: a store fails for
+what it lost, doubled or tore, never for raising. A case in which no fault struck
 while a call was open is VACUOUS. The *tier* says what a case needs of the machine; where that is
 missing, the case is NOT RUN, and `memory-contract faults` says why.
 """
 
 
 def all_cases() -> list[Case]:
-    """Every case, gate by gate, in the order in which they are registered."""
+    """Every case, gate by gate."""
+    # Importing a module registers its cases.
+    for module in pkgutil.iter_modules(cases.__path__):
+        import_module(f"{cases.__name__}.{module.name}")
     order = list(GATES)
     return sorted(REGISTRY.values(), key=lambda found: order.index(found.gate))
 

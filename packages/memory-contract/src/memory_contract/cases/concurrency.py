@@ -11,8 +11,8 @@ from memory_contract.cases.case import case
 from memory_contract.history import OpName
 
 
-class Writing:
-    """Makes the programs of one race: who calls what, drawn from the room's seed."""
+class ProgramBuilder:
+    """Builds the programs of a race, drawn from the seed."""
 
     def __init__(self, context: CaseContext) -> None:
         self._context = context
@@ -47,7 +47,7 @@ class Writing:
 def append_storm(context: CaseContext) -> None:
     """Four writers append to two sessions and read them meanwhile."""
     context.open()
-    sessions, writing = [context.new_session(), context.new_session()], Writing(context)
+    sessions, writing = [context.new_session(), context.new_session()], ProgramBuilder(context)
     context.race([writing.writer(f"w{n}", sessions, 16) for n in range(4)])
     context.read_with_fresh_client(sessions)
 
@@ -58,7 +58,7 @@ def batch_storm(context: CaseContext) -> None:
     if not context.adapter.batches:
         raise CaseNotClaimed("the store takes one message at a time: there are no batches to tear")
     context.open()
-    session, writing = context.new_session(), Writing(context)
+    session, writing = context.new_session(), ProgramBuilder(context)
     watching = tuple(Call(op="read", session=session) for _ in range(12))
     programs = [
         writing.writer(f"w{n}", [session], 6, batch=context.adapter.at_once(4)) for n in range(4)
@@ -75,7 +75,7 @@ def batch_storm(context: CaseContext) -> None:
 )
 def first_open_race(context: CaseContext) -> None:
     """Six workers open a store that nobody opened before, and append at once."""
-    session, writing = context.new_session(), Writing(context)
+    session, writing = context.new_session(), ProgramBuilder(context)
     context.race([writing.writer(f"w{n}", [session], 3) for n in range(6)], own_handles=True)
     context.read_with_fresh_client([session])
 
@@ -84,7 +84,7 @@ def first_open_race(context: CaseContext) -> None:
 def first_append_race(context: CaseContext) -> None:
     """Four workers write the first entries of the same new sessions, all in the same order."""
     context.open()
-    sessions, writing = [context.new_session() for _ in range(6)], Writing(context)
+    sessions, writing = [context.new_session() for _ in range(6)], ProgramBuilder(context)
     context.race(
         [
             Program(
@@ -159,19 +159,19 @@ def rollback_against_append(context: CaseContext) -> None:
 
 
 def _change_against_append(context: CaseContext, changes: Sequence[Call]) -> None:
-    store, session, writing = context.open(), context.new_session(), Writing(context)
+    store, session, writing = context.open(), context.new_session(), ProgramBuilder(context)
     for _ in range(3):
         store.append(session)
     if any(change.op == "rollback" for change in changes):
         assert store.snapshot(session) == "s1"
         store.append(session)
-    here = [_on(session, change) for change in changes]
+    here = [_move_to(session, change) for change in changes]
     writers = [writing.writer(f"w{n}", [session], 8) for n in range(2)]
     context.race([writing.changer("w2", session, here), *writers])
     context.read_with_fresh_client([session])
 
 
-def _on(session: str, change: Call) -> Call:
+def _move_to(session: str, change: Call) -> Call:
     return Call(op=change.op, session=session, keep=change.keep, snapshot=change.snapshot)
 
 
@@ -182,7 +182,7 @@ def _on(session: str, change: Call) -> Call:
 )
 def snapshot_against_append(context: CaseContext) -> None:
     """One worker takes snapshots while two append batches; later each is rolled back to."""
-    store, session, writing = context.open(), context.new_session(), Writing(context)
+    store, session, writing = context.open(), context.new_session(), ProgramBuilder(context)
     store.append(session)
     names = [context.new_name("s") for _ in range(4)]
     takes = [Call(op="snapshot", session=session, snapshot=name) for name in names]
@@ -199,7 +199,7 @@ def snapshot_against_append(context: CaseContext) -> None:
 @case("concurrency", catches="a fork of no moment, or one that leaks", needs=["fork"])
 def fork_against_append(context: CaseContext) -> None:
     """One worker forks a session while two append batches to it; the forks are real moments."""
-    store, session, writing = context.open(), context.new_session(), Writing(context)
+    store, session, writing = context.open(), context.new_session(), ProgramBuilder(context)
     store.append(session)
     targets = [context.new_session() for _ in range(3)]
     forks = [Call(op="fork", session=session, target=target) for target in targets]
@@ -216,7 +216,7 @@ def fork_against_append(context: CaseContext) -> None:
 def same_key_from_many(context: CaseContext) -> None:
     """Four workers append the same entries with the same keys, as retries do; each stands once."""
     context.open()
-    session, writing = context.new_session(), Writing(context)
+    session, writing = context.new_session(), ProgramBuilder(context)
     appends = [writing.append("k", session, key=f"key-{n}") for n in range(8)]
     calls = tuple(call for append in appends for call in (append, Call(op="read", session=session)))
     context.race([Program(f"w{n}", calls) for n in range(4)])
@@ -226,7 +226,7 @@ def same_key_from_many(context: CaseContext) -> None:
 @case("concurrency", catches="two writers who both expected to be the first", needs=["expected"])
 def one_expected_wins(context: CaseContext) -> None:
     """Four workers append and expect the same version, round after round; one of them may."""
-    store, session, writing = context.open(), context.new_session(), Writing(context)
+    store, session, writing = context.open(), context.new_session(), ProgramBuilder(context)
     store.append(session)
     for _ in range(5):
         version = store.ask("version", session)
@@ -243,11 +243,11 @@ def one_expected_wins(context: CaseContext) -> None:
                 for worker in ("w0", "w1", "w2", "w3")
             ]
         )
-        _one_won(context, session, before)
+        _expect_one_winner(context, session, before)
     context.read_with_fresh_client([session])
 
 
-def _one_won(context: CaseContext, session: str, before: int) -> None:
+def _expect_one_winner(context: CaseContext, session: str, before: int) -> None:
     appends = [op for op in context.history[before:] if op.op == "append"]
     winners = [op for op in appends if op.outcome == "ok"]
     if len(winners) > 1:
@@ -269,7 +269,7 @@ def _one_won(context: CaseContext, session: str, before: int) -> None:
 def gathered_turns_all_land(context: CaseContext) -> None:
     """Many workers save one turn each at the same moment; all of them are there afterwards."""
     context.open()
-    session, writing = context.new_session(), Writing(context)
+    session, writing = context.new_session(), ProgramBuilder(context)
     many = 8 if context.mode == "processes" else 24
     batch = context.adapter.at_once(2)
     context.race(
@@ -285,7 +285,7 @@ def gathered_turns_all_land(context: CaseContext) -> None:
 )
 def gathered_sessions_stay_apart(context: CaseContext) -> None:
     """Conversations of many users go on at the same moment, and none hears of another."""
-    store, writing = context.open(), Writing(context)
+    store, writing = context.open(), ProgramBuilder(context)
     users = [context.new_session() for _ in range(6)]
     for session in users:
         store.append(session)
@@ -296,7 +296,7 @@ def gathered_sessions_stay_apart(context: CaseContext) -> None:
 @case("concurrency", catches="any two operations that do not mix")
 def mixed_storm(context: CaseContext) -> None:
     """Three workers do all that the store claims, by chance, on two small sessions."""
-    store, writing, chance = context.open(), Writing(context), context.random
+    store, writing, chance = context.open(), ProgramBuilder(context), context.random
     sessions = [context.new_session(), context.new_session()]
     snapshots: dict[str, list[str]] = {session: [] for session in sessions}
     claimed: list[OpName] = [op for op in ("pop", "trim", "clear") if context.adapter.claims([op])]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import is_dataclass
 from typing import Any, Final
 
 from memory_contract.adapter import Message
@@ -12,23 +14,23 @@ from memory_contract.case_context import CaseContext
 from memory_contract.client import Client
 
 Spoken = tuple[Any, Any]
-# How long somebody waits to tell what comes late from what never comes.
+# How long to wait for a write that may come late.
 LATE_S: Final = 1.0
 LOOK_AGAIN_S: Final = 0.01
 
 
-def saying(context: CaseContext, content: Any) -> list[Message]:
+def build_batch(context: CaseContext, content: Any) -> list[Message]:
     """The smallest batch that the store takes with this content: one message, or one turn."""
     roles = ("user", "assistant") if context.adapter.pairs else ("user",)
     return [{"role": role, "content": content} for role in roles]
 
 
-def spoken(messages: Iterable[Any]) -> list[Spoken]:
-    """Who said what; whatever else a store adds to a message is its own affair."""
-    return [_spoken(message) for message in messages]
+def to_spoken(messages: Iterable[Any]) -> list[Spoken]:
+    """Role and content of messages, without what a store adds."""
+    return [_to_spoken(message) for message in messages]
 
 
-def _spoken(message: Any) -> Spoken:
+def _to_spoken(message: Any) -> Spoken:
     return (
         (message.get("role"), message.get("content"))
         if isinstance(message, dict)
@@ -39,11 +41,11 @@ def _spoken(message: Any) -> Spoken:
 def expect_there(
     context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
 ) -> None:
-    """Hold a store to this first: what it acknowledged is there at all, and at once."""
-    seen, told = spoken(store.get(session)), spoken(expected)
-    if not lacks(seen, told):
+    """Expect that what was acknowledged can be read at once."""
+    seen, told = to_spoken(store.get(session)), to_spoken(expected)
+    if not is_incomplete(seen, told):
         return
-    if comes_late(store, session, expected):
+    if appears_late(store, session, expected):
         proof = (
             f"{what} was acknowledged, a read right after it did not show it, and a later one did"
         )
@@ -51,34 +53,34 @@ def expect_there(
     context.fail("lost append", f"{what} was acknowledged and does not come back", session=session)
 
 
-def lacks(seen: Sequence[Spoken], told: Sequence[Spoken]) -> bool:
-    """Whether some of it is missing, and nothing else is wrong."""
+def is_incomplete(seen: Sequence[Spoken], told: Sequence[Spoken]) -> bool:
+    """Whether messages are missing, and nothing else is wrong."""
     rest = iter(told)
     return len(seen) < len(told) and all(any(one == two for two in rest) for one in seen)
 
 
-def comes_late(store: Client, session: str, expected: Sequence[Message]) -> bool:
-    """Whether what did not show shows after a while."""
+def appears_late(store: Client, session: str, expected: Sequence[Message]) -> bool:
+    """Whether the expected messages appear after a while."""
     began = time.monotonic()
     while time.monotonic() - began < LATE_S:
-        if spoken(store.get(session)) == spoken(expected):
+        if to_spoken(store.get(session)) == to_spoken(expected):
             return True
         time.sleep(LOOK_AGAIN_S)
     return False
 
 
-def same(one: Any, two: Any) -> bool:
+def is_same(one: Any, two: Any) -> bool:
     """Whether two values are equal in value and type, all the way down: True is not 1."""
     if type(one) is not type(two):
         return False
     if isinstance(one, dict):
-        return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
+        return one.keys() == two.keys() and all(is_same(one[key], two[key]) for key in one)
     if isinstance(one, list | tuple):
-        return len(one) == len(two) and all(map(same, one, two))
+        return len(one) == len(two) and all(map(is_same, one, two))
     return bool(one == two)
 
 
-def taken(
+def try_put(
     context: CaseContext,
     store: Client,
     session: str,
@@ -93,7 +95,7 @@ def taken(
     except Exception as error:  # noqa: BLE001 -- whatever is raised refuses
         after = store.get(session)
         context.expect(
-            spoken(after) == spoken(before),
+            to_spoken(after) == to_spoken(before),
             "refused and changed",
             f"{what} was refused ({format_error(error)}), and yet the session shows {len(after)} "
             f"messages where it showed {len(before)}",
@@ -103,7 +105,7 @@ def taken(
     return True
 
 
-def refused(store: Client, method: str, *arguments: Any, **options: Any) -> bool:
+def is_refused(store: Client, method: str, *arguments: Any, **options: Any) -> bool:
     """Whether a call of the handle raises."""
     try:
         store.ask(method, *arguments, **options)
@@ -113,6 +115,54 @@ def refused(store: Client, method: str, *arguments: Any, **options: Any) -> bool
 
 
 def shown(value: Any, width: int = 60) -> str:
-    """A value in a proof: enough to know it by."""
+    """A value for a proof, shortened."""
     text = ascii(value)
     return text if len(text) <= width else f"{text[: width - 20]}... ({len(text)} characters)"
+
+
+CHANGED: Final = "changed"
+# The names under which messages and turns keep their text.
+SAID: Final = ("role", "content", "human", "ai")
+
+
+def scribble(value: Any, seen: set[int] | None = None) -> None:
+    """Overwrite a value recursively: lists, dicts, and messages that are objects.
+
+    Immutable objects are left as they are.
+    """
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, list | tuple):
+        for item in value:
+            scribble(item, seen)
+        if isinstance(value, list):
+            # Add items, whatever they are.
+            value += value[:2] or [{"role": "user", "content": "slipped in"}]
+    elif isinstance(value, dict):
+        _scribble_dict(value, seen)
+    elif not isinstance(value, type) and (is_dataclass(value) or _speaks(value)):
+        _scribble_object(value, seen)
+
+
+def _scribble_dict(value: dict[Any, Any], seen: set[int]) -> None:
+    for key, item in list(value.items()):
+        if isinstance(item, str):
+            value[key] = CHANGED
+        else:
+            scribble(item, seen)
+    value["more"] = CHANGED
+
+
+def _speaks(value: Any) -> bool:
+    return any(hasattr(value, name) for name in SAID)
+
+
+def _scribble_object(value: Any, seen: set[int]) -> None:
+    for item in list(getattr(value, "__dict__", {}).values()):
+        scribble(item, seen)
+    for name in SAID:
+        if hasattr(value, name):
+            with contextlib.suppress(Exception):
+                setattr(value, name, CHANGED)

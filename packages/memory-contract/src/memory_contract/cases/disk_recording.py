@@ -1,4 +1,8 @@
-"""A store at work on a disk that remembers: what was done, and how far the disk was by then."""
+"""Records what a store does to its disk, so that it can be disturbed after any change.
+
+A recording has every operation that the store claims, and every change to its files with the bytes
+written. From that, the files after a kill or a power cut at any moment can be built.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ from typing import Final
 
 from memory_contract.calls import Call, Program
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun
-from memory_contract.cases.lock_bounds import SQLITE
-from memory_contract.cases.verbs import append, calls_of, changing
+from memory_contract.cases.locks import SQLITE
+from memory_contract.cases.workload import build_append, build_calls, list_changes
 from memory_contract.client import Client
 from memory_contract.faults.vfs.disk import Change
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
@@ -21,8 +25,8 @@ from memory_contract.faults.vfs.images import (
     Files,
     Image,
     build_final_files,
-    files_of,
-    images,
+    build_images,
+    read_files,
     write_files,
 )
 from memory_contract.history import Operation
@@ -33,7 +37,7 @@ APPENDS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class RecordedOp:
-    """An operation, and how many changes the disk had seen when it began and when it was over."""
+    """An operation, and how many changes the disk had seen before and after it."""
 
     op: Operation
     began: int
@@ -42,74 +46,78 @@ class RecordedOp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskRecording:
-    """All deeds of a store, and all that they did to its disk."""
+    """All operations of a store, and all that they did to its disk."""
 
-    deeds: tuple[RecordedOp, ...]
+    ops: tuple[RecordedOp, ...]
     changes: tuple[Change, ...]
     # What was there before, and what is there beside the files of SQLite.
     base: Files
-    beside: Files
+    others: Files
 
-    def acknowledged(self, after: int) -> int:
-        """How many deeds were over when the disk had seen so many changes."""
-        return sum(deed.ended <= after for deed in self.deeds)
+    def count_acknowledged(self, after: int) -> int:
+        """How many operations were over when the disk had seen so many changes."""
+        return sum(recorded.ended <= after for recorded in self.ops)
 
-    def images(self, wanted: int, random: Random) -> Iterator[Image]:
+    def build_images(self, wanted: int, random: Random) -> Iterator[Image]:
         """Power cuts in it."""
-        return images(
-            self.changes, wanted=wanted, random=random, base=self.base, stage=self.acknowledged
+        return build_images(
+            self.changes,
+            wanted=wanted,
+            random=random,
+            base=self.base,
+            stage=self.count_acknowledged,
         )
 
-    def under_way(self, after: int) -> Operation | None:
-        """What the store was doing then."""
-        return next((d.op for d in self.deeds if d.began < after < d.ended), None)
+    def find_running(self, after: int) -> Operation | None:
+        """The operation in progress after so many changes."""
+        return next((each.op for each in self.ops if each.began < after < each.ended), None)
 
-    def history(self, after: int, *, sure: bool) -> list[Operation]:
-        """What had been done by then. If it is not `sure` to last, nobody knows what came of it."""
+    def build_history(self, after: int, *, durable: bool) -> list[Operation]:
+        """What had been done by then. Unless it is `durable`, its outcome is unknown."""
         found = []
-        for deed in self.deeds:
-            if deed.ended <= after and sure:
-                found.append(deed.op)
-            elif deed.began < after:
-                found.append(in_doubt(deed.op))
+        for recorded in self.ops:
+            if recorded.ended <= after and durable:
+                found.append(recorded.op)
+            elif recorded.began < after:
+                found.append(forget_outcome(recorded.op))
         return found
 
 
-def in_doubt(op: Operation) -> Operation:
-    """An operation of which nobody knows what came, nor what it saw."""
+def forget_outcome(op: Operation) -> Operation:
+    """An operation whose outcome, and what it saw, nobody knows."""
     return replace(op, outcome="info", complete_ns=None, value=None)
 
 
-def recorded(context: CaseContext) -> DiskRecording:
-    """Let a store do all that it claims, from its first opening on, on a disk that remembers."""
+def record_disk(context: CaseContext) -> DiskRecording:
+    """Let a store do everything that it claims, from its first opening on."""
     disk = FaultyDisk(context.workspace, remember=True, syncing=False)
     client = context.open_in_process(plugin=disk)
     worker = client.handle.worker
-    deeds: list[RecordedOp] = []
-    for chapter in _chapters(context):
-        for call in chapter:
+    ops: list[RecordedOp] = []
+    for calls in _build_workload(context):
+        for call in calls:
             began = worker.call_plugin("length")
             op = client.make(call)
-            deeds.append(RecordedOp(op, began, worker.call_plugin("length")))
-        # Whoever closes a store moves a log into its file; whoever opens it looks for one.
+            ops.append(RecordedOp(op, began, worker.call_plugin("length")))
+        # Closing moves a log into its file, opening looks for one.
         worker.ask("close")
         worker.ask("open", context.workspace, context.flavour)
     changes: list[Change] = worker.call_plugin("changes")
-    beside = _beside(context, client, changes)
+    others = _find_other_files(context, client, changes)
     worker.kill()
-    return DiskRecording(deeds=tuple(deeds), changes=tuple(changes), base={}, beside=beside)
+    return DiskRecording(ops=tuple(ops), changes=tuple(changes), base={}, others=others)
 
 
-def _chapters(context: CaseContext) -> Iterator[Sequence[Call]]:
+def _build_workload(context: CaseContext) -> Iterator[Sequence[Call]]:
     session = context.new_session()
-    yield [append(context, session, 1 + n % 3) for n in range(APPENDS)]
-    yield [call for verb in changing(context) for call in calls_of(context, verb)]
-    yield [append(context, session, 1 + n % 3) for n in range(APPENDS)]
+    yield [build_append(context, session, 1 + n % 3) for n in range(APPENDS)]
+    yield [call for verb in list_changes(context) for call in build_calls(context, verb)]
+    yield [build_append(context, session, 1 + n % 3) for n in range(APPENDS)]
 
 
-def _beside(context: CaseContext, client: Client, changes: Sequence[Change]) -> Files:
-    """What else is in the workspace; a store that keeps something there is not for this."""
-    there = files_of(context.workspace)
+def _find_other_files(context: CaseContext, client: Client, changes: Sequence[Change]) -> Files:
+    """Files that were not recorded. A store that writes data to them cannot be judged."""
+    there = read_files(context.workspace)
     if not changes:
         missing = client.handle.worker.call_plugin("missing")
         if missing and any(data.startswith(SQLITE) for data in there.values()):
@@ -118,35 +126,34 @@ def _beside(context: CaseContext, client: Client, changes: Sequence[Change]) -> 
     known = build_final_files(changes, {})
     for name, data in there.items():
         if data and known.get(name) != data:
-            raise CaseNotClaimed(
-                f"the store writes {Path(name).name} in ways that the kit cannot see"
-            )
+            file = Path(name).name
+            raise CaseNotClaimed(f"the store writes {file} in ways that the kit cannot see")
     return {name: data for name, data in there.items() if name not in known}
 
 
 @contextmanager
-def laid_down(context: CaseContext, story: DiskRecording, image: Image) -> Iterator[Path]:
-    """A workspace as a bad moment left it, for as long as it is looked at."""
+def restore_image(context: CaseContext, recording: DiskRecording, image: Image) -> Iterator[Path]:
+    """A workspace with the files of an image."""
     folder = context.create_sibling_workspace()
     try:
-        write_files(story.beside | image.files, folder)
+        write_files(recording.others | image.files, folder)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def looking_back(context: CaseContext, story: DiskRecording, after: int) -> Program:
+def build_look_back(context: CaseContext, recording: DiskRecording, after: int) -> Program:
     """Read everything that was begun by then, return to every snapshot, and go on."""
-    done = [deed.op for deed in story.deeds if deed.began < after]
+    done = [recorded.op for recorded in recording.ops if recorded.began < after]
     sessions = dict.fromkeys(name for op in done for name in (op.session, op.target) if name)
     calls = [Call(op="read", session=session) for session in sessions]
-    for deed in story.deeds:
-        if deed.op.op == "snapshot" and deed.ended <= after:
-            session = deed.op.session
-            if context.adapter.claims(["rollback"]):
-                calls.append(Call(op="rollback", session=session, snapshot=deed.op.snapshot))
-                calls.append(Call(op="read", session=session))
+    for recorded in recording.ops:
+        op = recorded.op
+        taken = op.op == "snapshot" and recorded.ended <= after
+        if taken and context.adapter.claims(["rollback"]):
+            calls.append(Call(op="rollback", session=op.session, snapshot=op.snapshot))
+            calls.append(Call(op="read", session=op.session))
     for session in [*list(sessions)[:1], context.new_session()]:
-        calls.append(append(context, session))
+        calls.append(build_append(context, session))
         calls.append(Call(op="read", session=session))
     return Program("after", tuple(calls))

@@ -10,9 +10,16 @@ from typing import Any, Final
 from memory_contract.adapter import Message
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import comes_late, same, saying, shown, spoken, taken
-from memory_contract.cases.pacing import paced
+from memory_contract.cases.contents import (
+    appears_late,
+    build_batch,
+    is_same,
+    shown,
+    to_spoken,
+    try_put,
+)
 from memory_contract.cases.sequential import Unstorable
+from memory_contract.cases.workload import pace
 from memory_contract.client import Client
 
 TEXTS: Final[dict[str, str]] = {
@@ -46,7 +53,7 @@ BLANKS: Final[dict[str, str]] = {
     "spaces around a word": "  word \n",
     "a no-break and a zero-width space": "\u00a0\u200b",
 }
-# JSON has a word for each of these, so nothing need be refused; whoever refuses says so.
+# JSON can represent all of these; a store that refuses one is noted.
 VALUES: Final[dict[str, Any]] = {
     "null": None,
     "an empty object": {},
@@ -65,7 +72,7 @@ VALUES: Final[dict[str, Any]] = {
     "a deep list": [[[[[[[[[[["deep"]]]]]]]]]]],
     "text that looks like a date": "2024-02-30T00:00:00Z",
 }
-# JSON has no word for these: changed, they are told about, since many formats change them alike.
+# JSON cannot represent these; a store that changes one is noted, since many formats do.
 CONVERTED: Final[dict[str, Any]] = {
     "a tuple": (1, 2),
     "a whole number as a key": {1: "one"},
@@ -102,14 +109,14 @@ def _say_each(context: CaseContext, contents: dict[str, str]) -> None:
     store, session = context.open(), context.new_session()
     expected: list[Message] = []
     refusals: list[str] = []
-    for what, text in paced(context, list(contents.items()), "strange texts", least=3):
-        batch = saying(context, text)
-        if taken(context, store, session, batch, what):
+    for what, text in pace(context, list(contents.items()), "strange texts", least=3):
+        batch = build_batch(context, text)
+        if try_put(context, store, session, batch, what):
             expected += batch
             _expect_equal(context, store, session, expected, what)
         else:
             refusals.append(what)
-        plain = saying(context, f"after {what}")
+        plain = build_batch(context, f"after {what}")
         store.put(session, *plain)
         expected += plain
         _expect_equal(context, store, session, expected, f"the message after {what}")
@@ -121,10 +128,10 @@ def _say_each(context: CaseContext, contents: dict[str, str]) -> None:
 def _expect_equal(
     context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
 ) -> None:
-    seen = spoken(store.get(session))
-    if same(seen, spoken(expected)):
+    seen = to_spoken(store.get(session))
+    if is_same(seen, to_spoken(expected)):
         return
-    if len(seen) < len(expected) and comes_late(store, session, expected):
+    if len(seen) < len(expected) and appears_late(store, session, expected):
         proof = (
             f"{what} was acknowledged, a read right after it did not show it, and a later one did"
         )
@@ -135,8 +142,8 @@ def _expect_equal(
             f"{what}: of {len(expected)} acknowledged messages {len(seen)} came back",
             session=session,
         )
-    pairs = zip(spoken(expected), seen, strict=True)
-    said, back = next((one, two) for one, two in pairs if not same(one, two))
+    pairs = zip(to_spoken(expected), seen, strict=True)
+    said, back = next((one, two) for one, two in pairs if not is_same(one, two))
     context.fail(
         "changed content",
         f"{what}: {shown(said[1])} came back as {shown(back[1])}",
@@ -148,22 +155,22 @@ def _expect_equal(
 def json_values_survive(context: CaseContext) -> None:
     """Put values of every kind that JSON has into fields: each comes back equal, or is refused."""
     store = context.open()
-    for what, value in paced(context, list(VALUES.items()), "JSON values", least=3):
-        message = _carrying(value)
+    for what, value in pace(context, list(VALUES.items()), "JSON values", least=3):
+        message = _build_carrier(value)
         session = context.new_session()
-        batch = _batch(context, message)
-        if taken(context, store, session, batch, what):
+        batch = _build_field_batch(context, message)
+        if try_put(context, store, session, batch, what):
             _expect_fields(context, store, session, message, what)
         else:
             context.note(f"{what} is refused in a field")
     for what, value in CONVERTED.items():
         session = context.new_session()
-        message = _carrying(value)
-        if taken(context, store, session, _batch(context, message), what):
-            _tell_converted(context, store, session, message, what)
+        message = _build_carrier(value)
+        if try_put(context, store, session, _build_field_batch(context, message), what):
+            _note_conversion(context, store, session, message, what)
 
 
-def _carrying(value: Any) -> Message:
+def _build_carrier(value: Any) -> Message:
     """A message with a value in its metadata and in a field that nobody knows."""
     return {
         "role": "user",
@@ -173,7 +180,7 @@ def _carrying(value: Any) -> Message:
     }
 
 
-def _batch(context: CaseContext, message: Message) -> list[Message]:
+def _build_field_batch(context: CaseContext, message: Message) -> list[Message]:
     answer = {"role": "assistant", "content": "I see."}
     return [message, answer] if context.adapter.pairs else [message]
 
@@ -190,7 +197,7 @@ def _expect_fields(
     )
     for name, value in message.items():
         back = seen[place].get(name)
-        # Whoever leaves out a field that is null says the same.
+        # Omitting a field that is null is the same.
         context.expect(
             name in seen[place] or value is None,
             "dropped field",
@@ -198,14 +205,14 @@ def _expect_fields(
             session=session,
         )
         context.expect(
-            same(back, value),
+            is_same(back, value),
             "changed field",
             f"{what}: {name!r} was {shown(value)} and came back as {shown(back)}",
             session=session,
         )
 
 
-def _tell_converted(
+def _note_conversion(
     context: CaseContext, store: Client, session: str, message: Message, what: str
 ) -> None:
     seen = store.get(session)
@@ -216,8 +223,8 @@ def _tell_converted(
         session=session,
     )
     back = seen[0].get("an_unknown_field")
-    # Not a number is not equal to itself either.
-    if not same(back, message["an_unknown_field"]) and back == back:  # noqa: PLR0124
+    # NaN is not equal to itself either.
+    if not is_same(back, message["an_unknown_field"]) and back == back:  # noqa: PLR0124
         context.note(f"{what} in a field is taken, and comes back as {shown(back)}")
 
 
@@ -275,7 +282,7 @@ def message_fields_survive(context: CaseContext) -> None:
             continue
         # A store of turns knows two roles.
         ours = {**message, "role": "user"} if context.adapter.pairs else message
-        batch = _batch(context, ours)
+        batch = _build_field_batch(context, ours)
         store.put(session, *batch)
         for caller in (store, other):
             _expect_fields(context, caller, session, ours, what, place=len(said))
@@ -290,24 +297,24 @@ def unserialisable_is_refused(context: CaseContext) -> None:
     store, session = context.open(), context.new_session()
     expected: list[Message] = []
     values = list((UNSERIALISABLE | IN_FIELDS).items())
-    for what, value in paced(context, values, "values that are no text", least=3):
-        for batch in _hidden(context, what, value):
-            if taken(context, store, session, batch, what):
+    for what, value in pace(context, values, "values that are no text", least=3):
+        for batch in _build_hidden(context, what, value):
+            if try_put(context, store, session, batch, what):
                 expected += batch
                 _expect_equal(context, store, session, expected, what)
                 if "metadata" in batch[0]:
                     place = len(expected) - len(batch)
                     _expect_fields(context, store, session, batch[0], what, place=place)
-        plain = saying(context, f"after {what}")
+        plain = build_batch(context, f"after {what}")
         store.put(session, *plain)
         expected += plain
         _expect_equal(context, store, session, expected, f"the message after {what}")
 
 
-def _hidden(context: CaseContext, what: str, value: Any) -> list[list[Message]]:
+def _build_hidden(context: CaseContext, what: str, value: Any) -> list[list[Message]]:
     """Batches with the value where text belongs and, if there are fields, in one of them."""
-    batches = [saying(context, value)] if what in UNSERIALISABLE else []
+    batches = [build_batch(context, value)] if what in UNSERIALISABLE else []
     if context.adapter.claims(["fields"]):
         message = {"role": "user", "content": "see metadata", "metadata": {"value": value}}
-        batches.append(_batch(context, message))
+        batches.append(_build_field_batch(context, message))
     return batches

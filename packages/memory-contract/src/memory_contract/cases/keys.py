@@ -8,19 +8,6 @@ from memory_contract.cases.case import case
 from memory_contract.cases.contents import shown
 from memory_contract.client import Client
 from memory_contract.entries import ids_of, messages_of
-from memory_contract.history import Ids
-
-
-def _expect_shows(
-    context: CaseContext, store: Client, session: str, expected: Ids, failure: str
-) -> None:
-    seen = store.read(session)
-    context.expect(
-        seen == expected,
-        failure,
-        f"the session shows [{' '.join(seen)}] instead of [{' '.join(expected)}]",
-        session=session,
-    )
 
 
 @case("sequential", needs=["keys"], catches="a retried append that is stored twice")
@@ -30,10 +17,10 @@ def same_key_once(context: CaseContext) -> None:
     keyed = store.append(session, 2, key="request-1")
     for caller in (store, other):
         caller.append(session, ids=keyed, key="request-1")
-        _expect_shows(context, caller, session, keyed, "duplicate after retry")
+        context.expect_shown(caller, session, keyed, "duplicate after retry")
     later = store.append(session, key="request-2") + store.append(session)
     store.append(session, ids=keyed, key="request-1")
-    _expect_shows(context, other, session, keyed + later, "duplicate after retry")
+    context.expect_shown(other, session, keyed + later, "duplicate after retry")
     _use_elsewhere(context, store)
 
 
@@ -45,7 +32,7 @@ def _use_elsewhere(context: CaseContext, store: Client) -> None:
     except Exception as error:  # noqa: BLE001 -- refusing is not swallowing
         context.note(f"a key that another session used is refused ({format_error(error)})")
     else:
-        _expect_shows(context, store, session, ids, "swallowed append")
+        context.expect_shown(store, session, ids, "swallowed append")
 
 
 @case("sequential", needs=["keys"], catches="a new message that is swallowed by a used key")
@@ -69,7 +56,7 @@ def key_with_other_content_is_refused(context: CaseContext) -> None:
             session=session,
         )
     ids += store.append(session, key="request-2")
-    _expect_shows(context, store, session, ids, "refused and changed")
+    context.expect_shown(store, session, ids, "refused and changed")
 
 
 @case(
@@ -107,13 +94,13 @@ def stale_version_is_refused(context: CaseContext) -> None:
     version = store.ask("version", session)
     ids += store.append(session, expected=version)
     _refuse_stale(context, store, session, version)
-    _expect_shows(context, store, session, ids, "refused and changed")
+    context.expect_shown(store, session, ids, "refused and changed")
     version = store.ask("version", session)
     ids += other.append(session)
     _refuse_stale(context, store, session, version)
-    _expect_shows(context, store, session, ids, "refused and changed")
+    context.expect_shown(store, session, ids, "refused and changed")
     ids += store.append(session, expected=store.ask("version", session))
-    _expect_shows(context, other, session, ids, "lost append")
+    context.expect_shown(other, session, ids, "lost append")
 
 
 def _refuse_stale(context: CaseContext, store: Client, session: str, version: object) -> None:

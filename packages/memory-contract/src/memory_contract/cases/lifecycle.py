@@ -1,35 +1,20 @@
-"""Trimming, forks, undoing and closing. Snapshots and expiry have files of their own."""
+"""Trimming, forks, undo, closing and eviction. Snapshots and expiry have modules of their own."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from memory_contract.adapter import Message
 from memory_contract.case_context import CaseContext, CaseNotClaimed
 from memory_contract.cases.case import case
+from memory_contract.cases.workload import pace
 from memory_contract.checker.phrases import is_, was
 from memory_contract.client import Client
 from memory_contract.entries import ids_of
 from memory_contract.history import Ids
 from memory_contract.model import take_last
-
-
-def expect_shown(
-    context: CaseContext, reader: Client, session: str, shown: Ids, *, after: str
-) -> None:
-    """Hold a session to what it must show by now."""
-    seen = reader.read(session)
-    if seen == shown:
-        return
-    lost = [id_ for id_ in shown if id_ not in seen]
-    more = [id_ for id_ in seen if id_ not in shown]
-    wrong = "the order is another"
-    if lost or more:
-        wrong = f"lacks [{' '.join(lost)}], has [{' '.join(more)}] too much"
-    proof = f"after {after}, {session} does not show to {reader.name} what it must: {wrong}"
-    context.fail("wrong contents", proof, session=session, ids=tuple(lost + more))
-
 
 # Trimming
 
@@ -47,19 +32,19 @@ def trim_keeps_the_newest(context: CaseContext) -> None:
         shown += sum((store.append(session) for _ in range(9)), ())
         store.trim(session, keep)
         shown = take_last(shown, keep)
-        expect_shown(context, store, session, shown, after=f"a trim to {keep}")
-        expect_shown(context, other, session, shown, after=f"a trim to {keep}")
-    if _takes_it(context, lambda: other.trim(session, 0)):
-        expect_shown(context, store, session, (), after="a trim to none")
+        context.expect_shown(store, session, shown, after=f"a trim to {keep}")
+        context.expect_shown(other, session, shown, after=f"a trim to {keep}")
+    if _is_accepted(context, lambda: other.trim(session, 0)):
+        context.expect_shown(store, session, (), after="a trim to none")
         shown = store.append(session)
-        expect_shown(context, other, session, shown, after="a trim to none and an append")
+        context.expect_shown(other, session, shown, after="a trim to none and an append")
     else:
         context.note("a trim to none is refused")
-    expect_shown(context, other, beside, untouched, after="trims of another session")
+    context.expect_shown(other, beside, untouched, after="trims of another session")
 
 
-def _takes_it(context: CaseContext, call: Callable[[], object]) -> bool:
-    """Whether the store does what it may as well refuse."""
+def _is_accepted(context: CaseContext, call: Callable[[], object]) -> bool:
+    """Whether the store accepts a call that it may also refuse."""
     try:
         call()
     except Exception as error:
@@ -69,33 +54,33 @@ def _takes_it(context: CaseContext, call: Callable[[], object]) -> bool:
     return True
 
 
-def _says(role: str, content: str, **fields: Any) -> Message:
+def _build_message(role: str, content: str, **fields: Any) -> Message:
     return {"role": role, "content": content, **fields}
 
 
-def _calls(content: str, *ids: str) -> Message:
+def _build_tool_calls(content: str, *ids: str) -> Message:
     calls = [
         {"id": id_, "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
         for id_ in ids
     ]
-    return _says("assistant", content, tool_calls=calls)
+    return _build_message("assistant", content, tool_calls=calls)
 
 
-# Calls that are answered at once, calls of one message answered out of order, and plain turns
-# before, between and after them: a cut at any place meets each kind.
+# Tool calls answered at once, calls of one message answered out of order, and plain turns around
+# them, so that a trim at every place meets each kind.
 _CONVERSATION: Final[tuple[Message, ...]] = (
-    _says("system", "m0 Be brief."),
-    _says("user", "m1 Where is my parcel?"),
-    _calls("m2 I look.", "call-a"),
-    _says("tool", "m3 In Ghent.", tool_call_id="call-a"),
-    _says("assistant", "m4 It is in Ghent."),
-    _says("user", "m5 And the two others?"),
-    _calls("m6 I look again.", "call-b", "call-c"),
-    _says("tool", "m7 On the train.", tool_call_id="call-c"),
-    _says("tool", "m8 Delivered.", tool_call_id="call-b"),
-    _says("assistant", "m9 One is on a train, one is delivered."),
-    _says("user", "m10 Thanks."),
-    _says("assistant", "m11 You are welcome."),
+    _build_message("system", "m0 Be brief."),
+    _build_message("user", "m1 Where is my parcel?"),
+    _build_tool_calls("m2 I look.", "call-a"),
+    _build_message("tool", "m3 In Ghent.", tool_call_id="call-a"),
+    _build_message("assistant", "m4 It is in Ghent."),
+    _build_message("user", "m5 And the two others?"),
+    _build_tool_calls("m6 I look again.", "call-b", "call-c"),
+    _build_message("tool", "m7 On the train.", tool_call_id="call-c"),
+    _build_message("tool", "m8 Delivered.", tool_call_id="call-b"),
+    _build_message("assistant", "m9 One is on a train, one is delivered."),
+    _build_message("user", "m10 Thanks."),
+    _build_message("assistant", "m11 You are welcome."),
 )
 
 
@@ -111,14 +96,14 @@ def trim_keeps_structure(context: CaseContext) -> None:
         session = context.new_session()
         store.put(session, *_CONVERSATION)
         store.ask("trim", session, keep)
-        broken = _broken_structure(other.get(session))
+        broken = _find_broken_structure(other.get(session))
         context.expect(
             not broken, "broken structure", f"after a trim to {keep}, {broken}", session=session
         )
 
 
-def _broken_structure(kept: Sequence[Message]) -> str:
-    """What is wrong with what a trim left; nothing if nothing is."""
+def _find_broken_structure(kept: Sequence[Message]) -> str:
+    """What is wrong after a trim; empty if nothing is."""
     contents = [message.get("content") for message in kept]
     known = [message["content"] for message in _CONVERSATION]
     if contents != [content for content in known if content in contents]:
@@ -150,34 +135,34 @@ def fork_is_independent(context: CaseContext) -> None:
     target = store.fork(source)
     theirs = ours
     for writer in (store, other):
-        expect_shown(context, writer, target, theirs, after="a fork of another session")
+        context.expect_shown(writer, target, theirs, after="a fork of another session")
         theirs += writer.append(target)
-        expect_shown(context, writer, source, ours, after="an append to its fork")
+        context.expect_shown(writer, source, ours, after="an append to its fork")
         ours += writer.append(source)
-        expect_shown(context, writer, target, theirs, after="an append to what it was forked from")
+        context.expect_shown(writer, target, theirs, after="an append to what it was forked from")
     if context.adapter.claims(["snapshot", "rollback"]):
-        _snapshots_of_a_fork(context, store, other, source, target)
+        _check_snapshots_of_a_fork(context, store, other, source, target)
         return
     for session, beside, shown in ((target, source, ours), (source, target, ())):
         if context.adapter.claims(["clear"]):
             store.clear(session)
-            expect_shown(context, other, beside, shown, after="a clear of the other side of a fork")
+            context.expect_shown(other, beside, shown, after="a clear of the other side of a fork")
 
 
-def _snapshots_of_a_fork(
+def _check_snapshots_of_a_fork(
     context: CaseContext, store: Client, other: Client, source: str, target: str
 ) -> None:
     ours, theirs = store.read(source), store.read(target)
     taken = store.snapshot(target)
     if context.adapter.claims(["trim"]):
         store.trim(target, 2)
-        expect_shown(context, other, source, ours, after="a trim of its fork")
+        context.expect_shown(other, source, ours, after="a trim of its fork")
     if context.adapter.claims(["clear"]):
         store.clear(source)
         ours = store.append(source)
     other.rollback(target, taken)
-    expect_shown(context, store, target, theirs, after="a rollback to its own snapshot")
-    expect_shown(context, store, source, ours, after="a rollback of its fork")
+    context.expect_shown(store, target, theirs, after="a rollback to its own snapshot")
+    context.expect_shown(store, source, ours, after="a rollback of its fork")
 
 
 # Undoing
@@ -193,15 +178,15 @@ def undo_takes_back(context: CaseContext) -> None:
     store, other, session = context.open(), context.open_elsewhere(), context.new_session()
     shown = sum((store.append(session) for _ in range(5)), ())
     store.clear(session)
-    expect_shown(context, other, session, (), after="a clear")
+    context.expect_shown(other, session, (), after="a clear")
     other.undo(session)
-    expect_shown(context, store, session, shown, after="a clear that was undone")
+    context.expect_shown(store, session, shown, after="a clear that was undone")
     _undo_one_by_one(context, store, other)
 
 
 def _undo_one_by_one(context: CaseContext, store: Client, other: Client) -> None:
-    # Reads of one caller after the other are proof enough, so what follows is kept out of the
-    # checker's record: it does not search through trims that were undone.
+    # Not recorded: reads of one client are proof enough, and the checker does not search through
+    # trims that were undone.
     session = context.new_session()
     shown = sum((store.append(session) for _ in range(6)), ())
     states = [shown]
@@ -218,13 +203,13 @@ def _undo_one_by_one(context: CaseContext, store: Client, other: Client) -> None
     while states:
         other.undo(session)
         before = states.pop()
-        seen = reads_aside(store, session)
+        seen = read_unrecorded(store, session)
         proof = f"an undo of {session} shows {list(seen)}, where {list(before)} showed before"
         context.expect(seen == before, "wrong undo", proof, session=session)
 
 
-def reads_aside(reader: Client, session: str) -> Ids:
-    """What a session shows, without a record."""
+def read_unrecorded(reader: Client, session: str) -> Ids:
+    """The ids that a session shows, without recording the read."""
     return ids_of(reader.get(session))
 
 
@@ -244,7 +229,7 @@ def close_is_final(context: CaseContext) -> None:
     store.ask("close")
     store.ask("close")
     said: list[Ids] = []
-    _takes_it(context, lambda: said.append(store.append(session, 2)))
+    _is_accepted(context, lambda: said.append(store.append(session, 2)))
     kept += sum(said, ())
     if not alone:
         _expect_all(context, witness, session, kept)
@@ -261,3 +246,22 @@ def _expect_all(context: CaseContext, reader: Client, session: str, ids: Ids) ->
         f"for {reader.name}"
     )
     context.expect(not lost, "lost append", proof, session=session)
+
+
+# More sessions than small caches hold.
+OTHERS: Final = 150
+
+
+@case("lifecycle", catches="a cache or an eviction that drops sessions which nobody touched")
+def nothing_goes_unasked(context: CaseContext) -> None:
+    """A session that was written first is still whole after many others came and were read."""
+    store, first = context.open(), context.new_session()
+    for _ in range(3):
+        store.append(first)
+    for _ in pace(context, range(OTHERS), "other sessions", least=20):
+        other = context.new_session()
+        store.append(other)
+        store.read(other)
+    gc.collect()
+    store.read(first)
+    context.read_with_fresh_client([first])

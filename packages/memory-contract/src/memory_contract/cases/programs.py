@@ -12,7 +12,7 @@ from memory_contract.adapter import CAPABILITIES
 from memory_contract.calls import Call
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
-from memory_contract.cases.pacing import paced
+from memory_contract.cases.workload import pace
 from memory_contract.client import Client
 from memory_contract.entries import EntryIds
 from memory_contract.history import Operation, OpName
@@ -29,7 +29,7 @@ OPS: Final[tuple[OpName, ...]] = (
 )
 CHANGES: Final[frozenset[OpName]] = frozenset({"pop", "trim", "clear", "rollback"})
 STEPS: Final = 3
-# So that a store with every capability and a slow disk is done within seconds.
+# So that a slow store with every capability is done within seconds.
 PROGRAMS_MAX: Final = 200
 PROGRAMS_S: Final = 8.0
 RANDOM_STEPS: Final = 180
@@ -38,19 +38,19 @@ RANDOM_SESSIONS: Final = 2
 
 
 @dataclass(slots=True)
-class Belief:
-    """What a session must show, and what has been done to it."""
+class ExpectedSession:
+    """A session as the model has it, with what was done to it."""
 
     session: str
     state: model.ModelState = model.EMPTY
     done: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
-    # For each line of the journal, whether that change was seen. A store may or may not count a
-    # change that changed nothing, so an undo of such a one is not asked for.
+    # For each journal line, whether that change was visible. Stores differ in whether they count a
+    # change that changed nothing, so such a change is not undone.
     seen: list[bool] = field(default_factory=list)
 
     def allows(self, op: OpName) -> bool:
-        """Whether every right store would do this now."""
+        """Whether every correct store would accept this now."""
         if op == "undo":
             return bool(self.seen) and self.seen[-1]
         if op == "rollback":
@@ -58,20 +58,20 @@ class Belief:
         return op != "fork" or bool(self.state.shown)
 
     def mild(self, op: OpName) -> bool:
-        """Whether a right store may refuse this: there is nothing to do it to."""
+        """Whether a correct store may refuse this, because the session is empty."""
         return not self.state.shown and op in {"pop", "trim", "clear", "snapshot"}
 
 
-class Machine:
-    """Makes calls, and holds every answer to the model."""
+class ModelRunner:
+    """Makes calls, and compares every answer with the model."""
 
     def __init__(self, context: CaseContext, ids: EntryIds) -> None:
         self.context = context
         self.ids = ids
         self.unit = 2 if context.adapter.pairs else 1
 
-    def step(self, store: Client, belief: Belief, op: OpName) -> Belief | None:
-        """Do one thing to a session and look at it; of a fork, what the new session must show."""
+    def step(self, store: Client, belief: ExpectedSession, op: OpName) -> ExpectedSession | None:
+        """Make one call on a session and read it; for a fork, returns the new session."""
         call = self._call(belief, op)
         belief.done.append(op)
         try:
@@ -87,15 +87,15 @@ class Machine:
         if op != "fork":
             return None
         assert call.target is not None
-        forked = Belief(call.target, model.ModelState(belief.state.shown), [*belief.done])
+        forked = ExpectedSession(call.target, model.ModelState(belief.state.shown), [*belief.done])
         self.look(store, forked)
         return forked
 
-    def look(self, store: Client, belief: Belief, limit: int | None = None) -> None:
-        """Read, and hold what is seen to the model."""
+    def look(self, store: Client, belief: ExpectedSession, limit: int | None = None) -> None:
+        """Read, and compare with the model."""
         self._hold(belief, store.make(Call(op="read", session=belief.session, limit=limit)))
 
-    def _call(self, belief: Belief, op: OpName) -> Call:
+    def _call(self, belief: ExpectedSession, op: OpName) -> Call:
         session, random = belief.session, self.context.random
         match op:
             case "append":
@@ -113,7 +113,7 @@ class Machine:
             case _:
                 return Call(op=op, session=session)
 
-    def _advance(self, belief: Belief, done: Operation) -> None:
+    def _advance(self, belief: ExpectedSession, done: Operation) -> None:
         before = belief.state
         after = model.apply_operation(before, done, journal=True)
         assert after is not None, "the model was asked for what it refuses"
@@ -125,7 +125,7 @@ class Machine:
         elif len(after.journal) > len(before.journal):
             belief.seen.append(before.shown != after.shown)
 
-    def _hold(self, belief: Belief, done: Operation) -> None:
+    def _hold(self, belief: ExpectedSession, done: Operation) -> None:
         if model.is_consistent(belief.state, done):
             return
         said = done.value if isinstance(done.value, tuple) else (str(done.value),)
@@ -138,34 +138,34 @@ class Machine:
         )
 
 
-def _claimed(context: CaseContext) -> list[OpName]:
+def _list_claimed(context: CaseContext) -> list[OpName]:
     return [op for op in OPS if op not in CAPABILITIES or context.adapter.claims([op])]
 
 
 @case("sequential", catches="a slip that only one order of operations shows")
 def short_programs(context: CaseContext) -> None:
     """Run every program of three steps after an append, and look after each step."""
-    store, machine = context.open(), Machine(context, context.new_ids("p"))
-    ops = _claimed(context)
+    store, machine = context.open(), ModelRunner(context, context.new_ids("p"))
+    ops = _list_claimed(context)
     for op in ops:
-        _run(context, store, machine, (op, "append"))
-    everything = list(_programs(ops))
-    # In no order, so that a store that is slow is asked for something of everything.
+        _run_program(context, store, machine, (op, "append"))
+    everything = list(_build_programs(ops))
+    # In random order, so that a slow store runs some of each kind.
     chosen = context.random.sample(everything, min(len(everything), PROGRAMS_MAX))
     if len(everything) > PROGRAMS_MAX:
         context.note(f"short programs: {len(chosen)} of {len(everything)}, by seed")
-    for program in paced(context, chosen, "short programs", within_s=PROGRAMS_S):
-        _run(context, store, machine, program)
+    for program in pace(context, chosen, "short programs", within_s=PROGRAMS_S):
+        _run_program(context, store, machine, program)
 
 
-def _programs(ops: list[OpName]) -> Iterator[tuple[OpName, ...]]:
+def _build_programs(ops: list[OpName]) -> Iterator[tuple[OpName, ...]]:
     for steps in product(ops, repeat=STEPS):
-        if _makes_sense(steps):
+        if _is_sensible(steps):
             yield ("append", *steps)
 
 
-def _makes_sense(steps: tuple[OpName, ...]) -> bool:
-    """Whether nothing is brought back that was not written down or changed before."""
+def _is_sensible(steps: tuple[OpName, ...]) -> bool:
+    """Whether every rollback has a snapshot before it, and every undo a change."""
     for place, op in enumerate(steps):
         before = set(steps[:place])
         if op == "rollback" and "snapshot" not in before:
@@ -175,19 +175,19 @@ def _makes_sense(steps: tuple[OpName, ...]) -> bool:
     return True
 
 
-def _run(
-    context: CaseContext, store: Client, machine: Machine, program: tuple[OpName, ...]
+def _run_program(
+    context: CaseContext, store: Client, machine: ModelRunner, program: tuple[OpName, ...]
 ) -> None:
     before = len(context.history)
-    belief, forks = Belief(context.new_session()), []
+    belief, forks = ExpectedSession(context.new_session()), []
     for op in program:
         if belief.allows(op):
             forked = machine.step(store, belief, op)
             forks += [forked] if forked is not None else []
     for forked in forks:
-        # What happened to the one since must not show in the other.
+        # Later changes of the source must not show in the fork.
         machine.look(store, forked)
-    # Every answer was the only right one; no checker can say more.
+    # Every answer was compared; the checker cannot say more.
     del context.history[before:]
 
 
@@ -196,10 +196,10 @@ def random_programs(context: CaseContext) -> None:
     """Do what the seed says to several sessions by turns, and look after each step."""
     first = context.open()
     callers = [first] if context.adapter.reach == "handle" else [first, context.open()]
-    machine, ops = Machine(context, context.new_ids("p")), _claimed(context)
-    beliefs = [Belief(context.new_session()) for _ in range(RANDOM_SESSIONS)]
+    machine, ops = ModelRunner(context, context.new_ids("p")), _list_claimed(context)
+    beliefs = [ExpectedSession(context.new_session()) for _ in range(RANDOM_SESSIONS)]
     before, limited = len(context.history), context.adapter.claims(["limit"])
-    for _ in paced(context, range(RANDOM_STEPS), "random steps", within_s=PROGRAMS_S, least=12):
+    for _ in pace(context, range(RANDOM_STEPS), "random steps", within_s=PROGRAMS_S, least=12):
         store, belief = context.random.choice(callers), context.random.choice(beliefs)
         allowed = [op for op in ops if belief.allows(op)]
         forked = machine.step(store, belief, context.random.choice(["append", *allowed]))
@@ -210,8 +210,5 @@ def random_programs(context: CaseContext) -> None:
     reader = context.open_elsewhere()
     for belief in beliefs:
         machine.look(reader, belief)
-    # Every answer was the only right one; no checker can say more.
+    # Every answer was compared; the checker cannot say more.
     del context.history[before:]
-
-
-__all__ = ["Belief", "Machine"]

@@ -1,7 +1,8 @@
-"""What cases need that stand between a store and its server: a proxy, and patience afterwards."""
+"""Helpers for cases with a proxy between a store and its server."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,21 +11,41 @@ from typing import Final
 
 from memory_contract.calls import Call, format_error
 from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
-from memory_contract.cases.lock_bounds import Heartbeat
+from memory_contract.cases.locks import Heartbeat
 from memory_contract.client import Client
 from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault
 from memory_contract.history import Operation
 
-# The requests of one operation that are struck, one after the other.
+# How many requests of one operation are struck at most.
 REQUESTS_MAX: Final = 12
-# How long a store may need to find its server again once nothing is wrong any more.
+# How long a store may need to recover once the fault is over.
 RECOVERS_S: Final = 20.0
 PAUSE_S: Final = 0.02
 
 
 @contextmanager
-def between(context: CaseContext, server: str | None = None) -> Iterator[Proxy]:
-    """A proxy before the store's server; at the end nothing is wrong any more."""
+def in_background(
+    arm: Callable[[], None], make_faults: Callable[[threading.Event], None]
+) -> Iterator[Callable[[], None]]:
+    """Make faults in a thread until the block ends; the yielded function starts it."""
+    over = threading.Event()
+    thread = threading.Thread(target=make_faults, args=(over,), daemon=True)
+
+    def begin() -> None:
+        arm()
+        thread.start()
+
+    try:
+        yield begin
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()
+
+
+@contextmanager
+def insert_proxy(context: CaseContext, server: str | None = None) -> Iterator[Proxy]:
+    """A proxy before the store's server; all faults end with the block."""
     server = server or context.adapter.server
     if server is None:
         raise CaseNotClaimed("the adapter names no server that the kit could stand before")
@@ -38,19 +59,19 @@ def between(context: CaseContext, server: str | None = None) -> Iterator[Proxy]:
         proxy.heal()
 
 
-def strike(
+def call_with_fault(
     context: CaseContext, proxy: Proxy, fault: ProxyFault, act: Callable[[], object]
 ) -> bool:
-    """Do something while a trouble waits for it; whether it came about."""
+    """Do something with a fault armed; whether the fault struck."""
     before = len(proxy.struck)
     proxy.arm(fault)
     act()
     proxy.heal()
-    return tell(context, proxy, before)
+    return record_proxy_faults(context, proxy, before)
 
 
-def tell(context: CaseContext, proxy: Proxy, before: int = 0) -> bool:
-    """Record the troubles that came about since; whether there were any."""
+def record_proxy_faults(context: CaseContext, proxy: Proxy, before: int = 0) -> bool:
+    """Record the faults that struck since; whether there were any."""
     struck = proxy.struck[before:]
     for fault, name, began_ns, ended_ns in struck:
         what = f"answer {fault.reply}" if fault.reply else fault.what
@@ -58,10 +79,10 @@ def tell(context: CaseContext, proxy: Proxy, before: int = 0) -> bool:
     return bool(struck)
 
 
-def insist(
+def retry_until_ok(
     context: CaseContext, client: Client, call_of: Callable[[], Call], *, server: str | None
 ) -> Operation:
-    """Make a call until it succeeds, now that nothing is wrong any more."""
+    """Repeat a call until it succeeds, after the faults are over."""
     began = time.monotonic()
     with Heartbeat() as heart:
         while (done := client.attempt(call_of())).outcome != "ok":
@@ -69,13 +90,15 @@ def insist(
                 break
             time.sleep(PAUSE_S)
     if done.outcome != "ok":
-        _accuse(context, done, heart, server)
+        _fail_unrecovered(context, done, heart, server)
     return done
 
 
-def _accuse(context: CaseContext, last: Operation, heart: Heartbeat, server: str | None) -> None:
-    """Say that a handle is lost, if a new one shows that the server is not to blame."""
-    failed = f"for {RECOVERS_S:g} s after the trouble was over, every {last.op} failed"
+def _fail_unrecovered(
+    context: CaseContext, last: Operation, heart: Heartbeat, server: str | None
+) -> None:
+    """Fail if a new handle works, which shows that the server is not the cause."""
+    failed = f"for {RECOVERS_S:g} s after the fault was over, every {last.op} failed"
     if heart.late_s > RECOVERS_S / 4:
         raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
     try:
@@ -87,35 +110,37 @@ def _accuse(context: CaseContext, last: Operation, heart: Heartbeat, server: str
     )
 
 
-def read_all(context: CaseContext, sessions: Sequence[str], server: str | None = None) -> None:
-    """What a fresh process sees at the end, with nobody in between; it may take a few attempts."""
+def read_everything(
+    context: CaseContext, sessions: Sequence[str], server: str | None = None
+) -> None:
+    """Read sessions at the end, in a fresh process and without the proxy; with retries."""
     reader = context.open_in_process(server=server)
     for session in sessions:
         call = partial(Call, op="read", session=session)
-        insist(context, reader, call, server=server)
+        retry_until_ok(context, reader, call, server=server)
 
 
-def appending(
+def make_append(
     context: CaseContext, client: Client, session: str, count: int = 2
 ) -> Callable[[], Call]:
-    """Appends of new entries, one for each time that it is asked."""
+    """A function that returns an append of new entries each time it is called."""
     size = context.adapter.at_once(count)
     return lambda: Call(op="append", session=session, ids=client.draw(size))
 
 
-def first_on(context: CaseContext, url: str) -> Client:
-    """The first handle on a fresh server; a store that wants more than that says so here."""
+def open_first(context: CaseContext, url: str) -> Client:
+    """Open the first handle on a fresh server."""
     try:
         return context.open(server=url)
     except Exception as error:
         raise CaseNotClaimed(
-            f"it cannot be opened on a server of the kit's: {format_error(error)}"
+            f"it cannot be opened on a server of the kit: {format_error(error)}"
         ) from error
 
 
-def begun(context: CaseContext, client: Client, server: str, appends: int = 1) -> str:
-    """A session with something in it."""
+def start_session(context: CaseContext, client: Client, server: str, appends: int = 1) -> str:
+    """Create a session with some entries."""
     session = context.new_session()
     for _ in range(appends):
-        insist(context, client, appending(context, client, session), server=server)
+        retry_until_ok(context, client, make_append(context, client, session), server=server)
     return session

@@ -1,4 +1,4 @@
-"""Large ones and many of them: nothing is cut off, mixed up or left out."""
+"""Large messages, long sessions and many sessions: nothing is cut off or mixed up."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Final
 
 from memory_contract.adapter import Message
 from memory_contract.case_context import CaseContext
-from memory_contract.cases.batching import append_many
 from memory_contract.cases.case import case
-from memory_contract.cases.contents import expect_there, saying, shown, spoken, taken
-from memory_contract.cases.pacing import paced
+from memory_contract.cases.contents import build_batch, expect_there, shown, to_spoken, try_put
+from memory_contract.cases.workload import append_many, pace
 from memory_contract.entries import message_of
 from memory_contract.history import Ids
 
@@ -20,7 +19,7 @@ SIZES: Final = (65_537, MIB, 8 * MIB)
 SESSIONS: Final = 300
 LONG_BATCHES: Final = 12
 LONG_BATCH: Final = 250
-# Of turns or of single messages, each of which is a call.
+# For stores that take turns or single messages, each of which is a call.
 LONG_CALLS: Final = 25
 
 
@@ -32,22 +31,22 @@ def huge_message_is_whole_or_refused(context: CaseContext) -> None:
     largest = context.adapter.message_bytes_max or SIZES[-1]
     for size in sorted({min(size, largest) for size in SIZES}):
         what = f"a message of {size} bytes"
-        batch = _large(context, size)
-        if not taken(context, store, session, batch, what):
+        batch = _build_large(context, size)
+        if not try_put(context, store, session, batch, what):
             context.note(f"{what} is refused")
             continue
         expected += batch
         expect_there(context, store, session, expected, what)
-        _expect_whole(context, spoken(store.get(session)), expected, what, session)
-    after = saying(context, "and now something short")
+        _expect_whole(context, to_spoken(store.get(session)), expected, what, session)
+    after = build_batch(context, "and now something short")
     store.put(session, *after)
     expected += after
-    seen = spoken(context.open_elsewhere().get(session))
+    seen = to_spoken(context.open_elsewhere().get(session))
     _expect_whole(context, seen, expected, "what another caller reads", session)
 
 
-def _large(context: CaseContext, size: int) -> list[Message]:
-    """One large message that does not repeat itself within what a page or a packet holds."""
+def _build_large(context: CaseContext, size: int) -> list[Message]:
+    """A large message without repetition at the size of pages or packets."""
     noise = Random(size).randbytes(4099).hex()  # noqa: S311 -- made-up text
     message = {"role": "user", "content": (noise * (size // len(noise) + 1))[:size]}
     answer = {"role": "assistant", "content": "That was long."}
@@ -61,7 +60,7 @@ def _expect_whole(
     what: str,
     session: str,
 ) -> None:
-    told = spoken(expected)
+    told = to_spoken(expected)
     if seen == told:
         return
     if len(seen) != len(told):
@@ -82,7 +81,7 @@ def many_sessions(context: CaseContext) -> None:
     """Write to hundreds of sessions by turns; each shows its own, and all are listed."""
     store = context.open()
     expected: dict[str, Ids] = {}
-    for session in paced(
+    for session in pace(
         context, [context.new_session() for _ in range(SESSIONS)], "sessions", least=10
     ):
         expected[session] = store.append(session)
@@ -115,7 +114,7 @@ def long_session(context: CaseContext) -> None:
     store, session = context.open(), context.new_session()
     ids: Ids = ()
     count = LONG_BATCH if context.adapter.at_once(LONG_BATCH) > 1 else LONG_CALLS
-    for _ in paced(context, range(LONG_BATCHES), f"batches of {count} in a long session"):
+    for _ in pace(context, range(LONG_BATCHES), f"batches of {count} in a long session"):
         ids += append_many(context, store, session, count)
     ids += store.append(session)
     reader = context.open_elsewhere()
@@ -135,9 +134,9 @@ def long_session(context: CaseContext) -> None:
                 f"the newest {limit} of {len(ids)} entries are {len(last)} others",
                 session=session,
             )
-    newest = spoken(store.get(session))[-1]
+    newest = to_spoken(store.get(session))[-1]
     context.expect(
-        newest == spoken([message_of(ids[-1])])[0],
+        newest == to_spoken([message_of(ids[-1])])[0],
         "wrong history",
         "the newest entry of a long session is not the one that was appended last",
         session=session,

@@ -9,24 +9,23 @@ from typing import Any, Final
 from memory_contract.adapter import Message
 from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext
-from memory_contract.cases.batching import append_many
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import (
-    comes_late,
+    appears_late,
+    build_batch,
     expect_there,
-    saying,
+    scribble,
     shown,
-    spoken,
-    taken,
+    to_spoken,
+    try_put,
 )
-from memory_contract.cases.pacing import paced
-from memory_contract.cases.scribbling import scribble
+from memory_contract.cases.workload import append_many, pace
 from memory_contract.client import Client
 from memory_contract.entries import messages_of
 from memory_contract.history import Ids
 
 SINGLES: Final = 100
-# Quick enough for many of them to fall into one tick of a coarse clock.
+# Fast enough that many fall into one tick of a coarse clock.
 BURST: Final = 200
 BATCH: Final = 50
 
@@ -69,7 +68,7 @@ def workspaces_stay_apart(context: CaseContext) -> None:
         session=session,
     )
     context.expect(
-        spoken(beside.get(session)) == spoken(theirs),
+        to_spoken(beside.get(session)) == to_spoken(theirs),
         "leak between workspaces",
         "a session does not show just what was written on its own workspace",
         session=session,
@@ -93,7 +92,9 @@ def append_then_read(context: CaseContext) -> None:
 def order_of_single_appends(context: CaseContext) -> None:
     """Append a hundred entries one by one and read them after every ten."""
     store, session = context.open(), context.new_session()
-    for number in paced(context, range(_turns(context, SINGLES)), "single appends", least=20):
+    for number in pace(
+        context, range(_count_entries(context, SINGLES)), "single appends", least=20
+    ):
         store.append(session)
         if number % 10 == 9:
             store.read(session)
@@ -104,9 +105,11 @@ def order_of_single_appends(context: CaseContext) -> None:
 def order_in_one_instant(context: CaseContext) -> None:
     """Append as fast as the store can, one by one and in small batches, and read the order."""
     store, singles, batches = context.open(), context.new_session(), context.new_session()
-    for _ in paced(context, range(_turns(context, BURST)), "appends in a burst", least=10):
+    for _ in pace(context, range(_count_entries(context, BURST)), "appends in a burst", least=10):
         store.append(singles)
-    for _ in paced(context, range(_turns(context, BURST) // 10), "batches in a burst", least=2):
+    for _ in pace(
+        context, range(_count_entries(context, BURST) // 10), "batches in a burst", least=2
+    ):
         append_many(context, store, batches, 10)
     store.read(singles)
     store.read(batches)
@@ -116,7 +119,7 @@ def order_in_one_instant(context: CaseContext) -> None:
 def batch_in_order(context: CaseContext) -> None:
     """Append batches of fifty with single entries between them, and read after each."""
     store, session = context.open(), context.new_session()
-    for count in (1, _turns(context, BATCH), 1, _turns(context, BATCH), 2):
+    for count in (1, _count_entries(context, BATCH), 1, _count_entries(context, BATCH), 2):
         append_many(context, store, session, count)
         store.read(session)
 
@@ -127,7 +130,7 @@ def empty_batch_changes_nothing(context: CaseContext) -> None:
     store, new, running = context.open(), context.new_session(), context.new_session()
     expected = store.append(running)
     for session in (new, running):
-        if not taken(context, store, session, (), "an empty batch"):
+        if not try_put(context, store, session, (), "an empty batch"):
             context.note("an empty batch is refused")
         store.read(session)
     expected += store.append(running)
@@ -183,29 +186,29 @@ def reads_are_copies(context: CaseContext) -> None:
     before = copy.deepcopy(given)
     store.ask("append", session, given)
     scribble(given)
-    scribble(exchanged(store))
+    scribble(get_exchanged(store))
     _expect_unchanged(context, store, session, before, "what was handed to append")
     for _ in range(2):
         scribble(store.ask("read", session))
-        scribble(exchanged(store))
+        scribble(get_exchanged(store))
         _expect_unchanged(context, store, session, before, "what a read returned")
 
 
-def exchanged(store: Client) -> Any:
-    """What a handle that only translates handed in or out itself, behind the kit's own dicts."""
+def get_exchanged(store: Client) -> Any:
+    """The objects that an adapting handle itself passed in or got back, if it exposes them."""
     return getattr(store.handle, "exchanged", None)
 
 
 def _expect_unchanged(
     context: CaseContext, store: Client, session: str, before: list[Message], what: str
 ) -> None:
-    # A store that writes late, or never, shares nothing: that is another failure.
+    # A store that writes late, or never, has another failure.
     expect_there(context, store, session, before, "a message")
     now = copy.deepcopy(store.get(session))
     fields = [("metadata", m["metadata"]) for m in before if "metadata" in m]
     kept = [("metadata", m.get("metadata")) for m in now if "metadata" in m] if fields else []
     context.expect(
-        spoken(now) == spoken(before) and kept == fields,
+        to_spoken(now) == to_spoken(before) and kept == fields,
         "alias",
         f"the history changed when the caller changed {what}; it is now {shown(now)}",
         session=session,
@@ -226,15 +229,19 @@ def pop_from_the_end(context: CaseContext) -> None:
             session=session,
         )
         left = left[:-1]
-        _expect_shows(context, store, session, left, "after a pop")
-    _pop_of_nothing(context, store, session)
-    _expect_shows(
-        context, store, session, store.append(session), "after an append to what was popped"
+        context.expect_shown(store, session, left, name="wrong history", after="a pop")
+    _expect_empty_pop(context, store, session)
+    context.expect_shown(
+        store,
+        session,
+        store.append(session),
+        name="wrong history",
+        after="an append to what was popped",
     )
 
 
-def _pop_of_nothing(context: CaseContext, store: Client, session: str) -> None:
-    """It gives None, or is refused: a store may say that there is nothing to take."""
+def _expect_empty_pop(context: CaseContext, store: Client, session: str) -> None:
+    """Pop from an empty session: it returns None, or is refused."""
     try:
         popped = store.pop(session)
     except Exception as error:  # noqa: BLE001 -- whatever is raised refuses
@@ -242,18 +249,6 @@ def _pop_of_nothing(context: CaseContext, store: Client, session: str) -> None:
         return
     proof = f"pop returned {popped} from an empty session"
     context.expect(popped is None, "wrong pop", proof, session=session)
-
-
-def _expect_shows(
-    context: CaseContext, store: Client, session: str, expected: Ids, when: str
-) -> None:
-    seen = store.read(session)
-    context.expect(
-        seen == expected,
-        "wrong history",
-        f"{when} the session shows [{' '.join(seen)}] instead of [{' '.join(expected)}]",
-        session=session,
-    )
 
 
 @case("sequential", needs=["clear"], catches="a clear that takes other sessions with it")
@@ -267,7 +262,9 @@ def clear_only_this_session(context: CaseContext) -> None:
     expected[cleared] = ()
     for reader in (store, context.open_elsewhere()):
         for session, ids in expected.items():
-            _expect_shows(context, reader, session, ids, f"after {cleared} was cleared")
+            context.expect_shown(
+                reader, session, ids, name="wrong history", after=f"{cleared} was cleared"
+            )
 
 
 @case("sequential", needs=["clear"], catches="a cleared session whose next life is not clean")
@@ -277,14 +274,16 @@ def clear_then_append(context: CaseContext) -> None:
     for count in (1, 3, 2):
         store.append(session, count)
         store.clear(session)
-        _expect_shows(context, store, session, (), "after a clear")
+        context.expect_shown(store, session, (), name="wrong history", after="a clear")
     ids = store.append(session) + store.append(session, 2)
     for reader in (store, context.open_elsewhere()):
-        _expect_shows(context, reader, session, ids, "after a clear and new appends")
+        context.expect_shown(
+            reader, session, ids, name="wrong history", after="a clear and new appends"
+        )
 
 
 class Unstorable:
-    """A value that is equal to its copies and that no plain format holds."""
+    """A value that is equal to its copies and cannot be serialized."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Unstorable
@@ -309,12 +308,12 @@ def refused_append_leaves_nothing(context: CaseContext) -> None:
     if not context.adapter.batches:
         del bad[0]
     before = store.get(session)
-    if taken(context, store, session, bad, "a batch with a value that cannot be stored"):
+    if try_put(context, store, session, bad, "a batch with a value that cannot be stored"):
         if len(store.get(session)) <= len(before):
             expect_there(context, store, session, [*before, *bad], "a batch")
-        seen = spoken(store.get(session))[len(before) :]
+        seen = to_spoken(store.get(session))[len(before) :]
         context.expect(
-            seen == spoken(bad),
+            seen == to_spoken(bad),
             "torn batch",
             f"a batch was acknowledged, and of {len(bad)} messages there came back {shown(seen)}",
             session=session,
@@ -324,7 +323,9 @@ def refused_append_leaves_nothing(context: CaseContext) -> None:
     ids += other.append(session)
     ids += store.append(session)
     for reader in (store, other):
-        _expect_shows(context, reader, session, ids, "after a refused append and two right ones")
+        context.expect_shown(
+            reader, session, ids, name="wrong history", after="a refused append and two right ones"
+        )
 
 
 @case("sequential", reach="process", catches="a handle that answers from a cache of its own")
@@ -336,8 +337,12 @@ def two_handles_one_session(context: CaseContext) -> None:
     for count in (1, 2, 1):
         for writer, reader in ((first, second), (second, first)):
             expected += writer.append(session, count)
-            _expect_shows(context, reader, session, expected, "right after another handle's append")
-            _expect_shows(context, writer, session, expected, "after its own append")
+            context.expect_shown(
+                reader, session, expected, name="wrong history", after="another handle's append"
+            )
+            context.expect_shown(
+                writer, session, expected, name="wrong history", after="its own append"
+            )
 
 
 @case("sequential", reach="machine", catches="a store that forgets when it is closed")
@@ -347,19 +352,23 @@ def reopened_store_remembers(context: CaseContext) -> None:
     for round_ in range(3):
         store = context.open_in_process() if round_ == 1 else context.open()
         for session, ids in expected.items():
-            _expect_shows(context, store, session, ids, "after the store was reopened")
+            context.expect_shown(
+                store, session, ids, name="wrong history", after="the store was reopened"
+            )
             expected[session] = ids + store.append(session, 2)
         store.close()
     reader = context.open_in_process()
     for session, ids in expected.items():
-        _expect_shows(context, reader, session, ids, "after the store was reopened")
+        context.expect_shown(
+            reader, session, ids, name="wrong history", after="the store was reopened"
+        )
 
 
 @case("sequential", catches="deduplication by content: the second yes is dropped")
 def same_words_twice(context: CaseContext) -> None:
     """Say the same words again, at once, later, in one batch and in another session."""
     store, session, other = context.open(), context.new_session(), context.new_session()
-    yes, no = saying(context, "yes"), saying(context, "no")
+    yes, no = build_batch(context, "yes"), build_batch(context, "no")
     batches = [yes, yes, no, yes, [*yes, *yes]]
     store.put(session, *yes)
     expect_there(context, store, session, yes, "the first message")
@@ -368,27 +377,27 @@ def same_words_twice(context: CaseContext) -> None:
     store.put(other, *yes)
     for name, expected in ((session, [*chain.from_iterable(batches)]), (other, yes)):
         seen = store.get(name)
-        if spoken(seen) != spoken(expected):
+        if to_spoken(seen) != to_spoken(expected):
             context.fail(
-                _dropped(store, name, seen, expected),
+                _name_failure(store, name, seen, expected),
                 f"of {len(expected)} messages, some with the same words, {len(seen)} came back: "
-                f"{shown([content for _, content in spoken(seen)])}",
+                f"{shown([content for _, content in to_spoken(seen)])}",
                 session=name,
             )
 
 
-def _dropped(store: Client, session: str, seen: list[Message], expected: list[Message]) -> str:
-    """What to call it: of what is dropped as a duplicate, each word is still there once."""
+def _name_failure(store: Client, session: str, seen: list[Message], expected: list[Message]) -> str:
+    """The failure's name: duplicates that were dropped are still there once."""
     if len(seen) >= len(expected):
         return "wrong history"
-    if comes_late(store, session, expected):
+    if appears_late(store, session, expected):
         return "late write"
-    once = all(told in spoken(seen) for told in spoken(expected))
+    once = all(told in to_spoken(seen) for told in to_spoken(expected))
     return "dropped as a duplicate" if once else "lost append"
 
 
-def _turns(context: CaseContext, entries: int) -> int:
-    """So many entries, counted as the store's appends are."""
+def _count_entries(context: CaseContext, entries: int) -> int:
+    """The number of entries that so many appends make."""
     return entries // 2 if context.adapter.pairs else entries
 
 

@@ -10,12 +10,12 @@ from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import shown
-from memory_contract.cases.pacing import paced
+from memory_contract.cases.workload import pace
 from memory_contract.client import Client
 from memory_contract.history import Ids
 
-# None of these leads out of the folder that a store is given, if it is read as a path; those that
-# do lead no further than to a folder of ours.
+# Read as paths, these stay inside the store's folder; the escapes below end in a folder of the
+# kit.
 HOSTILE: Final[tuple[str, ...]] = (
     *("%", "%%", "_", "__", "*", "**", "?", "[a]", "a[b]c", "{a}", "a{b}c", "^", "$", "."),
     *("a/b", "a//b", "./a", "a/..", "a/../b", "a~", "a\\b", "..\\a", "C:\\a"),
@@ -62,7 +62,7 @@ HOSTILE: Final[tuple[str, ...]] = (
     ),
     *("None", "null", "nan", "default", "sessions", "messages", "index", "con", "a" * 1024, ""),
 )
-# Told apart only by who does not cut, join, match by pattern or trim what it is given.
+# Equal for stores that truncate, join, strip or match by pattern.
 SIMILAR: Final[tuple[str, ...]] = (
     *("a", "ab", "abc", "a:b", "a:b:c", "a::b", ":a", "a:", "a*", "a?", "a%", "a_", "ax", "a[b]"),
     *(
@@ -90,9 +90,11 @@ def hostile_session_ids(context: CaseContext) -> None:
     store = context.open()
     plain = context.new_session()
     first = {plain: store.append(plain)}
-    # What a store keeps beside its folder by itself is there by now.
+    # Files that a store keeps beside its folder exist by now.
     fence = Fence(context.workspace)
-    written = first | _write_each(context, store, [*_escapes(context.workspace), *HOSTILE], fence)
+    written = first | _write_each(
+        context, store, [*_build_escapes(context.workspace), *HOSTILE], fence
+    )
     for caller in (store, context.open_elsewhere()):
         _expect_own(context, caller, written)
     fence.hold(context, list(written))
@@ -100,21 +102,21 @@ def hostile_session_ids(context: CaseContext) -> None:
         _expect_listed(context, store, written)
 
 
-def _escapes(workspace: Path) -> list[str]:
-    """Names that are paths out of the workspace, and end one step outside, where all is ours."""
+def _build_escapes(workspace: Path) -> list[str]:
+    """Names that are paths to the folder around the workspace, which belongs to the kit."""
     outside = workspace.parent / "escaped-by-an-absolute-path"
     return ["../escaped", "..", str(outside)]
 
 
 class Fence:
-    """Sees what is written beside a workspace."""
+    """Detects files that are written beside a workspace."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
         self._before = self._beside()
 
     def _beside(self) -> set[str]:
-        # What is called after the workspace was put there on purpose.
+        # Files named after the workspace are put there on purpose.
         ours, beside = self._workspace.name, self._workspace.parent.iterdir()
         return {path.name for path in beside if not path.name.startswith(ours)}
 
@@ -138,7 +140,7 @@ def similar_session_ids(context: CaseContext) -> None:
     _expect_own(context, store, written)
     if not context.adapter.claims(["clear"]):
         return
-    for session in paced(context, [name for name in CLEARED if name in written], "clears"):
+    for session in pace(context, [name for name in CLEARED if name in written], "clears"):
         store.clear(session)
         written[session] = ()
         _expect_own(context, store, written, f" after {shown(session)} was cleared")
@@ -151,7 +153,7 @@ def _write_each(
     """Two rounds of appends, so that the second finds what the first left."""
     written: dict[str, Ids] = {}
     refusals: list[str] = []
-    for name in paced(context, names, "session ids", least=8):
+    for name in pace(context, names, "session ids", least=8):
         try:
             written[name] = store.append(name)
         except Exception as error:  # noqa: BLE001 -- a name may be refused
@@ -170,7 +172,7 @@ def _write_each(
 
 
 def _expect_nothing(context: CaseContext, store: Client, session: str) -> None:
-    """Whoever refuses to write a session may refuse to read it too, and else shows nothing."""
+    """Expect that a refused session cannot be read, or is empty."""
     try:
         seen = store.get(session)
     except Exception:  # noqa: BLE001 -- a name may be refused

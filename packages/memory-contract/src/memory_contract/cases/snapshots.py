@@ -7,7 +7,6 @@ from typing import Final
 
 from memory_contract.case_context import CaseContext
 from memory_contract.cases.case import case
-from memory_contract.cases.lifecycle import expect_shown
 from memory_contract.client import Client
 from memory_contract.history import Ids
 
@@ -34,7 +33,7 @@ def snapshot_is_frozen(context: CaseContext) -> None:
             change(client)
             client.rollback(session, taken)
             for reader in (store, other):
-                expect_shown(context, reader, session, frozen, after=f"{op} and a rollback")
+                context.expect_shown(reader, session, frozen, after=f"{op} and a rollback")
 
 
 @case("lifecycle", catches="ghosts: entries that a rollback should have taken away", needs=_BOTH)
@@ -50,13 +49,13 @@ def rollback_is_exact(context: CaseContext) -> None:
         client.append(session)
         client.append(session, 2)
         client.rollback(session, taken)
-        expect_shown(context, client, session, frozen, after="a rollback")
+        context.expect_shown(client, session, frozen, after="a rollback")
         later = client.append(session)
         for reader in (store, other):
-            expect_shown(context, reader, session, frozen + later, after="a rollback and an append")
+            context.expect_shown(reader, session, frozen + later, after="a rollback and an append")
     later += other.append(session, 2)
-    expect_shown(context, store, session, frozen + later, after="a rollback and two appends")
-    expect_shown(context, other, beside, untouched, after="rollbacks of another session")
+    context.expect_shown(store, session, frozen + later, after="a rollback and two appends")
+    context.expect_shown(other, beside, untouched, after="rollbacks of another session")
 
 
 @case(
@@ -67,26 +66,26 @@ def rollback_is_exact(context: CaseContext) -> None:
 def rollback_keeps_every_snapshot(context: CaseContext) -> None:
     """Take snapshots, roll back to each over and over from other callers; all stay."""
     store, session = context.open(), context.new_session()
-    snapshots = _snapshots_of_a_life(context, store, session)
+    snapshots = _take_snapshots(context, store, session)
     names = list(snapshots)
     for _ in range(_ROUNDS):
         caller = context.open_elsewhere()
         context.random.shuffle(names)
         for name in names:
             caller.rollback(session, name)
-            expect_shown(context, caller, session, snapshots[name], after=f"a rollback to {name}")
-        expect_shown(context, store, session, snapshots[names[-1]], after="a rollback elsewhere")
-        # What is said on a branch that is left again must not touch the snapshots either.
+            context.expect_shown(caller, session, snapshots[name], after=f"a rollback to {name}")
+        context.expect_shown(store, session, snapshots[names[-1]], after="a rollback elsewhere")
+        # Appends to a branch that is abandoned must not change the snapshots.
         said = caller.append(session)
         name = caller.snapshot(session)
         snapshots[name] = snapshots[names[-1]] + said
         names.append(name)
     for name, shown in snapshots.items():
         store.rollback(session, name)
-        expect_shown(context, store, session, shown, after=f"a rollback to {name}")
+        context.expect_shown(store, session, shown, after=f"a rollback to {name}")
 
 
-def _snapshots_of_a_life(context: CaseContext, store: Client, session: str) -> dict[str, Ids]:
+def _take_snapshots(context: CaseContext, store: Client, session: str) -> dict[str, Ids]:
     """Snapshots of a session that grows, is trimmed and is cleared, as far as that is claimed."""
     found: dict[str, Ids] = {}
     shown: Ids = ()
@@ -115,9 +114,9 @@ def rollback_there_and_back(context: CaseContext) -> None:
     for client in (store, other):
         for taken, shown in ((first, early), (second, late), (second, late), (first, early)):
             client.rollback(session, taken)
-            expect_shown(context, store, session, shown, after=f"a rollback to {taken}")
+            context.expect_shown(store, session, shown, after=f"a rollback to {taken}")
     branch = early + other.append(session)
     third = other.snapshot(session)
     for taken, shown in ((second, late), (third, branch), (first, early), (third, branch)):
         store.rollback(session, taken)
-        expect_shown(context, other, session, shown, after=f"a rollback to {taken}")
+        context.expect_shown(other, session, shown, after=f"a rollback to {taken}")

@@ -1,15 +1,16 @@
-"""A small history that still shows an anomaly: delta debugging against the checker, no store."""
+"""A small history that still shows an anomaly, found by asking the checker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from memory_contract.checker import judge
 from memory_contract.checker.verdict import Anomaly, Violated
+from memory_contract.ddmin import minimize
 from memory_contract.history import Operation
 
-# How often the checker is asked: a smaller history is a comfort, not a verdict.
+# How often the checker is asked: a smaller history helps the reader, and decides nothing.
 QUESTIONS_MAX: Final = 2_000
 
 
@@ -28,10 +29,16 @@ def minimal(history: Iterable[Operation], anomaly: Anomaly) -> list[Operation]:
         [op for op in operations if op.session == anomaly.session],
     ]
     smaller = next((guess for guess in guesses if is_shown(guess, anomaly)), operations)
-    return _without_what_is_not_needed(smaller, anomaly)
+    return list(
+        minimize(
+            smaller,
+            lambda fewer: fewer if is_shown(fewer, anomaly) else None,
+            tries=QUESTIONS_MAX,
+        )
+    )
 
 
-def is_shown(history: list[Operation], anomaly: Anomaly) -> bool:
+def is_shown(history: Sequence[Operation], anomaly: Anomaly) -> bool:
     """Whether a history shows the anomaly: the same name, session and, if it has any, an id."""
     # Removing operations must not turn a seen entry into one that nobody appended, and so on: the
     # same name may have another reason only if it is about the same entry.
@@ -42,20 +49,3 @@ def is_shown(history: list[Operation], anomaly: Anomaly) -> bool:
         and (not anomaly.ids or bool(set(found.ids) & set(anomaly.ids)))
         for found in verdict.anomalies
     )
-
-
-def _without_what_is_not_needed(operations: list[Operation], anomaly: Anomaly) -> list[Operation]:
-    questions = QUESTIONS_MAX
-    size = max(1, len(operations) // 2)
-    while size:
-        at, shrunk = 0, False
-        while at < len(operations) and questions:
-            fewer = operations[:at] + operations[at + size :]
-            questions -= 1
-            if is_shown(fewer, anomaly):
-                operations, shrunk = fewer, True
-            else:
-                at += size
-        if not shrunk or not questions:
-            size //= 2
-    return operations

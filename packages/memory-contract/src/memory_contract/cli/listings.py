@@ -104,8 +104,8 @@ def _describe(found: Caught) -> str:
 
 def faults(arguments: Namespace) -> int:
     """Say which faults `check` can make on this machine, and what is missing for the others."""
-    from memory_contract.cases.case import TIERS  # noqa: PLC0415
     from memory_contract.faults.tiers import means  # noqa: PLC0415
+    from memory_contract.gates import TIERS  # noqa: PLC0415
 
     found = means()
     out = Output(as_json=arguments.as_json)

@@ -15,7 +15,7 @@ from memory_contract.redaction import redact_url
 from memory_contract.report.text import counted, visible
 
 if TYPE_CHECKING:
-    from memory_contract.faults.proxy import Proxy, ProxyFault, Struck
+    from memory_contract.faults.proxy import Proxy, ProxyFault, ProxyFaultEvent
     from memory_contract.faults.proxy.fault_queue import What
 
 # How often it is looked whether a fault came about.
@@ -81,9 +81,7 @@ def proxy(arguments: Namespace) -> int:
     server: str = arguments.server
     try:
         faults = [
-            ProxyFault.of_words(kind, words)
-            for kind in _FAULTS
-            for words in getattr(arguments, kind)
+            ProxyFault.parse(kind, words) for kind in _FAULTS for words in getattr(arguments, kind)
         ]
         host, port = _place(arguments.listen)
         standing = Proxy(server, host=host, port=port)
@@ -130,7 +128,7 @@ def _stand(standing: Proxy, server: str, faults: Sequence[ProxyFault]) -> None:
     print(f"{said}{f', {left} did not' if left else ''}.", file=sys.stderr)
 
 
-def _tell(struck: Sequence[Struck], told: int) -> int:
+def _tell(struck: Sequence[ProxyFaultEvent], told: int) -> int:
     for each in struck[told:]:
         print(f"{each.fault.what}: {visible(each.name)} (number {each.fault.nth})", flush=True)
     return len(struck)

@@ -1,4 +1,4 @@
-"""Run the races of the contract under many schedules, and make a failing one small."""
+"""Run the races of the contract under many schedules, and minimise a schedule that fails."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from typing import Final
 from memory_contract.adapter import Adapter
 from memory_contract.cases.case import Case
 from memory_contract.contract_run import Item, Progress, asked_for, select
+from memory_contract.ddmin import minimize
 from memory_contract.explorer.loop import ExploringLoop
 from memory_contract.explorer.render import describe_schedule
-from memory_contract.explorer.schedule_shrink import shrink_schedule
-from memory_contract.explorer.schedules import Schedule, format_schedule, parse_schedule
+from memory_contract.explorer.schedules import (
+    Schedule,
+    format_schedule,
+    parse_schedule,
+    renumber_switches,
+)
 from memory_contract.explorer.strategies import AtPlaces, Chooser, RecordedOrder, build_chooser
 from memory_contract.results import CaseResult, CaseVerdict, Report
 from memory_contract.runner import (
@@ -34,6 +39,8 @@ SCHEDULES: Final = 500
 # How few switches are tried at the places of a failing schedule, and how often each number.
 _FEW: Final = 3
 _DRAWS: Final = 60
+# How many schedules are tried to minimise one. Few are needed: most switches do not matter.
+_TRIES_MAX: Final = 400
 # Longer schedules are not for reading; the seed brings them back.
 _WRITTEN_MAX: Final = 200
 
@@ -81,7 +88,7 @@ def explore(
     began = time.monotonic()
     subject = StoreUnderTest(adapter)
     try:
-        results = tuple(_explored(chosen, subject, ours, schedules, progress))
+        results = tuple(_explore_cases(chosen, subject, ours, schedules, progress))
     finally:
         subject.close()
     return Report(
@@ -105,31 +112,27 @@ def replay(target: str | Adapter | type, *, case: str, seed: int, schedule: str)
     return _result(found, seed, attempt, _text(seed, attempt))
 
 
-def _explored(
+def _explore_cases(
     chosen: Sequence[Case],
     subject: StoreUnderTest,
     seed: int,
     schedules: int,
     progress: Progress | None,
 ) -> Iterator[CaseResult]:
-    waiting = []
-    for case in chosen:
-        known = _known_already(case, subject)
-        if known is None:
-            waiting.append(case)
+    items = [Item(case=case, mode="tasks", known=_find_known(case, subject)) for case in chosen]
+    waiting = [item.case for item in items if item.known is None]
     share, extra = divmod(schedules, len(waiting) or 1)
-    for case in chosen:
-        item = Item(case=case, mode="tasks", known=_known_already(case, subject))
+    for item in items:
         if progress is not None:
             progress(item, None)
-        ours = max(1, share + (case in waiting[:extra]))
-        result = item.known or explore_case(case, subject, seed, ours)
+        ours = max(1, share + (item.case in waiting[:extra]))
+        result = item.known or explore_case(item.case, subject, seed, ours)
         if progress is not None:
             progress(item, result)
         yield result
 
 
-def _known_already(case: Case, subject: StoreUnderTest) -> CaseResult | None:
+def _find_known(case: Case, subject: StoreUnderTest) -> CaseResult | None:
     for mode, known in list_modes(case, subject):
         if mode == "tasks":
             return known
@@ -150,7 +153,7 @@ def explore_case(case: Case, subject: StoreUnderTest, seed: int, schedules: int)
     for _ in range(schedules):
         attempt = attempt_case(case, subject, ours, build_chooser(ours))
         if attempt.failure:
-            found = _made_small(case, subject, ours, attempt)
+            found = _minimize(case, subject, ours, attempt)
             return replace(found, duration_s=time.monotonic() - began)
         results.append(_result(case, ours, attempt))
         # A store that cannot be raced, or that the case is not for, will not become another.
@@ -193,11 +196,11 @@ def attempt_case(case: Case, subject: StoreUnderTest, seed: int, chooser: Choose
     return Attempt(outcome=outcome, loop=loops[0] if loops else None)
 
 
-def _made_small(case: Case, subject: StoreUnderTest, seed: int, failing: Attempt) -> CaseResult:
-    """The result of the smallest schedule that fails in the same way."""
+def _minimize(case: Case, subject: StoreUnderTest, seed: int, failing: Attempt) -> CaseResult:
+    """Return the result of the smallest schedule that fails in the same way."""
     best = failing
 
-    def tried(chooser: Chooser) -> Schedule | None:
+    def try_order(chooser: Chooser) -> Schedule | None:
         nonlocal best
         again = attempt_case(case, subject, seed, chooser)
         if again.failure != failing.failure:
@@ -206,21 +209,21 @@ def _made_small(case: Case, subject: StoreUnderTest, seed: int, failing: Attempt
             best = again
         return again.schedule
 
-    def still_fails(schedule: Schedule) -> Schedule | None:
-        return tried(RecordedOrder(schedule))
+    def try_switches(switches: Schedule) -> Schedule | None:
+        return try_order(RecordedOrder(renumber_switches(switches)))
 
-    repeats = still_fails(failing.schedule) == failing.schedule
-    shrink_schedule(failing.schedule, still_fails)
+    repeats = try_order(RecordedOrder(failing.schedule)) == failing.schedule
+    minimize(failing.schedule, try_switches, tries=_TRIES_MAX)
     # Leaving switches out moves what comes after them. So a few switches at the same places of the
     # code are tried too, from the plain order on.
-    for chooser in _at_the_same_places(seed, best):
-        if tried(chooser):
-            shrink_schedule(best.schedule, still_fails)
+    for chooser in _draw_at_same_places(seed, best):
+        if try_order(chooser):
+            minimize(best.schedule, try_switches, tries=_TRIES_MAX)
             break
     return _result(case, seed, best, _text(seed, best, repeats=repeats))
 
 
-def _at_the_same_places(seed: int, failing: Attempt) -> Iterator[AtPlaces]:
+def _draw_at_same_places(seed: int, failing: Attempt) -> Iterator[AtPlaces]:
     random = Random(seed)  # noqa: S311 -- runs must repeat
     taken = failing.loop.taken if failing.loop is not None else []
     places = sorted({step.place for step in taken if step.place})

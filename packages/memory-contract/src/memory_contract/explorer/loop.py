@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import Final, TypeVar, TypeVarTuple
 
 from memory_contract.explorer.clock import Clock, WatchedSelector
-from memory_contract.explorer.code_locations import find_location
 from memory_contract.explorer.schedules import Switch
 from memory_contract.explorer.strategies import Chooser
-from memory_contract.explorer.tasks import TaskNames, TaskStep, find_task
+from memory_contract.explorer.tasks import TaskNames, TaskStep, find_location, find_task
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")

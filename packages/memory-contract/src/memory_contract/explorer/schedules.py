@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 _FORM: Final = re.compile(r"(?P<task>.+)#(?P<number>\d+)(?:\.(?P<asked>\d+))?>(?P<taken>.+)")
@@ -52,3 +53,14 @@ def _switch(text: str) -> Switch:
     if found is None:
         raise ScheduleError(f"not a switch: {text!r}; one looks like w1#7>w0")
     return Switch(found["task"], int(found["number"]), found["taken"], int(found["asked"] or 0))
+
+
+def renumber_switches(switches: Iterable[Switch]) -> Schedule:
+    """Count the switches at each step of a task anew, after some were left out."""
+    seen: Counter[tuple[str, int]] = Counter()
+    kept = []
+    for switch in switches:
+        step = (switch.task, switch.number)
+        kept.append(replace(switch, asked=seen[step]))
+        seen[step] += 1
+    return tuple(kept)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final, Protocol
 
-from memory_contract.explorer.code_locations import find_location
 from memory_contract.explorer.schedules import Switch
-from memory_contract.explorer.tasks import TaskStep
+from memory_contract.explorer.tasks import TaskStep, find_location
 
 
 class Chooser(Protocol):

@@ -1,12 +1,14 @@
-"""The steps of tasks: how they are told from other callbacks, and what a task is called."""
+"""The steps of tasks: how they are recognised, what tasks are called, and where they wait."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -16,6 +18,11 @@ _STEP_TYPE: Final = "TaskStepMethWrapper"
 _STEP_NAMES: Final = frozenset({"task_wakeup", "__step", "__wakeup"})
 # The name that a task has if nobody named it; its number differs from run to run.
 _UNNAMED: Final = re.compile(r"Task-\d+")
+
+_ASYNCIO: Final = str(Path(asyncio.__file__).parent)
+_KIT: Final = str(Path(__file__).parents[1])
+# A chain of awaits is not longer than this.
+_DEPTH_MAX: Final = 200
 
 
 def find_task(callback: Callable[..., Any]) -> asyncio.Task[Any] | None:
@@ -75,3 +82,31 @@ class TaskNames:
         """Which step of the task comes now."""
         self._steps[task] = number = self._steps.get(task, -1) + 1
         return number
+
+
+def find_location(coroutine: Any) -> str:
+    """`file.py:17 in append`: the innermost place that is neither asyncio's nor the kit's."""
+    found = ""
+    for frame in _frames(coroutine):
+        path = frame.f_code.co_filename
+        if not path.startswith((_ASYNCIO, _KIT)):
+            found = f"{Path(path).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+    return found
+
+
+def _frames(awaited: Any) -> Iterator[FrameType]:
+    """The frames of a coroutine and of what it awaits, from the outermost on."""
+    for _ in range(_DEPTH_MAX):
+        frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
+        if frame is None:
+            return
+        yield frame
+        awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        if awaited is None:
+            # What counts the suspensions of a call stands between the call and its task.
+            awaited = frame.f_locals.get("awaitable")
+
+
+def _first(awaited: Any, *names: str) -> Any:
+    found = (getattr(awaited, name, None) for name in names)
+    return next((value for value in found if value is not None), None)

@@ -1,4 +1,4 @@
-"""Bad moments for worker processes: to be killed or stopped in the middle of a call."""
+"""Kills and stops worker processes in the middle of a call."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from memory_contract.workers.pool import ANSWER_S_MAX, Worker
 
 # How long the kernel may take to end a process that was killed.
 ENDING_S_MAX: Final = 10.0
-# What a call takes as long as none was timed.
+# Assumed duration of a call before any was timed.
 CALL_S: Final = 0.005
 
 
 class PendingCall:
-    """A call that a worker was told to make, and whose answer nobody has read yet."""
+    """A call that a worker was told to make, and whose answer was not read yet."""
 
     def __init__(self, context: CaseContext, client: Client, call: Call) -> None:
         self.client = client
@@ -33,7 +33,7 @@ class PendingCall:
         ask(_Told(get_worker(client)), call, context.names)
 
     def finish(self, wait_s: float = ANSWER_S_MAX) -> Operation:
-        """Wait for the answer and record the call; of a worker that is no more, it is unknown."""
+        """Wait for the answer and record the call; if the worker ended, the outcome is unknown."""
         context, name = self._context, self.client.name
         try:
             answer = get_worker(self.client).answer(wait_s)
@@ -43,7 +43,7 @@ class PendingCall:
 
 
 class _Told:
-    """A handle whose calls are begun and not waited for."""
+    """A handle whose calls are sent and not waited for."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -62,12 +62,12 @@ def get_worker(client: Client) -> Worker:
 
 
 def median_append_s(operations: Sequence[Operation]) -> float:
-    """How long an append took, as a rule, among those that were answered."""
+    """The median duration of answered appends."""
     return median(_took(operations) or [CALL_S])
 
 
 def fastest_append_s(operations: Sequence[Operation]) -> float:
-    """How long an append takes if nothing is in its way."""
+    """The shortest duration of answered appends."""
     return min(_took(operations) or [CALL_S])
 
 
@@ -80,11 +80,11 @@ def _took(operations: Sequence[Operation]) -> list[float]:
 
 
 def kill_process(context: CaseContext, worker: Worker) -> None:
-    """End a process at once; comes back when it is gone. What it answered can still be read."""
+    """Kill a process and wait until it is gone. What it answered can still be read."""
     began = time.monotonic_ns()
     worker.strike()
     until = time.monotonic() + ENDING_S_MAX
-    # Its files and locks are let go of before its number is.
+    # Its files and locks are released before its process id is.
     while _exists(worker.pid) and time.monotonic() < until:
         time.sleep(0.001)
     context.record_fault("kill -9", began, time.monotonic_ns())
@@ -99,7 +99,7 @@ def _exists(pid: int) -> bool:
 
 
 class PausedProcess:
-    """A process that stands still while this context lasts."""
+    """Stops a process while this context lasts."""
 
     def __init__(self, context: CaseContext, worker: Worker) -> None:
         self._context = context

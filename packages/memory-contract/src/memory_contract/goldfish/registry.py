@@ -1,4 +1,4 @@
-"""The register of goldfish: who they are, what they do wrong, and which case must see it."""
+"""The registry of goldfish: what each does wrong, and which case must catch it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Made = TypeVar("Made", bound=type)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goldfish:
-    """A store that commits one sin."""
+    """A store that is broken in one way."""
 
     name: str
     # What it does wrong, in one sentence.
@@ -27,7 +27,7 @@ class Goldfish:
 
 
 GOLDFISH: Final[dict[str, Goldfish]] = {}
-# Stores that nothing is wrong with.
+# Correct stores.
 RIGHT: Final[dict[str, Adapter]] = {}
 
 
@@ -53,14 +53,14 @@ def adapter_of(store: Any, name: str, **options: Any) -> Adapter:
 
 
 def right(store: Made) -> Made:
-    """Put a right store into the register."""
+    """Register a correct store."""
     name = _snake(store.__name__)
     RIGHT[name] = adapter_of(store, name)
     return store
 
 
 def goldfish(incident: str, *, caught_by: str, **options: Any) -> Callable[[Made], Made]:
-    """Put a broken store into the register; the first sentence of its docstring is its sin."""
+    """Register a broken store; the first line of its docstring says what it does wrong."""
 
     def enter(store: Made) -> Made:
         name = _snake(store.__name__)

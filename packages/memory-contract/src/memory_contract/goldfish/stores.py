@@ -311,7 +311,7 @@ _VERBS: Final = (
 
 
 @right
-class Awaited:
+class AwaitedStore:
     """A store whose calls are awaited, and give way to other tasks before they do anything."""
 
     made_of: ClassVar[Callable[[Path], Store]] = ListStore

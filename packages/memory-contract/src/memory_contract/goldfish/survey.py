@@ -1,12 +1,12 @@
-"""The kit against the goldfish: whether each is caught by the case that names it."""
+"""Runs the kit against the goldfish: whether each is caught by the case that it names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from memory_contract.cases.case import Mode
 from memory_contract.contract_run import items_of, select
+from memory_contract.gates import Mode
 from memory_contract.goldfish.registry import GOLDFISH, Goldfish
 from memory_contract.results import CaseResult
 from memory_contract.runner import StoreUnderTest, run_case
@@ -14,19 +14,19 @@ from memory_contract.runner import StoreUnderTest, run_case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caught:
-    """What the case that names a goldfish says of it, in every mode that the goldfish has."""
+    """The results of the case that must catch a goldfish, in every mode of the store."""
 
     goldfish: Goldfish
     results: tuple[CaseResult, ...]
 
     @property
     def caught(self) -> bool:
-        """Whether any mode shows the sin."""
+        """Whether any mode fails."""
         return any(result.verdict == "FAIL" for result in self.results)
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes that show it."""
+        """The modes that fail."""
         return tuple(result.mode for result in self.results if result.verdict == "FAIL")
 
     @property

@@ -314,7 +314,7 @@ def _find_reach(findings: Findings, workspace: Path) -> Reach:
         return "process"
     flavour = findings.flavours[0]
     loop = Loop() if flavour == "async" else None
-    worker = pool.worker()
+    worker = pool.start_worker()
     handle = None
     try:
         handle = open_handle(adapter, workspace, flavour, loop)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from memory_contract.adapter import Adapter
+from memory_contract.ddmin import minimize
 from memory_contract.redaction import has_password
 from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
@@ -153,7 +154,7 @@ class _Asked:
                 self._fails(few)
         self._fewer_sessions()
         self._fewer_workers()
-        self._fewer_operations()
+        minimize(self._lines, self._try, tries=QUESTIONS_MAX)
         self._merged_workers()
         self._smaller_batches()
         trace = _observed(self._lines, self._best, self._bench.adapter)
@@ -179,6 +180,9 @@ class _Asked:
         self._best, self._lines = found, tuple(lines)
         return True
 
+    def _try(self, lines: Lines) -> Lines | None:
+        return lines if self._fails(lines) else None
+
     def _fewer_sessions(self) -> None:
         for session in dict.fromkeys(line.session for line in self._lines):
             self._fails([line for line in self._lines if line.session != session])
@@ -186,20 +190,6 @@ class _Asked:
     def _fewer_workers(self) -> None:
         for worker in dict.fromkeys(line.worker for line in self._lines):
             self._fails([line for line in self._lines if line.worker != worker])
-
-    def _fewer_operations(self) -> None:
-        size = max(1, len(self._lines) // 2)
-        while size:
-            at, shrunk = 0, False
-            while at < len(self._lines):
-                if self._fails(self._lines[:at] + self._lines[at + size :]):
-                    shrunk = True
-                else:
-                    at += size
-                if self._questions >= QUESTIONS_MAX or time.monotonic() > self._until:
-                    return
-            # One by one, until a whole round leaves nothing out.
-            size = size // 2 if size > 1 or not shrunk else 1
 
     def _merged_workers(self) -> None:
         """Let one worker do what two did one after the other on the same handle."""

@@ -1,1 +1,1 @@
-"""Workers: threads, tasks and processes that run programs at the same time and record them."""
+"""Threads, tasks and processes that run programs at the same time and record their calls."""

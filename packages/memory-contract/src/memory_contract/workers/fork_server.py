@@ -40,18 +40,18 @@ PLUGIN: Final = "memory_contract.faults.vfs.faulty_disk"
 
 
 def main() -> None:
-    """Import packages, then fork on demand until the kit lets go."""
+    """Import packages, then fork on demand until the kit closes the connection."""
     control = Connection(int(sys.argv[1]))
     sys.path[:], folder, packages = control.recv()
     os.chdir(folder)
     _preload([*packages, PLUGIN])
     packed = control.recv_bytes()
-    if threading.active_count() > 1 or _threads() > 1:
+    if threading.active_count() > 1 or _count_threads() > 1:
         control.send(THREADED)
         return
-    # Ctrl-C is the kit's to handle; workers are not waited for one by one.
+    # The kit handles Ctrl-C; ended workers are reaped by the system.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    control.send(_trial(packed))
+    control.send(_try_to_build(packed))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
         while control.recv() == "fork":
@@ -59,28 +59,28 @@ def main() -> None:
             if os.fork() == 0:
                 control.close()
                 install_dump(stacks)
-                _work(packed, Connection(handle))
+                _serve(packed, Connection(handle))
             os.close(handle)
             os.close(stacks)
 
 
 def _preload(packages: list[str]) -> None:
     for name in packages:
-        # What cannot be imported here will say so where it is needed.
+        # A module that cannot be imported raises again where it is needed.
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
 
 
-def _threads() -> int:
-    """How many threads this process has, those that Python knows nothing of among them."""
+def _count_threads() -> int:
+    """How many threads this process has, including those that Python does not know."""
     try:
         return len(os.listdir("/proc/self/task"))  # noqa: PTH208 -- names are all that is asked
     except OSError:
         return 1
 
 
-def _trial(packed: bytes) -> str:
-    """Why the store cannot be built here, as a worker finds out that is then let go; or nothing."""
+def _try_to_build(packed: bytes) -> str:
+    """Try in a forked process whether the store can be built; the error, or nothing."""
     ours, theirs = Pipe(duplex=False)
     pid = os.fork()
     if pid == 0:
@@ -102,7 +102,7 @@ def _trial(packed: bytes) -> str:
     return why
 
 
-def _work(packed: bytes, connection: Connection) -> None:
+def _serve(packed: bytes, connection: Connection) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -111,21 +111,21 @@ def _work(packed: bytes, connection: Connection) -> None:
         worker = _Worker(pickle.loads(packed))  # noqa: S301 -- from the kit that started us
         while True:
             job, *arguments = connection.recv()
-            connection.send(_answer(getattr(worker, job), arguments))
-    # Not through the way out of the process that forked us.
+            connection.send(_run_job(getattr(worker, job), arguments))
+    # Skip the exit handlers of the process that forked this one.
     os._exit(0)
 
 
-def _answer(job: Any, arguments: list[Any]) -> tuple[str, Any]:
+def _run_job(job: Any, arguments: list[Any]) -> tuple[str, Any]:
     try:
         answer = job(*arguments)
         pickle.dumps(answer)
     except BaseException as error:  # noqa: BLE001 -- whatever a store raises goes to the kit
-        return _kind(error), format_error(error)
+        return _classify_error(error), format_error(error)
     return "ok", answer
 
 
-def _kind(error: BaseException) -> str:
+def _classify_error(error: BaseException) -> str:
     if is_not_found(error):
         return "not found"
     if isinstance(error, Conflict) or type(error).__name__ == "ConflictError":
@@ -134,23 +134,23 @@ def _kind(error: BaseException) -> str:
 
 
 class _Worker:
-    """The jobs that the kit may give."""
+    """The jobs of a worker, by name."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self._handle: Any = None
         self._loop: Loop | None = None
-        # In a forked child: the parent's. If it were finalized here, it would take its own waker
-        # out of the epoll that parent and child share, and the parent would sleep for ever.
+        # In a forked child: the parent's loop. Finalizing it here would remove its waker from the
+        # epoll that parent and child share, and the parent would sleep forever.
         self._parents_loop: Loop | None = None
-        self._equipment: WorkerPlugin | None = None
+        self._plugin: WorkerPlugin | None = None
 
     def install_plugin(self, plugin: WorkerPlugin) -> None:
         plugin.install()
-        self._equipment = plugin
+        self._plugin = plugin
 
     def call_plugin(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        return getattr(self._equipment, method)(*arguments)
+        return getattr(self._plugin, method)(*arguments)
 
     def open(self, workspace: Path, flavour: Flavour, server: str | None = None) -> None:
         self._loop = Loop() if flavour == "async" else None
@@ -170,14 +170,14 @@ class _Worker:
         return log
 
     def fork(self, ours: Program, childs: Program, names: dict[str, Any]) -> tuple[Log, Log | None]:
-        """Fork, and run a program here and another in the child, through the same open handle.
+        """Fork, and run a program here and another in the child, on the same open handle.
 
-        Of a child that ended early, or did not end in time, there is nothing to tell.
+        The second log is None if the child ended early or did not end in time.
         """
         reader, writer = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
-            # Nothing of the parent's may run here, not even after an error.
+            # No code of the parent may run here, not even after an error.
             try:
                 self._parents_loop = self._loop
                 self._loop = Loop() if self._loop is not None else None
@@ -189,7 +189,7 @@ class _Worker:
         with contextlib.suppress(EOFError, OSError):
             if reader.poll(CHILD_S_MAX):
                 childs_log = reader.recv()
-        # It has told all that it will.
+        # The child is done.
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         return log, childs_log

@@ -1,10 +1,9 @@
-"""Programs run by processes of their own, each forked from one that has done nothing.
+"""A pool of worker processes, each forked from a server that has opened nothing.
 
-Starting Python takes longer than most cases. So one process imports the kit and the packages that
-the store stands on, opens nothing, starts no thread, and forks whenever a fresh process is asked
-for. The store's own modules are imported after that, in each worker anew: what they keep for a
-process is a process's own. But for those of which the store's opener says, in `modules`, that they
-keep nothing.
+Starting Python takes longer than most cases. So the fork server imports the kit and the packages
+that the store uses, starts no thread, and forks a fresh process on demand. The store's own modules
+are imported in each worker anew, because they may keep state for their process; except for those
+that the store's opener lists in `modules`.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from memory_contract.adapter import Adapter, Conflict, Flavour, NotFound, Refuse
 from memory_contract.calls import Log, Program
 from memory_contract.stacks import ask_for_dump
 
-# A bound on what hangs, not on what is slow.
+# For workers that hang; slow ones must fit in easily.
 ANSWER_S_MAX: Final = 120.0
-# Until then all workers have been told what to do: they begin at the same moment.
+# How far ahead the common start is: until then every worker has its program.
 START_NS: Final = 4_000_000
-# The answer of a process that has threads after importing what it was asked to.
+# The answer of a fork server that has threads after its imports.
 THREADED: Final = "threads"
-_APART: Final = ("memory_contract.",)
+_KIT: Final = ("memory_contract.",)
 _MAIN: Final = "from memory_contract.workers.fork_server import main; main()"
 
 
 class StoreRaised(Exception):  # noqa: N818 -- names what happened
-    """The store raised this in another process; whether it took effect is not known."""
+    """The store raised this in another process; whether the call took effect is unknown."""
 
 
 class WorkerLost(Exception):  # noqa: N818 -- names what happened
@@ -47,7 +46,7 @@ class WorkerLost(Exception):  # noqa: N818 -- names what happened
 
     def __init__(self, words: str, stacks: tuple[str, ...] = ()) -> None:
         super().__init__(words)
-        # Where the process stood that did not answer.
+        # The stacks of the process that did not answer.
         self.stacks = stacks
 
 
@@ -55,14 +54,14 @@ class WorkersUnavailable(Exception):  # noqa: N818 -- names what happened
     """The store under test cannot be built in another process."""
 
 
-# How an error crosses: by what it says of the data, since its class may not be picklable.
+# Errors cross by what they say of the data, since their class may not be picklable.
 KINDS: Final = {"conflict": Conflict, "not found": NotFound, "refused": Refused}
 
 
 class WorkerPlugin(Protocol):
-    """What a worker is given before it opens the store: a way to make its day a bad one.
+    """Installed in a worker before it opens the store, to inject faults there.
 
-    It travels by pickle; `Worker.gear` calls its methods where it went.
+    It is pickled; `Worker.call_plugin` calls its methods in the worker.
     """
 
     def install(self) -> None:
@@ -73,7 +72,7 @@ class Worker:
     """A process that opens the store and does what it is told."""
 
     def __init__(self, connection: Connection, stacks: int) -> None:
-        """`stacks`: the end of the pipe from which its stacks are read when it hangs."""
+        """`stacks`: the pipe from which its stacks are read when it hangs."""
         self._connection = connection
         self._stacks = stacks
         self._struck = False
@@ -85,25 +84,25 @@ class Worker:
             raise
 
     def tell(self, *message: Any) -> None:
-        """Ask for something without waiting for it."""
+        """Send a job without waiting for its answer."""
         try:
             self._connection.send(message)
         except OSError as error:
             raise WorkerLost("a worker process ended") from error
 
     def answer(self, wait_s: float = ANSWER_S_MAX) -> Any:
-        """What came of the oldest thing asked for; an error of the store is raised here."""
+        """The answer to the oldest job; an error of the store is raised here."""
         kind, value = self._receive(wait_s)
         if kind == "ok":
             return value
         raise KINDS.get(kind, StoreRaised)(value)
 
     def has_answered(self, wait_s: float) -> bool:
-        """Whether there is an answer to read, or nobody left to give one, by then."""
+        """Whether there is an answer to read within this time, or the process ended."""
         return self._connection.poll(wait_s)
 
     def ask(self, *message: Any, wait_s: float = ANSWER_S_MAX) -> Any:
-        """Ask and wait."""
+        """Send a job and wait for its answer."""
         self.tell(*message)
         return self.answer(wait_s)
 
@@ -113,19 +112,19 @@ class Worker:
 
     @property
     def ended(self) -> bool:
-        """Whether it was let go."""
+        """Whether it was closed."""
         return self._connection.closed
 
     def strike(self) -> None:
-        """Kill it, wherever it is; what it answered before can still be read."""
-        # Once: its number may be another's then.
+        """Kill it; what it answered before can still be read."""
+        # Only once: the process id may be reused.
         struck, self._struck = self._struck, True
         if not struck:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def kill(self) -> None:
-        """End it at once, and hear no more of it."""
+        """Kill it, and close the connection."""
         self.strike()
         self._close()
 
@@ -135,13 +134,13 @@ class Worker:
         self._connection.close()
 
     def stacks(self) -> tuple[str, ...]:
-        """Where its threads and tasks stand, if it is there to say so."""
+        """The stacks of its threads and tasks, if it is alive."""
         if self.ended or self._struck or not self.pid:
             return ()
         return ask_for_dump(self.pid, self._stacks)
 
     def end(self) -> None:
-        """Close its handle and let it go."""
+        """Close its handle, and end it."""
         with contextlib.suppress(WorkerLost, StoreRaised, Refused):
             self.ask("close")
         self.kill()
@@ -159,31 +158,31 @@ class WorkerPool:
     """Fresh processes for one store under test."""
 
     def __init__(self, adapter: Adapter, preload: Sequence[str] = ()) -> None:
-        """`preload`: modules of the store that keep nothing for a process, and may be imported."""
+        """`preload`: modules of the store without state, which the fork server may import."""
         self._workers: list[Worker] = []
         try:
             packed = pickle.dumps(adapter)
         except Exception as error:
             raise WorkersUnavailable(f"cannot be built in another process: {error}") from error
-        worth = [*_packages(adapter), *_modules(adapter), *preload]
+        worth = [*_find_packages(adapter), *_list_stateless_modules(adapter), *preload]
         if self._start(packed, worth) == THREADED:
-            # Forking a process with threads is not safe: then let each worker import everything.
+            # Forking a process with threads is not safe: let each worker import everything.
             self.close()
             self._start(packed, [])
 
     def _start(self, packed: bytes, packages: list[str]) -> str:
         self._control, theirs = Pipe()
-        self._zygote = subprocess.Popen(  # noqa: S603 -- this very Python
+        self._fork_server = subprocess.Popen(  # noqa: S603 -- this very Python
             [sys.executable, "-c", _MAIN, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            # Many frameworks import numpy, whose threads would keep it from being forked.
+            # Many frameworks import numpy, whose threads would prevent forking.
             env={"OPENBLAS_NUM_THREADS": "1", **os.environ},
         )
         theirs.close()
         try:
-            # Where the kit finds modules, so must they; before anything is unpickled.
+            # Workers must find the same modules; sent before anything is unpickled.
             self._control.send((sys.path, str(Path.cwd()), packages))
             self._control.send_bytes(packed)
             why: str = self._control.recv()
@@ -195,13 +194,13 @@ class WorkerPool:
             raise WorkersUnavailable(f"cannot be built in another process: {why}")
         return why
 
-    def worker(self) -> Worker:
-        """A process that has done nothing yet."""
+    def start_worker(self) -> Worker:
+        """Start a process that has opened nothing."""
         ours, theirs = Pipe()
         stacks, stacks_end = os.pipe()
         self._control.send("fork")
-        send_handle(self._control, theirs.fileno(), self._zygote.pid)
-        send_handle(self._control, stacks_end, self._zygote.pid)
+        send_handle(self._control, theirs.fileno(), self._fork_server.pid)
+        send_handle(self._control, stacks_end, self._fork_server.pid)
         theirs.close()
         os.close(stacks_end)
         worker = Worker(ours, stacks)
@@ -210,35 +209,34 @@ class WorkerPool:
         return worker
 
     def stacks(self) -> tuple[str, ...]:
-        """Where all processes stand that somebody still works with."""
+        """The stacks of all processes in use."""
         return tuple(line for worker in self._workers for line in worker.stacks())
 
     def close(self) -> None:
-        """End every process: also those that a case left behind."""
+        """End every process, including those that a case left behind."""
         for worker in self._workers:
             if not worker.ended:
                 worker.kill()
         self._control.close()
-        self._zygote.kill()
-        self._zygote.wait()
+        self._fork_server.kill()
+        self._fork_server.wait()
 
 
-def _packages(adapter: Adapter) -> list[str]:
-    """Installed modules that the store stands on, but for those of the store itself."""
-    own = {name.partition(".")[0] for name in _rooms(adapter)}
+def _find_packages(adapter: Adapter) -> list[str]:
+    """Installed modules that the store uses, without its own."""
+    own = {name.partition(".")[0] for name in _list_own_modules(adapter)}
     return [
         name
-        for name in _reached_from(set(_modules(adapter)) or own)
+        for name in _find_used_modules(set(_list_stateless_modules(adapter)) or own)
         if name.partition(".")[0] not in own
         and "site-packages" in (getattr(sys.modules[name], "__file__", None) or "")
     ]
 
 
-def _reached_from(tops: set[str]) -> Iterator[str]:
-    """Modules that others name, from the store's own on; in the order in which they came in.
+def _find_used_modules(tops: set[str]) -> Iterator[str]:
+    """Modules that are reachable by names from these, in the order in which they were imported.
 
-    A store that says which modules it stands on begins there, and not at all of its package.
-    Whatever else this process has imported is nothing to the store, and takes long to import.
+    Other modules of this process have nothing to do with the store, and take long to import.
     """
     own = tuple(f"{top}." for top in tops)
     found = {name for name in sys.modules if f"{name}.".startswith(own)}
@@ -246,42 +244,42 @@ def _reached_from(tops: set[str]) -> Iterator[str]:
     while ahead:
         here = ahead.pop()
         for attribute, value in list(vars(sys.modules[here]).items()):
-            name = value.__name__ if isinstance(value, ModuleType) else _module_of(value)
-            # A package has its submodules as attributes, whoever imported them; how a module was
-            # loaded, and what pytest writes into one (`@pytest_ar`), is nothing to the store.
+            name = value.__name__ if isinstance(value, ModuleType) else _get_module(value)
+            # A package has its submodules as attributes, whoever imported them. Dunder names, and
+            # what pytest adds to a module (`@pytest_ar`), do not belong to the store.
             if name == f"{here}.{attribute}" or attribute.startswith(("__", "@")):
                 continue
-            if name not in found and name in sys.modules and not _leads_astray(name):
+            if name not in found and name in sys.modules and not _is_unrelated(name):
                 found.add(name)
                 ahead.append(name)
     return (name for name in list(sys.modules) if name in found)
 
 
-def _leads_astray(name: str) -> bool:
-    """Whether a module names what is no part of the store: Python has a `sys.stdout` of pytest."""
-    return name.partition(".")[0] in sys.stdlib_module_names or f"{name}.".startswith(_APART)
+def _is_unrelated(name: str) -> bool:
+    """Whether a module refers to what does not belong to the store, as `sys.stdout` of pytest."""
+    return name.partition(".")[0] in sys.stdlib_module_names or f"{name}.".startswith(_KIT)
 
 
-def _module_of(value: object) -> str:
-    # Some objects answer anything they are asked for, and some raise.
+def _get_module(value: object) -> str:
+    # Some objects have every attribute, and some raise.
     with contextlib.suppress(Exception):
         if isinstance(name := getattr(value, "__module__", None), str):
             return name
     return ""
 
 
-def _modules(adapter: Adapter) -> Iterator[str]:
-    """Modules of the store itself that keep nothing: what its opener names, and all of ours."""
+def _list_stateless_modules(adapter: Adapter) -> Iterator[str]:
+    """Modules of the store without state: those that its opener lists, and the kit's."""
     for opener in (adapter.open, adapter.open_async):
         yield from getattr(opener, "modules", ())
-    yield from (name for name in _rooms(adapter) if name.startswith("memory_contract."))
+    yield from (name for name in _list_own_modules(adapter) if name.startswith("memory_contract."))
 
 
-def _rooms(adapter: Adapter) -> Iterator[str]:
-    return (name.partition(":")[0] for name in _names(adapter))
+def _list_own_modules(adapter: Adapter) -> Iterator[str]:
+    return (name.partition(":")[0] for name in _list_targets(adapter))
 
 
-def _names(adapter: Adapter) -> Iterator[str]:
+def _list_targets(adapter: Adapter) -> Iterator[str]:
     for opener in (adapter.open, adapter.open_async):
         if isinstance(opener, str):
             yield opener
@@ -299,11 +297,11 @@ def race(
     server: str | None = None,
     ready: Callable[[], None] | None = None,
 ) -> list[Log]:
-    """Run each program in a process of its own, all at once; flavours take turns.
+    """Run each program in a process of its own, all at once; flavours alternate.
 
-    `ready` is called when all are open.
+    `ready` is called when all handles are open.
     """
-    workers = [worker_pool.worker() for _ in programs]
+    workers = [worker_pool.start_worker() for _ in programs]
     try:
         for place, worker in enumerate(workers):
             worker.tell("open", workspace, flavours[place % len(flavours)], server)

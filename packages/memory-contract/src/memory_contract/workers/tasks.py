@@ -11,7 +11,7 @@ from memory_contract.calls import Log, Program, run_async
 
 
 class Suspensions:
-    """How often any of the awaited calls gave way. Without any, tasks cannot overlap at all."""
+    """Counts how often awaited calls suspended. Without any, tasks cannot overlap."""
 
     def __init__(self) -> None:
         self.count = 0

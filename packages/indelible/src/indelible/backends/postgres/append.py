@@ -63,7 +63,7 @@ _HEAD_BYTES: Final = 64
 
 
 def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
-    """The order in which a group is sent: sessions by name, and appends of one as they came.
+    """The order in which a group is sent: sessions by name, the appends of a session as they came.
 
     All groups lock rows in this order, so that two never wait for each other in a circle.
     """
@@ -115,22 +115,22 @@ def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
     """Decide about an append whose guard did not hold, and write it if the rules allow that."""
     named = context.named(op.session)
     key, salt = op.key.encode(), context.salt(op.session)
-    place, (kept, earlier) = yield from lock_session(
+    current, (kept, earlier) = yield from lock_session(
         context,
         op.session,
         Sql(_KEPT, (*named, key)),
         Sql(_EARLIER, (*named, key, _HEAD_BYTES, salt)),
     )
-    status = place.status
+    status = current.status
     if status is Status.ACTIVE and (kept or earlier):
         # Locking the session's row is a write; its commit waits for the earlier append.
-        return _replay(place, op, *_read_earlier(op.session, kept, earlier))
-    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(place.standing, status))
-    end = place.standing.end if place.standing else 0
+        return _replay(current, op, *_read_earlier(op.session, kept, earlier))
+    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(current.state, status))
+    end = current.state.end if current.state else 0
     rules.refuse_if_full(op.session, end, len(op.drafts))
-    if place.standing is not None:
-        place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
-    # What was expected has been compared, with the life before this one perhaps.
+    if current.state is not None:
+        current = yield from ensure_active(context, current, op.session, ttl_s=op.ttl_s)
+    # `expected` was compared above, perhaps with the version of the life before.
     ((version,),) = yield from perform(build_call(context, [replace(op, expected=None)]))
     if version is None:
         raise BusyError(f"another writer began session {op.session!r} at this very moment")
@@ -140,7 +140,7 @@ def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
 def _read_earlier(
     session: str, kept: list[Row], earlier: list[Row]
 ) -> tuple[int, int, int, list[bytes]]:
-    """Position, entries, generation and checksums of the append that used the key first."""
+    """Position, number of entries, generation and checksums of the first append with the key."""
     if kept:
         first, count, generation, joined, is_intact = kept[0]
         if not is_intact:
@@ -159,21 +159,21 @@ def _read_earlier(
 
 
 def _replay(
-    place: PostgresSessionRow,
+    current: PostgresSessionRow,
     op: Append,
     first: int,
     count: int,
     generation: int,
     stored: list[bytes],
 ) -> AppendResult:
-    """The first receipt of a key; other content under it is a conflict."""
-    standing = place.standing
-    assert standing is not None
+    """The first receipt of a key; different content under it is a conflict."""
+    state = current.state
+    assert state is not None
     rules.refuse_different_content(op, first, stored)
     return AppendResult(
         first,
         count,
-        rules.build_version(standing.life, first + count, generation),
+        rules.build_version(state.life, first + count, generation),
         replayed=True,
-        visible=rules.is_visible(place.view, standing.end, first, count),
+        visible=rules.is_visible(current.view, state.end, first, count),
     )

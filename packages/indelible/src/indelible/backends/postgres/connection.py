@@ -59,12 +59,12 @@ _SYNC_WAIT: Final = "SyncRepWaitForLSN"
 class DriverConnection(psycopg.Connection[Row]):
     """A connection of the driver whose every wait for the server ends at a deadline.
 
-    After a deadline, a cancellation or Ctrl-C it is closed: otherwise an answer that comes late
-    would be taken for that of the next statement.
+    After a deadline, a cancellation or Ctrl-C it is closed: otherwise a late answer would be taken
+    for that of the next statement.
     """
 
     deadline = Deadline(float("inf"))
-    # Closed in the middle of a call. What the driver does then to clean up waits for nothing.
+    # Closed in the middle of a call. The driver then cleans up, and must not wait for the server.
     given_up = False
 
     def wait(
@@ -85,7 +85,7 @@ class DriverConnection(psycopg.Connection[Row]):
         except BaseException:
             self.given_up = True
             self.pgconn.finish()
-            # The driver may want to talk to the server once more.
+            # The driver may try to send something to the server.
             with suppress(psycopg.Error, RuntimeError):
                 bounded.close()
             with suppress(psycopg.Error, RuntimeError):
@@ -97,7 +97,7 @@ class BorrowedConnection(DriverConnection):
     """The same for the connection of an application, which goes on using and closes it."""
 
     def __del__(self, *_: Any) -> None:
-        """Do not complain that nobody closed it."""
+        """Do not warn that the connection was not closed."""
 
 
 def _stop_at_deadline(
@@ -141,7 +141,7 @@ class PostgresConnection:
             self.driver.prepare_threshold = _PREPARE_THRESHOLD
 
     def begin_call(self, deadline: Deadline) -> None:
-        """Use this deadline from now on."""
+        """Set the deadline of the next statements."""
         self.driver.deadline = deadline
         self._warned = False
 
@@ -243,7 +243,7 @@ class PostgresConnection:
         return True
 
     def is_alive(self) -> bool:
-        """Whether the server has said nothing since: an idle connection only ever hears its end."""
+        """Whether the connection is open: all that a server sends to an idle one is its end."""
         if self.driver.closed:
             return False
         poll = select.poll()
@@ -251,7 +251,7 @@ class PostgresConnection:
         return not poll.poll(0)
 
     def close(self) -> None:
-        """Hang up. What the server is doing, it may still finish."""
+        """Close the connection. The server may still finish the statement that it runs."""
         self.driver.pgconn.finish()
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:

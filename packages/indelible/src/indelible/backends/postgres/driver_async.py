@@ -28,10 +28,10 @@ class AsyncPostgresBackend:
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
         if isinstance(options.target, str):
-            # Refuse here already what is no URL.
+            # Raise now if it is not a URL.
             options.conninfo()
         self._servers: dict[asyncio.AbstractEventLoop, AsyncPostgresClient] = {}
-        # Writes that go on whatever becomes of those who asked for them.
+        # Writes that are finished even if their callers are cancelled.
         self._writing: set[asyncio.Future[Any]] = set()
         self._closed = False
 

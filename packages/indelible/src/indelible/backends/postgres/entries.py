@@ -21,7 +21,7 @@ KIND_NUMBERS: Final = {
     Kind.SUMMARY: 4,
 }
 KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
-# The embedder of a summary without a vector. NULL would say that nobody knows whether it has one.
+# The embedder of a summary without a vector. NULL means that it is unknown whether it has one.
 _NO_EMBEDDER: Final = b""
 
 
@@ -91,9 +91,9 @@ def decode_links(text: str | None) -> tuple[str, ...]:
 
 
 def index_vector(kind: Kind | None, envelope: bytes) -> tuple[bytes | None, str | None]:
-    """Embedder and vector of a summary, as its row has them; None twice if nothing is known.
+    """Embedder and vector of a summary, as its row has them; None for both if they are unknown.
 
-    A damaged envelope says nothing: a search then reads the payload, and says what is wrong.
+    They are unknown if the envelope is damaged: a search then reads the payload, and raises.
     """
     if kind is not Kind.SUMMARY:
         return None, None

@@ -19,7 +19,7 @@ from indelible.core.plan import Plan, perform
 from indelible.errors import FormatError
 
 FORMAT: Final = 1
-# "indl" twice: whoever migrates holds this lock until its transaction ends.
+# "indl" twice. A migration holds this lock until its transaction ends.
 MIGRATION_LOCK: Final = 0x696E646C696E646C
 
 _SCHEMA: Final = """
@@ -38,7 +38,7 @@ _INSERT_WORDS: Final = """
 
 def prepare(place: str, *, wait_s: float) -> Plan[None]:
     """Make sure that the tables are there and up to date, or refuse them untouched."""
-    found, _ = yield from _format_of(place)
+    found, _ = yield from _read_format(place)
     if found >= FORMAT:
         return
     yield Begin()
@@ -47,7 +47,7 @@ def prepare(place: str, *, wait_s: float) -> Plan[None]:
     yield Do("SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(wait_s),))
     yield Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
     # Another process may have done it while this one waited.
-    found, has_schema = yield from _format_of(place)
+    found, has_schema = yield from _read_format(place)
     if not has_schema:
         yield Do("CREATE SCHEMA indelible")
     for version in range(found + 1, FORMAT + 1):
@@ -76,14 +76,14 @@ def ensure_secret() -> Plan[bytes]:
     words = IntArray(
         int.from_bytes(new[at : at + 8], "big", signed=True) for at in range(0, SECRET_BYTES, 8)
     )
-    # Whoever comes second waits for the first, and finds all of its words.
+    # A second process waits here for the first, and then reads the words of the first.
     yield Do(_INSERT_WORDS, (words,))
     secret = yield from read_secret()
     assert secret is not None
     return secret
 
 
-def _format_of(place: str) -> Plan[tuple[int, bool]]:
+def _read_format(place: str) -> Plan[tuple[int, bool]]:
     """The format, 0 if there are no tables, and whether there is a schema for them."""
     ((is_ours, has_schema, is_used),) = yield from perform(Sql(_SCHEMA))
     if not is_ours:

@@ -118,8 +118,8 @@ class Commit(Operation[None]):
     __slots__ = ()
 
 
-# Whatever the defaults of the server or the role are: each statement sees what was committed before
-# it, so that a look behind the lock of a session's row sees all that its holder left.
+# Independent of the defaults of server and role: each statement sees all that was committed before
+# it. So a query behind the lock of a session's row sees what the last holder of the lock committed.
 BEGIN_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 # One state for all statements.
 BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -128,8 +128,8 @@ BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # may give each one another server process. Statements outside of one qualify all that they name.
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
 FIX_SEARCH_PATH: Final = f"SET LOCAL search_path = {SEARCH_PATH}"
-# Local to the transaction, so that a pooler may give the connection to anyone afterwards. A client
-# that stops in the middle of one does not hold its session's row for longer than its own deadline.
+# Local to the transaction, so that a pooler may give the connection to other clients afterwards. A
+# client that stops in the middle of one does not hold a session's row beyond its own deadline.
 BOUNDS: Final = f"""
     SELECT pg_catalog.set_config('search_path', '{SEARCH_PATH}', true),
         pg_catalog.set_config('lock_timeout', $1, true),
@@ -160,7 +160,7 @@ def in_transaction(plan: Plan[R]) -> Plan[R]:
 
 
 def format_lock_wait(left_s: float, wait_s_max: float = LOCK_WAIT_S) -> str:
-    """Milliseconds to wait for a lock: the server must give up, and say so, before its caller."""
+    """Milliseconds to wait for a lock: the server must give up and say so before its caller."""
     return format_milliseconds(min(left_s / 2, wait_s_max))
 
 

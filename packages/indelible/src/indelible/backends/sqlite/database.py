@@ -1,4 +1,4 @@
-"""A file with its writer and its readers: what the blocking and the async driver share."""
+"""A file with its writer and its readers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import apsw
 
 from indelible.backends.sqlite import files, maintenance, risks, schema
 from indelible.backends.sqlite.connection import SqliteConnection, SqliteOptions
-from indelible.backends.sqlite.readers import Readers
+from indelible.backends.sqlite.readers import READERS_MAX, Readers
 from indelible.backends.sqlite.transaction import SqliteTransaction
 from indelible.backends.sqlite.writer import Writer
 from indelible.core import fork, operations
 from indelible.core.cursors import derive_key
+from indelible.core.embedded import Write
 from indelible.core.handlers import READS
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
 from indelible.core.plan import Operation
@@ -29,6 +30,8 @@ _MOVED = "was moved, deleted or replaced while it was open"
 class Database:
     """A file, its writer and its readers."""
 
+    readers_max = READERS_MAX
+
     def __init__(self, options: SqliteOptions) -> None:
         self._options = options
         schema.create_file(options.path)
@@ -36,7 +39,7 @@ class Database:
         self._files = files.list_files(options.path)
         had_log = options.path.with_name(options.path.name + "-wal").exists()
         first = SqliteConnection(options)
-        # Which file it is, whatever the path leads to later.
+        # Identifies the file, even if the path leads to another one later.
         self._identity = _identify(options.path)
         self._identified_at = 0.0
         try:
@@ -45,8 +48,8 @@ class Database:
             # Leave the log of another program in place, and do not create one.
             first.close(checkpoint=not had_log)
             raise
-        # It stays, and writes. To close it here would copy the whole log into the file and sync it.
-        self.writer = Writer(self._connect, first, refuse_if_moved=self._refuse_if_moved_lately)
+        # It stays open and writes. Closing it would copy the whole log into the file and sync it.
+        self.writer = Writer(self._connect, first, refuse_if_moved=self._refuse_if_moved_recently)
         self.readers = Readers(
             partial(self._connect, read_only=True), wait_s=options.busy_timeout_s
         )
@@ -59,6 +62,10 @@ class Database:
             after_in_parent=self._after_fork_in_parent,
             after_in_child=self._after_fork_in_child,
         )
+
+    def write(self, batch: list[Write]) -> None:
+        """Perform operations in one transaction, and answer each."""
+        self.writer.write(batch)
 
     def read(self, op: Operation[Any]) -> Any:
         """Perform an operation that writes no rows."""
@@ -125,8 +132,8 @@ class Database:
     def _is_moved(self) -> bool:
         return _identify(self._options.path) != self._identity
 
-    def _refuse_if_moved_lately(self) -> None:
-        # A look at the path takes a sixth of the time of an append that is not synced.
+    def _refuse_if_moved_recently(self) -> None:
+        # To check the path takes a sixth of the time of an append that is not synced.
         now = time.monotonic()
         if now - self._identified_at >= MOVED_CHECK_S:
             self._refuse_if_moved()

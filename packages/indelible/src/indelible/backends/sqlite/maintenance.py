@@ -38,7 +38,7 @@ def scrub(db: SqliteConnection) -> tuple[str, ...]:
     """Rewrite the file, move the write-ahead log into it, and truncate that.
 
     `secure_delete` overwrites rows that are deleted, but not the copies that stay behind in the
-    free part of a page when rows move between pages. Only a rewrite is sure to leave none.
+    free part of a page when rows move between pages. Only a rewrite certainly leaves none.
     """
     try:
         db.execute("VACUUM")

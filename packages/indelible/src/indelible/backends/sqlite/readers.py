@@ -74,7 +74,7 @@ class Readers:
             result = work(connection)
             connection.execute(END_READ)
         except MemoryStoreBackendError:
-            # The connection may be unwell: it stays marked, and is closed.
+            # The connection may be in a bad state: it stays marked, and is closed.
             raise
         except Exception:
             with suppress(MemoryStoreError):
@@ -95,7 +95,7 @@ class Readers:
         return reader
 
     def close(self) -> None:
-        """Close every idle reader; those in use close when they come back."""
+        """Close every idle reader; those in use are closed when they are returned."""
         self._closed = True
         leases = [Lease() for _ in self._slots.things]
         try:
@@ -109,7 +109,7 @@ class Readers:
             self._slots.wake_all()
 
     def pause(self) -> None:
-        """Before a fork: wait until all are back, and let go of the file."""
+        """Before a fork: wait until all are returned, and close them."""
         self._pausing = [Lease() for _ in self._slots.things]
         for lease in self._pausing:
             reader = self._slots.take(lease, lambda: math.inf)
@@ -117,11 +117,12 @@ class Readers:
             reader.close(checkpoint=False)
 
     def resume(self, *, in_child: bool) -> None:
-        """After a fork; in the child nobody else has a reader."""
+        """After a fork; no thread of the child has a reader."""
         for lease in self._pausing:
             lease.held = False
         if in_child:
-            # If Ctrl-C came before all were closed: not ours to use, or to close.
+            # If Ctrl-C came before all were closed, these are the parent's: a child must not use or
+            # close them.
             self._inherited += [reader.connection for reader in self._slots.things]
             self._slots = Slots(Reader() for _ in range(READERS_MAX))
         self._slots.wake_all()

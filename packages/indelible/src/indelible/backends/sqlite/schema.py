@@ -120,7 +120,7 @@ class SchemaObject(NamedTuple):
     sql: str | None
 
 
-# Tables that ANALYZE makes. Everything else in a schema is ours, or is refused.
+# Tables that ANALYZE creates. Everything else in a schema is created by a migration, or refused.
 _STATISTICS = {
     SchemaObject("table", name, name, f"CREATE TABLE {name}({columns})")
     for name, columns in {
@@ -189,7 +189,7 @@ def _read_migration(version: int) -> str:
 
 
 def _migrate(db: SqliteConnection) -> None:
-    """Bring the file to this format in one transaction; whoever comes second finds it done."""
+    """Bring the file to this format in one transaction; a second process finds it done."""
     db.execute(BEGIN_WRITE)
     found = _read_format(db)
     for version in range(found + 1, FORMAT + 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from operator import itemgetter
 from typing import Any
@@ -52,8 +52,8 @@ POSITION_MASK = 2**POSITION_BITS - 1
 # With a larger number, the row ids of a session would not fit into 63 bits.
 SESSION_NUMBER_MAX = 2**31 - 2
 
-_NUMBER_OF_KIND = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
-_KIND = {number: kind for kind, number in _NUMBER_OF_KIND.items()}
+KIND_NUMBER = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
+_KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 _ALL_KINDS = -1
 _GET_KIND_NUMBER = itemgetter(1)
 
@@ -476,14 +476,19 @@ def _check_row(row: SessionRow, what: str, fields: tuple[Any, ...]) -> tuple[Any
     return fields[:-1]
 
 
+# An append does not change the session's row, so the same fields are checked again and again.
+_compute_session_checksum = lru_cache(maxsize=64)(compute_row_checksum)
+
+
 def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
     """Return a session, and whether its row is intact.
 
     The newest entry of a life says where the log ends and when the life does.
     """
-    number, _, name, life, born, staged, generation, tail, deadline = fields[:9]
-    created_at, vacuums, forked_from, metadata, extents, checksum = fields[9:15]
-    newest_id, newest_deadline, batch_stop = fields[15:]
+    stored = fields[:-4]
+    checksum, newest_id, newest_deadline, batch_stop = fields[-4:]
+    number, _, name, life, born, staged, generation, tail, deadline, *rest = stored
+    created_at, vacuums, forked_from, metadata, extents = rest
     end, start_id = born, number << POSITION_BITS
     # Before the first entry of a session, the newest one below is another session's.
     if newest_id is not None and newest_id >= start_id + born:
@@ -493,20 +498,20 @@ def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
         stop = min(max(newest_id + 1, batch_stop or 0), newest_id + BATCH_ENTRIES_MAX)
         end = min(stop - start_id, LOG_ENTRIES_MAX)
         deadline = newest_deadline
-    state = (name, number, life, born, end, generation, deadline, bool(staged))
-    rest = (tail, extents, created_at, vacuums, forked_from, metadata)
-    return tuple_new(SessionRow, state + rest), compute_row_checksum(*fields[:14]) == checksum
+    life_fields = (name, number, life, born, end, generation, deadline, bool(staged))
+    row = (*life_fields, tail, extents, created_at, vacuums, forked_from, metadata)
+    return tuple_new(SessionRow, row), _compute_session_checksum(*stored) == checksum
 
 
 def _build_entry(number: int, salt: int, entry: LogRow) -> tuple[Any, ...]:
     """Build the row of an entry; its place is part of its id and of its checksum."""
-    position, kind, written_at_ms, deadline_ms, batch, generation, keep, key = entry[:8]
-    opens, answers, envelope, _ = entry[8:]
+    position, kind, written_at, deadline, batch, generation, keep, key, *links, envelope, _ = entry
+    opens, answers = links
     return (
         build_entry_ids(number, position, position + 1)[0],
-        _NUMBER_OF_KIND[kind] if kind is not None else 0,
-        written_at_ms,
-        deadline_ms,
+        KIND_NUMBER[kind] if kind is not None else 0,
+        written_at,
+        deadline,
         batch,
         generation,
         keep,
@@ -518,8 +523,8 @@ def _build_entry(number: int, salt: int, entry: LogRow) -> tuple[Any, ...]:
             salt,
             envelope,
             position=position,
-            written_at_ms=written_at_ms,
-            deadline_ms=deadline_ms,
+            written_at_ms=written_at,
+            deadline_ms=deadline,
             generation=generation,
             batch=batch,
         ),
@@ -554,8 +559,8 @@ def _choose_kinds(kinds: frozenset[Kind] | None) -> tuple[frozenset[int], int]:
     if kinds is None:
         return frozenset(_KIND), _ALL_KINDS
     # Bits that stand for no kind are set too: an unknown kind is read, and reported.
-    mask = ~sum(1 << number for kind, number in _NUMBER_OF_KIND.items() if kind not in kinds)
-    return frozenset(_NUMBER_OF_KIND[kind] for kind in kinds), mask
+    mask = ~sum(1 << number for kind, number in KIND_NUMBER.items() if kind not in kinds)
+    return frozenset(KIND_NUMBER[kind] for kind in kinds), mask
 
 
 def _fill_gaps(found: Rows, ids: range) -> Rows:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from indelible import view
 from indelible.core import trim_rules
@@ -404,7 +404,10 @@ def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     return SnapshotList(found.head, records)
 
 
-def find_snapshot(session: str, records: Sequence[SnapshotRecord], name: str) -> SnapshotRecord:
+SnapshotT = TypeVar("SnapshotT", SnapshotRecord, Snapshot)
+
+
+def find_snapshot(session: str, records: Sequence[SnapshotT], name: str) -> SnapshotT:
     """Find a snapshot by its id, its label, `latest`, or the beginning of its id.
 
     The first of these that fits decides. A name that fits several snapshots is refused.

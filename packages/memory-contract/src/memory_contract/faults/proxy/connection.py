@@ -1,4 +1,4 @@
-"""One connection through the proxy: what the client says, what the server answers, and troubles."""
+"""One connection through the proxy: passes requests and replies on, and applies faults."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from memory_contract.faults.proxy.fault_queue import CONNECT, FaultQueue, ProxyF
 from memory_contract.faults.proxy.frames import ProtocolError, Reply, Request, Wire
 
 _READ_BYTES: Final = 65536
-# Of a sliced reply: small enough to cut through every length and every number.
+# The pieces of a sliced reply: small enough to split every length and every number.
 SLICE_BYTES: Final = 3
 
 
 class _Cut(Exception):  # noqa: N818 -- names what happened
-    """This conversation is over."""
+    """The connection is to be cut."""
 
 
 @dataclass(slots=True)
 class _Round:
-    """What is to become of the reply to a round of requests."""
+    """What happens to the reply to a round of requests."""
 
     fault: ProxyFault | None = None
     name: str = ""
     began_ns: int = 0
-    # What the client hears in place of the server's words.
+    # What the client receives instead of the server's reply.
     hears: bytes = b""
-    # Whether the server was asked at all, and whether the connection ends with the reply.
+    # Whether the server gets the requests, and whether the connection ends with the reply.
     asked: bool = True
     closes: bool = False
     # Which of the round's requests was struck, counted from 1.
@@ -54,8 +54,8 @@ class ProxiedConnection:
         self._flowing = flowing
         self._passed = passed
         self._rounds: dict[int, _Round] = {}
-        # The round that the client is in, and the one that the server answers; the named requests
-        # of the one, and those of the other that are done.
+        # The rounds that the client sends and that the server answers; named requests sent in the
+        # first, and completed in the second.
         self._asking = 0
         self._asked = 0
         self._answering = 0
@@ -67,7 +67,7 @@ class ProxiedConnection:
         client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         connect: Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]],
     ) -> None:
-        """Until one side hangs up, or a trouble ends it."""
+        """Run until one side closes, or a fault cuts the connection."""
         self._writers.append(client[1])
         try:
             fault = self._fault_queue.match(CONNECT, chatter=True)
@@ -91,7 +91,7 @@ class ProxiedConnection:
             self.cut()
 
     def cut(self) -> None:
-        """End both connections."""
+        """Cut both connections."""
         for writer in self._writers:
             writer.transport.abort()
 
@@ -136,7 +136,7 @@ class ProxiedConnection:
         return self._rounds.setdefault(self._asking, _Round())
 
     async def _meet(self, fault: ProxyFault, request: Request) -> bytes | None:
-        """Let a trouble strike a request: what the server is to hear of it, None for nothing."""
+        """Apply a fault to a request: what the server receives of it, None for nothing."""
         began_ns = time.monotonic_ns()
         if fault.what == "cut before":
             self._fault_queue.strike(fault, request.name, began_ns)
@@ -175,8 +175,8 @@ class ProxiedConnection:
             _write(client, reply.raw)
         else:
             here.held += self._wire.rewritten(reply, here.hears) if here.hears else reply.raw
-            # Who did not end the round waits for what is done so far. Who did hears only at its end
-            # that it is done for good.
+            # A client that did not end the round waits for what is completed so far. One that did
+            # learns only at its end that everything is committed.
             waits = self._asking == self._answering
             done = reply.fails or (self._done >= here.place and here.place > 0)
             if reply.ends or (waits and done):
@@ -189,7 +189,7 @@ class ProxiedConnection:
             await self._speak_for_the_server(client)
 
     async def _speak_for_the_server(self, client: asyncio.StreamWriter) -> None:
-        """Give the replies to what the server was never asked, when it is their turn."""
+        """Send forged replies to requests that the server did not get, when it is their turn."""
         while self._answering < self._asking:
             here = self._rounds.get(self._answering)
             if here is None or here.asked:
@@ -200,13 +200,13 @@ class ProxiedConnection:
             await self._finish(here, client)
 
     async def _finish(self, here: _Round, client: asyncio.StreamWriter) -> None:
-        """The reply to a round is there."""
+        """Deliver the reply to a round, as its fault says."""
         what = here.fault.what if here.fault is not None else ""
         if what == "delay":
             assert here.fault is not None
             await asyncio.sleep(here.fault.seconds)
         if here.fault is not None:
-            # Before the other side can know: whoever looks when its call is over finds it.
+            # Recorded before the client can see it, so that it is there when the call returns.
             self._fault_queue.strike(here.fault, here.name, here.began_ns)
         if what == "cut midway":
             _write(client, here.held[: len(here.held) // 2])
@@ -214,16 +214,16 @@ class ProxiedConnection:
             for at in range(0, len(here.held), SLICE_BYTES):
                 _write(client, here.held[at : at + SLICE_BYTES])
                 await client.drain()
-                # The next piece is another packet, which the other side may read by itself.
+                # Let the next piece be another packet.
                 await asyncio.sleep(0)
         elif what != "cut after":
             _write(client, here.held)
         if what in ("cut after", "cut midway") or here.closes:
-            # What was written is in the system's hands, and comes before the end.
+            # What was written is in the socket's buffer, and arrives before the end.
             raise _Cut
 
 
 def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Write to a side that is still there."""
+    """Write, unless the side is closed."""
     if not writer.is_closing():
         writer.write(data)

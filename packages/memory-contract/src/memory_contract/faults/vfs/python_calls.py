@@ -1,7 +1,7 @@
-"""Python's own way to its files: steps at which a process can be killed, and syncs that count.
+"""File calls of Python code: steps at which a process can be killed, and syncs.
 
-A profile function is told of each call of a C function before it happens: that is enough to kill
-a process between any two of its writes, whatever the store is, and to leave alone what it does.
+A profile function sees each call of a C function before it happens. That is enough to kill a
+process between any two of its writes, without changing what the store does.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _CALLS: Final = frozenset(
 
 
 def count_steps(disk: Disk) -> None:
-    """Take every call that may change a file for a step, in this thread and in new ones."""
+    """Count every call that may change a file as a step, in this thread and in new ones."""
 
     def look(frame: FrameType, event: str, function: Any) -> None:
-        # What is opened for writing is cut by that: there is a moment before and one after.
+        # Opening for writing truncates: there is a step before and one after.
         told = event == "c_call" or (event == "c_return" and function.__name__ == "open")
         if told and function.__name__ in _CALLS and _of_files(function) and not _ours(frame):
             disk.walk()
@@ -46,13 +46,13 @@ def _of_files(function: Any) -> bool:
 
 
 def _ours(frame: FrameType) -> bool:
-    """Whether a worker talks to the kit, which is no step of the store's."""
+    """Whether the call belongs to the kit's own communication."""
     name = str(frame.f_globals.get("__name__"))
     return name.startswith(("multiprocessing.", "memory_contract.faults."))
 
 
 def hear_syncs(disk: Disk) -> None:
-    """Let the disk know of what Python code syncs."""
+    """Tell the disk what Python code syncs."""
     for name in ("fsync", "fdatasync"):
         setattr(os, name, _heard(getattr(os, name), disk))
 

@@ -174,7 +174,7 @@ class HostPool:
         )
         if remote:
             assert self._worker_pool is not None
-            return RemoteHost(self._worker_pool.worker(), host)
+            return RemoteHost(self._worker_pool.start_worker(), host)
         host.install()
         return host
 

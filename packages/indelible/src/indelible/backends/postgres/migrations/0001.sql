@@ -291,6 +291,7 @@ DECLARE
     v_generation bigint;
     v_deadline   bigint;
     v_vacuums    integer;
+    v_batch      integer;
     v_version    text;
     v_is_active  boolean;
 BEGIN
@@ -326,17 +327,17 @@ BEGIN
                 OR NOT indelible.is_used(v_number, v_life, v_vacuums, p_keys[v_nth]))
         THEN
             v_deadline := v_now + p_ttls[v_nth];
+            v_batch := p_counts[v_nth];
             FOR v_entry IN p_firsts[v_nth] .. p_firsts[v_nth] + p_counts[v_nth] - 1 LOOP
                 INSERT INTO indelible.entry (session, position, written_at, deadline, generation, life,
                     batch, kind, keep, key, opens, answers, payload, embedder, vector, checksum)
-                SELECT v_number, v_end, v_now, v_deadline, v_generation, v_life, batch,
-                    p_kinds[v_entry], p_keeps[v_entry], CASE WHEN batch > 0 THEN p_keys[v_nth] END,
+                VALUES (v_number, v_end, v_now, v_deadline, v_generation, v_life, v_batch,
+                    p_kinds[v_entry], p_keeps[v_entry], CASE WHEN v_batch > 0 THEN p_keys[v_nth] END,
                     p_opens[v_entry], p_answers[v_entry], p_payloads[v_entry], p_embedders[v_entry],
                     p_vectors[v_entry]::real[], p_contents[v_entry] + v_end + v_now
-                        + coalesce(v_deadline, 0) + v_generation + batch
-                FROM (SELECT CASE WHEN v_entry = p_firsts[v_nth] THEN p_counts[v_nth] ELSE 0 END)
-                    AS of_append (batch);
+                        + coalesce(v_deadline, 0) + v_generation + v_batch);
                 v_end := v_end + 1;
+                v_batch := 0;
             END LOOP;
             v_version := indelible.version(v_number, v_life, v_end, v_generation);
             v_versions[v_nth] := v_version;

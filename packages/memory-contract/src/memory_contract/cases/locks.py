@@ -1,4 +1,4 @@
-"""Whoever cannot have a lock waits for a while, and then says so."""
+"""Locks are waited for within a bound; helpers that tell a slow machine from a stuck store."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from memory_contract.client import Client
 from memory_contract.workers.pool import StoreRaised, WorkerLost
 
 SQLITE: Final = b"SQLite format 3\0"
-# Who names no bound is watched for so long; whether it ends later is not known then.
+# How long a store without a declared bound is watched.
 UNDECLARED_S: Final = 8.0
-# The beat of a thread that only looks whether the machine lets it run.
+# The interval of the heartbeat thread.
 BEAT_S: Final = 0.05
 
 
@@ -41,8 +41,8 @@ def lock_is_bounded(context: CaseContext) -> None:
     patience_s = context.adapter.patience_s or UNDECLARED_S
     waiting = context.open_in_process(wait_s=patience_s)
     waiting.read(session)
-    with Heartbeat() as heart, _held(context.workspace):
-        ended = _ends(waiting, session)
+    with Heartbeat() as heart, _hold_locks(context.workspace):
+        ended = is_append_answered(waiting, session)
     if not ended and heart.late_s > patience_s / 4:
         raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
     if not ended and context.adapter.patience_s is None:
@@ -58,8 +58,8 @@ def lock_is_bounded(context: CaseContext) -> None:
     then.read(session)
 
 
-def _ends(waiting: Client, session: str) -> bool:
-    """Whether the append comes back at all; how is its own affair."""
+def is_append_answered(waiting: Client, session: str) -> bool:
+    """Whether an append returns or raises within the client's limit."""
     try:
         waiting.append(session)
     except WorkerLost:
@@ -70,8 +70,8 @@ def _ends(waiting: Client, session: str) -> bool:
 
 
 @contextmanager
-def _held(workspace: Path) -> Iterator[None]:
-    """Hold every lock that a store keeps in its workspace and that the kit knows."""
+def _hold_locks(workspace: Path) -> Iterator[None]:
+    """Hold every lock of the workspace that the kit knows: SQLite databases and lock files."""
     files = [path for path in workspace.rglob("*") if path.is_file()]
     databases = [path for path in files if is_sqlite(path)]
     locks = [path for path in files if path.name.endswith((".lock", ".lck"))]
@@ -79,7 +79,7 @@ def _held(workspace: Path) -> Iterator[None]:
         raise CaseNotClaimed("the store keeps no lock that the kit could hold")
     with ExitStack() as held:
         for path in databases:
-            held.enter_context(_database_held(path))
+            held.enter_context(_hold_database(path))
         for path in locks:
             file = held.enter_context(path.open("rb+"))
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -93,7 +93,7 @@ def is_sqlite(path: Path) -> bool:
 
 
 @contextmanager
-def _database_held(path: Path) -> Iterator[None]:
+def _hold_database(path: Path) -> Iterator[None]:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield
@@ -101,7 +101,7 @@ def _database_held(path: Path) -> Iterator[None]:
 
 
 class Heartbeat:
-    """Says how long the machine kept a thread from running that wanted nothing but to run."""
+    """Measures how long the machine kept an idle thread from running."""
 
     def __init__(self) -> None:
         self.late_s = 0.0

@@ -1,6 +1,7 @@
-"""Goldfish on servers that do well until the network or the server has a bad day, and right ones.
+"""Goldfish on Redis and PostgreSQL: stores that are correct until the network or the server fails.
 
-Each is one of the right stores below with one thing changed.
+Each is one of the correct stores below with one thing changed. At the end stand two that lose
+entries without any fault.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ PATIENCE_S: Final = 5.0
 class OpenOn:
     """Opens a store on a server, or on the one that stands in for it."""
 
+    # Worker processes import this module before they fork, and nothing else of `tests`.
+    modules: ClassVar = (__name__,)
+
     kind: Callable[[str, str], Any]
     url: str
 
@@ -33,7 +37,7 @@ class OpenOn:
 
 
 def adapter_on(kind: Any, url: str) -> Adapter:
-    """The adapter of a store class of this room."""
+    """The adapter of a store class of this module."""
     opener = OpenOn(kind, url)
     return Adapter(
         open=None if kind.awaited else opener,
@@ -54,9 +58,9 @@ class RedisLog:
     introduces: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, url: str, namespace: str) -> None:
-        import redis  # noqa: PLC0415
-        from redis.backoff import NoBackoff  # noqa: PLC0415
-        from redis.retry import Retry  # noqa: PLC0415
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
 
         retry = Retry(NoBackoff(), 0)
         self._errors = redis.exceptions
@@ -328,7 +332,7 @@ class PostgresLog:
     table: ClassVar = "CREATE TABLE"
 
     def __init__(self, url: str, namespace: str) -> None:
-        import psycopg  # noqa: PLC0415
+        import psycopg
 
         self._psycopg = psycopg
         self._url = url
@@ -363,7 +367,7 @@ class PostgresLog:
 
     def _insert(self, connection: Any, session: str, message: Message) -> None:
         connection.execute(
-            f"INSERT INTO {self._name} (session, message) VALUES (%s, %s)",  # noqa: S608 -- ours
+            f"INSERT INTO {self._name} (session, message) VALUES (%s, %s)",
             (f"{self._namespace}/{session}", json.dumps(message)),
         )
 
@@ -372,7 +376,7 @@ class PostgresLog:
         connection = self._connected()
         try:
             rows = connection.execute(
-                f"SELECT message FROM {self._name} WHERE session = %s ORDER BY n",  # noqa: S608
+                f"SELECT message FROM {self._name} WHERE session = %s ORDER BY n",
                 (f"{self._namespace}/{session}",),
             ).fetchall()
             connection.commit()
@@ -483,3 +487,91 @@ def goldfish_on(url: str) -> dict[str, Goldfish]:
         )
         for kind, case, incident in kinds
     }
+
+
+class RedisList:
+    """A list of messages as one string."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        import redis
+
+        self._client = redis.Redis.from_url(url)
+        self._namespace = namespace
+
+    def _key(self, session: str) -> str:
+        return f"goldfish:{self._namespace}:{session}"
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Read, add, write."""
+        known = self.read(session)
+        self._client.set(self._key(session), json.dumps([*known, *messages]))
+
+    def read(self, session: str) -> list[Message]:
+        """All of them."""
+        found: Any = self._client.get(self._key(session))
+        return list(json.loads(found)) if found else []
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self._client.close()
+
+
+class PostgresList:
+    """A list of messages in one row."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        import psycopg
+
+        self._connection = psycopg.connect(url, autocommit=True)
+        # Who comes first makes the table; a lock, so that this is not one more sin.
+        self._connection.execute("SELECT pg_advisory_lock(4711)")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS goldfish (session text PRIMARY KEY, messages text)"
+        )
+        self._connection.execute("SELECT pg_advisory_unlock(4711)")
+        self._namespace = namespace
+
+    def append(self, session: str, messages: list[Message]) -> None:
+        """Read, add, write."""
+        text = json.dumps([*self.read(session), *messages])
+        self._connection.execute(
+            "INSERT INTO goldfish VALUES (%s, %s)"
+            " ON CONFLICT (session) DO UPDATE SET messages = excluded.messages",
+            (f"{self._namespace}/{session}", text),
+        )
+
+    def read(self, session: str) -> list[Message]:
+        """All of them."""
+        row = self._connection.execute(
+            "SELECT messages FROM goldfish WHERE session = %s", (f"{self._namespace}/{session}",)
+        ).fetchone()
+        return list(json.loads(row[0])) if row else []
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self._connection.close()
+
+
+_SIN = "It reads the whole list from the server, adds to it, and writes it back."
+
+
+def written_back_on_redis(url: str) -> Goldfish:
+    """GET, append, SET."""
+    return Goldfish(
+        name="written_back_on_redis",
+        sin=_SIN,
+        incident="key overwritten; langchain-ai/open-swe#2370",
+        caught_by="append_storm",
+        adapter=Adapter(open=OpenOn(RedisList, url), name="written_back_on_redis"),
+    )
+
+
+def written_back_on_postgres(url: str) -> Goldfish:
+    """SELECT, append, upsert: each a transaction of its own."""
+    return Goldfish(
+        name="written_back_on_postgres",
+        sin=_SIN,
+        incident="agno#7479; open-webui#28742",
+        caught_by="append_storm",
+        adapter=Adapter(open=OpenOn(PostgresList, url), name="written_back_on_postgres"),
+    )

@@ -39,7 +39,7 @@ class ValkeyCluster:
     @property
     def running(self) -> list[ValkeyServer]:
         """The servers that were not killed."""
-        return [node for node in self.nodes if node.process.running]
+        return [node for node in self.nodes if node.running]
 
     def start(self) -> None:
         """Start every server, and wait until all agree on who serves what."""
@@ -118,7 +118,7 @@ class ValkeyCluster:
         )
 
     def _follows(self, node: ValkeyServer, primary: str) -> bool:
-        import redis  # noqa: PLC0415 (the kit does not need it)
+        import redis
 
         try:
             self._ask(node, "CLUSTER REPLICATE", primary)

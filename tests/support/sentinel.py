@@ -61,12 +61,12 @@ class SentinelGroup:
         self.primary.kill()
 
     def _client(self) -> Any:
-        import redis  # noqa: PLC0415 (the kit does not need it)
+        import redis
 
         return redis.Redis(host=LOOPBACK, port=self.port, socket_timeout=10, protocol=2)
 
     def _answers(self) -> bool:
-        import redis  # noqa: PLC0415
+        import redis
 
         with self._client() as client:
             try:
