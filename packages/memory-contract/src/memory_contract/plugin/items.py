@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from memory_contract.cli.check import explain_factory
 from memory_contract.contract_run import Item, SelectionError, items_of, select
 from memory_contract.deviations import DeviationsError
 from memory_contract.plugin.stores import ContractStores, get_stores
@@ -26,8 +27,11 @@ def validate(config: pytest.Config) -> None:
         select(config.getoption("contract_gate"))
         for target in config.getoption("contract"):
             get_stores(config).resolve(target)
-    except (SelectionError, TargetError, DeviationsError) as error:
+    except (SelectionError, DeviationsError) as error:
         raise pytest.UsageError(shown(str(error))) from error
+    except TargetError as error:
+        lines = [shown(str(error)), *map(shown, explain_factory(error.hint).splitlines())]
+        raise pytest.UsageError("\n".join(lines)) from error
     except Unreachable:
         # It is there to be opened, and is not: an error of the run, not of the command line.
         return
