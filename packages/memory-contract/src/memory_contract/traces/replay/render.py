@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory_contract.report.wording import counted, visible
+from memory_contract.report.text import counted, visible
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.replay import Replay
 
