@@ -16,10 +16,24 @@ FRAMEWORKS := $(patsubst requirements/frameworks/%.in,%,$(wildcard requirements/
 BESIDE := .venv-frameworks
 # One more than the smallest machine that we build for has cores: tests wait for disks and servers.
 WORKERS ?= 3
+# What runs in a minute, without servers: all three packages. Of the kit, what runs no case; of goldens, comparing,
+# copying, and some runs of pytest.
+KIT_TESTS := packages/memory-contract/tests
+GOLDEN_TESTS := packages/pytest-snapshot-db/tests
+QUICK = --numprocesses $(WORKERS) -k "not redis and not postgres and not cluster" tests/test_shape.py \
+	$(addprefix packages/indelible/tests/,unit behaviour) \
+	$(filter-out %_agreement.py %_detection.py %_soundness.py,$(wildcard $(KIT_TESTS)/test_kit_*.py)) \
+	$(filter-out %_folder.py %_page.py,$(wildcard $(KIT_TESTS)/test_report_*.py)) \
+	$(addprefix $(GOLDEN_TESTS)/test_,compare.py copy_live.py usage.py)
+# The versions of Python that we support; those that pyenv or the PATH has are tested.
+VERSIONS := 3.11 3.12 3.13
+find_python = $(firstword $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/$(1).*/bin/python$(1)) \
+	$(wildcard $(addsuffix /python$(1),$(subst :, ,$(PATH)))))
+INSTALLED = $(foreach version,$(VERSIONS),$(if $(call find_python,$(version)),$(version)))
 # The versions of pytest that goldens are tried on; `make test` takes the first and the last.
 PYTESTS := 8.0 8.4 9.0 newest
 
-.PHONY: help demo quick test test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
+.PHONY: help demo quick test test-pythons test-oldest test-browser test-matrix frameworks scoreboard soak soak-kit lint format bench bench-kit bench-scale bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -52,8 +66,22 @@ test: $(READY) $(ENGINES)/.ready $(PGBOUNCER)/.ready lint test-oldest ## Everyth
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 quick: $(READY) ## What to run while you work: unit tests, and the behaviour suite on memory and SQLite
-	$(BIN)/pytest --numprocesses $(WORKERS) -k "not redis and not postgres and not cluster" \
-		tests/test_shape.py $(addprefix packages/indelible/tests/,unit behaviour)
+	$(BIN)/pytest $(QUICK)
+
+# Prints at its end on which interpreters it ran.
+test-pythons: $(INSTALLED:%=quick-on-%) ## The quick tier on Python 3.11, 3.12 and 3.13, if installed, also by pyenv
+	@echo "The quick tier passed on Python: $(or $(INSTALLED),none)."
+	@echo "Not installed: $(or $(filter-out $(INSTALLED),$(VERSIONS)),none)."
+	@test -n "$(INSTALLED)"
+
+quick-on-%: $(VENV)/python-%/.ready
+	$(VENV)/python-$*/bin/pytest $(QUICK)
+
+$(VENV)/python-%/.ready: requirements/quick.txt $(PROJECTS) | $(READY)
+	$(call find_python,$*) -m venv --clear --without-pip $(@D)
+	$(BIN)/pip --python $(@D) install --quiet --require-hashes --requirement $<
+	$(BIN)/pip --python $(@D) install $(EDITABLE)
+	@touch $@
 
 # Warnings of frameworks as old as these are not ours to mend.
 test-oldest: $(OLDEST)/.ready ## The adapters with the oldest framework versions that they work with
@@ -125,6 +153,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 lock: $(READY) ## Renew requirements/*.txt, with hashes and without any host
 	$(BIN)/pip install --quiet uv
 	$(BIN)/$(LOCK) --output-file requirements/dev.txt requirements/dev.in
+	$(BIN)/$(LOCK) --output-file requirements/quick.txt requirements/quick.in
 	$(BIN)/$(LOCK) --output-file requirements/browser.txt requirements/browser.in
 	$(BIN)/$(LOCK) --no-deps --output-file requirements/engines.txt requirements/engines.in
 	for version in $(PYTESTS); do $(BIN)/$(LOCK) --output-file requirements/matrix/pytest-$$version.txt \

@@ -12,17 +12,17 @@ import indelible
 from benchmarks.conversation import ENVELOPE, TASKS, TEXT, as_one_row, growth, many_tasks
 from benchmarks.measure import Result, against
 from indelible.model import Never
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 
 def all_results(folder: Path) -> Iterator[Result]:
     """Every figure of this file, on servers of its own."""
     # As a server comes: it keeps nothing on disk, so that the round trip is what is measured.
-    plain = Valkey(folder / "plain", {"appendonly": "no"})
+    plain = ValkeyServer(folder / "plain", {"appendonly": "no"})
     # A script's writes are a transaction in the append-only file, and a push is one line.
-    kept = Valkey(folder / "kept", {"appendfsync": "everysec"})
+    kept = ValkeyServer(folder / "kept", {"appendfsync": "everysec"})
     # Only here is a write a commit.
-    synced = Valkey(folder / "synced", {"appendfsync": "always"})
+    synced = ValkeyServer(folder / "synced", {"appendfsync": "always"})
     servers = (plain, kept, synced)
     try:
         for server in servers:
@@ -41,7 +41,7 @@ def all_results(folder: Path) -> Iterator[Result]:
 
 
 def append(
-    server: Valkey, *, what: str, at_most: float, ttl: float | Never = indelible.NEVER
+    server: ValkeyServer, *, what: str, at_most: float, ttl: float | Never = indelible.NEVER
 ) -> Result:
     """An append with key, order, version and perhaps a TTL, beside a push of the same bytes."""
     client = server.client()
@@ -57,7 +57,7 @@ def append(
     return result
 
 
-def views(server: Valkey, *, where: str, at_most: float) -> Iterator[Result]:
+def views(server: ValkeyServer, *, where: str, at_most: float) -> Iterator[Result]:
     """A snapshot and a rollback, beside a push."""
     client = server.client()
     with indelible.open(server.url, namespace="views", durability="none") as store:
@@ -66,7 +66,7 @@ def views(server: Valkey, *, where: str, at_most: float) -> Iterator[Result]:
     client.close()
 
 
-async def tasks(server: Valkey) -> Result:
+async def tasks(server: ValkeyServer) -> Result:
     """Many tasks, beside as many with a client that sends each push by itself."""
     async with Redis.from_url(server.url, max_connections=TASKS) as client:
         return await many_tasks(

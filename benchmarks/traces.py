@@ -12,7 +12,7 @@ import indelible
 from benchmarks.conversation import TEXT
 from benchmarks.measure import Result, against
 from memory_contract import record
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 from memory_contract.traces.format import TraceHeader, TraceOperation, format_line
 
 OPERATIONS = 1_000_000
@@ -43,7 +43,7 @@ def all_results(folder: Path) -> Iterator[Result]:
 
 def recorded_beside_bare(folder: Path) -> Result:
     """An append of a recorded store, beside one of the same store unrecorded."""
-    server = Valkey(folder / "recorded", {"appendonly": "no"})
+    server = ValkeyServer(folder / "recorded", {"appendonly": "no"})
     server.start()
     try:
         bare = indelible.open(server.url, durability="none")

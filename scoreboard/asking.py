@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from memory_contract.cases import Case, Gate, all_cases
+from memory_contract.cases.case import Case
+from memory_contract.cases.catalogue import all_cases
+from memory_contract.gates import Gate
 
 GATES: Final[tuple[Gate, ...]] = (
     "sequential",

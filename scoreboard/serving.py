@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from memory_contract.faults.servers.postgres import PostgresServer
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 from scoreboard.factories.places import DATABASES
 
 REDIS: Final = "redis"
@@ -32,7 +32,7 @@ def servers(kinds: Collection[str]) -> Iterator[dict[str, str]]:
     with contextlib.ExitStack() as ending:
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
         if REDIS in kinds:
-            valkey = Valkey(folder / REDIS, {"databases": str(DATABASES)})
+            valkey = ValkeyServer(folder / REDIS, {"databases": str(DATABASES)})
             ending.callback(valkey.kill)
             valkey.start()
             told["SCOREBOARD_REDIS"] = valkey.url

@@ -17,12 +17,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 INDELIBLE = "packages/indelible/src/indelible"
 POSTGRES = f"{INDELIBLE}/backends/postgres"
+REDIS = f"{INDELIBLE}/backends/redis"
 # Async sources; the twin of each stands beside it.
 SOURCES = (
     f"{INDELIBLE}/store_async.py",
     f"{POSTGRES}/connection_async.py",
     f"{POSTGRES}/connection_pool_async.py",
     f"{POSTGRES}/client_async.py",
+    f"{REDIS}/channel_async.py",
+    f"{REDIS}/topology_async.py",
 )
 # In this order.
 REPLACEMENTS = (
@@ -33,6 +36,7 @@ REPLACEMENTS = (
     (r"\b(\w+)_async\b", r"\1"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\bOne task\b", "One thread"),
+    (r"(?<=[,;]) async(?=[.\n\"])", " blocking"),
     (r"# noqa: ASYNC109, ", "# noqa: "),
 )
 HEADER = "# Generated from {source} by scripts/generate_sync.py: edit that file instead.\n"

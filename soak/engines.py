@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
-from memory_contract.faults.servers.cluster import PRIMARIES, ValkeyCluster
 from memory_contract.faults.servers.postgres import PostgresServer
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
+from tests.support.valkey_cluster import PRIMARIES, ValkeyCluster
 
 FREEZE_S_MAX: Final = 0.8
 
@@ -96,7 +96,7 @@ class Redis(Engine):
     writers = 2
 
     def __init__(self, folder: Path) -> None:
-        self._server = Valkey(folder)
+        self._server = ValkeyServer(folder)
         self._server.start()
 
     def open(self, chunk: int) -> str:  # noqa: ARG002 -- emptied after each
@@ -178,7 +178,7 @@ class Postgres(Engine):
         self._server.remove()
 
 
-def _empty(server: Valkey) -> None:
+def _empty(server: ValkeyServer) -> None:
     with server.client() as client:
         client.flushall()
 

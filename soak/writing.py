@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 import indelible
-from memory_contract.calling import outcome_of
+from memory_contract.calls import outcome_of
 from memory_contract.history import Ids
 from soak.record import Record
 

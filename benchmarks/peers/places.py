@@ -14,7 +14,7 @@ import apsw
 
 from benchmarks.peers.roster import POSTGRES, REDIS, SQLITE, Entry
 from memory_contract.faults.servers.postgres import PostgresServer
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 # The framework whose store is a folder of files.
 IN_A_FOLDER = "strands"
@@ -118,7 +118,7 @@ class OnRedis(Places):
     def __init__(self, folder: Path, *, appendfsync: str) -> None:
         super().__init__()
         self.durability = f"append-only file, `appendfsync {appendfsync}`"
-        self._server = Valkey(folder, {"appendfsync": appendfsync, **SHARED})
+        self._server = ValkeyServer(folder, {"appendfsync": appendfsync, **SHARED})
 
     def start(self) -> None:
         self._server.start()

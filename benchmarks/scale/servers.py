@@ -16,7 +16,7 @@ import indelible
 from benchmarks.conversation import TASKS, TEXT, rate
 from indelible import ChatMessage
 from memory_contract.faults.servers.postgres import PostgresServer, children_of
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 CALLS = 1500
 # However slow a disk is, a verb is not called for longer.
@@ -123,7 +123,7 @@ def _lengthen(store: indelible.MemoryStore, sessions: int, messages: int) -> Non
 @contextmanager
 def _valkey() -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
-        server = Valkey(Path(folder), {"appendonly": "no"})
+        server = ValkeyServer(Path(folder), {"appendonly": "no"})
         try:
             server.start()
             with server.client() as client:

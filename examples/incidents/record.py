@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from memory_contract import load_trace, recorded, shrink_trace, write_test
-from memory_contract.cases import all_cases
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.goldfish import GOLDFISH
-from memory_contract.running import Bench, run_case
+from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.traces.shrink import write_small_trace
 
 HERE = Path(__file__).parent
@@ -55,11 +55,11 @@ def _record(path: Path, fish: str, mode: str) -> None:
     goldfish = GOLDFISH[fish]
     (case,) = (each for each in all_cases() if each.name == goldfish.caught_by)
     workers = mode if mode != "blocking" else None
-    bench = Bench(recorded(goldfish.adapter, path, workers=workers))
+    subject = StoreUnderTest(recorded(goldfish.adapter, path, workers=workers))
     try:
-        assert run_case(case, mode, bench, seed=7).verdict == "FAIL"
+        assert run_case(case, mode, subject, seed=7).verdict == "FAIL"
     finally:
-        bench.close()
+        subject.close()
 
 
 if __name__ == "__main__":

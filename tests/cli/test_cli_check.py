@@ -11,9 +11,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from test_cli_terminal import at_a_terminal
 
-from memory_contract.cases import GATES, all_cases
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.cli.checking import seconds
 from memory_contract.errors import UsageError
+from memory_contract.gates import GATES
 from memory_contract.goldfish import GOLDFISH
 from tests.support.transcripts import environment
 

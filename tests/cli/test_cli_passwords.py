@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import indelible
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support import postgres_server
 from tests.support.canary import AWKWARD, CANARY, files_with_canary
 
@@ -26,7 +26,7 @@ def postgres():
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory):
     """A server that lets nobody in without the password."""
-    server = Valkey(tmp_path_factory.mktemp("valkey"), {"requirepass": CANARY})
+    server = ValkeyServer(tmp_path_factory.mktemp("valkey"), {"requirepass": CANARY})
     server.start()
     yield server.url.replace("redis://", f"redis://default:{CANARY}@")
     server.kill()

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import indelible
 from indelible.cli.main import app
+from indelible.core.extras import format_install_command
 from memory_contract.cli.main import app as kit_app
 from scripts.command_reference import every_command, reference
 from tests.support.transcripts import GOLDEN
@@ -90,7 +91,7 @@ def test_the_command_says_which_extra_it_needs():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 2
-    assert b"pip install 'indelible[cli]'" in done.stderr
+    assert format_install_command("cli").encode() in done.stderr
 
 
 def test_every_kept_output_belongs_to_a_test():

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support.canary import CANARY
 from tests.support.prepared_store import SNAPSHOT
 from tests.support.transcripts import environment
@@ -168,7 +168,7 @@ def test_every_hint_names_the_store_that_was_named(command, golden, corrupt):
 
 
 def test_a_danger_of_the_engine_is_one_line_without_file_and_line(command, tmp_path_factory):
-    server = Valkey(tmp_path_factory.mktemp("valkey"), {"appendonly": "no"})
+    server = ValkeyServer(tmp_path_factory.mktemp("valkey"), {"appendonly": "no"})
     server.start()
     try:
         done = command("append", "ada", "user", "hello", "--url", server.url)

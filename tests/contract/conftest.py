@@ -2,20 +2,15 @@
 
 import pytest
 
-from memory_contract.faults.servers.cluster import ValkeyCluster
-from tests.support import postgres_server, redis_server
+from tests.support import postgres_server, redis_cluster, redis_server
 
 SERVERS = ["redis", "cluster", "postgres"]
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory):
-    """A cluster of six, for whoever asks first."""
-    started = ValkeyCluster(tmp_path_factory.mktemp("cluster"))
-    started.start()
-    started.calm()
-    yield started
-    started.stop()
+@pytest.fixture
+def cluster():
+    """The cluster of this test process."""
+    return redis_cluster.running()
 
 
 def _place(engine, request):
@@ -23,7 +18,7 @@ def _place(engine, request):
         case "redis":
             return redis_server.emptied()
         case "cluster":
-            return request.getfixturevalue("cluster").url
+            return redis_cluster.emptied()
         case "postgres":
             return postgres_server.emptied_database()
         case "sqlite":

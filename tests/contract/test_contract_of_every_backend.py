@@ -4,7 +4,8 @@ import pytest
 
 import indelible
 from memory_contract import check
-from memory_contract.cases import GATES, all_cases
+from memory_contract.cases.catalogue import all_cases
+from memory_contract.gates import GATES
 from tests.support.namespaces import not_to_be_had
 
 WRITTEN = {case.gate for case in all_cases()}

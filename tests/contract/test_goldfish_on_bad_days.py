@@ -2,24 +2,24 @@
 
 import pytest
 
-from memory_contract.cases import all_cases
+from memory_contract.cases import cancellation, network, proxied_store
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.faults.servers import small_disk
-from memory_contract.gates import between, cancelling, deadlines
-from memory_contract.goldfish import examine, network
-from memory_contract.running import Bench, modes_of, run_case
-from tests.support import postgres_server, redis_server
+from memory_contract.goldfish import examine
+from memory_contract.runner import StoreUnderTest, list_modes, run_case
+from tests.support import postgres_server, redis_server, server_goldfish
 from tests.support.namespaces import not_to_be_had
 
-ON_REDIS = sorted(network.goldfish_on("redis://"))
-ON_POSTGRES = sorted(network.goldfish_on("postgresql://"))
+ON_REDIS = sorted(server_goldfish.goldfish_on("redis://"))
+ON_POSTGRES = sorted(server_goldfish.goldfish_on("postgresql://"))
 
 
 @pytest.fixture(autouse=True)
 def _who_never_comes_back_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(between, "RECOVERS_S", 4.0)
-    monkeypatch.setattr(cancelling, "STUCK_S", 4.0)
+    monkeypatch.setattr(proxied_store, "RECOVERS_S", 4.0)
+    monkeypatch.setattr(cancellation, "STUCK_S", 4.0)
     # Of who names no bound on waiting, nothing is learned by watching longer.
-    monkeypatch.setattr(deadlines, "UNDECLARED_S", 1.0)
+    monkeypatch.setattr(network, "UNDECLARED_S", 1.0)
 
 
 def caught(fish):
@@ -54,47 +54,50 @@ ANOMALY = {
 
 @pytest.mark.parametrize("name", ON_REDIS)
 def test_a_goldfish_on_redis_is_caught(name):
-    anomaly = caught(network.goldfish_on(redis_server.emptied())[name])
+    anomaly = caught(server_goldfish.goldfish_on(redis_server.emptied())[name])
     assert anomaly == ANOMALY.get(name, anomaly)
 
 
 @pytest.mark.parametrize("name", ON_POSTGRES)
 def test_a_goldfish_on_postgres_is_caught(name):
-    anomaly = caught(network.goldfish_on(postgres_server.fresh_database())[name])
+    anomaly = caught(server_goldfish.goldfish_on(postgres_server.fresh_database())[name])
     assert anomaly == ANOMALY.get(name, anomaly)
 
 
 def said_of(adapter):
-    bench = Bench(adapter)
+    subject = StoreUnderTest(adapter)
     try:
         return [
-            known or run_case(case, mode, bench, seed=5)
+            known or run_case(case, mode, subject, seed=5)
             for case in all_cases()
             if case.gate == "faults"
-            for mode, known in modes_of(case, bench)
+            for mode, known in list_modes(case, subject)
         ]
     finally:
-        bench.close()
+        subject.close()
 
 
-@pytest.mark.parametrize("kind", network.RIGHT_ON_REDIS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", server_goldfish.RIGHT_ON_REDIS, ids=lambda kind: kind.__name__)
 def test_a_right_store_on_redis_is_caught_by_no_case(kind):
-    results = said_of(network.adapter_on(kind, redis_server.emptied()))
+    results = said_of(server_goldfish.adapter_on(kind, redis_server.emptied()))
     broken = [r for r in results if r.verdict not in ("PASS", "NOT CLAIMED")]
     assert [(r.id, r.verdict, r.reason) for r in broken if not not_to_be_had(r)] == []
     assert sum(r.verdict == "PASS" for r in results) > 5
 
 
-@pytest.mark.parametrize("kind", network.RIGHT_ON_POSTGRES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", server_goldfish.RIGHT_ON_POSTGRES, ids=lambda kind: kind.__name__)
 def test_a_right_store_on_postgres_is_caught_by_no_case(kind):
-    results = said_of(network.adapter_on(kind, postgres_server.fresh_database()))
+    results = said_of(server_goldfish.adapter_on(kind, postgres_server.fresh_database()))
     broken = [r for r in results if r.verdict not in ("PASS", "NOT CLAIMED")]
     assert [(r.id, r.verdict, r.reason) for r in broken if not not_to_be_had(r)] == []
     assert sum(r.verdict == "PASS" for r in results) > 5
 
 
 def test_every_case_between_a_store_and_its_server_has_a_goldfish():
-    fish = {**network.goldfish_on("redis://"), **network.goldfish_on("postgresql://")}
+    fish = {
+        **server_goldfish.goldfish_on("redis://"),
+        **server_goldfish.goldfish_on("postgresql://"),
+    }
     named = {each.caught_by for each in fish.values()}
     rooms = {"network", "deadlines", "cancelling", "servers", "full_disks"}
     ours = {case.name for case in all_cases() if case.run.__module__.rpartition(".")[2] in rooms}
@@ -103,6 +106,6 @@ def test_every_case_between_a_store_and_its_server_has_a_goldfish():
 
 def test_without_namespaces_no_disk_is_filled(monkeypatch):
     monkeypatch.setattr(small_disk, "missing", lambda: "there are none here")
-    fish = network.goldfish_on(redis_server.emptied())["SwallowsAFullDisk"]
+    fish = server_goldfish.goldfish_on(redis_server.emptied())["SwallowsAFullDisk"]
     (result,) = examine(fish, seed=5).results
     assert (result.verdict, result.reason) == ("NOT RUN", "there are none here")

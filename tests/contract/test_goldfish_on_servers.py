@@ -3,8 +3,8 @@
 import pytest
 
 from memory_contract.goldfish import examine
-from memory_contract.goldfish.servers import written_back_on_postgres, written_back_on_redis
 from tests.support import postgres_server, redis_server
+from tests.support.server_goldfish import written_back_on_postgres, written_back_on_redis
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -6,16 +6,16 @@ import pytest
 
 import indelible
 from memory_contract import explain_trace, record, replay_trace
-from memory_contract.faults.proxy import Proxy, Trouble
-from memory_contract.goldfish.network import (
+from memory_contract.faults.proxy import Proxy, ProxyFault
+from memory_contract.traces.recorder import get_trace_writer
+from tests.support import postgres_server, redis_server
+from tests.support.server_goldfish import (
     PostgresLog,
     RedisLog,
     RetriesTheTransaction,
     RetriesWithoutKey,
     adapter_on,
 )
-from memory_contract.traces.recorder import get_trace_writer
-from tests.support import postgres_server, redis_server
 
 # A goldfish, a right store, where they live, and the request that decides whether an append landed.
 ENGINES = [
@@ -32,7 +32,7 @@ def incident(path, kind, url, decides):
         opened = kind(proxy.url, "incident")
         store = record(opened, path, fresh=True)
         store.append("ana", [{"role": "user", "content": "My name is Ana."}])
-        proxy.arm(Trouble("cut after", decides))
+        proxy.arm(ProxyFault("cut after", decides))
         try:
             store.append("ana", [{"role": "user", "content": "Book the train."}])
         except Exception:  # noqa: BLE001 -- the recorder wrote down what

@@ -218,15 +218,17 @@ def test_the_limits_table_quotes_every_limit_as_it_is():
 
 
 def test_the_sqlite_design_quotes_its_constants_as_they_are():
-    rooms = ("schema", "writer", "readers", "sessions", "connection")
-    there = constants(*(f"indelible.backends.sqlite.{room}" for room in rooms))
+    rooms = ("schema", "readers", "transaction", "connection")
+    there = constants(
+        "indelible.core.embedded", *(f"indelible.backends.sqlite.{room}" for room in rooms)
+    )
     said = quoted(SQLITE_DESIGN)
     assert said
     assert said == {name: there.get(name) for name in said}
 
 
 def test_the_postgresql_design_quotes_its_constants_as_they_are():
-    rooms = ("schema", "engine", "connection_pool", "statements")
+    rooms = ("schema", "client", "connection_pool", "statements")
     there = constants(*(f"indelible.backends.postgres.{room}" for room in rooms))
     said = quoted(POSTGRES_DESIGN)
     assert said

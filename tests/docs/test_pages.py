@@ -25,7 +25,7 @@ import pytest
 import test_blocks
 from test_blocks import ROOT, Block, blocks, name_of, prose
 
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support import postgres_server
 
 DOCS = ROOT / "docs"
@@ -128,7 +128,7 @@ def run_python(path: Path, block: Block, following: Block, namespace: dict[str, 
 
 @contextmanager
 def valkey(folder: Path) -> Iterator[str]:
-    server = Valkey(folder / "valkey")
+    server = ValkeyServer(folder / "valkey")
     server.start()
     try:
         yield server.url

@@ -8,8 +8,8 @@ from dataclasses import replace
 import indelible
 from indelible.testing.contract_target import StoreHandle
 from memory_contract import Adapter
-from memory_contract.cases import all_cases
-from memory_contract.running import Bench, run_case
+from memory_contract.cases.catalogue import all_cases
+from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.targets import resolve
 
 # A soak makes ten times as many faults.
@@ -31,11 +31,11 @@ def result_of(adapter, case, run=None, *, seed=1):
     (chosen,) = [known for known in all_cases() if known.name == case]
     if run is not None:
         chosen = replace(chosen, run=run)
-    bench = Bench(adapter)
+    subject = StoreUnderTest(adapter)
     try:
-        return run_case(chosen, "processes", bench, seed=seed)
+        return run_case(chosen, "processes", subject, seed=seed)
     finally:
-        bench.close()
+        subject.close()
 
 
 def expect_pass(result):

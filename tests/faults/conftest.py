@@ -2,13 +2,10 @@
 
 import pytest
 
-from memory_contract.faults.servers.cluster import ValkeyCluster
+from tests.support import redis_cluster
 
 
 @pytest.fixture(scope="session")
-def cluster_url(tmp_path_factory):
-    """A cluster of six, for whoever asks first."""
-    started = ValkeyCluster(tmp_path_factory.mktemp("cluster"))
-    started.start()
-    yield started.url
-    started.stop()
+def cluster_url():
+    """The cluster of this test process, with nothing on it."""
+    return redis_cluster.emptied()

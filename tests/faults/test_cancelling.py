@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from memory_contract.adapter import Adapter
+from memory_contract.cases.cancellation import CancelAtAwait, Cancelled
 from memory_contract.checking import select
-from memory_contract.gates.cancelling import Cancelled, Interrupting
-from memory_contract.running import Bench, run_case
+from memory_contract.runner import StoreUnderTest, run_case
 
 
 async def three_steps(done):
@@ -19,7 +19,7 @@ async def three_steps(done):
 
 @pytest.mark.parametrize(("nth", "done"), [(1, []), (2, [0]), (3, [0, 1])])
 async def test_it_cancels_at_the_await_that_it_counts(nth, done):
-    found, interrupting = [], Interrupting(nth)
+    found, interrupting = [], CancelAtAwait(nth)
     with pytest.raises(Cancelled):
         await interrupting(three_steps(found))
     assert interrupting.reached
@@ -28,13 +28,13 @@ async def test_it_cancels_at_the_await_that_it_counts(nth, done):
 
 
 async def test_what_has_fewer_awaits_is_left_alone():
-    found, interrupting = [], Interrupting(4)
+    found, interrupting = [], CancelAtAwait(4)
     assert await interrupting(three_steps(found)) == "all"
     assert not interrupting.reached
 
 
 async def test_what_is_not_awaited_is_its_own_answer():
-    interrupting = Interrupting(1)
+    interrupting = CancelAtAwait(1)
     assert await interrupting("at once") == "at once"
     assert not interrupting.reached
 
@@ -65,12 +65,12 @@ class HalfABatch(HalfAwaited):
 
 
 def said_of(store):
-    bench = Bench(Adapter(open_async=store, reach="handle"))
+    subject = StoreUnderTest(Adapter(open_async=store, reach="handle"))
     try:
         (case,) = select(cases=["cancel_everywhere"])
-        return run_case(case, "async", bench, seed=1)
+        return run_case(case, "async", subject, seed=1)
     finally:
-        bench.close()
+        subject.close()
 
 
 def test_a_right_store_that_is_awaited_in_part_is_not_accused():

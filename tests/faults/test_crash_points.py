@@ -11,9 +11,9 @@ from walked import DOES, SEAMS, OpenWalked
 
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS
 from memory_contract import Adapter
-from memory_contract.drivers.processes import Crew, WorkerLost
-from memory_contract.faults.crashpoints import CrashPoints
+from memory_contract.workers.pool import WorkerLost, WorkerPool
 from tests.support import postgres_server, redis_server
+from tests.support.crash_points import CrashPoints
 
 ENGINES = ("sqlite", "redis", "cluster", "postgres")
 # A verb that is done again without a key is another one.
@@ -73,12 +73,12 @@ class Walk:
         self._url = url
         self._folder = folder
         adapter = Adapter(open=OpenWalked(flavour == "async"), name=engine)
-        self._crew = Crew(adapter, [seam.partition(":")[0] for seam in SEAMS[engine]])
+        self._worker_pool = WorkerPool(adapter, [seam.partition(":")[0] for seam in SEAMS[engine]])
 
     def process(self, at=0, when="before", url=None):
         """A fresh process with the store open; or None if it died in opening it."""
-        worker = self._crew.worker()
-        worker.ask("equip", CrashPoints(SEAMS[self._engine], at, when))
+        worker = self._worker_pool.start_worker()
+        worker.ask("install_plugin", CrashPoints(SEAMS[self._engine], at, when))
         try:
             worker.ask("open", self._folder, "blocking", url or self._url)
         except WorkerLost:
@@ -87,7 +87,7 @@ class Walk:
         return worker
 
     def close(self):
-        self._crew.close()
+        self._worker_pool.close()
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +115,9 @@ def reference(walk, verb):
     worker, session = walk.process(), f"{walk.name}-{verb}-ref"
     snapshot = call(worker, "prepare", verb, session)
     before = call(worker, "shows", session)
-    worker.gear("arm", 0, "before")
+    worker.call_plugin("arm", 0, "before")
     call(worker, "do", verb, session, snapshot)
-    calls = worker.gear("passed")
+    calls = worker.call_plugin("passed")
     after = call(worker, "shows", session)
     worker.end()
     return before, after, calls
@@ -147,7 +147,7 @@ def dies(worker, verb, session, snapshot):
     except WorkerLost:
         worker.kill()
         return True
-    worker.gear("arm", 0, "before")
+    worker.call_plugin("arm", 0, "before")
     return False
 
 
@@ -163,7 +163,7 @@ def test_who_dies_in_a_verb_leaves_all_of_it_or_nothing(walks, engine, flavour, 
             look(worker, left, before, after, verb)
         session = f"{walk.name}-{verb}-{at}-{when}"
         snapshot = call(worker, "prepare", verb, session)
-        worker.gear("arm", at, when)
+        worker.call_plugin("arm", at, when)
         if not dies(worker, verb, session, snapshot):
             # The first of all had more to do: a server learns a script only once.
             assert call(worker, "shows", session) == after
@@ -185,7 +185,7 @@ def test_who_dies_in_the_first_open_leaves_what_the_next_one_completes(
 ):
     walk = walks(engine, flavour)
     whole = walk.process(url=places(engine))
-    calls = whole.gear("passed")
+    calls = whole.call_plugin("passed")
     whole.end()
     assert calls
     for at, when in points(calls):

@@ -4,10 +4,9 @@ import pytest
 from bad_disks import TIMES, expect_pass, ours, result_of
 from gives_up import GivesUp
 
+from memory_contract.cases.disk_errors import fail_everywhere, fail_in_recovery
 from memory_contract.faults.vfs.disk import ERRORS
-from memory_contract.gates.disk_errors import fail_everywhere
-from memory_contract.gates.recovering import fail_in_recovery
-from memory_contract.goldfish.zoo import adapter_of
+from memory_contract.goldfish.registry import adapter_of
 
 ALL = 10**6
 LOOPS = {

@@ -5,8 +5,8 @@ import math
 import pytest
 from bad_disks import expect_pass, ours, result_of
 
-from memory_contract.gates.killed_steps import kill_everywhere
-from memory_contract.gates.verbs import NEEDS
+from memory_contract.cases.crashes import kill_everywhere
+from memory_contract.cases.workload import NEEDS
 from memory_contract.goldfish import RIGHT
 
 ALL = 10**6

@@ -81,7 +81,7 @@ def slots_held(store):
             channels = itertools.chain(*((each.writers, each.readers) for each in servers))
             leased = [each.slots for each in channels]
         case PostgresBackend():
-            return backend._server.batcher.sending + backend._server.pool.held
+            return backend.batcher.sending + backend.pool.held
         case _:
             leased = []
     return sum(each.held for each in leased)
@@ -156,7 +156,7 @@ def holding(engine, store, monkeypatch):
             waiting = lambda: batcher._waiting  # noqa: E731
             monkeypatch.setattr(batcher, "_send", held(batcher._send))
         case _:
-            batcher = backend._server.batcher
+            batcher = backend.batcher
             waiting = lambda: batcher._waiting  # noqa: E731
             monkeypatch.setattr(batcher, "_send", held(batcher._send))
             # One sender, so that whoever comes next has to wait.

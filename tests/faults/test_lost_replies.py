@@ -7,7 +7,7 @@ import pytest
 
 import indelible
 from indelible import ConflictError
-from memory_contract.faults.proxy import Proxy, Trouble
+from memory_contract.faults.proxy import Proxy, ProxyFault
 from tests.support import postgres_server, redis_server
 from tests.support.wait import wait_until
 
@@ -49,7 +49,7 @@ def test_entries_that_were_hidden_before_the_retry_are_no_conflict(server, appen
         steps = append(proxy.url, key=key)
         next(steps)
         # The append is done and its reply lost; the retry waits until the session was cleared.
-        proxy.arm(Trouble("cut after"), Trouble("freeze", "CONNECT"))
+        proxy.arm(ProxyFault("cut after"), ProxyFault("freeze", "CONNECT"))
         receipts = []
         thread = threading.Thread(target=lambda: receipts.append(next(steps)))
         thread.start()

@@ -3,12 +3,12 @@
 import pytest
 
 from memory_contract.adapter import Adapter
+from memory_contract.cases import servers
 from memory_contract.checking import select
-from memory_contract.faults.servers.ours import Missing
-from memory_contract.gates import servers
-from memory_contract.goldfish.network import RedisLog, adapter_on
-from memory_contract.running import Bench, run_case
+from memory_contract.faults.servers.managed import ServerMissing
+from memory_contract.runner import StoreUnderTest, run_case
 from tests.support import redis_server
+from tests.support.server_goldfish import RedisLog, adapter_on
 
 
 class OpenDeaf:
@@ -31,12 +31,12 @@ class OpenPicky(OpenDeaf):
 
 
 def said_of(adapter, name, mode="blocking"):
-    bench = Bench(adapter)
+    subject = StoreUnderTest(adapter)
     try:
         (case,) = select(cases=[name])
-        result = run_case(case, mode, bench, seed=1)
+        result = run_case(case, mode, subject, seed=1)
     finally:
-        bench.close()
+        subject.close()
     return result.verdict, result.reason
 
 
@@ -69,9 +69,9 @@ def test_a_store_that_stays_with_its_own_server_proves_nothing(url):
 
 def test_a_server_that_is_not_installed_is_not_run(url, monkeypatch):
     def missing(_):
-        raise Missing("there is no such server here")
+        raise ServerMissing("there is no such server here")
 
-    monkeypatch.setattr(servers, "ours", missing)
+    monkeypatch.setattr(servers, "start_managed", missing)
     verdict = said_of(adapter_on(RedisLog, url), "server_emptied")
     assert verdict == ("NOT RUN", "there is no such server here")
 

@@ -4,10 +4,11 @@ import math
 
 import pytest
 from bad_disks import TIMES, expect_pass, opened_at_process, ours, result_of
+from correct_on_disk import WalNormal
 
-from memory_contract.gates.power_loss import cut_power
-from memory_contract.goldfish.files import UnsyncedFolder, WalFull, WalNormal
-from memory_contract.goldfish.zoo import RIGHT, adapter_of
+from memory_contract.cases.crashes import cut_power
+from memory_contract.goldfish.files import UnsyncedFolder, WalFull
+from memory_contract.goldfish.registry import RIGHT, adapter_of
 
 # Two thousand power cuts in all; twenty thousand in a soak.
 PARTS = range(1, 1 + 4 * TIMES)

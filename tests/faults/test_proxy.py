@@ -9,7 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from memory_contract.faults.proxy import Proxy, ProxyError, Trouble
+from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault
 from tests.support import postgres_server, redis_server
 from tests.support.wait import wait_until
 
@@ -78,14 +78,14 @@ def test_a_proxy_without_troubles_is_not_noticed(proxy, client, real):
 
 @pytest.mark.parametrize(("what", "landed"), [("cut before", 0), ("cut after", 1)])
 def test_a_cut_is_before_or_after_the_deed(proxy, client, real, what, landed):
-    trouble = Trouble(what, "RPUSH", 2)
+    trouble = ProxyFault(what, "RPUSH", 2)
     proxy.arm(trouble)
     client.rpush("list", "one")
     with pytest.raises(LOST):
         client.rpush("list", "two")
     assert real.llen("list") == 1 + landed
     (struck,) = proxy.struck
-    assert (struck.trouble, struck.name) == (trouble, "RPUSH")
+    assert (struck.fault, struck.name) == (trouble, "RPUSH")
     assert struck.began_ns <= struck.ended_ns
     client.rpush("list", "three")
     assert real.llen("list") == 2 + landed
@@ -93,7 +93,7 @@ def test_a_cut_is_before_or_after_the_deed(proxy, client, real, what, landed):
 
 def test_half_a_reply_is_no_reply(proxy, client):
     client.set("text", "x" * 1000)
-    proxy.arm(Trouble("cut midway", "GET"))
+    proxy.arm(ProxyFault("cut midway", "GET"))
     with pytest.raises(LOST):
         client.get("text")
     assert client.get("text") == b"x" * 1000
@@ -101,13 +101,13 @@ def test_half_a_reply_is_no_reply(proxy, client):
 
 def test_a_sliced_reply_is_whole(proxy, client):
     client.rpush("list", *range(20))
-    proxy.arm(Trouble("slice", times=0))
+    proxy.arm(ProxyFault("slice", times=0))
     assert client.lrange("list", 0, -1) == [b"%d" % n for n in range(20)]
     assert proxy.struck
 
 
 def test_a_refusal_comes_in_the_servers_place_and_order(proxy, client, real):
-    proxy.arm(Trouble("answer", "SET", 2, reply="OOM"))
+    proxy.arm(ProxyFault("answer", "SET", 2, reply="OOM"))
     with client.pipeline(transaction=False) as pipe:
         pipe.set("a", 1).set("b", 2).set("c", 3)
         found = pipe.execute(raise_on_error=False)
@@ -119,7 +119,7 @@ def test_a_refusal_comes_in_the_servers_place_and_order(proxy, client, real):
 
 @pytest.mark.parametrize("name", ["SET", "EXEC"])
 def test_a_refused_command_takes_its_transaction_with_it(proxy, client, real, name):
-    proxy.arm(Trouble("answer", name, reply="OOM"))
+    proxy.arm(ProxyFault("answer", name, reply="OOM"))
     with client.pipeline(transaction=True) as pipe, pytest.raises(redis.ResponseError):
         pipe.set("a", 1).incr("n").execute()
     assert (real.get("a"), real.get("n")) == (None, None)
@@ -138,21 +138,21 @@ def test_a_refused_command_takes_its_transaction_with_it(proxy, client, real, na
     ],
 )
 def test_refusals_are_what_servers_really_say(proxy, client, reply, error):
-    proxy.arm(Trouble("answer", "GET", reply=reply))
+    proxy.arm(ProxyFault("answer", "GET", reply=reply))
     with pytest.raises(error):
         client.get("a")
 
 
 def test_a_late_reply_comes(proxy, client):
     client.set("a", 1)
-    proxy.arm(Trouble("delay", "GET", seconds=0.2))
+    proxy.arm(ProxyFault("delay", "GET", seconds=0.2))
     began = time.monotonic()
     assert client.get("a") == b"1"
     assert time.monotonic() - began >= 0.2
 
 
 def test_what_was_frozen_goes_on(proxy, client, real):
-    proxy.arm(Trouble("freeze", "SET"))
+    proxy.arm(ProxyFault("freeze", "SET"))
     setting = threading.Thread(target=client.set, args=("a", 1))
     setting.start()
     wait_until(lambda: not proxy._flowing.is_set())
@@ -173,7 +173,7 @@ def test_nobody_there_is_a_refused_connection_and_then_the_old_place(proxy, clie
 
 
 def test_a_connection_may_be_taken_and_dropped(proxy, client):
-    proxy.arm(Trouble("cut before", "CONNECT"))
+    proxy.arm(ProxyFault("cut before", "CONNECT"))
     client.connection_pool.disconnect()
     with pytest.raises(LOST):
         client.get("a")
@@ -181,9 +181,9 @@ def test_a_connection_may_be_taken_and_dropped(proxy, client):
 
 
 def test_it_can_lead_to_another_server(proxy, client, tmp_path):
-    from memory_contract.faults.servers.valkey import Valkey
+    from memory_contract.faults.servers.valkey import ValkeyServer
 
-    other = Valkey(tmp_path / "other", {"appendonly": "no"})
+    other = ValkeyServer(tmp_path / "other", {"appendonly": "no"})
     other.start()
     try:
         client.set("a", 1)
@@ -199,7 +199,7 @@ def test_it_can_lead_to_another_server(proxy, client, tmp_path):
 @pytest.mark.parametrize(("what", "landed"), [("cut before", []), ("cut after", [1])])
 def test_a_cut_around_a_statement(postgres, database, what, landed):
     with psycopg.connect(postgres.url, autocommit=True) as connection:
-        postgres.arm(Trouble(what, "INSERT"))
+        postgres.arm(ProxyFault(what, "INSERT"))
         with pytest.raises(psycopg.OperationalError):
             connection.execute("INSERT INTO t VALUES (%s)", (1,))
     assert rows(database) == landed
@@ -209,7 +209,7 @@ def test_a_cut_around_a_statement(postgres, database, what, landed):
 def test_a_cut_around_a_commit(postgres, database, what, landed):
     with psycopg.connect(postgres.url) as connection:
         connection.execute("INSERT INTO t VALUES (1)")
-        postgres.arm(Trouble(what, "COMMIT"))
+        postgres.arm(ProxyFault(what, "COMMIT"))
         with pytest.raises(psycopg.OperationalError):
             connection.commit()
     wait_until(lambda: rows(database) == landed)
@@ -221,7 +221,7 @@ def test_a_refused_statement_takes_its_transaction_with_it(postgres, database, p
     statement = "INSERT INTO t VALUES (2)" if parameters is None else "INSERT INTO t VALUES (%s)"
     with psycopg.connect(postgres.url) as connection:
         connection.execute("INSERT INTO t VALUES (1)")
-        postgres.arm(Trouble("answer", "INSERT", reply="40001"))
+        postgres.arm(ProxyFault("answer", "INSERT", reply="40001"))
         with pytest.raises(psycopg.errors.SerializationFailure):
             connection.execute(statement, parameters, prepare=prepare)
         assert connection.info.transaction_status is psycopg.pq.TransactionStatus.INERROR
@@ -232,7 +232,7 @@ def test_a_refused_statement_takes_its_transaction_with_it(postgres, database, p
 
 def test_a_refused_statement_of_a_pipeline_takes_all_of_it(postgres, database):
     with psycopg.connect(postgres.url, autocommit=True) as connection:
-        postgres.arm(Trouble("answer", "INSERT", 2, reply="53100"))
+        postgres.arm(ProxyFault("answer", "INSERT", 2, reply="53100"))
 
         def insert():
             with connection.pipeline():
@@ -248,7 +248,7 @@ def test_a_refused_statement_of_a_pipeline_takes_all_of_it(postgres, database):
 
 def test_last_words_end_the_connection(postgres, database):
     with psycopg.connect(postgres.url, autocommit=True) as connection:
-        postgres.arm(Trouble("answer", "INSERT", reply="57P01"))
+        postgres.arm(ProxyFault("answer", "INSERT", reply="57P01"))
         with pytest.raises(psycopg.errors.AdminShutdown):
             connection.execute("INSERT INTO t VALUES (1)")
         assert connection.broken
@@ -256,7 +256,7 @@ def test_last_words_end_the_connection(postgres, database):
 
 
 def test_a_server_may_have_too_many_clients(postgres):
-    postgres.arm(Trouble("answer", "STARTUP", reply="53300"))
+    postgres.arm(ProxyFault("answer", "STARTUP", reply="53300"))
     with pytest.raises(psycopg.OperationalError, match="too many clients"):
         psycopg.connect(postgres.url)
     with psycopg.connect(postgres.url) as connection:
@@ -266,9 +266,9 @@ def test_a_server_may_have_too_many_clients(postgres):
 def test_half_a_row_and_sliced_rows(postgres):
     query = "SELECT repeat('x', 1000) FROM generate_series(1, 20)"
     with psycopg.connect(postgres.url, autocommit=True) as connection:
-        postgres.arm(Trouble("slice", "SELECT"))
+        postgres.arm(ProxyFault("slice", "SELECT"))
         assert len(connection.execute(query).fetchall()) == 20
-        postgres.arm(Trouble("cut midway", "SELECT", 2))
+        postgres.arm(ProxyFault("cut midway", "SELECT", 2))
         connection.execute(query)
         with pytest.raises(psycopg.OperationalError):
             connection.execute(query)

@@ -10,9 +10,16 @@ import redis
 from memory_contract.faults.servers.process import free_port
 from tests.support import redis_server
 
+# A background job of a script starts with SIGINT ignored, and its children inherit that.
+LAUNCHER = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("memory_contract", run_name="__main__", alter_sys=True)
+"""
+
 
 def begin(*arguments):
-    command = [sys.executable, "-m", "memory_contract", "proxy", *arguments]
+    command = [sys.executable, "-c", LAUNCHER, "proxy", *arguments]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     )
@@ -40,7 +47,7 @@ def test_it_says_where_it_listens_and_what_struck():
         running.kill()
         running.communicate()
     assert running.returncode == 0
-    assert "2 troubles struck, 1 did not." in said
+    assert "2 faults struck, 1 did not." in said
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from memory_contract.faults.proxy import Trouble, TroubleError
-from memory_contract.faults.proxy.frames import GarbledError
+from memory_contract.faults.proxy import ProxyFault, ProxyFaultError
+from memory_contract.faults.proxy.fault_queue import FaultQueue
+from memory_contract.faults.proxy.frames import ProtocolError
 from memory_contract.faults.proxy.pgwire import PostgresWire
 from memory_contract.faults.proxy.resp import RespWire
-from memory_contract.faults.proxy.troubles import Arms
 
 REPLIES = [
     b"+OK\r\n",
@@ -54,7 +54,7 @@ def test_commands_go_by_their_names(size):
 
 
 def test_what_is_no_redis_is_said():
-    with pytest.raises(GarbledError):
+    with pytest.raises(ProtocolError):
         list(RespWire("here").from_server(b"HTTP/1.1 200 OK\r\n"))
 
 
@@ -91,8 +91,8 @@ def test_nobody_speaks_tls_through_it():
 
 
 def test_a_trouble_strikes_the_requests_that_it_counts():
-    arms = Arms()
-    arms.arm(Trouble("cut before", "set", 2, times=2), Trouble("freeze"))
+    arms = FaultQueue()
+    arms.arm(ProxyFault("cut before", "set", 2, times=2), ProxyFault("freeze"))
     found = [arms.match(name) for name in ("SET", "GET", "SET", "SET", "SET")]
     assert [trouble and trouble.what for trouble in found] == [
         "freeze",
@@ -104,18 +104,18 @@ def test_a_trouble_strikes_the_requests_that_it_counts():
 
 
 def test_chatter_is_struck_by_its_name_alone():
-    arms = Arms()
-    arms.arm(Trouble("freeze"), Trouble("cut before", "HELLO"))
-    assert arms.match("HELLO", chatter=True) == Trouble("cut before", "HELLO")
-    assert arms.match("GET") == Trouble("freeze")
+    arms = FaultQueue()
+    arms.arm(ProxyFault("freeze"), ProxyFault("cut before", "HELLO"))
+    assert arms.match("HELLO", chatter=True) == ProxyFault("cut before", "HELLO")
+    assert arms.match("GET") == ProxyFault("freeze")
 
 
 def test_a_trouble_is_read_from_words_and_its_repr_brings_it_back():
-    trouble = Trouble.of_words("cut after", "evalsha:3")
-    assert trouble == Trouble("cut after", "EVALSHA", 3)
+    trouble = ProxyFault.parse("cut after", "evalsha:3")
+    assert trouble == ProxyFault("cut after", "EVALSHA", 3)
     assert eval(repr(trouble)) == trouble
-    assert Trouble.of_words("delay", "GET=0.5") == Trouble("delay", "GET", seconds=0.5)
-    assert Trouble.of_words("answer", "SET:2=OOM") == Trouble("answer", "SET", 2, reply="OOM")
+    assert ProxyFault.parse("delay", "GET=0.5") == ProxyFault("delay", "GET", seconds=0.5)
+    assert ProxyFault.parse("answer", "SET:2=OOM") == ProxyFault("answer", "SET", 2, reply="OOM")
 
 
 @pytest.mark.parametrize(
@@ -133,5 +133,5 @@ def test_a_trouble_is_read_from_words_and_its_repr_brings_it_back():
     ],
 )
 def test_words_that_mean_nothing_are_refused(what, words):
-    with pytest.raises(TroubleError):
-        Trouble.of_words(what, words)
+    with pytest.raises(ProxyFaultError):
+        ProxyFault.parse(what, words)

@@ -2,10 +2,10 @@
 
 import pytest
 from bad_disks import expect_pass, result_of
+from correct_on_disk import CORRECT_ON_DISK
 
-from memory_contract.cases import all_cases
-from memory_contract.goldfish.files import RIGHT_ON_DISK
-from memory_contract.goldfish.zoo import GOLDFISH
+from memory_contract.cases.catalogue import all_cases
+from memory_contract.goldfish.registry import GOLDFISH
 
 CASES = [
     "power_loss",
@@ -20,7 +20,7 @@ CASES = [
 # To a kill, logs are alike, and so are journals.
 ASKED = [
     (name, case)
-    for name in RIGHT_ON_DISK
+    for name in CORRECT_ON_DISK
     for case in CASES
     if case != "kill_at_every_step" or name in ("wal_full", "journal_extra")
 ]
@@ -28,7 +28,7 @@ ASKED = [
 
 @pytest.mark.parametrize(("name", "case"), ASKED)
 def test_nobody_says_a_word_against_them(name, case):
-    expect_pass(result_of(RIGHT_ON_DISK[name], case))
+    expect_pass(result_of(CORRECT_ON_DISK[name], case))
 
 
 def test_every_case_of_the_disk_has_a_goldfish_that_it_must_catch():

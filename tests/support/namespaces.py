@@ -1,6 +1,6 @@
 """What a test may not ask of a machine that gives its users no namespaces."""
 
-from memory_contract.cases import all_cases
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.faults.servers import small_disk
 
 ASKING = {case.name for case in all_cases() if case.tier == "privileges"}

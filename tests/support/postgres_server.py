@@ -1,45 +1,33 @@
 """One PostgreSQL server for all tests of a process, started by the first that needs it."""
 
-import atexit
 import itertools
-import shutil
-import tempfile
-from pathlib import Path
+from functools import cache
 
 import psycopg
 
+from memory_contract.faults.servers.managed import create_folder, start_until_exit
 from memory_contract.faults.servers.postgres import PostgresServer
 
 TABLES = ("session", "entry", "snapshot", "journal", "kept_key", "quarantine")
 
-_running: list[PostgresServer] = []
 _numbers = itertools.count(1)
 
 
 def new_folder():
     """A folder that the server may enter, whoever it runs as; pytest's own may be closed to it."""
-    folder = Path(tempfile.mkdtemp(prefix="indelible-postgres-"))
-    folder.chmod(0o755)
-    return folder
+    return create_folder("postgres")
 
 
+@cache
 def server():
     """The server, running."""
-    if not _running:
-        started = PostgresServer(new_folder() / "shared")
-        started.create()
-        started.start()
-        _running.append(started)
-        atexit.register(end)
-    return _running[0]
+    return start_until_exit("postgres", lambda folder: PostgresServer(folder / "shared"))
 
 
 def end():
     """End the server, if there is one."""
-    while _running:
-        ended = _running.pop()
-        ended.remove()
-        shutil.rmtree(ended.folder.parent)
+    if server.cache_info().currsize:
+        server().remove()
 
 
 def fresh_database():

@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from memory_contract.faults.servers.cluster import ValkeyCluster
+from tests.support.valkey_cluster import ValkeyCluster
 
 
 @cache

@@ -1,27 +1,15 @@
 """The Valkey server of this test process: started when it is first needed, ended with it."""
 
-import atexit
-import shutil
-import tempfile
 from functools import cache
-from pathlib import Path
 
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.managed import start_until_exit
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 
 @cache
 def running():
     """The server. Its file is not synced: no test here pulls the plug."""
-    folder = Path(tempfile.mkdtemp(prefix="indelible-valkey-"))
-    server = Valkey(folder, {"appendfsync": "no"})
-    server.start()
-
-    def end():
-        server.kill()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(end)
-    return server
+    return start_until_exit("valkey", lambda folder: ValkeyServer(folder, {"appendfsync": "no"}))
 
 
 def emptied():

@@ -10,8 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from memory_contract import Adapter, CaseResult, Failure, Operation, Report, Violated, check
-from memory_contract.cases import Gate, all_cases
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.checker import judge
+from memory_contract.gates import Gate
 from memory_contract.history import Fault
 from memory_contract.results import failure_of
 

@@ -1,10 +1,75 @@
-"""Every verb of a store, called at least once; `unit/test_verbs.py` checks that none is missing."""
+"""Calls of every verb of a store; `unit/test_verbs.py` checks that none is missing."""
 
 import io
 
 import pytest
 
 import indelible
+from indelible.core.verbs import VERBS, VerbKind
+
+# One plain call of each verb, on an existing session and a snapshot of it. Tests of what holds for
+# every verb, or for every verb of a kind, are parametrised by it.
+CALLS = {
+    "add_message": lambda store, s, _: store.add_message(s, "user", "hi"),
+    "add_messages": lambda store, s, _: store.add_messages(s, [{"role": "user", "content": "hi"}]),
+    "add_entries": lambda store, s, _: store.add_entries(s, [indelible.Summary(text="hi")]),
+    "save_context": lambda store, s, _: store.save_context(s, "hi", "hello"),
+    "add_tool_call": lambda store, s, _: store.add_tool_call(s, "c", "search"),
+    "add_tool_result": lambda store, s, _: store.add_tool_result(s, "c", "found"),
+    "add_summary": lambda store, s, _: store.add_summary(s, "hi", [1.0, 0.0]),
+    "get_history": lambda store, s, _: store.get_history(s),
+    "load_memory": lambda store, s, _: store.load_memory(s),
+    "get_entries": lambda store, s, _: store.get_entries(s),
+    "get_tool_calls": lambda store, s, _: store.get_tool_calls(s),
+    "get_summaries": lambda store, s, _: store.get_summaries(s),
+    "search_summaries": lambda store, s, _: store.search_summaries(s, [1.0, 0.0]),
+    "trim": lambda store, s, _: store.trim(s, keep_last=1),
+    "hide": lambda store, s, _: store.hide(s, [0]),
+    "clear": lambda store, s, _: store.clear(s),
+    "clear_all": lambda store, s, _: store.clear_all(),
+    "undo": lambda store, s, _: store.undo(s),
+    "redo": lambda store, s, _: store.redo(s),
+    "rollback_to_snapshot": lambda store, s, at: store.rollback_to_snapshot(s, at),
+    "save_snapshot": lambda store, s, _: store.save_snapshot(s),
+    "list_snapshots": lambda store, s, _: store.list_snapshots(s),
+    "diff_snapshots": lambda store, s, at: store.diff_snapshots(s, at),
+    "delete_snapshot": lambda store, s, at: store.delete_snapshot(s, at),
+    "fork": lambda store, s, at: store.fork(s, f"{s}-fork", at=at),
+    "session": lambda store, s, _: store.session(s),
+    "set_metadata": lambda store, s, _: store.set_metadata(s, {"a": 1}),
+    "list_sessions": lambda store, s, _: store.list_sessions(),
+    "timeline": lambda store, s, _: store.timeline(s),
+    "verify": lambda store, s, _: store.verify(s),
+    "repair": lambda store, s, _: store.repair(s),
+    "quarantined": lambda store, s, _: store.quarantined(s),
+    "export": lambda store, s, _: store.export(io.StringIO(), s),
+    "import_": lambda store, s, _: store.import_(io.StringIO(EMPTY_SESSION)),
+    "vacuum": lambda store, s, _: store.vacuum(),
+    "forget": lambda store, s, _: store.forget(s),
+    "claims": lambda store, s, _: store.claims(),
+    "identity": lambda store, s, _: store.identity(),
+    "risks": lambda store, s, _: store.risks(),
+}
+
+
+def list_calls(*kinds: VerbKind, without: set[str] = frozenset()):
+    """List the verbs of these kinds, or of all, to parametrise a test by."""
+    return [
+        name
+        for name, verb in VERBS.items()
+        if (not kinds or verb.kind in kinds) and name not in without
+    ]
+
+
+def _export_empty_session() -> str:
+    written = io.StringIO()
+    with indelible.open("memory:") as store:
+        store.set_metadata("imported", {})
+        store.export(written)
+    return written.getvalue()
+
+
+EMPTY_SESSION = _export_empty_session()
 
 
 def every_verb(store):

@@ -63,7 +63,7 @@ def _obey(pipe: Connection, *shared: Any) -> None:
             pipe.send((order, False, traceback.format_exc()))
 
 
-class Crew:
+class WorkerPool:
     """Sixteen processes with a gate that opens when all stand before it, and one that looks on."""
 
     def __init__(self) -> None:

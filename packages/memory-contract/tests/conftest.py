@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import under_test
-from memory_contract.running import Bench
+from memory_contract.runner import StoreUnderTest
 
 
 @pytest.fixture(autouse=True)
@@ -16,8 +16,8 @@ def _stores_can_be_named(monkeypatch):
 
 
 @pytest.fixture
-def bench():
+def subject():
     """The smallest store that there is, under test."""
-    ours = Bench(under_test.smallest)
+    ours = StoreUnderTest(under_test.smallest)
     yield ours
     ours.close()

@@ -5,14 +5,13 @@ import sys
 from pathlib import Path
 
 from memory_contract.adapter import CAPABILITIES
-from memory_contract.cases import all_cases
-from memory_contract.catalogue import catalogue
+from memory_contract.cases.catalogue import all_cases, catalogue
 
 PAGE = Path(__file__).parents[3] / "docs" / "cases.md"
 
 
 def test_the_page_is_what_the_book_says_now():
-    renew = f"{Path(sys.executable).name} -m memory_contract.catalogue > docs/cases.md"
+    renew = f"{Path(sys.executable).name} -m memory_contract.cases.catalogue > docs/cases.md"
     assert PAGE.read_text("utf-8") == catalogue(), f"renew it: {renew}"
 
 

@@ -12,13 +12,15 @@ import pytest
 
 import under_test
 from memory_contract import Adapter, Unreachable, check, read_deviations
-from memory_contract import running as running_module
-from memory_contract.cases import BOOK, GATES, all_cases
+from memory_contract import runner as runner_module
+from memory_contract.cases.case import REGISTRY
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.checking import SelectionError, select
-from memory_contract.drivers import processes
-from memory_contract.drivers.processes import Worker
-from memory_contract.running import run_round
+from memory_contract.gates import GATES
+from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, resolve
+from memory_contract.workers import pool
+from memory_contract.workers.pool import Worker
 
 RIGHT = [
     "under_test:ListUnderALock",
@@ -73,12 +75,12 @@ def test_an_error_that_says_nothing_about_the_data_is_a_failure():
 
 
 def calls_of(outcome):
-    return sorted((op.worker, op.op, op.ids, op.session) for op in outcome.room.history)
+    return sorted((op.worker, op.op, op.ids, op.session) for op in outcome.context.history)
 
 
-def test_the_same_seed_asks_for_the_same_calls(bench):
+def test_the_same_seed_asks_for_the_same_calls(subject):
     (storm,) = select([], ["mixed_storm"])
-    one, two, other = (calls_of(run_round(storm, "threads", bench, seed)) for seed in (7, 7, 8))
+    one, two, other = (calls_of(run_round(storm, "threads", subject, seed)) for seed in (7, 7, 8))
     assert one == two
     assert one != other
 
@@ -89,7 +91,7 @@ def test_who_cannot_be_opened_is_not_judged():
 
 
 def test_a_store_that_hangs_does_not_hang_the_kit(monkeypatch):
-    monkeypatch.setattr(running_module, "CASE_S_MAX", 0.5)
+    monkeypatch.setattr(runner_module, "CASE_S_MAX", 0.5)
     report = check("under_test:Hangs", cases=["append_then_read"], seed=1)
     (result,) = report.results
     assert result.verdict == "UNKNOWN"
@@ -100,7 +102,7 @@ def test_a_store_that_hangs_does_not_hang_the_kit(monkeypatch):
     assert report.exit_code == 3
 
 
-def test_what_a_store_does_not_claim_is_not_asked(bench):
+def test_what_a_store_does_not_claim_is_not_asked(subject):
     report = check(under_test.smallest, cases=["clear_against_append", "pop_race"], seed=1)
     assert {r.verdict for r in report.results} == {"NOT CLAIMED"}
     assert report.verdict == "NOT RUN", "a gate in which nothing ran is not passed"
@@ -132,7 +134,7 @@ def test_gates_and_cases_are_chosen_by_name():
 
 def test_every_case_says_what_it_does_and_what_it_catches():
     assert len(all_cases()) >= 45
-    for found in BOOK.values():
+    for found in REGISTRY.values():
         assert found.gate in GATES
         assert found.does.endswith("."), found.id
         assert found.catches, found.id
@@ -235,7 +237,7 @@ def test_each_worker_imports_the_store_by_itself():
 
 
 def test_no_process_is_left_behind_by_a_case_that_hangs(monkeypatch):
-    monkeypatch.setattr(running_module, "CASE_S_MAX", 1.0)
+    monkeypatch.setattr(runner_module, "CASE_S_MAX", 1.0)
     workers = []
     began = Worker.__init__
 
@@ -277,11 +279,11 @@ def test_a_target_that_was_forgotten_is_not_a_file(target):
         check(target)
 
 
-def test_a_case_that_ends_late_takes_nothing_of_others(bench):
-    with bench.workspace() as first:
+def test_a_case_that_ends_late_takes_nothing_of_others(subject):
+    with subject.workspace() as first:
         others = []
         for _ in range(12):
-            context = bench.workspace()
+            context = subject.workspace()
             others.append((context, context.__enter__()))
     assert not first.exists()
     assert all(folder.exists() for _, folder in others)
@@ -306,7 +308,7 @@ def test_the_sessions_of_a_case_are_handed_to_the_clean_up():
 KIT = """
 import sys
 from memory_contract import check
-from memory_contract.drivers.processes import Worker
+from memory_contract.workers.pool import Worker
 
 began = Worker.__init__
 
@@ -322,7 +324,7 @@ check("under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
 def test_workers_end_with_a_kit_that_was_killed(monkeypatch):
     folder = str(Path(__file__).parent)
     # In threads it hangs as well, until it is left behind: that must not take four minutes.
-    quick = "from memory_contract import running\nrunning.CASE_S_MAX = 2.0\n"
+    quick = "from memory_contract import runner\nrunner.CASE_S_MAX = 2.0\n"
     kit = subprocess.Popen(
         [sys.executable, "-c", quick + KIT],
         env={**os.environ, "PYTHONPATH": folder},
@@ -353,6 +355,6 @@ def test_a_bad_day_that_a_store_cannot_have_does_not_spoil_what_it_passed():
 def test_workers_import_what_the_store_stands_on_and_nothing_else(tmp_path):
     adapter = resolve("sqlite:///x.db")
     adapter.factory("blocking")(tmp_path).close()
-    ours = processes._packages(adapter)
+    ours = pool._find_packages(adapter)
     assert "apsw" in ours
     assert not {name for name in ours if name.startswith(("pytest", "_pytest", "hypothesis"))}

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from memory_contract import Adapter
-from memory_contract.calling import Call, Program
-from memory_contract.cases import Case
+from memory_contract.calls import Call, Program
+from memory_contract.cases.case import Case
 from memory_contract.ddmin import minimize
 from memory_contract.explorer import (
     ScheduleError,
@@ -26,7 +26,7 @@ from memory_contract.explorer import (
 from memory_contract.explorer.exploration import explore_case
 from memory_contract.explorer.strategies import Priorities, Sticky, Uniform
 from memory_contract.results import EXIT_FAIL
-from memory_contract.running import Bench
+from memory_contract.runner import StoreUnderTest
 
 SEEDS = range(12)
 
@@ -188,20 +188,20 @@ def test_plain_runs_miss_the_race():
     assert {asyncio.run(gathered(seed)) for seed in range(1000)} == {64}
 
 
-def four_writers(room):
-    room.open()
-    sessions = [room.session(), room.session()]
+def four_writers(context):
+    context.open()
+    sessions = [context.new_session(), context.new_session()]
     programs = []
     for worker in ("w0", "w1", "w2", "w3"):
-        ids, calls = room.ids(worker), []
+        ids, calls = context.new_ids(worker), []
         for _ in range(16):
-            session = room.random.choice(sessions)
+            session = context.random.choice(sessions)
             calls.append(Call(op="append", session=session, ids=ids.draw()))
-            if room.random.random() < 0.4:
+            if context.random.random() < 0.4:
                 calls.append(Call(op="read", session=session))
         programs.append(Program(worker, tuple(calls)))
-    room.race(programs)
-    room.read_afresh(sessions)
+    context.race(programs)
+    context.read_with_fresh_client(sessions)
 
 
 # Of our own, so that what is found with a seed does not change with the contract.
@@ -220,9 +220,9 @@ FOUR_WRITERS = Case(
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_exploring_finds_the_race_and_makes_it_small(seed):
-    bench = Bench(in_memory(Polite))
-    found = explore_case(FOUR_WRITERS, bench, seed, 500)
-    bench.close()
+    subject = StoreUnderTest(in_memory(Polite))
+    found = explore_case(FOUR_WRITERS, subject, seed, 500)
+    subject.close()
     assert found.verdict == "FAIL"
     assert found.mode == "tasks"
     assert found.failures[0].name == "lost append"

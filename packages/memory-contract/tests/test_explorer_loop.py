@@ -98,7 +98,7 @@ class PythonTask(asyncio.tasks._PyTask):
 def test_steps_are_told_from_other_callbacks(factory):
     steps = []
 
-    class Watched(asyncio.SelectorEventLoop):
+    class SentinelGroup(asyncio.SelectorEventLoop):
         def call_soon(self, callback, *args, context=None):
             steps.append((find_task(callback), getattr(callback, "__name__", "")))
             return super().call_soon(callback, *args, context=context)
@@ -110,7 +110,7 @@ def test_steps_are_told_from_other_callbacks(factory):
         await asyncio.sleep(0.001)
         return task
 
-    loop = Watched()
+    loop = SentinelGroup()
     if factory is not None:
         loop.set_task_factory(lambda loop, coro, **options: factory(coro, loop=loop, **options))
     with asyncio.Runner(loop_factory=lambda: loop) as runner:

@@ -5,29 +5,28 @@ from dataclasses import replace
 
 import pytest
 
-from memory_contract.cases import all_cases
-from memory_contract.gates.killed_steps import kill_everywhere
-from memory_contract.gates.power_loss import cut_power
-from memory_contract.running import Bench, run_case
+from memory_contract.cases.catalogue import all_cases
+from memory_contract.cases.crashes import cut_power, kill_everywhere
+from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.targets import resolve
 
 CASES = {case.name: case for case in all_cases()}
 
 
 def result_of(target, case, run=None):
-    bench = Bench(resolve(target))
+    subject = StoreUnderTest(resolve(target))
     chosen = CASES[case] if run is None else replace(CASES[case], run=run)
     try:
-        return run_case(chosen, "processes", bench, seed=1)
+        return run_case(chosen, "processes", subject, seed=1)
     finally:
-        bench.close()
+        subject.close()
 
 
 def test_a_kill_leaves_langchains_file_history_empty_and_unreadable():
     result = result_of(
         "langchain:framework_factories:in_files",
         "kill_at_every_step",
-        lambda room: kill_everywhere(room, ["append"], 10**6, 0, within_s=math.inf),
+        lambda context: kill_everywhere(context, ["append"], 10**6, 0, within_s=math.inf),
     )
     assert result.verdict == "FAIL"
     assert result.failures[-1].name == "unusable after a kill"
@@ -42,7 +41,9 @@ def test_a_kill_leaves_langchains_file_history_empty_and_unreadable():
     ],
 )
 def test_a_power_cut_takes_what_sqlites_defaults_do_not_sync(target, keeps_all):
-    result = result_of(target, "power_loss", lambda room: cut_power(room, 56, within_s=math.inf))
+    result = result_of(
+        target, "power_loss", lambda context: cut_power(context, 56, within_s=math.inf)
+    )
     assert result.verdict == "NOT CLAIMED"
     assert ("cuts, 0 took" in result.reason) is keeps_all, result.reason
     assert "cannot be used" not in result.reason

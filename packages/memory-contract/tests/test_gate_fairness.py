@@ -6,9 +6,9 @@ import gate_stores as stores
 import indelible
 from gate_stores import Filed, Sound, of_files, of_memory
 from memory_contract import Adapter, Refused, check
-from memory_contract.gates import pacing
-from memory_contract.gates.names import HOSTILE, SIMILAR
-from memory_contract.gates.scribbling import CHANGED, scribble
+from memory_contract.cases import workload
+from memory_contract.cases.contents import CHANGED, scribble
+from memory_contract.cases.session_names import HOSTILE, SIMILAR
 
 
 def names_of(report):
@@ -274,7 +274,7 @@ LONG = {
 
 @pytest.mark.parametrize("case", LONG)
 def test_a_slow_store_is_asked_for_less_and_the_report_says_so(case, monkeypatch):
-    monkeypatch.setattr(pacing, "time", Hourglass())
+    monkeypatch.setattr(workload, "time", Hourglass())
     report = check(of_memory(Sound), cases=[case], seed=1)
     assert report.verdict == "PASS", report.results
     left_out = [note for note in report.notes if note.startswith(LONG[case])]

@@ -5,10 +5,10 @@ import time
 import pytest
 
 from memory_contract import Adapter, check
-from memory_contract.cases import all_cases
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.goldfish.lives import EVERYTHING
 from memory_contract.goldfish.stores import ListStore, SqliteStore
-from memory_contract.running import Bench, modes_of, run_case
+from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from memory_contract.targets import resolve
 
 CASES = {
@@ -33,14 +33,14 @@ CASES = {
 def run(adapter, name, seed=1):
     """What a case says in every mode that the store has."""
     (case,) = [case for case in all_cases() if case.name == name]
-    bench = Bench(adapter)
+    subject = StoreUnderTest(adapter)
     try:
         return {
-            mode: known or run_case(case, mode, bench, seed=seed)
-            for mode, known in modes_of(case, bench)
+            mode: known or run_case(case, mode, subject, seed=seed)
+            for mode, known in list_modes(case, subject)
         }
     finally:
-        bench.close()
+        subject.close()
 
 
 def test_the_gate_has_these_cases():

@@ -8,10 +8,12 @@ import os
 import pytest
 
 from memory_contract import Adapter
-from memory_contract.cases import BAD_DAYS, all_cases
-from memory_contract.goldfish import GOLDFISH, RIGHT, examine, network, run_goldfish, survey
-from memory_contract.running import Bench, modes_of, run_case
+from memory_contract.cases.catalogue import all_cases
+from memory_contract.gates import FAULT_GATES
+from memory_contract.goldfish import GOLDFISH, RIGHT, examine, run_goldfish, survey
+from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from memory_contract.targets import resolve
+from tests.support import server_goldfish
 
 # One in the everyday run; a soak asks for more.
 SEEDS = range(1, 1 + int(os.environ.get("INDELIBLE_SEEDS", "1")))
@@ -43,34 +45,36 @@ ASKED = [
     for gate in GATES
     if gate == "lifecycle" or name not in RENEWED_OTHERWISE
     # Our own have their bad days where every engine has, in `tests/contract`.
-    if gate not in BAD_DAYS or name in RIGHT
+    if gate not in FAULT_GATES or name in RIGHT
 ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("name", "gate"), ASKED)
 def test_a_right_store_is_caught_by_no_case(name, gate, seed, tmp_path):
-    bench = Bench(adapter_of(name, tmp_path))
+    subject = StoreUnderTest(adapter_of(name, tmp_path))
     try:
         results = [
-            known or run_case(case, mode, bench, seed=seed)
+            known or run_case(case, mode, subject, seed=seed)
             for case in all_cases()
             if case.gate == gate
-            for mode, known in modes_of(case, bench)
+            for mode, known in list_modes(case, subject)
         ]
     finally:
-        bench.close()
+        subject.close()
     # A race that did not come about says nothing: that is no accusation.
     said = {"PASS", "NOT CLAIMED", "VACUOUS"}
     assert [(r.id, r.verdict, r.reason) for r in results if r.verdict not in said] == []
     # What no other process sees has no bad days that a process could make.
-    if gate not in BAD_DAYS or bench.adapter.reach == "machine":
+    if gate not in FAULT_GATES or subject.adapter.reach == "machine":
         assert any(result.verdict == "PASS" for result in results)
 
 
 def test_every_case_of_these_gates_has_a_goldfish_that_it_must_catch():
     # Those that need a server are examined in `tests/contract`.
-    on_servers = network.goldfish_on("redis://") | network.goldfish_on("postgresql://")
+    on_servers = server_goldfish.goldfish_on("redis://") | server_goldfish.goldfish_on(
+        "postgresql://"
+    )
     named = {fish.caught_by for fish in (GOLDFISH | on_servers).values()}
     assert {case.name for case in all_cases() if case.gate in GATES} <= named
 

@@ -15,7 +15,7 @@ import plugin_projects
 from memory_contract import explain_trace, recorded, replay_trace, shrink_trace, write_test
 from memory_contract.checking import items_of, select
 from memory_contract.goldfish import GOLDFISH
-from memory_contract.running import Bench, run_case
+from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis.render import render_explanation
 from memory_contract.traces.format import TraceHeader, TraceOperation, list_parts, write_trace
@@ -101,13 +101,13 @@ def test_the_tests_of_all_incidents_are_green_on_every_backend(engine, tmp_path)
         "redis": redis_server.emptied,
         "postgres": postgres_server.emptied_database,
     }[engine]()
-    bench = Bench(resolve(store))
+    subject = StoreUnderTest(resolve(store))
     try:
         for name in INCIDENTS:
-            found = replay_lines(load_trace(EXAMPLES / name / f"test_{name}.jsonl"), bench)
+            found = replay_lines(load_trace(EXAMPLES / name / f"test_{name}.jsonl"), subject)
             assert found.verdict == "FIXED", (name, found.told)
     finally:
-        bench.close()
+        subject.close()
 
 
 def test_every_incident_has_its_story_and_its_test():
@@ -137,20 +137,20 @@ def chosen():
 def record_failure(name, folder):
     """Run the case that catches a goldfish with a recorder before it: the trace, and the proofs."""
     fish = GOLDFISH[name]
-    bench = Bench(fish.adapter)
-    items = items_of(select(cases=[fish.caught_by]), bench)
-    bench.close()
+    subject = StoreUnderTest(fish.adapter)
+    items = items_of(select(cases=[fish.caught_by]), subject)
+    subject.close()
     for item in items:
         if item.known is not None:
             continue
         path = folder / item.mode
         workers = item.mode if item.case.overlaps else None
         policy = Policy(contents="kept")
-        bench = Bench(recorded(fish.adapter, path, policy=policy, workers=workers))
+        subject = StoreUnderTest(recorded(fish.adapter, path, policy=policy, workers=workers))
         try:
-            result = run_case(item.case, item.mode, bench, seed=7)
+            result = run_case(item.case, item.mode, subject, seed=7)
         finally:
-            bench.close()
+            subject.close()
         if result.verdict == "FAIL":
             proved = {each.name for each in result.failures if each.anomaly is not None}
             return path, proved, item.case

@@ -3,7 +3,7 @@
 import pytest
 
 import plugin_projects
-from memory_contract.cases import all_cases
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.plugin.suite import MemoryContract
 from plugin_projects import outcomes, run
 

@@ -66,7 +66,7 @@ def adapter_of(store):
 RACE, RIGHT = adapter_of(Racing), adapter_of(Slow)
 
 
-class Broken(ListStore):
+class CaseFailed(ListStore):
     """Raises where nothing is wrong."""
 
     def append(self, session, messages, **options):
@@ -137,7 +137,7 @@ def test_a_store_that_lacks_what_the_trace_uses_leaves_it_unknown(tape):
 
 
 def test_a_store_that_raises_is_an_error_and_one_that_refuses_is_not(tape):
-    found = replay_trace(tape.path, adapter_of(Broken), seed=1)
+    found = replay_trace(tape.path, adapter_of(CaseFailed), seed=1)
     assert (found.verdict, found.exit_code) == ("ERROR", 4)
     assert "append raised OSError: no route to host" in found.reason
     assert replay_trace(tape.path, adapter_of(Fussy), seed=1).verdict in ("FIXED", "UNKNOWN")
@@ -393,15 +393,15 @@ def test_a_session_with_a_hostile_name_cannot_leave_the_docstring(tmp_path):
 def test_the_kits_own_histories_can_be_replayed(tmp_path):
     from memory_contract.checking import items_of, select
     from memory_contract.history import write_history
-    from memory_contract.running import Bench, run_case
+    from memory_contract.runner import StoreUnderTest, run_case
 
     fish = GOLDFISH["window_of_one"]
-    bench = Bench(fish.adapter)
+    subject = StoreUnderTest(fish.adapter)
     try:
-        (item,) = items_of(select(cases=[fish.caught_by]), bench)
-        result = run_case(item.case, item.mode, bench, seed=3)
+        (item,) = items_of(select(cases=[fish.caught_by]), subject)
+        result = run_case(item.case, item.mode, subject, seed=3)
     finally:
-        bench.close()
+        subject.close()
     write_history(tmp_path / "failure.jsonl", result.history)
     assert replay_trace(tmp_path / "failure.jsonl", fish.adapter, seed=1).verdict == "FAILED"
     assert replay_trace(tmp_path / "failure.jsonl", resolve("memory:"), seed=1).verdict == "FIXED"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memory_contract import Report
-from memory_contract.cases import all_cases
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.report import badge_of
 from tests.support.report_samples import every_verdict, whole
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from memory_contract import Report
-from memory_contract.cases import GATES, MANY_WORKERS, ONE_CALLER
+from memory_contract.gates import GATES, MANY_WORKERS, ONE_CALLER
 from memory_contract.history import parse_operation
 from memory_contract.report import schema, to_json
 from memory_contract.report.wording import VERDICTS, verdict_of

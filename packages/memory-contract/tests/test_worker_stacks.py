@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from memory_contract import Adapter
-from memory_contract.calling import Call, Program
-from memory_contract.drivers.processes import Crew, WorkerLost
+from memory_contract.calls import Call, Program
 from memory_contract.stacks import format_stack, parse_dump, read_stacks
+from memory_contract.workers.pool import WorkerLost, WorkerPool
 
 # A bound on what hangs, not on what is slow.
 HANGS_S = 60.0
@@ -40,11 +40,11 @@ class Threaded:
 
 @pytest.fixture
 def worker(tmp_path):
-    crew = Crew(Adapter(open_async=Threaded, name="threaded"))
-    worker = crew.worker()
+    worker_pool = WorkerPool(Adapter(open_async=Threaded, name="threaded"))
+    worker = worker_pool.start_worker()
     worker.ask("open", tmp_path, "async", None)
     yield worker
-    crew.close()
+    worker_pool.close()
 
 
 def appends(name, *ids):

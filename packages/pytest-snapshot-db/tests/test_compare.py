@@ -198,6 +198,21 @@ def test_many_rows_are_counted_and_some_are_shown(tmp_path):
     assert len(told(tmp_path / "a.db", tmp_path / "b.db", limit=None).splitlines()) == 1001
 
 
+def test_rows_of_tables_without_a_common_column_are_counted(two):
+    said = two(
+        "CREATE TABLE t (a); INSERT INTO t VALUES (1)",
+        "CREATE TABLE t (b); INSERT INTO t VALUES (1), (2)",
+    )
+    assert "table t: 1 added (1 row expected, 2 obtained)" in said
+
+
+def test_a_table_may_have_many_columns(tmp_path):
+    table = f"CREATE TABLE t ({', '.join(f'c{n}' for n in range(900))})"
+    one = make(tmp_path / "a.db", table, [0.5] * 900)
+    two = make(tmp_path / "b.db", table, [0.5] * 899 + [1])
+    assert told(one, two).splitlines()[1:] == ["  ~ row 1: c899: 0.5 → 1"]
+
+
 def test_computed_columns_are_not_told_twice(two):
     table = "CREATE TABLE t (id INTEGER PRIMARY KEY, a, b AS (a * 2) STORED);"
     said = two(table + "INSERT INTO t VALUES (1, 1)", table + "INSERT INTO t VALUES (1, 2)")

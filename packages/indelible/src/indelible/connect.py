@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from indelible.core.backend import AsyncBackend, Backend
 from indelible.core.clock import Clock, system_clock
+from indelible.core.extras import format_install_command
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
 from indelible.core.operations import FindRisks
 from indelible.core.redaction import is_keyword_dsn, redact_url
@@ -130,7 +131,7 @@ def _build(options: OpenOptions, *, awaited: bool) -> Factories:
     if missing:
         raise UnsupportedError(
             f"{format_target(options.target)} needs the package {' and '.join(missing)}:"
-            f" pip install 'indelible[{engine.extra}]'"
+            f" {format_install_command(engine.extra)}"
         )
     return engine.build(options)
 

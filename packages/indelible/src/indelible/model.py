@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -121,14 +121,18 @@ KIND_OF: Final[dict[type, Kind]] = {
 
 
 class Embedder(Protocol):
-    """Computes the vector of a text. Vectors of different embedders are never compared."""
+    """Computes the vector of a text. Vectors of different embedders are never compared.
+
+    `embed` may also be a coroutine function. An embedder may have a method `embed_many`, from a
+    list of texts to a list of vectors, which then computes several vectors in one call.
+    """
 
     @property
     def name(self) -> str:
         """The name that is stored with its vectors, such as "all-minilm-l6-v2"."""
         ...
 
-    def embed(self, text: str) -> Sequence[float]:
+    def embed(self, text: str, /) -> Sequence[float] | Awaitable[Sequence[float]]:
         """Compute the vector of a text."""
         ...
 

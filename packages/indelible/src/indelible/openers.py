@@ -6,7 +6,7 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
-from indelible.connect import OpenOptions, Target, connect, connect_async
+from indelible.connect import OpenOptions, Target, connect, connect_async, format_target
 from indelible.core.clock import Clock, system_clock
 from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
@@ -51,7 +51,7 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
             clock=clock,
         )
     )
-    return MemoryStore(backend, Settings(ttl=ttl, ids=ids, embedder=embedder))
+    return MemoryStore(backend, Settings(ttl, ids, embedder, format_target(target)))
 
 
 def open_async(
@@ -81,7 +81,7 @@ def open_async(
         strict=strict,
         clock=clock,
     )
-    return Opening(options, Settings(ttl=ttl, ids=ids, embedder=embedder))
+    return Opening(options, Settings(ttl, ids, embedder, format_target(target)))
 
 
 class Opening:

@@ -11,6 +11,7 @@ from typing import Any, Self, TextIO, TypeVar
 from pydantic import JsonValue
 
 from indelible.core.backend import Backend
+from indelible.core.embedding import embed, embed_summaries
 from indelible.core.history import Entries, History
 from indelible.core.limits import UNDO_WINDOW_S
 from indelible.core.operations import Draft
@@ -33,6 +34,7 @@ from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
 from indelible.core.plans.view_changes import Align
 from indelible.core.settings import Settings
+from indelible.errors import UsageError
 from indelible.model import (
     ChatMessage,
     Claims,
@@ -67,6 +69,9 @@ class MemoryStore:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
         self._settings = settings
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self._settings.target or 'a backend'}>"
 
     def _run(self, plan: Plan[T]) -> T:
         return run_plan(plan, self._backend.perform)
@@ -173,7 +178,11 @@ class MemoryStore:
         ttl: float | Never | None = None,
         replay: Replay = "visible",
     ) -> Receipt:
-        """Append messages, tool calls, tool results and summaries as one batch."""
+        """Append messages, tool calls, tool results and summaries as one batch.
+
+        Summaries without a vector get one from the store's embedder, if there is one.
+        """
+        values = embed_summaries(self._settings.embedder, values)
         drafts = append.build_entries(values)
         return self._add(session_id, drafts, key, expected, ttl, replay)
 
@@ -248,7 +257,12 @@ class MemoryStore:
         Without a vector, the store's embedder computes one, if there is one. `embedder` names what
         computed the vector: vectors of different embedders are never compared.
         """
-        draft = append.build_summary(self._settings, text, vector, covers, embedder, metadata)
+        own = self._settings.embedder
+        if own is not None:
+            if vector is None:
+                (vector,) = embed(own, [text])
+            embedder = embedder or own.name
+        draft = append.build_summary(text, vector, covers, embedder, metadata)
         return self._add(session_id, (draft,), key, expected, ttl, replay)
 
     # Reading
@@ -340,9 +354,15 @@ class MemoryStore:
         Similarity is the exact cosine. Only vectors of the same embedder and dimension are
         compared; if there are summaries but none of that kind, it raises a `UsageError`.
         """
-        return self._run(
-            search.search_summaries(self._settings, session_id, query, k=k, embedder=embedder)
-        )
+        own = self._settings.embedder
+        if isinstance(query, str):
+            if own is None:
+                raise UsageError("to search by text, open the store with embedder=…")
+            (query,) = embed(own, [query])
+            embedder = own.name
+        elif embedder is None and own is not None:
+            embedder = own.name
+        return self._run(search.search_summaries(session_id, query, k=k, embedder=embedder))
 
     # Changing the view. With `dry_run`, a verb returns what it would change, and changes nothing.
 

@@ -10,6 +10,7 @@ from typing import Any, Self, TextIO, TypeVar
 from pydantic import JsonValue
 
 from indelible.core.backend import AsyncBackend
+from indelible.core.embedding import embed_async, embed_summaries_async
 from indelible.core.history import Entries, History
 from indelible.core.limits import UNDO_WINDOW_S
 from indelible.core.operations import Draft
@@ -32,6 +33,7 @@ from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
 from indelible.core.plans.view_changes import Align
 from indelible.core.settings import Settings
+from indelible.errors import UsageError
 from indelible.model import (
     ChatMessage,
     Claims,
@@ -66,6 +68,9 @@ class AsyncMemoryStore:
     def __init__(self, backend: AsyncBackend, settings: Settings) -> None:
         self._backend = backend
         self._settings = settings
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self._settings.target or 'a backend'}>"
 
     async def _run(self, plan: Plan[T]) -> T:
         return await run_plan_async(plan, self._backend.perform)
@@ -172,7 +177,11 @@ class AsyncMemoryStore:
         ttl: float | Never | None = None,
         replay: Replay = "visible",
     ) -> Receipt:
-        """Append messages, tool calls, tool results and summaries as one batch."""
+        """Append messages, tool calls, tool results and summaries as one batch.
+
+        Summaries without a vector get one from the store's embedder, if there is one.
+        """
+        values = await embed_summaries_async(self._settings.embedder, values)
         drafts = append.build_entries(values)
         return await self._add(session_id, drafts, key, expected, ttl, replay)
 
@@ -247,7 +256,12 @@ class AsyncMemoryStore:
         Without a vector, the store's embedder computes one, if there is one. `embedder` names what
         computed the vector: vectors of different embedders are never compared.
         """
-        draft = append.build_summary(self._settings, text, vector, covers, embedder, metadata)
+        own = self._settings.embedder
+        if own is not None:
+            if vector is None:
+                (vector,) = await embed_async(own, [text])
+            embedder = embedder or own.name
+        draft = append.build_summary(text, vector, covers, embedder, metadata)
         return await self._add(session_id, (draft,), key, expected, ttl, replay)
 
     # Reading
@@ -339,9 +353,15 @@ class AsyncMemoryStore:
         Similarity is the exact cosine. Only vectors of the same embedder and dimension are
         compared; if there are summaries but none of that kind, it raises a `UsageError`.
         """
-        return await self._run(
-            search.search_summaries(self._settings, session_id, query, k=k, embedder=embedder)
-        )
+        own = self._settings.embedder
+        if isinstance(query, str):
+            if own is None:
+                raise UsageError("to search by text, open the store with embedder=…")
+            (query,) = await embed_async(own, [query])
+            embedder = own.name
+        elif embedder is None and own is not None:
+            embedder = own.name
+        return await self._run(search.search_summaries(session_id, query, k=k, embedder=embedder))
 
     # Changing the view. With `dry_run`, a verb returns what it would change, and changes nothing.
 

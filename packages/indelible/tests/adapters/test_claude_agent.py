@@ -97,6 +97,9 @@ async def test_the_summary_comes_with_the_append_and_follows_a_rollback(any_stor
     assert await store.load(KEY) == TRANSCRIPT[:5]
     (third,) = await store.list_session_summaries(KEY["project_key"])
     assert third == first
+    await store.undo(KEY)
+    assert len(await store.load(KEY)) == 6
+    await store.rollback(KEY, "before")
     await store.append(KEY, [entry("u-9", "user", "on")])
     (fourth,) = await store.list_session_summaries(KEY["project_key"])
     assert fourth["data"]["custom_title"] == "Reading"

@@ -136,6 +136,9 @@ def test_snapshot_rollback_and_branch(history):
     branch = history.branch("ana-2", at=before.id)
     history.rollback(before.id)
     assert history.messages == branch.messages == [HumanMessage("Lisbon")]
+    history.undo()
+    assert len(history.messages) == 2
+    assert repr(history).startswith("IndelibleChatMessageHistory('ana', <")
 
 
 async def test_snapshot_rollback_and_branch_when_awaited(any_store):
@@ -147,6 +150,8 @@ async def test_snapshot_rollback_and_branch_when_awaited(any_store):
     await history.arollback(before.id)
     assert await history.aget_messages() == [HumanMessage("Lisbon")]
     assert len(await branch.aget_messages()) == 2
+    await history.aundo()
+    assert len(await history.aget_messages()) == 2
 
 
 def chain_with(history_of, replies):

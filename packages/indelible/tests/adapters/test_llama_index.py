@@ -87,6 +87,8 @@ def test_snapshot_and_rollback(chat_store):
     chat_store.add_message("ana", messages[2])
     chat_store.rollback("ana", before.id)
     assert chat_store.get_messages("ana") == messages[:2]
+    chat_store.undo("ana")
+    assert chat_store.get_messages("ana") == messages
 
 
 def test_it_works_under_a_chat_memory_buffer(chat_store):
@@ -130,6 +132,8 @@ async def test_archiving_hides_nothing_from_others_and_survives_a_rollback(queue
     await queue.rollback("ana", before.id)
     assert await queue.get_messages("ana", status=None) == messages
     assert await queue.get_messages("ana") == messages[1:]
+    await queue.undo("ana")
+    assert len(await queue.get_messages("ana", status=None)) == 4
 
 
 def test_indelible_understands_what_llama_index_wrote(chat_store, store):

@@ -53,7 +53,8 @@ async def test_memory_as_tools(tmp_path):
         found = await called(session, "search", query="lisbon GO")
         assert [match["position"] for match in found["matches"]] == [0]
         assert (await called(session, "snapshots"))["snapshots"][0]["label"] == "before booking"
-        rolled = await called(session, "rollback", snapshot_id=taken["snapshot_id"])
+        assert taken["snapshot_id"]
+        rolled = await called(session, "rollback", snapshot_id="before booking")
         assert rolled["hidden"] == 1
         told = await called(session, "history")
         said = {"position": 0, "role": "user", "content": "I want to go to Lisbon."}

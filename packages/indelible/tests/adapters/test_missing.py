@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from indelible.core.extras import format_install_command
+
 ROOT = Path(__file__).parents[4]
 
 # The adapter, the module that it stands on, and what brings that.
@@ -29,7 +31,7 @@ def test_an_adapter_without_its_framework_says_what_to_install(adapter, framewor
     )
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: ")
-    assert f"pip install '{extra}'" in last
+    assert format_install_command(extra[len("indelible[") : -1]) in last
 
 
 def test_the_command_without_mcp_says_what_to_install(tmp_path):
@@ -46,7 +48,7 @@ def test_the_command_without_mcp_says_what_to_install(tmp_path):
         timeout=300,
     )
     assert done.returncode == 2
-    assert "pip install 'indelible[mcp]'" in done.stderr
+    assert format_install_command("mcp") in done.stderr
     assert not (tmp_path / "agent.db").exists()
 
 

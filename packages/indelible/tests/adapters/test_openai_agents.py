@@ -136,6 +136,9 @@ async def test_snapshot_rollback_and_branch(session):
     await session.rollback(before.id)
     assert await session.get_items() == EVERY_KIND[:2]
     assert len(await branch.get_items()) == 3
+    await session.undo()
+    assert len(await session.get_items()) == 3
+    assert repr(session).startswith("IndelibleSession('ana', <")
 
 
 async def test_it_works_with_the_runner(session):

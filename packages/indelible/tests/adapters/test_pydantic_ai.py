@@ -116,6 +116,8 @@ def test_snapshot_rollback_and_branch(history):
     branch.save(EVERY_KIND[5:6])
     history.rollback(before.id)
     assert (len(history.load()), len(branch.load())) == (2, 3)
+    history.undo()
+    assert len(history.load()) == len(EVERY_KIND)
 
 
 async def test_snapshot_rollback_and_branch_when_awaited(any_store):

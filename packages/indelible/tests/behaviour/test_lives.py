@@ -14,7 +14,9 @@ from indelible import (
     UsageError,
 )
 from indelible.core.limits import EXPIRED_KNOWN_S, TTL_S_MAX
+from indelible.core.verbs import VerbKind
 from tests.support.stores import said, say, shown
+from tests.support.verbs import CALLS, list_calls
 
 
 @pytest.fixture
@@ -66,37 +68,32 @@ def test_a_batch_slides_the_deadline(store, clock):
     assert len(said(store, "s")) == 4
 
 
+# All but appends; `forget` leaves no deadline.
 @pytest.mark.parametrize(
-    "use",
-    [
-        pytest.param(lambda store, _: store.get_history("s"), id="reading history"),
-        pytest.param(lambda store, _: store.get_entries("s"), id="reading entries"),
-        pytest.param(lambda store, _: store.session("s"), id="looking at it"),
-        pytest.param(lambda store, _: store.trim("s", keep_last=1), id="trim"),
-        pytest.param(lambda store, _: store.clear("s"), id="clear"),
-        pytest.param(lambda store, _: store.undo("s"), id="undo"),
-        pytest.param(lambda store, _: store.save_snapshot("s"), id="snapshot"),
-        pytest.param(lambda store, at: store.rollback_to_snapshot("s", at), id="rollback"),
-        pytest.param(lambda store, _: store.set_metadata("s", {"a": 1}), id="metadata"),
-        pytest.param(lambda store, _: store.fork("s", "t"), id="fork"),
-        pytest.param(lambda store, _: store.add_messages("s", []), id="an empty batch"),
-        pytest.param(
-            lambda store, _: store.add_message("s", "user", "hi", key="k", replay="hidden-ok"),
-            id="a replayed append",
-        ),
-    ],
+    "verb", list_calls(*(set(VerbKind) - {VerbKind.APPEND}), without={"forget"})
 )
-def test_nothing_but_an_append_slides_the_deadline(store, clock, use):
-    store.add_message("s", "user", "hi", key="k")
-    say(store, "s", "there")
+def test_nothing_but_an_append_slides_the_deadline(store, clock, verb):
+    say(store, "s", "hi", "there")
     snapshot = store.save_snapshot("s")
     store.trim("s", keep_last=1)
+    if verb == "redo":
+        store.undo("s")
     expires_at = store.session("s").expires_at
     clock.advance(9)
-    use(store, snapshot.id)
+    CALLS[verb](store, "s", snapshot.id)
     assert store.session("s").expires_at == expires_at
     clock.advance(1)
     assert status(store) is Status.EXPIRED
+
+
+def test_an_append_that_writes_nothing_slides_no_deadline(store, clock):
+    store.add_message("s", "user", "hi", key="k")
+    store.clear("s")
+    expires_at = store.session("s").expires_at
+    clock.advance(9)
+    store.add_messages("s", [])
+    store.add_message("s", "user", "hi", key="k", replay="hidden-ok")
+    assert store.session("s").expires_at == expires_at
 
 
 def test_a_session_that_begins_without_an_entry_expires_too(store, clock):

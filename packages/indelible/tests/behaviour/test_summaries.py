@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import indelible
 from indelible import ConflictError, Status, Summary, UsageError
-from tests.support.stores import Clock, say
+from tests.support.stores import Clock, message, say
 
 
 class Letters:
@@ -266,3 +266,85 @@ def test_a_thousand_dimensions_read_back_equal(store, reopened):
     assert store.get_summaries("s")[0].summary.vector == tuple(vector)
     (match,) = store.search_summaries("s", vector)
     assert match.score == pytest.approx(1.0)
+
+
+class AsyncLetters(Letters):
+    """An embedder that is awaited, for several texts at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    async def embed(self, text):
+        self.calls.append(text)
+        return super().embed(text)
+
+    async def embed_many(self, texts):
+        self.calls.append(list(texts))
+        return [Letters.embed(self, text) for text in texts]
+
+
+def test_an_embedder_may_be_awaited(make_store):
+    embedder = AsyncLetters()
+    store = make_store(embedder=embedder)
+    store.add_summary("s", "aab")
+    assert found(store, "aab") == ["aab"]
+    assert embedder.calls == ["aab", "aab"]
+
+
+def test_several_summaries_take_one_call_of_the_embedder(make_store):
+    embedder = AsyncLetters()
+    store = make_store(embedder=embedder)
+    given = Summary(text="given", vector=(0.0, 0.0, 1.0), embedder="letters")
+    store.add_entries("s", [Summary(text="aa"), given, message("hi"), Summary(text="b")])
+    assert embedder.calls == [["aa", "b"]]
+    assert [each.summary.vector for each in store.get_summaries("s")] == [
+        (2.0, 0.0, 0.0),
+        (0.0, 0.0, 1.0),
+        (0.0, 1.0, 0.0),
+    ]
+    assert {each.summary.embedder for each in store.get_summaries("s")} == {"letters"}
+
+
+def test_without_embed_many_each_summary_is_embedded(make_store):
+    store = make_store(embedder=Letters())
+    store.add_entries("s", [Summary(text="aa"), Summary(text="b")])
+    assert found(store, "b") == ["b", "aa"]
+
+
+class Wrong(Letters):
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def embed(self, text):
+        return self.answer
+
+    def embed_many(self, texts):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ([[1.0, 2.0]], "a list of 1 vectors for one text"),
+        ([], "an empty vector"),
+        ([float("nan")], "not finite"),
+        ("abc", "'abc' for one text"),
+        (None, "None for one text"),
+    ],
+)
+def test_a_wrong_shape_is_refused_and_named(make_store, answer, told):
+    store = make_store(embedder=Wrong(answer))
+    with pytest.raises(UsageError, match=f"'letters' returned .*{told}"):
+        store.add_summary("s", "aab")
+    with pytest.raises(UsageError, match="'letters' returned"):
+        store.search_summaries("s", "aab")
+    assert store.session("s").logged == 0
+
+
+def test_a_wrong_number_of_vectors_is_refused(make_store):
+    store = make_store(embedder=Wrong([[1.0, 2.0]]))
+    with pytest.raises(UsageError, match="1 vectors for 2 texts"):
+        store.add_entries("s", [Summary(text="aa"), Summary(text="b")])
+    assert store.session("s").logged == 0

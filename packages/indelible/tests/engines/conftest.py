@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from memory_contract.faults.servers.postgres import PostgresServer
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support import postgres_server
 
 WHEELS = Path(sys.prefix) / "engines"
@@ -61,7 +61,7 @@ class Servers:
             server = PostgresServer(folder, programs_in=program)
             server.create()
         else:
-            server = Valkey(folder, {"appendfsync": "no"}, program=program)
+            server = ValkeyServer(folder, {"appendfsync": "no"}, program=program)
         server.start()
         return server
 

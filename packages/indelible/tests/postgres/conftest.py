@@ -6,7 +6,7 @@ import pytest
 
 from memory_contract.faults.servers.postgres import PostgresServer, with_standby
 from tests.support import postgres_server
-from tests.support.worker_processes import Crew
+from tests.support.worker_processes import WorkerPool
 
 
 @pytest.fixture
@@ -22,11 +22,11 @@ def fresh_url():
 
 
 @pytest.fixture(scope="session")
-def crew():
+def worker_pool():
     """Sixteen processes."""
-    crew = Crew()
-    yield crew
-    crew.dismiss()
+    worker_pool = WorkerPool()
+    yield worker_pool
+    worker_pool.dismiss()
 
 
 @pytest.fixture

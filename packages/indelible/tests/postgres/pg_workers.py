@@ -4,9 +4,39 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
+from unittest import mock
 
 import indelible
+from indelible.backends.postgres import schema
 from tests.support.ledger import SESSION, Write, batch_of
+
+NEXT_FORMAT = schema.FORMAT + 1
+# It fails if it is run twice.
+MIGRATION = f"""
+    ALTER TABLE indelible.entry ADD COLUMN of_the_next_format text;
+    UPDATE indelible.about SET value = {NEXT_FORMAT} WHERE name = 'format'"""
+
+
+@contextmanager
+def next_format(script=MIGRATION):
+    """Have one more migration."""
+    read = schema.read_migration
+
+    def read_or_make(version):
+        return script if version == NEXT_FORMAT else read(version)
+
+    with (
+        mock.patch.object(schema, "FORMAT", NEXT_FORMAT),
+        mock.patch.object(schema, "read_migration", read_or_make),
+    ):
+        yield
+
+
+def upgrade_and_append(gate, index, url):
+    """Do as `open_and_append`, with code of the next format."""
+    with next_format():
+        return open_and_append(gate, index, url)
 
 
 def open_and_append(gate, index, url):

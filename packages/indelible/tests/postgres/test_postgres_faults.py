@@ -212,7 +212,7 @@ def test_a_statement_ends_at_the_deadline(url):
         store.undo("s")
         assert len(store.get_history("s")) == 2
         lease = Lease()
-        pool = store._backend._server.pool
+        pool = store._backend.pool
         borrowed = pool.borrow(lease, Deadline(0.2))
         with pytest.raises(UnavailableError) as caught:
             borrowed.execute(Sql("SELECT pg_sleep(60)"))

@@ -12,7 +12,10 @@ import indelible
 from indelible import ConflictError, FormatError, UsageError
 from indelible.backends.postgres import views
 from indelible.backends.postgres.append import build_call, sort_appends
-from indelible.backends.postgres.context import PostgresContext
+from indelible.backends.postgres.arrays import register_arrays
+from indelible.backends.postgres.statements import PostgresContext
+from indelible.core.batcher import Pending
+from indelible.core.deadline import Deadline
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 
@@ -62,6 +65,7 @@ class Clock:
 def send(connection, context, appends):
     """The versions that the guarded write of appends comes to."""
     call = build_call(context, appends)
+    register_arrays(connection)
     cursor = psycopg.RawCursor(connection)
     ((versions,),) = cursor.execute(call.text.encode(), ("1000", *call.params)).fetchall()
     return versions
@@ -114,7 +118,8 @@ def test_many_appends_are_what_each_would_have_been_alone(url, other, seed, ttl_
 
 def test_rows_are_locked_in_one_order_and_appends_of_one_session_keep_theirs():
     group = [message(name, str(nth)) for nth, name in enumerate(("b", "a", "b", "ä", "Z"))]
-    assert sort_appends(group) == [4, 1, 0, 2, 3]
+    ordered = sort_appends([Pending(append, Deadline(1)) for append in group])
+    assert [pending.request.key for pending in ordered] == ["4", "1", "0", "2", "3"]
 
 
 @pytest.mark.parametrize("vacuumed", [False, True])

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 import indelible
 from indelible import ConflictError, LimitError
 from indelible.backends.postgres.append import build_call
-from indelible.backends.postgres.context import PostgresContext
+from indelible.backends.postgres.arrays import register_arrays
 from indelible.backends.postgres.sessions import session_checksum
+from indelible.backends.postgres.statements import PostgresContext
 from indelible.core import rules
 from indelible.core.limits import LOG_ENTRIES_MAX
 from indelible.core.operations import Append, Draft
@@ -109,6 +110,7 @@ def test_the_guard_holds_exactly_when_the_rules_allow_it(connection, row, reques
     free = row is None or row["length"] > 0
     op = Append("s", drafts, request["key"], False, expected, request["ttl_s"])
     call = build_call(PostgresContext(b"", lambda: NOW_MS / 1000), [op])
+    register_arrays(connection)
     cursor = psycopg.RawCursor(connection)
     try:
         if not free:

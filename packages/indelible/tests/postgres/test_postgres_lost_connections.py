@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 import indelible
-from memory_contract.faults.proxy import Proxy, Trouble
-from memory_contract.gates.cancelling import Cancelled, Interrupting
+from memory_contract.cases.cancellation import CancelAtAwait, Cancelled
+from memory_contract.faults.proxy import Proxy, ProxyFault
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ CUTS = [("clear", "BEGIN"), ("clear", "SELECT"), ("clear", "COMMIT"), ("save_sna
 def test_a_blocking_store_goes_on_quietly(proxy, noise, verb, on):
     with indelible.open(proxy.url, timeout_s=30) as store:
         store.add_message("s", "user", "hi")
-        proxy.arm(Trouble("cut after", on))
+        proxy.arm(ProxyFault("cut after", on))
         getattr(store, verb)("s")
         assert proxy.struck
         gc.collect()
@@ -45,7 +45,7 @@ def test_a_blocking_store_goes_on_quietly(proxy, noise, verb, on):
 async def test_an_async_store_goes_on_quietly(proxy, noise, verb, on):
     async with indelible.open_async(proxy.url, timeout_s=30) as store:
         await store.add_message("s", "user", "hi")
-        proxy.arm(Trouble("cut after", on))
+        proxy.arm(ProxyFault("cut after", on))
         await getattr(store, verb)("s")
         assert proxy.struck
         gc.collect()
@@ -57,7 +57,7 @@ async def test_a_cancelled_read_leaves_no_noise(url, noise):
     async with indelible.open_async(url) as store:
         await store.add_message("s", "user", "hi")
         for nth in range(1, 30):
-            interrupting = Interrupting(nth)
+            interrupting = CancelAtAwait(nth)
             with suppress(Cancelled):
                 await interrupting(store.session("s"))
             gc.collect()

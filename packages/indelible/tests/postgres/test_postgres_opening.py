@@ -22,8 +22,8 @@ from tests.support import postgres_server
 PASSWORD = "s3cret-pass"
 
 
-def test_sixteen_processes_open_a_fresh_database_at_once(crew, fresh_url):
-    positions = crew.run(open_and_append, fresh_url)
+def test_sixteen_processes_open_a_fresh_database_at_once(worker_pool, fresh_url):
+    positions = worker_pool.run(open_and_append, fresh_url)
     assert sorted(positions) == list(range(16))
     with indelible.open(fresh_url) as store:
         assert len(store.get_history("s")) == 16
@@ -164,7 +164,7 @@ def test_what_is_no_url_is_refused_without_its_password(url):
 def test_a_password_is_in_no_repr(url):
     with indelible.open(url.replace("postgres@", f"postgres:{PASSWORD}@")) as store:
         backend = store._backend
-        pool = backend._server.pool
+        pool = backend.pool
         seen = [backend, backend._options, pool, *pool.idle]
         assert PASSWORD not in repr([*seen, *(connection.driver for connection in pool.idle)])
 

@@ -29,8 +29,8 @@ def test_every_verb_works_on_partitions(partitioned):
         every_verb(store)
 
 
-def test_many_processes_append_to_partitions(crew, partitioned):
-    writes = [write for each in crew.run(write_batches, partitioned, 3) for write in each]
+def test_many_processes_append_to_partitions(worker_pool, partitioned):
+    writes = [write for each in worker_pool.run(write_batches, partitioned, 3) for write in each]
     with indelible.open(partitioned) as store:
         check(store, writes)
         for n in range(40):

@@ -12,10 +12,12 @@ NAMES = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%%indelib
 # More often than the driver takes to prepare a statement.
 TIMES = 8
 # The same, with another type.
-OTHER_TYPE = """
+OTHER_TYPE = f"""
     ALTER FUNCTION indelible.append RENAME TO append_before;
-    CREATE FUNCTION indelible.append(text, bytea, bigint, jsonb, bytea) RETURNS varchar[]
-    LANGUAGE sql AS $$ SELECT indelible.append_before($1, $2, $3, $4, $5) $$"""
+    CREATE FUNCTION indelible.append(text, bytea, bigint, bytea[], bytea[], boolean[], text[],
+        bigint[], bigint[], bigint[], bigint[], boolean[], text[], text[], bytea[], bytea[], text[],
+        bigint[]) RETURNS varchar[] LANGUAGE sql
+    RETURN indelible.append_before({", ".join(f"${nth}" for nth in range(1, 19))})"""
 
 
 def use(store):
@@ -30,7 +32,7 @@ def texts(store):
 
 
 def driver_of(store):
-    (connection,) = store._backend._server.pool.idle
+    (connection,) = store._backend.pool.idle
     return connection.driver
 
 

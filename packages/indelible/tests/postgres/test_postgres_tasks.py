@@ -8,7 +8,7 @@ import pytest
 
 import indelible
 from indelible import BusyError
-from indelible.backends.postgres.engine import SENDERS_MAX
+from indelible.backends.postgres.client import SENDERS_MAX
 from indelible.backends.postgres.errors import translate_error
 
 BUSY = psycopg.errors.LockNotAvailable

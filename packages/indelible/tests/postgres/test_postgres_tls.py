@@ -21,7 +21,7 @@ def place():
 def test_a_certificate_that_is_known_is_trusted(place):
     with indelible.open(f"{place}?sslmode=verify-full&sslrootcert={CERTIFICATE}") as store:
         store.add_message("s", "user", "hi")
-        (connection,) = store._backend._server.pool.idle
+        (connection,) = store._backend.pool.idle
         assert connection.driver.pgconn.ssl_in_use
 
 

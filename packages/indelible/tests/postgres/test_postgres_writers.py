@@ -11,7 +11,8 @@ from pg_workers import append_in_a_forked_child, one_key, write_batches
 import indelible
 from indelible import BusyError, ConflictError, UnavailableError
 from indelible.backends.postgres.append import build_call
-from indelible.backends.postgres.context import PostgresContext
+from indelible.backends.postgres.arrays import register_arrays
+from indelible.backends.postgres.statements import PostgresContext
 from indelible.core.operations import Append, Draft
 from indelible.model import Kind
 from tests.support.ledger import check
@@ -46,15 +47,15 @@ def waiting(connection):
     return connection.execute(WAITING).fetchone()[0]
 
 
-def test_many_processes_append_to_one_session(crew, url):
-    writes = [write for each in crew.run(write_batches, url, 6) for write in each]
+def test_many_processes_append_to_one_session(worker_pool, url):
+    writes = [write for each in worker_pool.run(write_batches, url, 6) for write in each]
     with indelible.open(url) as store:
         check(store, writes)
         assert store.verify().ok
 
 
-def test_one_key_of_sixteen_processes_is_one_entry(crew, url):
-    answers = crew.run(one_key, url, "k")
+def test_one_key_of_sixteen_processes_is_one_entry(worker_pool, url):
+    answers = worker_pool.run(one_key, url, "k")
     assert {position for position, _ in answers} == {0}
     assert sum(not replayed for _, replayed in answers) == 1
 
@@ -83,6 +84,7 @@ def test_an_attempt_that_was_given_up_does_not_land_beside_its_retry(url, other)
         call = build_call(PostgresContext(b"", None), [given_up])
         with psycopg.connect(url, autocommit=True) as ghost:
             with Held(other), psycopg.connect(url, autocommit=True) as looker:
+                register_arrays(ghost)
                 cursor = psycopg.RawCursor(ghost)
                 landed = threads.submit(cursor.execute, call.text.encode(), ("60000", *call.params))
                 wait_until(lambda: waiting(looker) == 1)

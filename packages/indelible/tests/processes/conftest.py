@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.worker_processes import Crew
+from tests.support.worker_processes import WorkerPool
 
 
 @pytest.fixture(scope="session")
-def crew() -> Iterator[Crew]:
+def worker_pool() -> Iterator[WorkerPool]:
     """One crew for all tests: to start sixteen interpreters takes longer than what they do."""
-    crew = Crew()
-    yield crew
-    crew.dismiss()
+    worker_pool = WorkerPool()
+    yield worker_pool
+    worker_pool.dismiss()
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from tests.support.worker_processes import in_another_process
 ROUNDS = 20
 
 
-def test_a_key_that_many_processes_retry_at_once_lands_exactly_once(crew, path):
-    answers = crew.run(store_workers.retry_process, path, ROUNDS)
+def test_a_key_that_many_processes_retry_at_once_lands_exactly_once(worker_pool, path):
+    answers = worker_pool.run(store_workers.retry_process, path, ROUNDS)
     for of_one_key in zip(*answers, strict=True):
         assert len({(first, version) for first, version, _ in of_one_key}) == 1
         assert [replayed for *_, replayed in of_one_key].count(False) == 1
@@ -20,8 +20,8 @@ def test_a_key_that_many_processes_retry_at_once_lands_exactly_once(crew, path):
     assert contents == landed
 
 
-def test_of_many_that_expect_one_version_exactly_one_wins(crew, path):
-    answers = crew.run(store_workers.racing_process, path, ROUNDS)
+def test_of_many_that_expect_one_version_exactly_one_wins(worker_pool, path):
+    answers = worker_pool.run(store_workers.racing_process, path, ROUNDS)
     winners = []
     for number, of_one_round in enumerate(zip(*answers, strict=True)):
         won = [index for index, version in enumerate(of_one_round) if version is not None]
@@ -31,9 +31,9 @@ def test_of_many_that_expect_one_version_exactly_one_wins(crew, path):
         assert [message.content for message in store.get_history(SESSION)] == winners
 
 
-def test_trim_finishes_under_load_and_hides_nothing_that_came_after_it_read(crew, path):
+def test_trim_finishes_under_load_and_hides_nothing_that_came_after_it_read(worker_pool, path):
     with store_workers.opened(path) as store:
-        answers = crew.run(store_workers.trimming_process, path, 25)
+        answers = worker_pool.run(store_workers.trimming_process, path, 25)
         writes = [write for answer, _ in answers for write in answer]
         trims = [trim for _, answer in answers for trim in answer]
         visible = [entry.position for entry in all_entries(store)]

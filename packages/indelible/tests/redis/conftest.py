@@ -2,14 +2,14 @@
 
 import pytest
 
-from memory_contract.faults.servers.cluster import ValkeyCluster
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
+from tests.support.valkey_cluster import ValkeyCluster
 
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory):
     """A server for all tests that leave it as it is."""
-    server = Valkey(tmp_path_factory.mktemp("valkey"), {"appendfsync": "no"})
+    server = ValkeyServer(tmp_path_factory.mktemp("valkey"), {"appendfsync": "no"})
     server.start()
     yield server
     server.kill()
@@ -43,7 +43,7 @@ def start(tmp_path):
 
     def begin(**options):
         words = {name.replace("_", "-"): value for name, value in options.items()}
-        server = Valkey(tmp_path / f"server-{len(started)}", words)
+        server = ValkeyServer(tmp_path / f"server-{len(started)}", words)
         started.append(server)
         server.start()
         return server

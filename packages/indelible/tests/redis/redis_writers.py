@@ -65,7 +65,16 @@ PROCESS = """
 import json, sys, indelible
 url, session, name, path = sys.argv[1:5]
 options = json.loads(sys.argv[5])
-with indelible.open(url, **options) as store, open(path, "w", buffering=1) as ledger:
+
+def open_store():
+    # On a busy machine a primary may have been replaced, and waits for its replica.
+    while True:
+        try:
+            return indelible.open(url, **options)
+        except (indelible.UnsupportedError, indelible.UnavailableError):
+            continue
+
+with open_store() as store, open(path, "w", buffering=1) as ledger:
     for number in range(100_000):
         text = f"{name}-{number}"
         while True:
@@ -113,8 +122,13 @@ class ProcessWriter:
                     found.append(text)
         return found
 
+    def refuse_death(self):
+        """Fail if it ended by itself, with what it said."""
+        if self.process.poll() is not None:
+            self.end()
+
     def end(self):
-        """Kill it in the middle of whatever it does; gives what it said of its trouble."""
+        """Kill it in the middle of a call; fail if it ended by itself, with what it said."""
         alive = self.process.poll() is None
         self.process.kill()
         _, said = self.process.communicate(timeout=WAIT_S_MAX)

@@ -10,7 +10,7 @@ from redis_writers import ProcessWriter, texts
 
 import indelible
 from indelible.backends.redis.keys import build_keys
-from memory_contract.faults.servers.cluster import ValkeyCluster
+from tests.support.valkey_cluster import ValkeyCluster
 from tests.support.wait import wait_until
 
 WRITERS = 8
@@ -120,13 +120,16 @@ def test_a_primary_killed_under_load_of_processes_loses_and_doubles_nothing(tmp_
 def get_on(writers, count):
     """Wait until every writer had this many more acknowledged."""
     before = [len(writer.lines("ack")) for writer in writers]
-    wait_until(
-        lambda: all(
+
+    def is_done():
+        for writer in writers:
+            writer.refuse_death()
+        return all(
             len(writer.lines("ack")) >= done + count
             for writer, done in zip(writers, before, strict=True)
-        ),
-        what="the writers do not get on",
-    )
+        )
+
+    wait_until(is_done, what="the writers do not get on")
 
 
 def test_a_store_lives_through_a_failover_without_being_reopened(tmp_path):

@@ -66,7 +66,7 @@ def fill_ttl(store, client):
 
 def fill_repaired(store, client):
     fill_keyed(store, client)
-    client.xdel(key_of("l"), "1-0")
+    client.zremrangebyscore(key_of("l"), 0, 0)
     store.repair("s")
 
 

@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 
 import indelible
 from indelible.backends.redis.append import build_append_call
+from indelible.backends.redis.log_rows import parse_row
 from indelible.backends.redis.requests import call_script
 from indelible.core import rules
 from indelible.core.codec import encode_text
+from indelible.core.deadline import Deadline
 from indelible.core.limits import EXPIRED_KNOWN_S
 from indelible.core.operations import Append, BeginStage, ReadHead
 from indelible.model import Status
@@ -79,7 +81,7 @@ def used_keys(store, head):
         return set()
     client = store.redis
     indexed = {key.decode() for key in client.hkeys("indelible:{:s}k")}
-    in_log = {fields[b"k"].decode() for _, fields in client.xrange("indelible:{:s}l")}
+    in_log = {parse_row(row).key.decode() for row in client.zrange("indelible:{:s}l", 0, -1)}
     return (indexed | in_log) & set(KEYS)
 
 
@@ -96,10 +98,14 @@ def rules_allow(op, head, used, *, is_new):
     return head.status is Status.ACTIVE or (is_new and op.expected is None)
 
 
+def build_call(context, op):
+    return build_append_call(context, op, op.expected or "", "", Deadline(10), fresh=op.fresh)
+
+
 def answer(store, op):
     """What the script answers to one append; None if its guard did not hold."""
     backend = store._backend
-    call = build_append_call(backend._context, op, op.expected or "", "", fresh=op.fresh)
+    call = build_call(backend._context, op)
     found = backend._run(call_script(backend._context, call))
     return found.decode() if found else None
 
@@ -158,9 +164,10 @@ def test_appends_of_one_call_see_one_another(store, running):
         build("three", expected=f"{life}.{int(end) + 1}.{generation}"),
         build("one", text="again"),
     ]
-    calls = [build_append_call(context, op, op.expected or "", "", fresh=op.fresh) for op in ops]
+    calls = [build_call(context, op) for op in ops]
+    calls[0].by_text = True
     with running.client() as client:
-        answers = client.execute_command(*build_append(calls, by_text=True))
+        answers = client.execute_command(*build_append(calls))
     versions = [each.decode() if each else None for each in answers]
     assert versions == [
         f"{life}.{int(end) + 1}.{generation}",

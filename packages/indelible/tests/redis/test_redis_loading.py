@@ -6,7 +6,7 @@ import time
 import redis
 
 import indelible
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 WRITES = 20_000
 # For each of them: so that a start takes long enough to look at it.
@@ -29,7 +29,7 @@ def until_loading(server):
 
 
 def test_a_server_that_still_reads_its_file_gives_what_it_will_give(tmp_path):
-    server = Valkey(tmp_path, {"key-load-delay": str(DELAY_US)})
+    server = ValkeyServer(tmp_path, {"key-load-delay": str(DELAY_US)})
     server.start()
     try:
         with server.client() as client, client.pipeline(transaction=False) as pipe:

@@ -10,8 +10,8 @@ import redis.asyncio
 import indelible
 from indelible import BusyError
 from indelible.backends.redis import RedisBackend
-from indelible.backends.redis.options import RedisOptions
-from indelible.backends.redis.requests import SendCommands
+from indelible.backends.redis.calls import SendCommands
+from indelible.backends.redis.connections import RedisOptions
 from indelible.core.deadline import Deadline
 
 TASKS = 300
@@ -182,7 +182,7 @@ def test_a_connection_is_made_in_the_time_that_its_call_has_left(scheme):
             timeout_s=3600,
         )
         backend = RedisBackend(options)
-        carried = backend._execute(SendCommands(0, Deadline(0.1), (("PING",),)))
+        lost = backend._execute(SendCommands(0, Deadline(0.1), (("PING",),)))
         backend.close()
-    assert isinstance(carried.lost, redis.exceptions.TimeoutError)
-    assert not carried.sent
+    assert isinstance(lost.error, redis.exceptions.TimeoutError)
+    assert not lost.sent

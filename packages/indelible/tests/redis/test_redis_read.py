@@ -36,10 +36,8 @@ def test_a_damaged_entry_is_loud(url, client):
     with indelible.open(url) as store:
         store.add_message("s", "user", "hi")
         store.add_message("s", "user", "there")
-        ((name, fields),) = client.xrange(LOG, count=1)
-        client.delete(LOG)
-        client.xadd(LOG, fields, id=name)
-        client.xadd(LOG, {"t": "x", "m": "nonsense", "k": "", "e": "{}"}, id="2-0")
+        client.zremrangebyscore(LOG, 1, 1)
+        client.zadd(LOG, {"x nonsense {}": 1})
         with pytest.raises(indelible.CorruptEntryError) as caught:
             store.get_history("s")
     assert caught.value.details["position"] == 1

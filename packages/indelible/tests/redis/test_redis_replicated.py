@@ -39,7 +39,7 @@ def test_what_is_acknowledged_is_on_the_replica(pair):
         for number in range(20):
             store.add_message("s", "user", str(number))
             with replica.client() as client:
-                assert client.xlen("indelible:{:s}l") == number + 1
+                assert client.zcard("indelible:{:s}l") == number + 1
         snapshot = store.save_snapshot("s")
         with replica.client() as client:
             assert client.hlen("indelible:{:s}s") == 1
@@ -75,7 +75,7 @@ def test_a_replica_that_does_not_answer_is_an_unknown_outcome_and_a_retry_lands_
         wait_until(confirmed, what="the replica did not come back")
         assert insist(lambda: texts(store, "s")) == ["one", "two"]
         with replica.client() as client:
-            assert client.xlen("indelible:{:s}l") == 2
+            assert client.zcard("indelible:{:s}l") == 2
 
 
 async def test_tasks_share_one_confirmation(pair):

@@ -5,13 +5,13 @@ import redis.asyncio.sentinel
 import redis.sentinel
 
 import indelible
-from memory_contract.faults.servers.sentinel import NAME, Watched
+from tests.support.sentinel import NAME, SentinelGroup
 from tests.support.wait import wait_until
 
 
 @pytest.fixture
 def watched(tmp_path):
-    servers = Watched(tmp_path)
+    servers = SentinelGroup(tmp_path)
     try:
         servers.start()
         yield servers

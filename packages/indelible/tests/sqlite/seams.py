@@ -204,8 +204,8 @@ def forging(path: Path) -> Iterator[apsw.Connection]:
     with beside(path) as file:
         checksums.register(file)
         yield file
-        for table in ("session", "snapshot", "journal", "kept_key"):
-            file.execute(checksums.build_update(table, {}, where="1"))
+        for table, fields in checksums.FIELDS.items():
+            file.execute(f"UPDATE {table} SET checksum = row_checksum({fields})")
         file.execute(
             "UPDATE entry SET checksum = (SELECT entry_checksum(namespace, name, entry.payload,"
             " entry.id & 4294967295, entry.written_at, entry.deadline, entry.generation,"

@@ -13,24 +13,10 @@ from seams import PATIENCE_S, Hold, awaited, blocking
 import indelible
 from indelible import ClosedError
 from indelible.backends.sqlite.readers import READERS_MAX
+from tests.support.verbs import CALLS, list_calls
 
-VERBS = {
-    "add_message": lambda store: store.add_message("session", "user", "late"),
-    "save_context": lambda store: store.save_context("session", "late", "late"),
-    "get_history": lambda store: store.get_history("session"),
-    "get_entries": lambda store: store.get_entries("session"),
-    "trim": lambda store: store.trim("session", keep_last=1),
-    "clear": lambda store: store.clear("session"),
-    "undo": lambda store: store.undo("session"),
-    "save_snapshot": lambda store: store.save_snapshot("session"),
-    "list_snapshots": lambda store: store.list_snapshots("session"),
-    "fork": lambda store: store.fork("session", "copy"),
-    "session": lambda store: store.session("session"),
-    "set_metadata": lambda store: store.set_metadata("session", {}),
-    "list_sessions": lambda store: store.list_sessions(),
-    "forget": lambda store: store.forget("session"),
-    "vacuum": lambda store: store.vacuum(),
-}
+# What a store promises needs no engine.
+ALL = list_calls(without={"claims"})
 
 
 def open_files(directory):
@@ -55,24 +41,24 @@ def contents(path, session="session"):
         return [message.content for message in store.get_history(session)]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ALL)
 def test_a_closed_store_refuses_every_verb(path, verb):
     store = indelible.open(path)
     store.add_message("session", "user", "one")
     store.close()
     with pytest.raises(ClosedError) as caught:
-        VERBS[verb](store)
+        CALLS[verb](store, "session", "snapshot")
     assert caught.value.landed == "no"
     assert contents(path) == ["one"]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ALL)
 async def test_a_closed_async_store_refuses_every_verb(path, verb):
     store = await indelible.open_async(path)
     await store.add_message("session", "user", "one")
     await store.close()
     with pytest.raises(ClosedError):
-        await VERBS[verb](store)
+        await CALLS[verb](store, "session", "snapshot")
     assert contents(path) == ["one"]
 
 

@@ -8,7 +8,7 @@ import redis
 
 import indelible
 import indelible.testing.stores
-from memory_contract.faults.servers.valkey import Valkey
+from memory_contract.faults.servers.valkey import ValkeyServer
 
 pytest_plugins = ["pytester"]
 
@@ -80,7 +80,7 @@ def test_a_file_that_others_use_is_left_as_it_was(run, tmp_path):
 
 
 def test_on_a_server_every_session_is_erased(run, tmp_path):
-    server = Valkey(tmp_path / "valkey", {"appendfsync": "no"})
+    server = ValkeyServer(tmp_path / "valkey", {"appendfsync": "no"})
     server.start()
     try:
         run(f"--memory-store={server.url}", "-W", "error::RuntimeWarning").assert_outcomes(passed=4)

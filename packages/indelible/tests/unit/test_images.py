@@ -5,7 +5,12 @@ from random import Random
 import pytest
 
 from memory_contract.faults.vfs.disk import Change
-from memory_contract.faults.vfs.images import MANNERS, SECTOR_BYTES, images, in_the_end
+from memory_contract.faults.vfs.images import (
+    DAMAGE_MODES,
+    SECTOR_BYTES,
+    build_final_files,
+    build_images,
+)
 
 BASE = {"a": b"old" * 100}
 
@@ -14,7 +19,7 @@ def left_behind(changes, *, base=BASE, wanted=200, seed=1, stage=int):
     """The images of all power cuts that were found, by the change that they came after."""
     found = {}
     random = Random(seed)
-    for image in images(changes, wanted=wanted, random=random, base=base, stage=stage):
+    for image in build_images(changes, wanted=wanted, random=random, base=base, stage=stage):
         found.setdefault(image.after, []).append(image.files)
     return found
 
@@ -105,5 +110,5 @@ def test_in_the_end_everything_is_there():
         Change("create", "b"),
         Change("delete", "b"),
     ]
-    assert in_the_end(changes, {}) == {"a": b"wh\0\0!"}
-    assert set(MANNERS) >= {"nothing", "everything", "some", "torn"}
+    assert build_final_files(changes, {}) == {"a": b"wh\0\0!"}
+    assert set(DAMAGE_MODES) >= {"nothing", "everything", "some", "torn"}

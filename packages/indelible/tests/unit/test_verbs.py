@@ -15,7 +15,7 @@ from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS, VerbKind
 from indelible.testing.faults import FAULT_VERBS, watching
 from indelible.testing.recording import build_verbs
 from memory_contract.traces.recorder.hasher import Hasher, Policy
-from tests.support.verbs import every_verb
+from tests.support.verbs import CALLS, every_verb
 
 # Methods that are about the object, not about what it stores.
 LIFECYCLE = {"close"}
@@ -75,6 +75,19 @@ def test_every_verb_leaves_none_out(called):
     store, names = called
     every_verb(store)
     assert set(VERBS) <= names
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_a_call_that_tests_share(called, verb):
+    store, names = called
+    store.add_messages("s", [{"role": "user", "content": "hi"}] * 2)
+    at = store.save_snapshot("s").id
+    store.clear("s")
+    if verb == "redo":
+        store.undo("s")
+    names.clear()
+    CALLS[verb](store, "s", at)
+    assert verb in names
 
 
 def test_every_verb_but_claims_can_be_made_to_fail():

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from memory_contract.adapter import Adapter
-from memory_contract.cases import GATES, Case, Gate, Mode, all_cases
+from memory_contract.cases.case import Case
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.deviations import Deviations
+from memory_contract.gates import GATES, Gate, Mode
 from memory_contract.results import CaseResult, Report
-from memory_contract.running import Bench, modes_of, run_case
+from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from memory_contract.targets import resolve
 
 BUDGET_S: Final = 60.0
@@ -70,12 +72,12 @@ def asked_for(gates: Sequence[str], chosen: Sequence[Case]) -> tuple[Gate, ...]:
     return tuple(gate for gate in GATES if gate in (gates or {found.gate for found in chosen}))
 
 
-def items_of(cases: Sequence[Case], bench: Bench) -> list[Item]:
+def items_of(cases: Sequence[Case], subject: StoreUnderTest) -> list[Item]:
     """Every case in every mode that the store has."""
     return [
         Item(case=found, mode=mode, known=known)
         for found in cases
-        for mode, known in modes_of(found, bench)
+        for mode, known in list_modes(found, subject)
     ]
 
 
@@ -105,12 +107,12 @@ def check(
     chosen = select(gates, cases)
     ours = secrets.randbits(32) if seed is None else seed
     began = time.monotonic()
-    bench = Bench(adapter)
+    subject = StoreUnderTest(adapter)
     try:
         known = deviations or Deviations()
-        results = tuple(_run(chosen, bench, ours, rounds, began, budget_s, known, progress))
+        results = tuple(_run(chosen, subject, ours, rounds, began, budget_s, known, progress))
     finally:
-        bench.close()
+        subject.close()
     return Report(
         target=target if isinstance(target, str) else adapter.name,
         seed=ours,
@@ -123,7 +125,7 @@ def check(
 
 def _run(
     chosen: Sequence[Case],
-    bench: Bench,
+    subject: StoreUnderTest,
     seed: int,
     rounds: int,
     began: float,
@@ -131,14 +133,14 @@ def _run(
     deviations: Deviations,
     progress: Progress | None,
 ) -> Iterator[CaseResult]:
-    items = items_of(chosen, bench)
+    items = items_of(chosen, subject)
     share_s = share_of(budget_s)
     for item in items:
         if progress is not None:
             progress(item, None)
         share = share_s if time.monotonic() < began + budget_s else 0.0
         result = item.known or run_case(
-            item.case, item.mode, bench, seed=seed, share_s=share, rounds=rounds
+            item.case, item.mode, subject, seed=seed, share_s=share, rounds=rounds
         )
         result = deviations.apply(result)
         if progress is not None:

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from memory_contract.adapter import Message
-from memory_contract.calling import Call, ask, failed, succeeded
-from memory_contract.drivers.processes import Worker
+from memory_contract.adapter import Adapter, Message
+from memory_contract.calls import Call, ask, failed, succeeded
 from memory_contract.entries import EntryIds
 from memory_contract.history import Ids, Operation
+from memory_contract.workers.pool import Worker
 
-if TYPE_CHECKING:
-    from memory_contract.room import Room
+
+class ClientContext(Protocol):
+    """Where a client records its calls: the context of a case."""
+
+    adapter: Adapter
+    names: dict[str, Any]
+
+    def new_name(self, stem: str) -> str:
+        """A name that was not used yet."""
+
+    def new_session(self) -> str:
+        """A session that was not used yet."""
+
+    def record(self, operation: Operation, error: BaseException | None = None) -> Operation:
+        """Keep an operation, and the error that the store raised."""
+
+    def record_store_error(self, error: BaseException) -> None:
+        """Remember that the store raised this error."""
 
 
 class RemoteHandle:
@@ -39,7 +55,7 @@ class Client:
 
     def __init__(
         self,
-        room: Room,
+        context: ClientContext,
         name: str,
         handle: Any,
         settle: Callable[[Any], Any],
@@ -47,7 +63,7 @@ class Client:
     ) -> None:
         self.name = name
         self.handle = handle
-        self._room = room
+        self._context = context
         self._settle = settle
         self._close = close
         self._ids = EntryIds(name)
@@ -67,7 +83,7 @@ class Client:
         A store that takes no batches is given its entries one by one.
         """
         ids = ids or self.draw(count)
-        batches = [ids] if self._room.adapter.batches else [(id_,) for id_ in ids]
+        batches = [ids] if self._context.adapter.batches else [(id_,) for id_ in ids]
         for batch in batches:
             self.make(
                 Call(
@@ -83,7 +99,7 @@ class Client:
 
     def draw(self, count: int = 1) -> Ids:
         """Ids of new entries (of `count` turns, where a store takes only turns)."""
-        return self._ids.draw(count, pairs=self._room.adapter.pairs)
+        return self._ids.draw(count, pairs=self._context.adapter.pairs)
 
     def read(self, session: str, *, limit: int | None = None) -> Ids:
         """The ids that the session shows."""
@@ -107,7 +123,7 @@ class Client:
 
     def snapshot(self, session: str) -> str:
         """The kit's name for a new snapshot."""
-        name = self._room.name("s")
+        name = self._context.new_name("s")
         self.make(Call(op="snapshot", session=session, snapshot=name))
         return name
 
@@ -117,7 +133,7 @@ class Client:
 
     def fork(self, session: str) -> str:
         """The new session."""
-        target = self._room.session()
+        target = self._context.new_session()
         self.make(Call(op="fork", session=session, target=target))
         return target
 
@@ -127,25 +143,25 @@ class Client:
 
     def make(self, call: Call) -> Operation:
         """Make one call and record it."""
-        room, began = self._room, time.monotonic_ns()
+        context, began = self._context, time.monotonic_ns()
         try:
-            answer = self._settle(ask(self.handle, call, room.names))
+            answer = self._settle(ask(self.handle, call, context.names))
         except BaseException as error:
-            room.record(failed(self.name, call, began, error), error)
+            context.record(failed(self.name, call, began, error), error)
             raise
-        return room.record(succeeded(self.name, call, began, answer, room.names))
+        return context.record(succeeded(self.name, call, began, answer, context.names))
 
     def attempt(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
         """Make one call of which an error is an answer as well: its record says what came of it.
 
         `around` is put around what is to be awaited.
         """
-        room, began = self._room, time.monotonic_ns()
+        context, began = self._context, time.monotonic_ns()
         try:
-            answer = self._settle(around(ask(self.handle, call, room.names)))
+            answer = self._settle(around(ask(self.handle, call, context.names)))
         except Exception as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            return room.record(failed(self.name, call, began, error), error)
-        return room.record(succeeded(self.name, call, began, answer, room.names))
+            return context.record(failed(self.name, call, began, error), error)
+        return context.record(succeeded(self.name, call, began, answer, context.names))
 
     # Not recorded: for contents that carry no id.
 
@@ -162,7 +178,7 @@ class Client:
         try:
             return self._settle(getattr(self.handle, method)(*arguments, **options))
         except BaseException as error:
-            self._room.blame(error)
+            self._context.record_store_error(error)
             raise
 
     def close(self) -> None:

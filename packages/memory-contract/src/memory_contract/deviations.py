@@ -17,7 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from memory_contract.cases import GATES, Case, all_cases
+from memory_contract.cases.case import Case
+from memory_contract.cases.catalogue import all_cases
+from memory_contract.gates import GATES
 from memory_contract.results import CaseResult, Failure
 
 FILE: Final = "indelible-deviations.toml"

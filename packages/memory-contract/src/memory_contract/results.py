@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from memory_contract.cases import BAD_DAYS, Gate, Mode
 from memory_contract.checker.verdict import Anomaly
+from memory_contract.gates import FAULT_GATES, Gate, Mode
 from memory_contract.history import Fault, Ids, Operation
 
 # Grows by its second number with each new case that a store must pass.
@@ -136,7 +136,7 @@ class Report:
     def unclaimed(self, gate: Gate) -> bool:
         """Whether the gate makes bad days that this store, as a whole, claims nothing about."""
         verdicts = {result.verdict for result in self.results if result.gate == gate}
-        return gate in BAD_DAYS and verdicts == {"NOT CLAIMED"}
+        return gate in FAULT_GATES and verdicts == {"NOT CLAIMED"}
 
     @property
     def exit_code(self) -> int:

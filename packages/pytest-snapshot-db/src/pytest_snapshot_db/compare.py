@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_snapshot_db.database import Cell, Database, Row, Table
+from pytest_snapshot_db.database import Database, Row, Table
 from pytest_snapshot_db.rules import RuledDatabase, Rules, check_rules
 
 # Rows of each kind and table that are kept to be shown; all are counted.
@@ -64,6 +64,10 @@ class TableDifference:
     moved: Row | None = None
     """The first row whose place among the common rows is another."""
     shown: list[RowChange] = field(default_factory=list)
+
+    def get_key(self, row: Row) -> Row:
+        """Return the primary key of a row."""
+        return tuple(row[self.columns.index(column)] for column in self.key)
 
 
 @dataclass(slots=True)
@@ -147,7 +151,7 @@ class _TableComparison:
         self._one, self._two = one, two
         self._limit = sys.maxsize if limit is None else limit
         database.connection.create_scalar_function(
-            "exact", lambda *cells: repr(cells[0]), 1, deterministic=True
+            "zero", lambda *cells: repr(cells[0]), 1, deterministic=True
         )
 
     def run(self) -> Iterator[TableDifference]:
@@ -165,8 +169,9 @@ class _TableComparison:
         self._stage("after", self._two, other, columns)
         found.expected = _count(self._database, "before")
         found.obtained = _count(self._database, "after")
-        cells = [*(f"c{n}" for n in range(len(columns))), "reals"]
-        differs = f"{_row('before', cells)} IS NOT {_row('after', cells)}"
+        cells = [*_name_cells(columns), "reals"]
+        rows = [", ".join(f"{name}.{cell}" for cell in cells) for name in ("before", "after")]
+        differs = f"({rows[0]}) IS NOT ({rows[1]})"
         if found.expected == found.obtained and not self._execute(
             f"SELECT 1 FROM before JOIN after ON before.rowid = after.rowid WHERE {differs} LIMIT 1"
         ):
@@ -191,12 +196,16 @@ class _TableComparison:
 
     def _stage(self, name: str, side: RuledDatabase, table: Table, columns: Sequence[str]) -> None:
         """Copy rows into a temporary table without types and collations."""
-        cells = [f"c{n}" for n in range(len(columns))]
-        exact = " || ',' || ".join(f"iif(typeof({c}) = 'real', exact({c}), '')" for c in cells)
-        values = ", ".join(side.select_cell(table, column) for column in columns)
+        cells = _name_cells(columns)
+        reals = [f"iif(typeof({c}) <> 'real', '', iif({c} = 0, zero({c}), 'r'))" for c in cells]
+        marks = ", ".join(["','", *reals])
+        values = ", ".join(side.select_cell(table, column) for column in columns) or "NULL"
         self._execute(f"DROP TABLE IF EXISTS {name}")
-        self._execute(f"CREATE TEMP TABLE {name} ({', '.join(cells)}, reals AS ({exact}))")
-        self._execute(f"INSERT INTO {name} SELECT {values} FROM {side.select_from(table)}")
+        self._execute(
+            f"CREATE TEMP TABLE {name} ({', '.join(cells)}, reals AS (concat_ws({marks})))"
+        )
+        source = side.select_from(table)
+        side.database.execute(f"INSERT INTO {name} SELECT {values} FROM {source}")
 
     def _is_unique(self, key: Sequence[str]) -> bool:
         """Whether a key tells rows apart: one with NULLs need not."""
@@ -216,16 +225,16 @@ class _TableComparison:
             f" FROM before FULL JOIN after ON {same}"
             f" WHERE before.rowid IS NULL OR after.rowid IS NULL OR {differs}"
         )
+        if not ordered:
+            return
         moved = self._execute(
             "SELECT new FROM (SELECT after.rowid AS new,"
             " row_number() OVER (ORDER BY before.rowid) AS place,"
             " row_number() OVER (ORDER BY after.rowid) AS new_place"
             f" FROM before JOIN after ON {same}) WHERE place <> new_place ORDER BY new LIMIT 1"
-            if ordered
-            else "SELECT 1 WHERE 0"
         )
-        if moved:
-            found.moved = self._find_key(found, self._read_row("after", found, moved[0][0]))
+        for (rowid,) in moved:
+            found.moved = found.get_key(self._read_row("after", found, rowid))
 
     def _pair_by_place(self, found: TableDifference, cells: Sequence[str]) -> None:
         """Pair rows by their place, since no key tells them apart."""
@@ -255,20 +264,18 @@ class _TableComparison:
         ):
             before = None if old is None else self._read_row("before", found, old)
             after = None if new is None else self._read_row("after", found, new)
-            at = self._find_key(found, before or after or ()) if found.key else (old or new,)
+            at = found.get_key(before or after or ()) if found.key else (old or new,)
             yield RowChange(at, before, after)
 
     def _read_row(self, name: str, found: TableDifference, rowid: int) -> Row:
-        cells = [f"c{n}" for n in range(len(found.columns))]
+        cells = _name_cells(found.columns)
         (row,) = self._database.read_rows(cells, f"{name} WHERE rowid = {rowid}")
-        return row
-
-    def _find_key(self, found: TableDifference, row: Row) -> tuple[Cell, ...]:
-        return tuple(row[found.columns.index(column)] for column in found.key)
+        return row[: len(found.columns)]
 
 
-def _row(table: str, cells: Sequence[str]) -> str:
-    return "(" + ", ".join(f"{table}.{cell}" for cell in cells) + ")"
+def _name_cells(columns: Sequence[str]) -> list[str]:
+    """Name the columns of a temporary table, which has at least one."""
+    return [f"c{number}" for number in range(max(1, len(columns)))]
 
 
 def _align(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[int | None, int | None]]:

@@ -13,12 +13,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from pytest_snapshot_db.manifest import stat_file
 from pytest_snapshot_db.storage import Golden
+
+# Records of goldens that were written.
+WRITES: Final = ("new", "changed", "kept")
 
 
 class Update(enum.Enum):
@@ -84,16 +87,16 @@ class Session:
         """Write down that this run has written a golden."""
         self._seen[golden.path] = stat_file(golden.path)
         self.record(kind, golden=str(golden.path), test=test, why=why)
-        self._get_mark(golden).write_text(test, "utf-8")
+        self._get_writer_file(golden).write_text(test, "utf-8")
 
     def find_writer(self, golden: Golden) -> str | None:
         """Return the test that wrote this golden in this run, if one did."""
         try:
-            return self._get_mark(golden).read_text("utf-8")
+            return self._get_writer_file(golden).read_text("utf-8")
         except OSError:
             return None
 
-    def _get_mark(self, golden: Golden) -> Path:
+    def _get_writer_file(self, golden: Golden) -> Path:
         name = hashlib.sha256(str(golden.path).encode()).hexdigest()[:32]
         return self.folder / f"{name}.written"
 

@@ -17,12 +17,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pytest_snapshot_db.errors import GoldenError
 from pytest_snapshot_db.manifest import hash_file, read_manifest
-from pytest_snapshot_db.session import read_records, shorten_path
+from pytest_snapshot_db.session import WRITES, read_records, shorten_path
 from pytest_snapshot_db.storage import FOLDER, OBTAINED, Golden
 
 # Below pytest's cache folder.
 CACHE_KEY: Final = "snapshot_db/goldens"
-WRITES: Final = ("new", "changed", "kept")
 Usage = dict[str, Any]
 
 

@@ -16,11 +16,10 @@ from typing import Final
 
 import apsw
 
-from pytest_snapshot_db.copy_live import SIDE_FILES, clear_wal_mode, set_wal_mode
+from pytest_snapshot_db.copy_live import set_wal_mode
 from pytest_snapshot_db.errors import GoldenError, TouchedError
 from pytest_snapshot_db.manifest import (
     Manifest,
-    build_manifest,
     hash_file,
     read_manifest,
     stat_file,
@@ -188,18 +187,3 @@ def make_workspace(golden: Golden) -> Iterator[Path]:
     _make_folder(golden.folder)
     with tempfile.TemporaryDirectory(dir=golden.folder, prefix=".writing-") as folder:
         yield Path(folder)
-
-
-def adopt_file(golden: Golden, workspace: Path) -> None:
-    """Make a golden of the file that somebody put in its place; only its journal mode changes."""
-    beside = [Path(f"{golden.path}{end}") for end in SIDE_FILES]
-    left = [path.name for path in beside if path.exists()]
-    if left:
-        raise GoldenError(
-            f"{golden.path} has {' and '.join(left)} beside it: close whoever has it open, or merge"
-            f" them first (sqlite3 {golden.path} 'PRAGMA wal_checkpoint(TRUNCATE)')"
-        )
-    fresh = workspace / golden.path.name
-    shutil.copyfile(golden.path, fresh)
-    mode = clear_wal_mode(fresh)
-    replace_golden(golden, fresh, build_manifest(fresh, journal_mode=mode))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_snapshot_db.compare import Difference, compare_files
-from pytest_snapshot_db.copy_live import copy_database
+from pytest_snapshot_db.copy_live import SIDE_FILES, clear_wal_mode, copy_database
 from pytest_snapshot_db.database import Database
 from pytest_snapshot_db.diff_text import name_first, summarize
 from pytest_snapshot_db.errors import GoldenError, TouchedError
@@ -27,7 +28,6 @@ from pytest_snapshot_db.rules import Rules
 from pytest_snapshot_db.session import Session
 from pytest_snapshot_db.storage import (
     Golden,
-    adopt_file,
     check_golden,
     lock,
     make_workspace,
@@ -155,8 +155,18 @@ def _update_builder(session: Session, golden: Golden, build: Build, test: str) -
 
 
 def adopt_golden(session: Session, golden: Golden, test: str) -> None:
-    """Make a golden of the file that somebody put in its place, with its very bytes."""
+    """Make a golden of the file that somebody put in its place; only its journal mode changes."""
     with make_workspace(golden) as workspace, lock(golden, exclusive=True):
-        if not golden.exists():
-            adopt_file(golden, workspace)
-            session.record_write(golden, test, kind="new", why="taken as it was")
+        if golden.exists():
+            return
+        beside = [Path(f"{golden.path}{end}") for end in SIDE_FILES]
+        if left := " and ".join(path.name for path in beside if path.exists()):
+            raise GoldenError(
+                f"{golden.path} has {left} beside it: close whoever has it open, or merge them"
+                f" first (sqlite3 {golden.path} 'PRAGMA wal_checkpoint(TRUNCATE)')"
+            )
+        fresh = workspace / golden.path.name
+        shutil.copyfile(golden.path, fresh)
+        mode = clear_wal_mode(fresh)
+        replace_golden(golden, fresh, build_manifest(fresh, journal_mode=mode))
+        session.record_write(golden, test, kind="new", why="taken as it was")

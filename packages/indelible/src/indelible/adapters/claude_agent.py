@@ -30,8 +30,8 @@ from indelible.adapters.forms import (
     to_content,
     to_role,
 )
-from indelible.adapters.missing_extra import build_missing_framework_error
 from indelible.adapters.store_variants import Store, check_store, to_async
+from indelible.core.extras import build_missing_framework_error
 
 try:
     from claude_agent_sdk import (
@@ -152,6 +152,10 @@ class IndelibleSessionStore(SessionStore):
     async def rollback(self, key: SessionKey, snapshot_id: str) -> ViewChange:
         """Restore the state of a snapshot; the next resume begins there."""
         return await self._store.rollback_to_snapshot(build_session_id(key), snapshot_id)
+
+    async def undo(self, key: SessionKey) -> ViewChange:
+        """Undo the newest change of what a transcript shows; the next resume begins there."""
+        return await self._store.undo(build_session_id(key))
 
     async def _read(self, key: SessionKey) -> _TranscriptState:
         shown = await read_visible(self._store, build_session_id(key))

@@ -12,8 +12,8 @@ from indelible import AsyncMemoryStore
 from indelible.adapters import conversations
 from indelible.adapters.branches import Branches
 from indelible.adapters.langchain_forms import from_dict, to_dicts
-from indelible.adapters.missing_extra import build_missing_framework_error
 from indelible.adapters.store_variants import run_blocking, to_async, to_blocking
+from indelible.core.extras import build_missing_framework_error
 
 try:
     from langchain_core.chat_history import BaseChatMessageHistory

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from indelible import ChatMessage, FormatError, MemoryStore, UnavailableError, UnsupportedError
 from indelible.adapters.langchain_forms import from_dict
 from indelible.connect import format_target, refuse_ambiguous
+from indelible.core.extras import format_install_command
 
 # LangChain's own defaults.
 TABLE: Final = "message_store"
@@ -158,7 +159,7 @@ def _read_postgres(url: str, table: str) -> Iterator[tuple[str, list[Any]]]:
         import psycopg  # noqa: PLC0415 (an extra)
     except ImportError:
         raise UnsupportedError(
-            f"{format_target(url)} needs the package psycopg: pip install 'indelible[postgres]'"
+            f"{format_target(url)} needs the package psycopg: {format_install_command('postgres')}"
         ) from None
     try:
         with psycopg.connect(url) as connection, connection.cursor("histories") as cursor:
@@ -189,7 +190,7 @@ def _read_redis(url: str, prefix: str) -> Iterator[tuple[str, list[Any]]]:
         import redis  # noqa: PLC0415 (an extra)
     except ImportError:
         raise UnsupportedError(
-            f"{format_target(url)} needs the package redis: pip install 'indelible[redis]'"
+            f"{format_target(url)} needs the package redis: {format_install_command('redis')}"
         ) from None
     pattern = "".join(f"[{each}]" if each in "*?[" else each for each in prefix) + "*"
     try:

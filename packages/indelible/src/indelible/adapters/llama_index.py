@@ -23,7 +23,6 @@ from indelible.adapters.llama_index_forms import (
     to_llama,
     to_llama_all,
 )
-from indelible.adapters.missing_extra import build_missing_framework_error
 from indelible.adapters.store_variants import (
     Store,
     check_store,
@@ -31,6 +30,7 @@ from indelible.adapters.store_variants import (
     to_async,
     to_blocking,
 )
+from indelible.core.extras import build_missing_framework_error
 
 try:
     from llama_index.core.base.llms.types import ChatMessage
@@ -135,6 +135,14 @@ class IndelibleChatStore(BaseChatStore):
         """Restore the view of a snapshot."""
         return await to_async(self._store).rollback_to_snapshot(key, snapshot_id)
 
+    def undo(self, key: str) -> ViewChange:
+        """Undo the newest change of what a key shows."""
+        return run_blocking(to_blocking(self._store).undo(key))
+
+    async def aundo(self, key: str) -> ViewChange:
+        """Undo the newest change of what a key shows."""
+        return await to_async(self._store).undo(key)
+
 
 class IndelibleMemoryStore(AsyncDBChatStore):
     """The chat store of `Memory`: a queue of active messages, and archived ones before it.
@@ -231,6 +239,10 @@ class IndelibleMemoryStore(AsyncDBChatStore):
     async def rollback(self, key: str, snapshot_id: str) -> ViewChange:
         """Restore the view of a snapshot; archived messages stay archived."""
         return await self._store.rollback_to_snapshot(key, snapshot_id)
+
+    async def undo(self, key: str) -> ViewChange:
+        """Undo the newest change of what a key shows; archived messages stay archived."""
+        return await self._store.undo(key)
 
     async def _read_with_status(self, key: str, status: MessageStatus | None) -> VisibleMessages:
         shown = await conversations.read_visible(self._store, key)

@@ -13,7 +13,7 @@ from indelible.adapters.forms import (
     read_forms,
     to_text_or_none,
 )
-from indelible.adapters.missing_extra import build_missing_framework_error
+from indelible.core.extras import build_missing_framework_error
 
 try:
     from llama_index.core.base.llms.types import ChatMessage as LlamaMessage

@@ -20,19 +20,20 @@ from indelible import (
     ConflictError,
     Entry,
     MemoryStoreError,
-    SnapshotNotFoundError,
+    Snapshot,
     UsageError,
     __version__,
 )
 from indelible.adapters.conversations import ATTEMPTS_MAX, build_race_error, get_message, is_race
 from indelible.adapters.forms import get_text
-from indelible.adapters.missing_extra import build_missing_framework_error
+from indelible.core.extras import build_missing_framework_error
 from indelible.core.limits import (
     MCP_ANSWER_CHARS_MAX,
     MCP_ITEMS_MAX,
     MCP_TEXT_CHARS_MAX,
     PAGE_ENTRIES_MAX,
 )
+from indelible.core.plans.view_changes import find_snapshot
 from indelible.core.redaction import redact
 from indelible.model import Change, Kind, Status, Summary, Timeline, ViewChange
 from indelible.view import iter_positions
@@ -255,14 +256,16 @@ class Tools:
     async def rollback(self, snapshot_id: str, session: str = "") -> dict[str, Any]:
         """Show exactly what a snapshot froze. Later messages are hidden, not deleted.
 
-        It does not bring back what others than you have hidden since.
+        `snapshot_id` may also be a label, or "latest". It does not bring back
+        what others than you have hidden since.
         """
         name = self._check_session(session)
 
         async def change(timeline: Timeline, key: str) -> ViewChange:
-            _refuse_foreign_rollback(timeline, snapshot_id)
+            snapshot = find_snapshot(name, timeline.snapshots, snapshot_id)
+            _refuse_foreign_rollback(timeline, snapshot)
             return await self._store.rollback_to_snapshot(
-                name, snapshot_id, key=key, expected=timeline.info.version
+                name, snapshot.id, key=key, expected=timeline.info.version
             )
 
         return await self._change_view(name, change)
@@ -307,16 +310,8 @@ def _is_ours(change: Change) -> bool:
     return change.key.startswith(KEY_PREFIX)
 
 
-def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
+def _refuse_foreign_rollback(timeline: Timeline, snapshot: Snapshot) -> None:
     """Raise if a rollback would bring back what an operator or the application hid."""
-    name = timeline.info.session_id
-    snapshot = next((each for each in timeline.snapshots if each.id == snapshot_id), None)
-    if snapshot is None:
-        raise SnapshotNotFoundError(
-            f"session {name!r} has no snapshot {snapshot_id!r}; nothing was changed",
-            session=name,
-            snapshot=snapshot_id,
-        )
     hidden = {each.entry.position for each in timeline.entries if not each.visible}
     back = hidden.intersection(iter_positions(snapshot.extents))
     # Newest first: the last change that hid a message decides.
@@ -327,7 +322,7 @@ def _refuse_foreign_rollback(timeline: Timeline, snapshot_id: str) -> None:
             break
     if back:
         raise UsageError(
-            f"snapshot {snapshot_id!r} holds {len(back)} messages that somebody else has hidden"
+            f"snapshot {snapshot.id!r} holds {len(back)} messages that somebody else has hidden"
             " since: these tools do not bring them back, and nothing was changed"
         )
 

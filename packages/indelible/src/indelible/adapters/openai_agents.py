@@ -20,8 +20,8 @@ from indelible.adapters.forms import (
     to_role,
     to_text_or_none,
 )
-from indelible.adapters.missing_extra import build_missing_framework_error
 from indelible.adapters.store_variants import Store, check_store, to_async
+from indelible.core.extras import build_missing_framework_error
 
 try:
     from agents.items import TResponseInputItem
@@ -48,6 +48,9 @@ class IndelibleSession:
         #: The SDK's settings; `limit` is the default of `get_items`.
         self.session_settings = session_settings
         self._store = check_store(store)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session_id!r}, {self._store!r})"
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the visible items, in order; with `limit`, the newest of them."""
@@ -83,6 +86,10 @@ class IndelibleSession:
     async def rollback(self, snapshot_id: str) -> ViewChange:
         """Show exactly what a snapshot froze."""
         return await to_async(self._store).rollback_to_snapshot(self.session_id, snapshot_id)
+
+    async def undo(self) -> ViewChange:
+        """Undo the newest change of what the session shows: a rollback, a pop, a clear."""
+        return await to_async(self._store).undo(self.session_id)
 
     async def branch(self, session_id: str, *, at: str | None = None) -> IndelibleSession:
         """Fork the session, or a snapshot of it, into a new one."""

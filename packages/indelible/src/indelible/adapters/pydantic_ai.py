@@ -16,9 +16,9 @@ from indelible import AsyncMemoryStore, Receipt
 from indelible.adapters import conversations
 from indelible.adapters.branches import Branches
 from indelible.adapters.conversations import VisibleMessages, read_visible
-from indelible.adapters.missing_extra import build_missing_framework_error
 from indelible.adapters.pydantic_ai_forms import from_dict, to_dicts
 from indelible.adapters.store_variants import run_blocking, to_async, to_blocking
+from indelible.core.extras import build_missing_framework_error
 
 try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter

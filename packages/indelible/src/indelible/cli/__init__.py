@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
+from indelible.core.extras import format_install_command
+
 NOT_INSTALLED = 2
 
 
@@ -14,7 +16,7 @@ def run() -> None:
     if missing:
         sys.stderr.write(
             f"Error: the command needs {' and '.join(missing)}, which the extra brings:"
-            " pip install 'indelible[cli]'\n"
+            f" {format_install_command('cli')}\n"
         )
         sys.exit(NOT_INSTALLED)
     from indelible.cli.main import run as run_command  # noqa: PLC0415

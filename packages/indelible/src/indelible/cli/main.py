@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import warnings
@@ -53,14 +54,16 @@ MOVED = {**{name: f"memory-contract {name}" for name in _KIT}, "golden": "snapsh
 
 
 @contextmanager
-def _redact_usage_errors() -> Iterator[None]:
-    """Remove passwords from usage errors, which repeat what was typed."""
+def _improve_usage_errors() -> Iterator[None]:
+    """Remove passwords from usage errors, which repeat what was typed; explain ids like `-x`."""
     try:
         yield
     except Exception as error:
         # typer brings its own copy of click, whose errors have no public name.
         if hasattr(error, "format_message") and hasattr(error, "message"):
             error.message = redact(str(error.message))
+            if re.fullmatch("-[^-].*", getattr(error, "option_name", None) or ""):
+                error.message += " An id that begins with - comes after -- at the end."
         raise
 
 
@@ -69,12 +72,12 @@ class CommandGroup(TyperGroup):
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Parse the options before the command."""
-        with _redact_usage_errors():
+        with _improve_usage_errors():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Parse the command's options and run it."""
-        with _redact_usage_errors():
+        with _improve_usage_errors():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -175,10 +175,13 @@ class Batcher(_Queue[Q, R]):
         pending: Pending[Q, R] = Pending(request, deadline)
         try:
             self._refuse_if_closed()
-            pending.latch = Latch()
             self._waiting.append(pending)
             while not pending.over:
                 if self._lead(pending) or pending.over:
+                    continue
+                if pending.latch is None:
+                    # Look once more: without a latch, this thread could not be woken.
+                    pending.latch = Latch()
                     continue
                 left_s = deadline.left_s()
                 if left_s <= 0 and self._withdraw(pending):

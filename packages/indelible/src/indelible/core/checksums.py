@@ -14,6 +14,7 @@ the database can also write checksums.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 
 from indelible.core.codec import CHECKSUM_FROM, CONTENT_DIGITS
@@ -23,6 +24,7 @@ CHECKSUM_BITS = 4 * CONTENT_DIGITS
 CHECKSUM_MASK = (1 << CHECKSUM_BITS) - 1
 
 
+@lru_cache(maxsize=1024)
 def compute_session_salt(namespace: str, session: str) -> int:
     """Compute a number that differs between sessions."""
     return compute_row_checksum(namespace, session)

@@ -27,7 +27,13 @@ from indelible.core.operations import (
     Rollback,
     SnapshotRecord,
 )
-from indelible.errors import ConflictError, FormatError, LimitError
+from indelible.errors import (
+    ConflictError,
+    CorruptEntryError,
+    FormatError,
+    LimitError,
+    SessionNotFoundError,
+)
 from indelible.model import Status
 from indelible.view import (
     EXTENTS_MAX,
@@ -117,6 +123,17 @@ def refuse_if_full(session: str, first: int, count: int) -> None:
         )
 
 
+def require_active(session: str, head: Head) -> None:
+    """Raise if the session is new or expired."""
+    if head.status is not Status.ACTIVE:
+        raise SessionNotFoundError(
+            f"there is no session {session!r}"
+            + (": it expired" if head.status is Status.EXPIRED else ""),
+            session=session,
+            status=head.status,
+        )
+
+
 def refuse_many_missing(session: str, missing: int, start: int, stop: int) -> None:
     """Raise if too many entries are missing to report each of them."""
     if missing > MISSING_NAMED_MAX:
@@ -125,6 +142,16 @@ def refuse_many_missing(session: str, missing: int, start: int, stop: int) -> No
             f" {stop}: the end of its log is damaged; nothing was changed",
             session=session,
         )
+
+
+def build_outline_error(session: str, position: int) -> CorruptEntryError:
+    """Build the error for an entry whose kind or tool calls cannot be read."""
+    return CorruptEntryError(
+        f"entry {position} of session {session!r} is damaged: its kind or its tool calls cannot be"
+        " read; nothing was changed. repair takes it out of view.",
+        session=session,
+        position=position,
+    )
 
 
 def choose_stage_start(session: str, end: int, first: int | None) -> int:

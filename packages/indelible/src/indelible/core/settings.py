@@ -12,11 +12,13 @@ from indelible.model import NEVER, Embedder, Never
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The default time to live, the generator of ids, and the embedder."""
+    """The default time to live, the generator of ids, the embedder, and where the data is."""
 
     ttl: float | Never = NEVER
     ids: Ids = random_ids
     embedder: Embedder | None = None
+    # For people: a URL without its password.
+    target: str = ""
 
     def ttl_s(self, ttl: float | Never | None) -> float | None:
         """Return the time to live of one append in seconds; None if it never expires."""

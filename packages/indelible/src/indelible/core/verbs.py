@@ -51,7 +51,7 @@ class StoreVerb(NamedTuple):
     versioned: bool = False
     # Whether it can make visible entries invisible.
     removes: bool = False
-    # Whether its first parameter is a session id.
+    # Whether its first parameter is `session_id`.
     session_first: bool = True
 
     @property

@@ -19,7 +19,7 @@ from indelible.connect import Storage, find_engine, find_file
 from indelible.core.limits import BUSY_TIMEOUT_S
 from indelible.core.redaction import redact_url
 from memory_contract.adapter import CAPABILITIES, Adapter, Message
-from memory_contract.calling import said
+from memory_contract.calls import format_error
 from memory_contract.handles import then
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
@@ -72,7 +72,7 @@ def build_adapter(url: str) -> Adapter:
     except indelible.UsageError:
         raise
     except Exception as error:
-        raise Unreachable(f"the store cannot be opened: {said(error)}") from error
+        raise Unreachable(f"the store cannot be opened: {format_error(error)}") from error
     simulated = ("simulated: this is no real server",) if claims.simulated else ()
     return Adapter(
         **common,

@@ -22,7 +22,7 @@ from memory_contract.cli.output import AsJson, Output, console_on_stdout
 from memory_contract.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
-    from memory_contract.cases import Case
+    from memory_contract.cases.case import Case
     from memory_contract.checking import Item, Progress
     from memory_contract.deviations import Deviations
     from memory_contract.goldfish import Caught, Goldfish
@@ -339,8 +339,8 @@ def goldfish(*, seed: Seed = None, as_json: AsJson = False) -> None:
 
 def faults(*, as_json: AsJson = False) -> None:
     """Say which faults `check` can make on this machine, and what is missing for the others."""
-    from memory_contract.cases import TIERS  # noqa: PLC0415
     from memory_contract.faults.tiers import means  # noqa: PLC0415
+    from memory_contract.gates import TIERS  # noqa: PLC0415
 
     found = means()
     out = Output(as_json=as_json)

@@ -15,7 +15,7 @@ from memory_contract.redaction import redact_url
 from memory_contract.report.wording import counted, visible
 
 if TYPE_CHECKING:
-    from memory_contract.faults.proxy import Proxy, Struck, Trouble
+    from memory_contract.faults.proxy import Proxy, ProxyFault, ProxyFaultEvent
 
 # How often it is looked whether a trouble came about.
 LOOK_AGAIN_S = 0.1
@@ -87,25 +87,25 @@ def proxy(
     SQL statement, CONNECT, STARTUP, or * for any request; N counts them, from 1.
     """
     # Whoever asks for help does not wait for it.
-    from memory_contract.faults.proxy import Proxy, ProxyError, Trouble, TroubleError  # noqa: PLC0415
+    from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault, ProxyFaultError  # noqa: PLC0415
 
     try:
-        troubles = [
-            *(Trouble.of_words("cut before", words) for words in cut_before or ()),
-            *(Trouble.of_words("cut after", words) for words in cut_after or ()),
-            *(Trouble.of_words("cut midway", words) for words in cut_midway or ()),
-            *(Trouble.of_words("slice", words) for words in slice_ or ()),
-            *(Trouble.of_words("delay", words) for words in delay or ()),
-            *(Trouble.of_words("freeze", words) for words in freeze or ()),
-            *(Trouble.of_words("answer", words) for words in answer or ()),
+        faults = [
+            *(ProxyFault.parse("cut before", words) for words in cut_before or ()),
+            *(ProxyFault.parse("cut after", words) for words in cut_after or ()),
+            *(ProxyFault.parse("cut midway", words) for words in cut_midway or ()),
+            *(ProxyFault.parse("slice", words) for words in slice_ or ()),
+            *(ProxyFault.parse("delay", words) for words in delay or ()),
+            *(ProxyFault.parse("freeze", words) for words in freeze or ()),
+            *(ProxyFault.parse("answer", words) for words in answer or ()),
         ]
         host, port = _place(listen)
         standing = Proxy(server, host=host, port=port)
-    except (TroubleError, ProxyError) as error:
+    except (ProxyFaultError, ProxyError) as error:
         raise UsageError(f"{error}. Nothing was done.") from error
     with standing:
         _reach(standing, server)
-        _stand(standing, server, troubles)
+        _stand(standing, server, faults)
 
 
 def _place(listen: str) -> tuple[str, int]:
@@ -125,8 +125,8 @@ def _reach(standing: Proxy, server: str) -> None:
         ) from error
 
 
-def _stand(standing: Proxy, server: str, troubles: Sequence[Trouble]) -> None:
-    standing.arm(*troubles)
+def _stand(standing: Proxy, server: str, faults: Sequence[ProxyFault]) -> None:
+    standing.arm(*faults)
     print(
         f"{redact_url(standing.url)} leads to {redact_url(server)}. Ctrl-C ends it.",
         flush=True,
@@ -138,12 +138,12 @@ def _stand(standing: Proxy, server: str, troubles: Sequence[Trouble]) -> None:
             told = _tell(standing.struck, told)
     except KeyboardInterrupt:
         told = _tell(standing.struck, told)
-    left = len(troubles) - len({struck.trouble for struck in standing.struck})
-    said = f"{counted(standing.passed, 'request')} passed, {counted(told, 'trouble')} struck"
+    left = len(faults) - len({struck.fault for struck in standing.struck})
+    said = f"{counted(standing.passed, 'request')} passed, {counted(told, 'fault')} struck"
     print(f"{said}{f', {left} did not' if left else ''}.", file=sys.stderr)
 
 
-def _tell(struck: Sequence[Struck], told: int) -> int:
+def _tell(struck: Sequence[ProxyFaultEvent], told: int) -> int:
     for each in struck[told:]:
-        print(f"{each.trouble.what}: {visible(each.name)} (number {each.trouble.nth})", flush=True)
+        print(f"{each.fault.what}: {visible(each.name)} (number {each.fault.nth})", flush=True)
     return len(struck)

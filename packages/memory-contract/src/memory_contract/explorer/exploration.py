@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from memory_contract.adapter import Adapter
-from memory_contract.cases import Case
+from memory_contract.cases.case import Case
 from memory_contract.checking import Item, Progress, asked_for, select
 from memory_contract.ddmin import minimize
 from memory_contract.explorer.loop import ExploringLoop
@@ -23,10 +23,17 @@ from memory_contract.explorer.schedules import (
     renumber_switches,
 )
 from memory_contract.explorer.strategies import AtPlaces, Chooser, RecordedOrder, build_chooser
-from memory_contract.leaving import LeftBehind, within
 from memory_contract.results import CaseResult, CaseVerdict, Report
-from memory_contract.running import CASE_S_MAX, Bench, Outcome, endless, modes_of, run_round
+from memory_contract.runner import (
+    CASE_S_MAX,
+    Outcome,
+    StoreUnderTest,
+    build_timeout_outcome,
+    list_modes,
+    run_round,
+)
 from memory_contract.targets import resolve
+from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 
 SCHEDULES: Final = 500
 # How few switches are tried at the places of a failing schedule, and how often each number.
@@ -79,11 +86,11 @@ def explore(
     chosen = [case for case in select((), cases) if "tasks" in case.modes and case.overlaps]
     ours = secrets.randbits(32) if seed is None else seed
     began = time.monotonic()
-    bench = Bench(adapter)
+    subject = StoreUnderTest(adapter)
     try:
-        results = tuple(_explore_cases(chosen, bench, ours, schedules, progress))
+        results = tuple(_explore_cases(chosen, subject, ours, schedules, progress))
     finally:
-        bench.close()
+        subject.close()
     return Report(
         target=target if isinstance(target, str) else adapter.name,
         seed=ours,
@@ -97,32 +104,36 @@ def explore(
 def replay(target: str | Adapter | type, *, case: str, seed: int, schedule: str) -> CaseResult:
     """Run a case once with a schedule that was written down."""
     (found,) = select((), [case])
-    bench = Bench(resolve(target))
+    subject = StoreUnderTest(resolve(target))
     try:
-        attempt = attempt_case(found, bench, seed, RecordedOrder(parse_schedule(schedule)))
+        attempt = attempt_case(found, subject, seed, RecordedOrder(parse_schedule(schedule)))
     finally:
-        bench.close()
+        subject.close()
     return _result(found, seed, attempt, _text(seed, attempt))
 
 
 def _explore_cases(
-    chosen: Sequence[Case], bench: Bench, seed: int, schedules: int, progress: Progress | None
+    chosen: Sequence[Case],
+    subject: StoreUnderTest,
+    seed: int,
+    schedules: int,
+    progress: Progress | None,
 ) -> Iterator[CaseResult]:
-    items = [Item(case=case, mode="tasks", known=_find_known(case, bench)) for case in chosen]
+    items = [Item(case=case, mode="tasks", known=_find_known(case, subject)) for case in chosen]
     waiting = [item.case for item in items if item.known is None]
     share, extra = divmod(schedules, len(waiting) or 1)
     for item in items:
         if progress is not None:
             progress(item, None)
         ours = max(1, share + (item.case in waiting[:extra]))
-        result = item.known or explore_case(item.case, bench, seed, ours)
+        result = item.known or explore_case(item.case, subject, seed, ours)
         if progress is not None:
             progress(item, result)
         yield result
 
 
-def _find_known(case: Case, bench: Bench) -> CaseResult | None:
-    for mode, known in modes_of(case, bench):
+def _find_known(case: Case, subject: StoreUnderTest) -> CaseResult | None:
+    for mode, known in list_modes(case, subject):
         if mode == "tasks":
             return known
     return CaseResult(
@@ -134,20 +145,20 @@ def _find_known(case: Case, bench: Bench) -> CaseResult | None:
     )
 
 
-def explore_case(case: Case, bench: Bench, seed: int, schedules: int) -> CaseResult:
+def explore_case(case: Case, subject: StoreUnderTest, seed: int, schedules: int) -> CaseResult:
     """Run one case under so many schedules, until one fails."""
     began = time.monotonic()
     seeds = Random(seed)  # noqa: S311 -- runs must repeat
     ours, results = seed, []
     for _ in range(schedules):
-        attempt = attempt_case(case, bench, ours, build_chooser(ours))
+        attempt = attempt_case(case, subject, ours, build_chooser(ours))
         if attempt.failure:
-            found = _minimize(case, bench, ours, attempt)
+            found = _minimize(case, subject, ours, attempt)
             return replace(found, duration_s=time.monotonic() - began)
         results.append(_result(case, ours, attempt))
         # A store that cannot be raced, or that the case is not for, will not become another.
         # One that hangs would hang again, and each time costs minutes.
-        if attempt.outcome.verdict == "NOT CLAIMED" or attempt.outcome.room is None:
+        if attempt.outcome.verdict == "NOT CLAIMED" or attempt.outcome.context is None:
             break
         ours = seeds.getrandbits(32)
     best = min(results, key=lambda result: _ORDER.index(result.verdict))
@@ -162,7 +173,7 @@ def explore_case(case: Case, bench: Bench, seed: int, schedules: int) -> CaseRes
 _ORDER: Final[tuple[CaseVerdict, ...]] = ("PASS", "UNKNOWN", "VACUOUS", "NOT RUN", "NOT CLAIMED")
 
 
-def attempt_case(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attempt:
+def attempt_case(case: Case, subject: StoreUnderTest, seed: int, chooser: Chooser) -> Attempt:
     """One run; one that does not end is left behind."""
     loops: list[ExploringLoop] = []
 
@@ -173,9 +184,11 @@ def attempt_case(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attem
         return loops[-1]
 
     try:
-        outcome = within(CASE_S_MAX, lambda: run_round(case, "tasks", bench, seed, exploring))
-    except LeftBehind as error:
-        outcome = endless(error, bench)
+        outcome = run_with_timeout(
+            CASE_S_MAX, lambda: run_round(case, "tasks", subject, seed, exploring)
+        )
+    except WorkTimedOut as error:
+        outcome = build_timeout_outcome(error, subject)
         for loop in loops:
             # What is left of it must not take the time of what comes next.
             with contextlib.suppress(RuntimeError):
@@ -183,13 +196,13 @@ def attempt_case(case: Case, bench: Bench, seed: int, chooser: Chooser) -> Attem
     return Attempt(outcome=outcome, loop=loops[0] if loops else None)
 
 
-def _minimize(case: Case, bench: Bench, seed: int, failing: Attempt) -> CaseResult:
+def _minimize(case: Case, subject: StoreUnderTest, seed: int, failing: Attempt) -> CaseResult:
     """Return the result of the smallest schedule that fails in the same way."""
     best = failing
 
     def try_order(chooser: Chooser) -> Schedule | None:
         nonlocal best
-        again = attempt_case(case, bench, seed, chooser)
+        again = attempt_case(case, subject, seed, chooser)
         if again.failure != failing.failure:
             return None
         if len(again.schedule) <= len(best.schedule):
@@ -227,9 +240,9 @@ def _text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
     lines[0] += format_schedule(attempt.schedule[:_WRITTEN_MAX])
     if count > _WRITTEN_MAX:
         lines[0] += f" and {count - _WRITTEN_MAX} more"
-    room, loop = attempt.outcome.room, attempt.loop
-    if count and room is not None and loop is not None:
-        lines.append(describe_schedule(loop.taken, room.history))
+    context, loop = attempt.outcome.context, attempt.loop
+    if count and context is not None and loop is not None:
+        lines.append(describe_schedule(loop.taken, context.history))
     if attempt.inexact:
         why = " and ".join(attempt.inexact)
         lines.append(f"not exact: {why}, so the seed may need several runs to bring it back")
@@ -242,7 +255,7 @@ def _text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
 
 def _result(case: Case, seed: int, attempt: Attempt, schedule: str = "") -> CaseResult:
     outcome = attempt.outcome
-    room = outcome.room
+    context = outcome.context
     why = " and ".join(attempt.inexact) if outcome.verdict != "NOT CLAIMED" else ""
     return CaseResult(
         gate=case.gate,
@@ -252,7 +265,7 @@ def _result(case: Case, seed: int, attempt: Attempt, schedule: str = "") -> Case
         reason=outcome.reason,
         failures=outcome.failures,
         seed=seed,
-        history=tuple(room.history) if room is not None else (),
+        history=tuple(context.history) if context is not None else (),
         notes=(
             *((f"{case.name}: schedules are not exact: {why}",) if why else ()),
             *outcome.stacks,

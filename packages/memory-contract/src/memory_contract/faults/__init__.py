@@ -1,1 +1,1 @@
-"""Bad days, on demand: what a store is put through beside the calls that are made to it."""
+"""Fault injection: processes, clocks, the disk below SQLite, servers, and a proxy before them."""

@@ -1,4 +1,4 @@
-"""A wall clock that jumps, for one process and for as long as it lives."""
+"""A wall clock that jumps, in one process."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass
 class JumpingClock:
-    """Moves what `time.time` says. Whoever asks the system in another way is not deceived."""
+    """Moves what `time.time` returns. Other ways to read the clock are not affected."""
 
     ahead_s: float = 0.0
     _asked: int = 0
 
     def install(self) -> None:
-        """Stand before the clock."""
+        """Replace the functions of `time`."""
         true_s, true_ns = time.time, time.time_ns
 
         def told_s() -> float:
@@ -28,9 +28,9 @@ class JumpingClock:
         time.time, time.time_ns = told_s, told_ns
 
     def jump(self, ahead_s: float) -> None:
-        """Be ahead of the true time by this much, or behind it."""
+        """Set the clock ahead of the true time, or behind it."""
         self.ahead_s = ahead_s
 
     def times_asked(self) -> int:
-        """How often anyone wanted to know the time."""
+        """How often the time was read."""
         return self._asked

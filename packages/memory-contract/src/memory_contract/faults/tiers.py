@@ -1,4 +1,4 @@
-"""What this machine has for bad days: which faults can be made here, and why others cannot."""
+"""Which faults can be injected on this machine, and why others cannot."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from memory_contract.cases import Tier
 from memory_contract.faults.servers import postgres, small_disk, valkey
 from memory_contract.faults.servers.process import ServerError
+from memory_contract.gates import Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """One thing that faults are made with."""
+class FaultTool:
+    """Something that faults are injected with."""
 
     tier: Tier
     name: str
@@ -29,10 +29,10 @@ class Means:
     missing: str
 
 
-def means() -> list[Means]:
+def means() -> list[FaultTool]:
     """Everything, in the order of the tiers."""
     return [
-        Means(tier=tier, name=name, makes=makes, missing=look())
+        FaultTool(tier=tier, name=name, makes=makes, missing=look())
         for tier, name, makes, look in _LOOKS
     ]
 

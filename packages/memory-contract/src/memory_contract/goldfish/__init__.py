@@ -1,7 +1,7 @@
-"""Stores that forget, each in one way of its own, and stores that do not.
+"""Goldfish: stores that are broken on purpose, each in one way, and correct stores beside them.
 
-The kit is tested with them: every goldfish must be caught by the case that names it, and a right
-store by none.
+The kit is tested with them: the case that a goldfish names must catch it, and no case may fail a
+correct store.
 """
 
 from memory_contract.goldfish import (
@@ -14,8 +14,8 @@ from memory_contract.goldfish import (
     races,
     stores,
 )
-from memory_contract.goldfish.surveying import Caught, examine, run_goldfish, survey
-from memory_contract.goldfish.zoo import GOLDFISH, RIGHT, Goldfish
+from memory_contract.goldfish.registry import GOLDFISH, RIGHT, Goldfish
+from memory_contract.goldfish.survey import Caught, examine, run_goldfish, survey
 
 __all__ = [
     "GOLDFISH",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from memory_contract.goldfish.lives import Life, Messages, kept_by_trim
+from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import FileStore, ListStore, SqliteStore
-from memory_contract.goldfish.zoo import goldfish
 
 
 @goldfish("rollback wiped the snapshots", caught_by="rollback_keeps_every_snapshot")

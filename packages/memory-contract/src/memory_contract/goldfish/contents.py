@@ -8,8 +8,8 @@ from typing import Any
 
 from memory_contract.adapter import Refused
 from memory_contract.goldfish.lives import Damaged, Life, Messages, copied, digest
+from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import FileStore, ListStore
-from memory_contract.goldfish.zoo import goldfish
 
 
 class _Changed(ListStore):

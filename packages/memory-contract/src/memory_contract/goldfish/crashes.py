@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from memory_contract.adapter import Refused
 from memory_contract.goldfish.lives import Life, Messages, copied
+from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import LOCK_S_MAX, FileStore, SqliteStore, yielded
-from memory_contract.goldfish.zoo import goldfish
 
 # How long a lease lasts: many appends, and far less than a process may sleep.
 LEASE_S: Final = 0.25

@@ -1,4 +1,4 @@
-"""Goldfish whose disk has a bad day, and stores that get over theirs."""
+"""Goldfish that lose or damage data when their disk fails, and a correct store beside them."""
 
 from __future__ import annotations
 
@@ -10,30 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar
 
-from memory_contract.adapter import Adapter, Refused
+from memory_contract.adapter import Refused
 from memory_contract.goldfish.lives import EVERYTHING, Life, Messages, copied
+from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import LOCK_S_MAX, FileStore, SqliteStore
-from memory_contract.goldfish.zoo import adapter_of, goldfish
-
-Made = TypeVar("Made", bound=type)
-
-# Stores that nothing is wrong with, whatever happens to their disk.
-RIGHT_ON_DISK: Final[dict[str, Adapter]] = {}
 
 
-def right_on_disk(name: str, durability: str) -> Any:
-    """Put a right store into the register, with what it claims."""
-
-    def enter(store: Made) -> Made:
-        RIGHT_ON_DISK[name] = adapter_of(store, name, durability=durability)
-        return store
-
-    return enter
-
-
-@right_on_disk("wal_full", "power")
 class WalFull(SqliteStore):
     """A write-ahead log that is synced at every commit."""
 
@@ -73,27 +57,6 @@ class WalFull(SqliteStore):
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             raise
-
-
-@right_on_disk("journal_truncated", "power")
-class JournalTruncated(WalFull):
-    """A rollback journal that is emptied, and synced, to commit."""
-
-    settings = ("TRUNCATE", "FULL")
-
-
-@right_on_disk("journal_extra", "power")
-class JournalExtra(WalFull):
-    """A rollback journal that is deleted, and its folder synced, to commit."""
-
-    settings = ("DELETE", "EXTRA")
-
-
-@right_on_disk("wal_normal", "process")
-class WalNormal(WalFull):
-    """A write-ahead log that is synced now and then, and a claim that says no more."""
-
-    settings = ("WAL", "NORMAL")
 
 
 @goldfish(

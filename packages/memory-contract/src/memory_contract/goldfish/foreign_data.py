@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from memory_contract.goldfish.lives import EVERYTHING, Life, Messages, copied
+from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import ListStore
-from memory_contract.goldfish.zoo import goldfish
 
 
 @goldfish("class: a cursor that says which session it opens", caught_by="edited_cursor_is_refused")

@@ -11,8 +11,8 @@ from typing import Any
 
 from memory_contract.adapter import Message
 from memory_contract.goldfish.lives import Life, Messages, copied
+from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import FileStore, ListStore, SqliteStore
-from memory_contract.goldfish.zoo import goldfish
 
 
 @goldfish("openai-agents#1900, llama_index#19389", caught_by="order_in_one_instant")

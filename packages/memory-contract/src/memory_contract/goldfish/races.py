@@ -12,14 +12,14 @@ from typing import Any
 
 from memory_contract.adapter import Conflict, Message
 from memory_contract.goldfish.lives import Life, Messages, copied, kept_by_trim
+from memory_contract.goldfish.registry import goldfish
 from memory_contract.goldfish.stores import (
-    Awaited,
+    AwaitedStore,
     FileStore,
     ListStore,
     SqliteStore,
     yielded,
 )
-from memory_contract.goldfish.zoo import goldfish
 
 
 @goldfish("agno#7479", caught_by="append_storm")
@@ -112,7 +112,7 @@ class SwallowedError(ListStore):
 @goldfish(
     "shared instance: one memory object for two users", caught_by="gathered_sessions_stay_apart"
 )
-class SharedInstance(Awaited):
+class SharedInstance(AwaitedStore):
     """Keeps the session that it works for on itself, across an await."""
 
     async def append(self, session: str, messages: Messages, **options: Any) -> None:

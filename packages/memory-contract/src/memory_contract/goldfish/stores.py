@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 
 from memory_contract.adapter import Conflict, Message, Reach, Refused
 from memory_contract.goldfish.lives import EVERYTHING, Life, Messages, copied, kept_by_trim
-from memory_contract.goldfish.zoo import right
+from memory_contract.goldfish.registry import right
 
 # How long a writer waits for another before it says that it could not.
 LOCK_S_MAX: Final = 2.0
@@ -311,7 +311,7 @@ _VERBS: Final = (
 
 
 @right
-class Awaited:
+class AwaitedStore:
     """A store whose calls are awaited, and give way to other tasks before they do anything."""
 
     made_of: ClassVar[Callable[[Path], Store]] = ListStore

@@ -13,7 +13,7 @@ from memory_contract.adapter import Adapter
 from memory_contract.checking import BUDGET_S, Item, share_of
 from memory_contract.deviations import Deviations, find_deviations
 from memory_contract.results import CaseResult
-from memory_contract.running import Bench, run_case
+from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.targets import resolve
 
 Target = str | Adapter | type
@@ -25,10 +25,10 @@ class Benches:
 
     seed: int
     deviations: Deviations
-    _opened: dict[int, tuple[Target, Bench]] = field(default_factory=dict)
+    _opened: dict[int, tuple[Target, StoreUnderTest]] = field(default_factory=dict)
     _named: dict[str, Adapter] = field(default_factory=dict)
 
-    def of(self, target: Target) -> Bench:
+    def of(self, target: Target) -> StoreUnderTest:
         """The store, opened when it is first asked for."""
         if isinstance(target, str):
             if target not in self._named:
@@ -39,21 +39,21 @@ class Benches:
                 # Whether a store may warn is not the contract's question.
                 warnings.simplefilter("default")
                 # The target is kept with it: the id of what is gone could be another's.
-                self._opened[id(target)] = (target, Bench(resolve(target)))
+                self._opened[id(target)] = (target, StoreUnderTest(resolve(target)))
         return self._opened[id(target)][1]
 
-    def run(self, item: Item, bench: Bench) -> CaseResult:
+    def run(self, item: Item, subject: StoreUnderTest) -> CaseResult:
         """What comes of one case in one mode."""
         result = item.known or run_case(
-            item.case, item.mode, bench, seed=self.seed, share_s=share_of(BUDGET_S)
+            item.case, item.mode, subject, seed=self.seed, share_s=share_of(BUDGET_S)
         )
         return self.deviations.apply(result)
 
     def close(self) -> None:
         """End all processes and remove all folders."""
         while self._opened:
-            _, bench = self._opened.popitem()[1]
-            bench.close()
+            _, subject = self._opened.popitem()[1]
+            subject.close()
 
 
 _BENCHES = pytest.StashKey[Benches]()

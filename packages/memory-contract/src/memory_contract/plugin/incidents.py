@@ -65,11 +65,11 @@ class IncidentItem(pytest.Item):
             )
         benches = benches_of(self.config)
         try:
-            bench = benches.of(self._target())
+            subject = benches.of(self._target())
         except (Unreachable, TargetError) as error:
             pytest.fail(shown(f"{self._against}: {error}"), pytrace=False)
         found = replay_lines(
-            self._trace, bench, level=self._trace.metadata.level, seed=benches.seed, times=TIMES
+            self._trace, subject, level=self._trace.metadata.level, seed=benches.seed, times=TIMES
         )
         if found.lacking:
             pytest.skip(f"NOT CLAIMED: {found.reason}")

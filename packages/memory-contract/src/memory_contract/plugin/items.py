@@ -14,7 +14,7 @@ from memory_contract.deviations import DeviationsError
 from memory_contract.plugin.benches import Benches, benches_of
 from memory_contract.plugin.verdicts import shown, tell, unclaimed
 from memory_contract.results import Unreachable
-from memory_contract.running import Bench
+from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import TargetError, resolve
 
 ROOT = "contract"
@@ -65,10 +65,10 @@ class Contract(pytest.Collector):
         """The gates, each with its cases."""
         benches = benches_of(self.config)
         try:
-            bench = benches.of(self._target)
+            subject = benches.of(self._target)
         except (Unreachable, TargetError) as error:
             raise self.CollectError(shown(f"{self._target}: {error}")) from error
-        found = items_of(select(self.config.getoption("contract_gate")), bench)
+        found = items_of(select(self.config.getoption("contract_gate")), subject)
         chosen = [item for item in found if self._is_asked_for(item)]
         if not chosen:
             raise self.CollectError(f"{shown(self._target)}: there is no {' or '.join(self._ids)}")
@@ -79,7 +79,7 @@ class Contract(pytest.Collector):
                 name=gate,
                 nodeid=f"{ROOT}/{gate}",
                 items={self._named(i): i for i in chosen if i.case.gate == gate},
-                bench=bench,
+                subject=subject,
                 target=self._target,
             )
             for gate in gates
@@ -105,11 +105,11 @@ class Gate(pytest.Collector):
     """The cases of one gate."""
 
     def __init__(
-        self, *, items: dict[str, Item], bench: Bench, target: str, **options: Any
+        self, *, items: dict[str, Item], subject: StoreUnderTest, target: str, **options: Any
     ) -> None:
         super().__init__(**options)
         self._items = items
-        self._bench = bench
+        self._bench = subject
         self._target = target
 
     def collect(self) -> list[pytest.Item | pytest.Collector]:
@@ -120,7 +120,7 @@ class Gate(pytest.Collector):
                 name=name,
                 nodeid=f"{self.nodeid}/{name}",
                 found=found,
-                bench=self._bench,
+                subject=self._bench,
                 target=self._target,
             )
             for name, found in self._items.items()
@@ -130,10 +130,12 @@ class Gate(pytest.Collector):
 class ContractItem(pytest.Item):
     """One case in one mode, against one store."""
 
-    def __init__(self, *, found: Item, bench: Bench, target: str, **options: Any) -> None:
+    def __init__(
+        self, *, found: Item, subject: StoreUnderTest, target: str, **options: Any
+    ) -> None:
         super().__init__(**options)
         self._found = found
-        self._bench = bench
+        self._bench = subject
         self._target = target
         # A project may hold that warnings are errors; a store's verdict must not depend on it.
         self.add_marker(pytest.mark.filterwarnings("default"))

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-from memory_contract.cases import Case, all_cases
+from memory_contract.cases.case import Case
+from memory_contract.cases.catalogue import all_cases
 from memory_contract.checking import Item, items_of
 from memory_contract.deviations import DeviationsError
 from memory_contract.plugin.benches import Target, benches_of

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memory_contract.cases import GATES, Case, Gate, all_cases
+from memory_contract.cases.case import Case
+from memory_contract.cases.catalogue import all_cases
+from memory_contract.gates import GATES, Gate
 from memory_contract.report.wording import counted
 from memory_contract.results import SILENT, Report
 

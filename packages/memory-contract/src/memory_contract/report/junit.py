@@ -6,7 +6,7 @@ import re
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from memory_contract.cases import Gate
+from memory_contract.gates import Gate
 from memory_contract.report.badge import badge_of
 from memory_contract.report.wording import (
     headline,

@@ -14,7 +14,9 @@ import re
 from importlib.resources import files
 from typing import Any, Final
 
-from memory_contract.cases import GATES, Case, all_cases
+from memory_contract.cases.case import Case
+from memory_contract.cases.catalogue import all_cases
+from memory_contract.gates import GATES
 from memory_contract.report.badge import badge_of
 from memory_contract.report.timeline import Keeper
 from memory_contract.report.wording import (

@@ -32,7 +32,7 @@ class Keeper:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._room = IDS_MAX
+        self._context = IDS_MAX
         self._until = time.monotonic() + SHRINKING_S_MAX
 
     def keep(self, result: CaseResult) -> dict[str, Any]:
@@ -73,14 +73,14 @@ class Keeper:
         ordered = sorted(result.history, key=lambda op: op.invoke_ns)
         near = [op for op in ordered if op.session in sessions]
         kept: dict[Operation, None] = dict.fromkeys(needed)
-        self._room -= sum(map(_weight, kept))
+        self._context -= sum(map(_weight, kept))
         for op in (*near, *ordered):
             if op in kept:
                 continue
-            if len(kept) >= OPERATIONS_MAX or self._room < _weight(op):
+            if len(kept) >= OPERATIONS_MAX or self._context < _weight(op):
                 break
             kept[op] = None
-            self._room -= _weight(op)
+            self._context -= _weight(op)
         return sorted(kept, key=lambda op: op.invoke_ns)
 
     def _failure(

@@ -7,9 +7,9 @@ import shlex
 from collections import Counter
 from typing import Final, get_args
 
-from memory_contract.cases import Gate
 from memory_contract.checker.explain import explain
 from memory_contract.checker.verdict import Anomaly, Scope, Violated
+from memory_contract.gates import Gate
 from memory_contract.printable import escape_unseen
 from memory_contract.redaction import redact_url
 from memory_contract.results import CaseResult, CaseVerdict, Failure, Report

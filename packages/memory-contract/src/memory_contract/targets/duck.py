@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Capability, Flavour, Reach
-from memory_contract.calling import said
+from memory_contract.calls import format_error
 from memory_contract.entries import EntryIds, messages_of
 from memory_contract.handles import Loop, close, open_handle
-from memory_contract.leaving import LeftBehind, within
 from memory_contract.targets.duck_handles import (
     OFFERED,
     IsAwaited,
@@ -33,6 +32,7 @@ from memory_contract.targets.duck_handles import (
     offers_of,
 )
 from memory_contract.targets.placing import Placing, placings
+from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 
 # A bound on what hangs: then what was seen until then is all that is known.
 TRIAL_S_MAX: Final = 10.0
@@ -86,8 +86,8 @@ def adapter_of_class(found: Callable[..., Any], name: str) -> Adapter | None:
     trial = _untried(found, name)
     with tempfile.TemporaryDirectory(prefix="indelible-trial-", ignore_cleanup_errors=True) as at:
         try:
-            within(TRIAL_S_MAX, lambda: _try(trial, _folders(Path(at))))
-        except LeftBehind as error:
+            run_with_timeout(TRIAL_S_MAX, lambda: _try(trial, _folders(Path(at))))
+        except WorkTimedOut as error:
             trial.notes.append(f"a trial did not end, {error}: what was not tried is not claimed")
             trial.notes += error.stacks[:1]
     if not trial.placing.told:
@@ -173,7 +173,7 @@ def _find_way(trial: Trial, folders: Iterator[Path]) -> bool:
         trial.other_threads = all(one.other_threads for one in seen.values())
         for lost, one in seen.items():
             if not one.works and one.raised is not None and not isinstance(one.raised, IsAwaited):
-                trial.notes.append(f"not driven {lost}: {said(one.raised)}")
+                trial.notes.append(f"not driven {lost}: {format_error(one.raised)}")
         return True
     trial.placing = next((placing for placing in opened if placing.sure), trial.placing)
     trial.reach = "machine" if trial.placing.told else "handle"
@@ -257,7 +257,7 @@ def _find_offers(trial: Trial, folders: Iterator[Path]) -> None:
     try:
         store = _instance(trial, next(folders))
     except BaseException as error:  # noqa: BLE001 -- told, and looked at again by the kit
-        trial.notes.append(f"it could be opened once and not again: {said(error)}")
+        trial.notes.append(f"it could be opened once and not again: {format_error(error)}")
         return
     for what in OFFERED:
         if trial.pairs and what in _NOT_OF_TURNS:
@@ -289,19 +289,21 @@ def _unusable(store: Any, what: Capability) -> list[str]:
 
 def _fault(trial: Trial, what: Capability, offer: Offer, workspace: Path) -> str:
     """Why an offer is none; nothing if it works, tried once."""
-    from memory_contract.gates.capabilities import ALSO, TRIALS  # noqa: PLC0415
-    from memory_contract.room import Room  # noqa: PLC0415
+    from memory_contract.case_context import CaseContext  # noqa: PLC0415
+    from memory_contract.cases.capabilities import ALSO, TRIALS  # noqa: PLC0415
 
     if lacking := [other for other in ALSO.get(what, ()) if other not in trial.offers]:
         return f"is of no use without {lacking[0]}"
     flavour = trial.flavours[0]
     adapter = trial.adapter({**trial.offers, what: offer})
-    room = Room(adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, crew=None)
+    context = CaseContext(
+        adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, worker_pool=None
+    )
     try:
-        works = TRIALS[what](room, room.open())
+        works = TRIALS[what](context, context.open())
     except BaseException as error:  # noqa: BLE001 -- whatever it raises, nobody claimed it
-        return f"raised {said(error)}"
+        return f"raised {format_error(error)}"
     finally:
         with contextlib.suppress(BaseException):
-            room.close()
+            context.close()
     return "" if works else "did something else when it was tried"

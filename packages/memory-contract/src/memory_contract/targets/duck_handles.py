@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.adapter import Capability, Message, Refused, imported
-from memory_contract.calling import said
+from memory_contract.calls import format_error
 from memory_contract.handles import Loop
 from memory_contract.targets.duck_messages import (
     chat_message,
@@ -307,4 +307,4 @@ def _closed(answer: Any) -> None:
 
 
 def _refuse(error: LookupError) -> None:
-    raise Refused(said(error)) from error
+    raise Refused(format_error(error)) from error

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Flavour, Reach, imported_from_here
-from memory_contract.calling import said
-from memory_contract.drivers.processes import CannotTravel, Crew, StoreRaised
+from memory_contract.calls import format_error
 from memory_contract.handles import Loop, close, open_handle
 from memory_contract.targets import TargetError
+from memory_contract.workers.pool import StoreRaised, WorkerPool, WorkersUnavailable
 
 _SESSION: Final = "indelible-was-here"
 _HELLO: Final = {"role": "user", "content": "indelible was here"}
@@ -187,7 +187,7 @@ def sampled(adapter: Adapter, factory: Callable[[Path], Any]) -> Sample:
             except TargetError:
                 raise
             except Exception as error:  # noqa: BLE001 -- told, and looked at again by the kit
-                sample.raised[flavour] = said(error)
+                sample.raised[flavour] = format_error(error)
     return sample
 
 
@@ -252,11 +252,11 @@ def _reach(
     if not seen:
         return "handle"
     try:
-        crew = Crew(adapter)
-    except CannotTravel:
+        worker_pool = WorkerPool(adapter)
+    except WorkersUnavailable:
         return "process"
     try:
-        worker = crew.worker()
+        worker = worker_pool.start_worker()
         try:
             worker.ask("open", workspace, flavour)
             return "machine" if worker.ask("call", "read", (_SESSION,), {}) else "process"
@@ -265,7 +265,7 @@ def _reach(
         finally:
             worker.end()
     finally:
-        crew.close()
+        worker_pool.close()
 
 
 def adapted(

@@ -19,7 +19,7 @@ from memory_contract.adapter import Adapter
 from memory_contract.ddmin import minimize
 from memory_contract.redaction import has_password
 from memory_contract.results import Unreachable
-from memory_contract.running import Bench
+from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve
 from memory_contract.traces.diagnosis import explain_trace
 from memory_contract.traces.diagnosis.history_builder import merge_announced
@@ -91,15 +91,15 @@ def shrink_trace(
         for story in explain_trace(path, session=session).stories
     ]
     try:
-        bench = Bench(resolve(store))
+        subject = StoreUnderTest(resolve(store))
     except Unreachable as error:
         blank = Replay(verdict="ERROR", reason=str(error), level=level, recorded=trace.names)
         return _as_it_was(trace, blank)
     try:
-        asked = _Asked(trace, bench, level, seed, times, budget_s, progress)
+        asked = _Asked(trace, subject, level, seed, times, budget_s, progress)
         return asked.shrunk(small)
     finally:
-        bench.close()
+        subject.close()
 
 
 def _as_it_was(trace: LoadedTrace, replay: Replay) -> ShrinkResult:
@@ -118,7 +118,7 @@ class _Asked:
     def __init__(
         self,
         trace: LoadedTrace,
-        bench: Bench,
+        subject: StoreUnderTest,
         level: ReplayLevel,
         seed: int | None,
         times: int,
@@ -126,7 +126,7 @@ class _Asked:
         progress: Progress | None,
     ) -> None:
         self._trace = trace
-        self._bench = bench
+        self._bench = subject
         self._level = level
         self._seed = secrets.randbits(32) if seed is None else seed
         self._times = times

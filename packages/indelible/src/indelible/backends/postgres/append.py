@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from indelible.backends.postgres.context import PostgresContext, to_milliseconds
-from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
+from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
+from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
     PostgresSessionRow,
@@ -18,8 +15,16 @@ from indelible.backends.postgres.sessions import (
     ensure_active,
     lock_session,
 )
-from indelible.backends.postgres.statements import LOCK_WAIT_S, Call, Row, Sql
+from indelible.backends.postgres.statements import (
+    LOCK_WAIT_S,
+    Call,
+    PostgresContext,
+    Row,
+    Sql,
+    to_milliseconds,
+)
 from indelible.core import rules
+from indelible.core.batcher import Pending
 from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
 from indelible.core.codec import CHECKSUM_BYTES, parse_checksum
 from indelible.core.operations import Append, AppendResult
@@ -27,8 +32,10 @@ from indelible.core.plan import Plan, perform
 from indelible.errors import BusyError
 from indelible.model import Status
 
+R = TypeVar("R")
+
 # See the migration that creates the function.
-_APPEND: Final = "SELECT indelible.append($1, $2, $3, $4, $5)"
+_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 19))})"
 _EARLIER: Final = (
     """
     SELECT part.position, part.batch, part.generation,
@@ -55,55 +62,40 @@ _KEPT: Final = (
 _HEAD_BYTES: Final = 64
 
 
-def sort_appends(appends: Sequence[Append]) -> list[int]:
-    """The order in which a group is sent: sessions by name, and appends of one as they came.
+def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:
+    """The order in which a group is sent: sessions by name, the appends of a session as they came.
 
-    Everyone locks rows in this order, so that two groups never wait for each other in a circle.
+    All groups lock rows in this order, so that two never wait for each other in a circle.
     """
-    return sorted(range(len(appends)), key=lambda nth: appends[nth].session.encode())
+    return sorted(batch, key=lambda pending: pending.request.session.encode())
 
 
 def build_call(
     context: PostgresContext, appends: Sequence[Append], *, wait_s_max: float = LOCK_WAIT_S
 ) -> Call:
     """The guarded write of sorted appends."""
-    payloads: list[bytes] = []
-    written = 0
-
-    def build_append(op: Append, salt: int) -> dict[str, Any]:
-        nonlocal written
-        entries = []
+    names, keys, fresh, expected = BytesArray(), BytesArray(), BoolArray(), TextArray()
+    ttls, firsts, counts = IntArray(), IntArray(), IntArray()
+    entries = EntryColumns()
+    session, name, salt = None, b"", 0
+    for op in appends:
+        if op.session != session:
+            session, name, salt = op.session, op.session.encode(), context.salt(op.session)
+        names.append(name)
+        keys.append(op.key.encode())
+        fresh.append(op.fresh)
+        expected.append(_format_expected(op.expected))
+        ttls.append(to_milliseconds(op.ttl_s))
+        firsts.append(len(entries.kinds) + 1)
+        counts.append(len(op.drafts))
         for kind, envelope, keep, opens, answers in op.drafts:
-            entry: dict[str, Any] = {
-                "kind": KIND_NUMBERS[kind],
-                "keep": keep,
-                "checksum": compute_entry_checksum(salt, envelope),
-                "start": written + 1,
-                "size": len(envelope),
-            }
-            if opens or answers:
-                entry |= {"opens": encode_links(opens), "answers": encode_links(answers)}
-            embedder, vector = index_vector(kind, envelope)
-            if embedder is not None:
-                entry |= {"embedder": embedder.hex(), "vector": vector}
-            entries.append(entry)
-            payloads.append(envelope)
-            written += len(envelope)
-        return {
-            "key": op.key.encode().hex(),
-            "fresh": op.fresh,
-            "expected": _format_expected(op.expected),
-            "ttl": to_milliseconds(op.ttl_s),
-            "entries": entries,
-        }
-
-    sessions = []
-    for session, own in groupby(appends, attrgetter("session")):
-        salt = context.salt(session)
-        sessions.append(
-            {"name": session.encode().hex(), "appends": [build_append(op, salt) for op in own]}
-        )
-    params = context.namespace, context.now_ms(), json.dumps(sessions), b"".join(payloads)
+            checksum = compute_entry_checksum(salt, envelope)
+            entries.add(kind, keep, opens, answers, envelope, checksum)
+    params = (
+        *(context.namespace, context.now_ms()),
+        *(names, keys, fresh, expected.or_none(), ttls.or_none(), firsts, counts),
+        *entries.build_params(),
+    )
     return Call(_APPEND, params, wait_s_max)
 
 
@@ -123,22 +115,22 @@ def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
     """Decide about an append whose guard did not hold, and write it if the rules allow that."""
     named = context.named(op.session)
     key, salt = op.key.encode(), context.salt(op.session)
-    place, (kept, earlier) = yield from lock_session(
+    current, (kept, earlier) = yield from lock_session(
         context,
         op.session,
         Sql(_KEPT, (*named, key)),
         Sql(_EARLIER, (*named, key, _HEAD_BYTES, salt)),
     )
-    status = place.status
+    status = current.status
     if status is Status.ACTIVE and (kept or earlier):
         # Locking the session's row is a write; its commit waits for the earlier append.
-        return _replay(place, op, *_read_earlier(op.session, kept, earlier))
-    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(place.standing, status))
-    end = place.standing.end if place.standing else 0
+        return _replay(current, op, *_read_earlier(op.session, kept, earlier))
+    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(current.state, status))
+    end = current.state.end if current.state else 0
     rules.refuse_if_full(op.session, end, len(op.drafts))
-    if place.standing is not None:
-        place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
-    # What was expected has been compared, with the life before this one perhaps.
+    if current.state is not None:
+        current = yield from ensure_active(context, current, op.session, ttl_s=op.ttl_s)
+    # `expected` was compared above, perhaps with the version of the life before.
     ((version,),) = yield from perform(build_call(context, [replace(op, expected=None)]))
     if version is None:
         raise BusyError(f"another writer began session {op.session!r} at this very moment")
@@ -148,7 +140,7 @@ def decide_append(context: PostgresContext, op: Append) -> Plan[AppendResult]:
 def _read_earlier(
     session: str, kept: list[Row], earlier: list[Row]
 ) -> tuple[int, int, int, list[bytes]]:
-    """Position, entries, generation and checksums of the append that used the key first."""
+    """Position, number of entries, generation and checksums of the first append with the key."""
     if kept:
         first, count, generation, joined, is_intact = kept[0]
         if not is_intact:
@@ -167,21 +159,21 @@ def _read_earlier(
 
 
 def _replay(
-    place: PostgresSessionRow,
+    current: PostgresSessionRow,
     op: Append,
     first: int,
     count: int,
     generation: int,
     stored: list[bytes],
 ) -> AppendResult:
-    """The first receipt of a key; other content under it is a conflict."""
-    standing = place.standing
-    assert standing is not None
+    """The first receipt of a key; different content under it is a conflict."""
+    state = current.state
+    assert state is not None
     rules.refuse_different_content(op, first, stored)
     return AppendResult(
         first,
         count,
-        rules.build_version(standing.life, first + count, generation),
+        rules.build_version(state.life, first + count, generation),
         replayed=True,
-        visible=rules.is_visible(place.view, standing.end, first, count),
+        visible=rules.is_visible(current.view, state.end, first, count),
     )

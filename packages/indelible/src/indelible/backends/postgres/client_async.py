@@ -1,36 +1,61 @@
-"""Performs operations on a server: runs their plans on connections, and sends appends in groups."""
+"""Performs operations on a server, with all their retries. Appends are sent in groups."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeVar, cast
 
-from indelible.backends.postgres.append import build_call, sort_appends
-from indelible.backends.postgres.connection_async import AsyncPostgresConnection
-from indelible.backends.postgres.connection_pool_async import AsyncGivenPool, AsyncOwnPool
-from indelible.backends.postgres.engine import (
-    GROUP_BYTES_MAX,
-    GROUP_MAX,
-    GROUP_WAIT_S,
-    SENDERS_MAX,
-    Pause,
-    PostgresOptions,
-    Run,
-    Send,
-    prepare_schema,
-    read_claims,
-    run_with_retries,
+from indelible.backends.postgres import (  # noqa: F401 (some only register their handlers)
+    maintenance,
+    read,
+    risks,
+    schema,
+    search,
+    sessions,
+    staging,
+    views,
 )
-from indelible.backends.postgres.errors import is_usable_after
+from indelible.backends.postgres.append import (
+    build_call,
+    build_result,
+    decide_append,
+    sort_appends,
+)
+from indelible.backends.postgres.connection_pool_async import AsyncGivenPool, AsyncOwnPool
+from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
+from indelible.backends.postgres.options import PostgresOptions
+from indelible.backends.postgres.statements import build_plan, in_transaction
 from indelible.backends.postgres.waiting import sleep_async
 from indelible.core.batcher import AsyncBatcher, Pending
+from indelible.core.cursors import derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
-from indelible.core.operations import Append
+from indelible.core.operations import Append, AppendResult, ReadCursorKey
 from indelible.core.plan import Operation, Plan, perform, run_plan_async
-from indelible.errors import MemoryStoreError
+from indelible.errors import (
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    OutcomeUnknownError,
+    UnavailableError,
+    UnsupportedError,
+)
 from indelible.model import Claims
 
 R = TypeVar("R")
+
+# Groups of appends that are under way at once: the second is sent while the first is being
+# committed. More would only make the groups smaller.
+SENDERS_MAX: Final = 2
+# A group is one statement and one transaction.
+GROUP_MAX: Final = 128
+GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
+# How long a group waits for the row of one of its sessions. Then each of its appends is sent alone,
+# so that no append waits long for the lock of another session.
+GROUP_WAIT_S: Final = 0.25
+# The part of its time that an append must have left for one more attempt. With less, a caller would
+# often stop waiting before the server answers, and not know whether it was written.
+LAST_ATTEMPT: Final = 0.1
 
 
 class AsyncPostgresClient:
@@ -39,6 +64,8 @@ class AsyncPostgresClient:
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
         self._context = options.context()
+        # The key that signs cursors, once it was read.
+        self._cursor_key: bytes | None = None
         self.pool: AsyncOwnPool | AsyncGivenPool
         if isinstance(options.target, str):
             conninfo, servers = options.conninfo()
@@ -52,39 +79,104 @@ class AsyncPostgresClient:
             senders=SENDERS_MAX,
             requests_max=GROUP_MAX,
             bytes_max=GROUP_BYTES_MAX,
-            size_of=_size_of,
+            size_of=_measure_append,
         )
 
     async def prepare(self) -> None:
-        """Connect, and create or migrate the tables."""
-        await run_plan_async(prepare_schema(self._options), self._do)
-
-    async def perform(self, op: Operation[R]) -> R:
-        """Perform one operation, with all its retries."""
-        plan = run_with_retries(self._options, self._context, op)
-        return cast(R, await run_plan_async(plan, self._do))
+        """Connect, create or migrate the tables, and refuse a server that is not durable enough."""
+        options = self._options
+        deadline = Deadline(options.timeout_s)
+        await self._retry(lambda: schema.prepare(options.shown, wait_s=deadline.left_s()), deadline)
+        if options.durability is not None:
+            given = (await self._retry(risks.read_settings, deadline)).durability
+            if not given.covers(options.durability):
+                raise UnsupportedError(
+                    f"{options.shown} cannot promise durability {options.durability!s}; as it runs"
+                    f" now, the most it can is {given!s}"
+                )
 
     async def claims(self) -> Claims:
         """Return what is promised on the server as it runs now."""
-        return await run_plan_async(read_claims(self._options), self._do)
+        settings = await self._retry(risks.read_settings, Deadline(self._options.timeout_s))
+        ttl_clock = "server" if self._options.clock is None else "caller"
+        return risks.build_claims(settings, ttl_clock=ttl_clock)
 
-    async def _do(self, op: Operation[Any]) -> Any:
-        if isinstance(op, Send):
-            if not op.alone:
-                return await self.batcher.run(op.append, op.deadline)
-            call = build_call(self._context, [op.append])
-            ((version,),) = await self._run(perform(call), op.deadline)
-            return version
-        if isinstance(op, Run):
-            return await self._run(op.plan(), op.deadline)
-        assert isinstance(op, Pause)
-        await sleep_async(op.seconds)
-        return None
+    async def perform(self, op: Operation[R]) -> R:
+        """Perform one operation, with all its retries."""
+        deadline = Deadline(self._options.timeout_s)
+        if isinstance(op, Append):
+            return cast(R, await self._append(op, deadline))
+        if isinstance(op, ReadCursorKey):
+            return cast(R, await self._read_cursor_key(op, deadline))
+        return await self._retry(lambda: build_plan(self._context, op), deadline)
+
+    async def _read_cursor_key(self, op: ReadCursorKey, deadline: Deadline) -> bytes:
+        """Return the key for cursors; the first store that needs it writes the secret."""
+        if self._cursor_key is None or op.again:
+            secret = await self._retry(schema.read_secret, deadline)
+            if secret is None:
+                secret = await self._retry(lambda: in_transaction(schema.ensure_secret()), deadline)
+            self._cursor_key = derive_key(secret, self._options.namespace)
+        return self._cursor_key
+
+    async def _retry(self, plan: Callable[[], Plan[R]], deadline: Deadline) -> R:
+        """Run a plan until the deadline; again only if nothing was written."""
+        while True:
+            try:
+                return await self._run(plan(), deadline)
+            except OutcomeUnknownError as error:
+                if deadline.left_s() == 0:
+                    raise error.copy(exhausted=True) from error.__cause__
+                raise
+            except UnavailableError:
+                wait_s = deadline.next_wait_s()
+                if wait_s is None:
+                    raise
+            await sleep_async(wait_s)
+
+    async def _append(self, op: Append, deadline: Deadline) -> AppendResult:
+        """Send an append until it is written or refused; its key makes it safe to send it again."""
+        unknown: OutcomeUnknownError | None = None
+        alone = False
+        while True:
+            error: MemoryStoreBackendError
+            try:
+                result = await self._try_append(op, deadline, alone=alone)
+                return result if unknown is None else result._replace(resent=True)
+            except OutcomeUnknownError as lost:
+                unknown = error = lost
+            except UnavailableError as failed:
+                error = failed
+            wait_s = deadline.next_wait_s()
+            if wait_s is None or deadline.left_s() < self._options.timeout_s * LAST_ATTEMPT:
+                if unknown is not None and error is not unknown:
+                    # This attempt wrote nothing, but an earlier one may have.
+                    raise unknown.copy(exhausted=True) from error
+                raise error.copy(exhausted=True) from error.__cause__
+            await sleep_async(wait_s)
+            # The group may have failed because of another append; and this one may be written.
+            alone, op = True, replace(op, fresh=False)
+
+    async def _try_append(self, op: Append, deadline: Deadline, *, alone: bool) -> AppendResult:
+        try:
+            if alone:
+                call = build_call(self._context, [op])
+                ((version,),) = await self._run(perform(call), deadline)
+            else:
+                version = await self.batcher.run(op, deadline)
+            if version is not None:
+                return build_result(op, version)
+        except KeyUsedError:
+            # The unique index refused one of a group, or an attempt that was committed in between.
+            op = replace(op, fresh=False)
+            if not alone:
+                return await self._try_append(op, deadline, alone=True)
+        return await self._run(in_transaction(decide_append(self._context, op)), deadline)
 
     async def _send_group(self, batch: list[Pending[Append, str | None]]) -> None:
         """Send a group of appends; each has its outcome afterwards."""
         try:
-            ordered = [batch[nth] for nth in sort_appends([one.request for one in batch])]
+            ordered = sort_appends(batch)
             appends = [one.request for one in ordered]
             call = build_call(self._context, appends, wait_s_max=GROUP_WAIT_S)
             deadline = min((one.deadline for one in batch), key=Deadline.left_s)
@@ -94,7 +186,7 @@ class AsyncPostgresClient:
         except MemoryStoreError as error:
             for one in batch:
                 one.fail(error.copy())
-        except Exception as error:  # noqa: BLE001 (a caller's clock: each is told)
+        except Exception as error:  # noqa: BLE001 (a caller's clock: each append gets the error)
             for one in batch:
                 one.fail(error)
 
@@ -108,7 +200,7 @@ class AsyncPostgresClient:
                 result = await run_plan_async(plan, connection.execute)
                 healthy = True
             except BaseException as error:
-                healthy = is_usable_after(error) and await _is_rolled_back(connection)
+                healthy = is_usable_after(error) and await connection.try_roll_back()
                 raise
             return result
         finally:
@@ -119,13 +211,5 @@ class AsyncPostgresClient:
                 self.pool.wake()
 
 
-async def _is_rolled_back(connection: AsyncPostgresConnection) -> bool:
-    try:
-        await connection.roll_back()
-    except Exception:  # noqa: BLE001 (whatever it is, the connection is not used again)
-        return False
-    return True
-
-
-def _size_of(op: Append) -> int:
+def _measure_append(op: Append) -> int:
     return sum(len(draft.envelope) for draft in op.drafts)

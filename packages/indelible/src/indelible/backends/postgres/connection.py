@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar, cast
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
-from psycopg.types.array import ListBinaryDumper
 from psycopg.waiting import Ready, Wait, wait
 
+from indelible.backends.postgres.arrays import register_arrays
 from indelible.backends.postgres.errors import (
     TimeLimitError,
     build_not_replicated_error,
@@ -59,12 +59,12 @@ _SYNC_WAIT: Final = "SyncRepWaitForLSN"
 class DriverConnection(psycopg.Connection[Row]):
     """A connection of the driver whose every wait for the server ends at a deadline.
 
-    After a deadline, a cancellation or Ctrl-C it is closed: otherwise an answer that comes late
-    would be taken for that of the next statement.
+    After a deadline, a cancellation or Ctrl-C it is closed: otherwise a late answer would be taken
+    for that of the next statement.
     """
 
     deadline = Deadline(float("inf"))
-    # Closed in the middle of a call. What the driver does then to clean up waits for nothing.
+    # Closed in the middle of a call. The driver then cleans up, and must not wait for the server.
     given_up = False
 
     def wait(
@@ -85,7 +85,7 @@ class DriverConnection(psycopg.Connection[Row]):
         except BaseException:
             self.given_up = True
             self.pgconn.finish()
-            # The driver may want to talk to the server once more.
+            # The driver may try to send something to the server.
             with suppress(psycopg.Error, RuntimeError):
                 bounded.close()
             with suppress(psycopg.Error, RuntimeError):
@@ -97,7 +97,7 @@ class BorrowedConnection(DriverConnection):
     """The same for the connection of an application, which goes on using and closes it."""
 
     def __del__(self, *_: Any) -> None:
-        """Do not complain that nobody closed it."""
+        """Do not warn that the connection was not closed."""
 
 
 def _stop_at_deadline(
@@ -127,9 +127,7 @@ class PostgresConnection:
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._in_transaction = False
         self._warned = False
-        # As text, bytes in an array are escaped for a literal, which it is not: what is stored then
-        # depends on settings of the role (standard_conforming_strings, array_nulls).
-        driver.adapters.register_dumper(list, ListBinaryDumper)
+        register_arrays(driver)
         self._cursor = psycopg.RawCursor(driver, row_factory=tuple_row)
         driver.add_notice_handler(self._on_notice)
 
@@ -143,7 +141,7 @@ class PostgresConnection:
             self.driver.prepare_threshold = _PREPARE_THRESHOLD
 
     def begin_call(self, deadline: Deadline) -> None:
-        """Use this deadline from now on."""
+        """Set the deadline of the next statements."""
         self.driver.deadline = deadline
         self._warned = False
 
@@ -231,23 +229,21 @@ class PostgresConnection:
         *,
         prepare: bool | None = False,
     ) -> psycopg.RawCursor[Row]:
-        # An array of nothing but NULL has no type, and would be sent as text. NULL stands for it:
-        # `unnest` fills up the shorter of several arrays.
-        bound = [
-            None if isinstance(value, list) and value and not any(_is_set(value)) else value
-            for value in params
-        ]
-        return cursor.execute(text.encode(), bound, prepare=prepare, binary=True)
+        return cursor.execute(text.encode(), params, prepare=prepare, binary=True)
 
-    def roll_back(self) -> None:
-        """Leave nothing behind of a transaction that was given up."""
+    def try_roll_back(self) -> bool:
+        """End a transaction that failed; return whether the connection can be used again."""
         self._pending = []
         self._in_transaction = False
-        if self.driver.info.transaction_status is not TransactionStatus.IDLE:
-            self._run(self._cursor, "ROLLBACK", ())
+        try:
+            if self.driver.info.transaction_status is not TransactionStatus.IDLE:
+                self._run(self._cursor, "ROLLBACK", ())
+        except Exception:  # noqa: BLE001 (whatever it is, the connection is not used again)
+            return False
+        return True
 
     def is_alive(self) -> bool:
-        """Whether the server has said nothing since: an idle connection only ever hears its end."""
+        """Whether the connection is open: all that a server sends to an idle one is its end."""
         if self.driver.closed:
             return False
         poll = select.poll()
@@ -255,13 +251,9 @@ class PostgresConnection:
         return not poll.poll(0)
 
     def close(self) -> None:
-        """Hang up. What the server is doing, it may still finish."""
+        """Close the connection. The server may still finish the statement that it runs."""
         self.driver.pgconn.finish()
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.source_function == _SYNC_WAIT:
             self._warned = True
-
-
-def _is_set(values: list[Any]) -> Generator[bool, None, None]:
-    return (value is not None for value in values)

@@ -1,10 +1,10 @@
 """Connections that a store lends to its calls: bounded in number, and in waiting.
 
-The store's own pool opens a connection in the call that needs it. So the reason why none comes
-about reaches that caller, a server that came back is found by the next attempt, and there is no
-thread in the background that a fork would leave behind. `psycopg_pool` does otherwise, and loses a
-connection for good if Ctrl-C comes while one is handed out (see DESIGN.md). A pool of the
-application is used through its own interface.
+The store's own pool opens a connection in the call that needs it. So the caller gets the reason if
+that fails, a server that came back is found by the next attempt, and there is no background thread
+that a fork would lose. `psycopg_pool` works differently, and loses a connection for good if Ctrl-C
+comes while it hands one out (see DESIGN.md). A pool of the application is used through its own
+interface.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from indelible.backends.postgres.connection_async import (
     AsyncPostgresConnection,
     AsyncSeam,
 )
-from indelible.backends.postgres.conninfo import (
-    CONNECT_ATTEMPTS,
-    choose_connect_timeout,
-    is_up_async,
-    lacks_password,
-)
 from indelible.backends.postgres.errors import (
     build_exhausted_error,
     build_none_to_spare_error,
     build_refused_error,
     build_unreachable_error,
+)
+from indelible.backends.postgres.options import (
+    CONNECT_ATTEMPTS,
+    choose_connect_timeout,
+    is_up_async,
+    lacks_password,
 )
 from indelible.backends.postgres.waiting import AsyncSlots, limit_time_async
 from indelible.core.deadline import Deadline
@@ -42,19 +42,19 @@ from indelible.errors import ClosedError, MemoryStoreError
 CONNECTIONS_MAX: Final = 8
 
 
-class AsyncPlace:
-    """A place for one connection."""
+class AsyncPoolSlot:
+    """A slot for one connection."""
 
     __slots__ = ("busy", "connection")
 
     def __init__(self) -> None:
         self.connection: AsyncPostgresConnection | None = None
-        # Whether a call is under way on it. If it still says so when nobody has it, that call was
-        # interrupted: there may be an answer on the way, and the connection is not used again.
+        # Whether a call is using it. If this is still set when the slot is free, the call was
+        # interrupted: an answer may be on its way, and the connection is not used again.
         self.busy = False
 
     def close(self) -> None:
-        """Hang up; the next call opens another."""
+        """Close the connection; the next call opens another."""
         connection, self.connection = self.connection, None
         self.busy = False
         if connection is not None:
@@ -62,7 +62,7 @@ class AsyncPlace:
 
 
 class AsyncOwnPool:
-    """Connections of the store's own, opened when they are needed, by whoever needs them."""
+    """Connections of the store's own, each opened by the first call that needs it."""
 
     def __init__(
         self, conninfo: str, *, servers: int, place: str, seam: AsyncSeam | None = None
@@ -71,36 +71,36 @@ class AsyncOwnPool:
         self._servers = servers
         self._place = place
         self._seam = seam
-        # Connections of a parent process: not ours to close, and never to be used here.
+        # Connections of a parent process: they must be neither used nor closed here.
         self._inherited: list[AsyncPostgresConnection] = []
-        self._slots = AsyncSlots(AsyncPlace() for _ in range(CONNECTIONS_MAX))
+        self._slots = AsyncSlots(AsyncPoolSlot() for _ in range(CONNECTIONS_MAX))
         self._closed = False
-        # Whether the user, the password and the database were ever right.
+        # Whether a connection was ever opened: then user, password and database are right.
         self._known = False
 
     @property
     def held(self) -> int:
-        """How many connections are lent."""
+        """How many connections are in use."""
         return self._slots.held
 
     @property
     def idle(self) -> list[AsyncPostgresConnection]:
         """Connections that the next call may have."""
-        places = [place for place in self._slots.idle() if not place.busy]
-        return [place.connection for place in places if place.connection is not None]
+        slots = [slot for slot in self._slots.idle() if not slot.busy]
+        return [slot.connection for slot in slots if slot.connection is not None]
 
     async def borrow(self, lease: Lease, deadline: Deadline) -> AsyncPostgresConnection:
         """Return an idle connection that is alive, or a new one."""
-        place = await self._slots.take(lease, deadline.left_s)
-        if place is None:
+        slot = await self._slots.take(lease, deadline.left_s)
+        if slot is None:
             raise build_exhausted_error(CONNECTIONS_MAX, place=self._place)
         if self._closed:
             raise ClosedError("the store is closed")
-        connection = place.connection
-        if connection is None or place.busy or not connection.is_alive():
-            place.close()
-            connection = place.connection = await self._connect(deadline)
-        place.busy = True
+        connection = slot.connection
+        if connection is None or slot.busy or not connection.is_alive():
+            slot.close()
+            connection = slot.connection = await self._connect(deadline)
+        slot.busy = True
         connection.begin_call(deadline)
         return connection
 
@@ -138,40 +138,40 @@ class AsyncOwnPool:
                     connection.close()
                     raise
                 return connection
-        # Outside of the handler, so that the driver's error does not come along as its context.
+        # Outside of the handler, so that the driver's error is not its context.
         raise failure
 
     async def give_back(self, lease: Lease, *, healthy: bool) -> None:
         """Keep it for the next call, unless it is broken or the store was closed."""
-        place: AsyncPlace | None = lease.slot
-        if place is not None:
+        slot: AsyncPoolSlot | None = lease.slot
+        if slot is not None:
             if healthy and not self._closed:
-                place.busy = False
+                slot.busy = False
             else:
-                place.close()
+                slot.close()
 
     def wake(self) -> None:
-        """Tell whoever waits that a lease was released."""
+        """Tell a waiting call that a lease was released."""
         self._slots.wake()
 
     def after_fork(self) -> None:
         """In a forked child: leave the parent's connections alone."""
-        for place in self._slots.things:
-            if place.connection is not None:
-                self._inherited.append(place.connection)
-            place.connection = None
-            place.busy = False
+        for slot in self._slots.things:
+            if slot.connection is not None:
+                self._inherited.append(slot.connection)
+            slot.connection = None
+            slot.busy = False
         self._slots.reset()
 
     def close(self) -> None:
-        """Close what is idle; what is lent is closed when it comes back."""
+        """Close the idle connections; those in use are closed when they are given back."""
         self._closed = True
         leases = [Lease() for _ in self._slots.things]
         try:
             for lease in leases:
-                place = self._slots.try_take(lease)
-                if place is not None:
-                    place.close()
+                slot = self._slots.try_take(lease)
+                if slot is not None:
+                    slot.close()
         finally:
             for lease in leases:
                 lease.held = False
@@ -202,7 +202,7 @@ class AsyncGivenPool:
             loan = lease.slot = await self._take(deadline)
             connection = await loan.open(self._place, self._seam)
             connection.begin_call(deadline)
-            # After as many as there can be, the last one has to do.
+            # After as many as the pool can hold, take the last one.
             if not left or connection.is_alive():
                 return connection
             await self.give_back(lease, healthy=False)
@@ -227,7 +227,7 @@ class AsyncGivenPool:
             loan.end(healthy=healthy)
             await self._pool.putconn(loan.connection)
         except BaseException:
-            # Once more, since nobody else will. The pool refuses what it has back already.
+            # Interrupted: try again. The pool refuses a connection that it has back already.
             with suppress(Exception):
                 loan.end(healthy=False)
                 await self._pool.putconn(loan.connection)
@@ -236,21 +236,21 @@ class AsyncGivenPool:
             lease.slot = None
 
     def wake(self) -> None:
-        """The pool itself wakes those who wait for it."""
+        """Do nothing: the pool itself wakes waiting calls."""
 
     def after_fork(self) -> None:
-        """Forked children need a pool of their own, which is for the application to provide."""
+        """Do nothing: the application must give a forked child a pool of its own."""
 
     def close(self) -> None:
-        """Use it no more. The application closes it."""
+        """Stop using the pool. The application closes it."""
         self._closed = True
 
 
 class AsyncLoan:
     """A connection of an application's pool, used through an object of our own.
 
-    Both stand on one connection of libpq. So the application's object keeps its settings, its
-    handlers and its statements.
+    Both use one connection of libpq. So the application's object keeps its settings, its handlers
+    and its statements.
     """
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
@@ -261,7 +261,7 @@ class AsyncLoan:
     async def open(self, place: str, seam: AsyncSeam | None) -> AsyncPostgresConnection:
         """Return the object of our own."""
         driver = AsyncBorrowedConnection(self.connection.pgconn)
-        # The names of the statements that it has prepared are the application's.
+        # Prepared statements would use the same names as those of the application's object.
         driver.prepare_threshold = None
         await driver.set_autocommit(True)
         return AsyncPostgresConnection(driver, place=place, seam=seam)

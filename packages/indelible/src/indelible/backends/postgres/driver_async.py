@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from indelible.backends.postgres.client_async import AsyncPostgresClient
-from indelible.backends.postgres.engine import PostgresOptions, is_write
+from indelible.backends.postgres.options import PostgresOptions
+from indelible.backends.postgres.statements import is_write
 from indelible.core.deadline import Deadline
 from indelible.core.operations import Append
 from indelible.core.plan import Operation
@@ -27,10 +28,10 @@ class AsyncPostgresBackend:
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
         if isinstance(options.target, str):
-            # Refuse here already what is no URL.
+            # Raise now if it is not a URL.
             options.conninfo()
         self._servers: dict[asyncio.AbstractEventLoop, AsyncPostgresClient] = {}
-        # Writes that go on whatever becomes of those who asked for them.
+        # Writes that are finished even if their callers are cancelled.
         self._writing: set[asyncio.Future[Any]] = set()
         self._closed = False
 

@@ -6,8 +6,9 @@ import json
 import math
 from array import array
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
 from indelible.core.codec import decode
 from indelible.core.similarity import scale_to_unit
 from indelible.errors import CorruptEntryError, FormatError
@@ -20,8 +21,55 @@ KIND_NUMBERS: Final = {
     Kind.SUMMARY: 4,
 }
 KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
-# The embedder of a summary without a vector. NULL would say that nobody knows whether it has one.
+# The embedder of a summary without a vector. NULL means that it is unknown whether it has one.
 _NO_EMBEDDER: Final = b""
+
+
+class EntryColumns:
+    """Entries as the server takes them: an array for each column."""
+
+    def __init__(self) -> None:
+        self.kinds = IntArray()
+        self.keeps = BoolArray()
+        self.opens = TextArray()
+        self.answers = TextArray()
+        self.payloads = BytesArray()
+        self.embedders = BytesArray()
+        self.vectors = TextArray()
+        self.checksums = IntArray()
+
+    def add(
+        self,
+        kind: Kind | None,
+        keep: bool,
+        opens: tuple[str, ...],
+        answers: tuple[str, ...],
+        envelope: bytes,
+        checksum: int,
+    ) -> None:
+        """Add an entry. The kind is None if that of a copied entry is damaged."""
+        embedder, vector = index_vector(kind, envelope)
+        self.kinds.append(KIND_NUMBERS[kind] if kind is not None else 0)
+        self.keeps.append(keep)
+        self.opens.append(encode_links(opens))
+        self.answers.append(encode_links(answers))
+        self.payloads.append(envelope)
+        self.embedders.append(embedder)
+        self.vectors.append(vector)
+        self.checksums.append(checksum)
+
+    def build_params(self) -> tuple[Any, ...]:
+        """The columns in the order in which statements take them; NULL for one without values."""
+        return (
+            self.kinds,
+            self.keeps,
+            self.opens.or_none(),
+            self.answers.or_none(),
+            self.payloads,
+            self.embedders.or_none(),
+            self.vectors.or_none(),
+            self.checksums,
+        )
 
 
 def encode_links(call_ids: tuple[str, ...]) -> str | None:
@@ -43,9 +91,9 @@ def decode_links(text: str | None) -> tuple[str, ...]:
 
 
 def index_vector(kind: Kind | None, envelope: bytes) -> tuple[bytes | None, str | None]:
-    """Embedder and vector of a summary, as its row has them; None twice if nothing is known.
+    """Embedder and vector of a summary, as its row has them; None for both if they are unknown.
 
-    A damaged envelope says nothing: a search then reads the payload, and says what is wrong.
+    They are unknown if the envelope is damaged: a search then reads the payload, and raises.
     """
     if kind is not Kind.SUMMARY:
         return None, None

@@ -13,14 +13,14 @@ from indelible.errors import (
     UnavailableError,
 )
 
-# Another transaction was in the way; this one was rolled back.
+# Another transaction held a lock or won a conflict; this one was rolled back.
 _BUSY = {
     "40001",  # serialization_failure
     "40P01",  # deadlock_detected
     "55P03",  # lock_not_available: the bound on waiting was reached
     "57014",  # query_canceled: the bound on a statement was reached
 }
-# The server ends, starts, is full, or only reads. By their first two characters, or whole.
+# The server stops, starts, is full, or only reads. Whole codes, or their first two characters.
 _AWAY = {
     "08",  # connection_exception
     "53",  # insufficient_resources: disk, memory, connections
@@ -28,17 +28,17 @@ _AWAY = {
     "58",  # system_error
     "25006",  # read_only_sql_transaction: this one is no primary, or not any more
     "25P03",  # idle_in_transaction_session_timeout
-    # The server has forgotten a prepared statement, has another one of that name, or its function
-    # was replaced: a new connection prepares it anew.
+    # A prepared statement is gone, has another text, or its function was replaced: a new
+    # connection prepares it again.
     "26000",
     "42P05",
     "0A000",
 }
-# Said by a server that goes away; what it was doing may have been committed a moment before.
+# Sent by a server that shuts down; the statement may have been committed just before.
 _LAST_WORDS = {"57P01", "57P02", "57P04", "57P05"}
 _DAMAGED = {"XX001", "XX002"}
 UNIQUE_VIOLATION = "23505"
-# What a connection is still good for after it: the server rolled back and waits for more.
+# After these the server has rolled back, and the connection can be used again.
 _STAYS = {"22", "23", "40", "42", "55P03", "57014"}
 
 
@@ -96,13 +96,16 @@ def _translate(  # noqa: PLR0911 (a table of codes, one return for each meaning)
 
 
 def _format_reason(error: Exception) -> str:
-    """The server's first sentence. Its details may show what was to be stored, and stay out."""
+    """The server's message, without its details, which may show stored values."""
     diag = getattr(error, "diag", None)
     return getattr(diag, "message_primary", None) or type(error).__name__
 
 
 def build_unreachable_error(error: psycopg.Error, *, place: str) -> UnavailableError:
-    """No connection came about. The driver's error knows the password, so a copy is the cause."""
+    """Build the error for a connection that failed.
+
+    The driver's error holds the password, so the cause is a copy of its text.
+    """
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     ours = UnavailableError(f"{place} cannot be reached ({said}); nothing was written", place=place)
     ours.__cause__ = psycopg.OperationalError(str(error))
@@ -110,7 +113,7 @@ def build_unreachable_error(error: psycopg.Error, *, place: str) -> UnavailableE
 
 
 def build_refused_error(error: psycopg.Error, *, place: str) -> MemoryStoreBackendError:
-    """The server is there and lets nobody in with these words; a copy is the cause, as above."""
+    """Build the error for a server that is up and refuses the connection; the cause as above."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     ours = MemoryStoreBackendError(
         f"{place} is there, and refuses the connection ({said}); nothing was written. Check the"
@@ -122,7 +125,7 @@ def build_refused_error(error: psycopg.Error, *, place: str) -> MemoryStoreBacke
 
 
 def build_exhausted_error(count: int, *, place: str) -> BusyError:
-    """Every connection stayed in use."""
+    """Build the error for a pool whose connections all stayed in use."""
     return BusyError(
         f"all {count} connections to {place} stayed in use: the pool is exhausted; nothing was"
         " written, so it is safe to try again",
@@ -132,7 +135,7 @@ def build_exhausted_error(count: int, *, place: str) -> BusyError:
 
 
 def build_none_to_spare_error(count: int, *, place: str) -> BusyError:
-    """The application's pool gave nothing, and does not say why."""
+    """Build the error for a pool of the application that had no connection, for unknown reasons."""
     return BusyError(
         f"the given pool of at most {count} connections had none to spare: it is exhausted, or"
         f" {place} cannot be reached; nothing was written, so it is safe to try again",
@@ -158,13 +161,13 @@ def find_interrupt(error: BaseException) -> BaseException | None:
     """
     behind: BaseException | None = error
     while behind is not None and isinstance(behind, Exception):
-        # What was raised from another on purpose, such as a timeout, replaces nothing.
+        # An error that was raised `from` another on purpose, such as a timeout, replaces nothing.
         behind = None if behind.__suppress_context__ else behind.__context__
     return behind
 
 
 def build_not_replicated_error(place: str) -> OutcomeUnknownError:
-    """The commit is on the primary, and did not wait for its standby."""
+    """Build the error for a commit that is on the primary, and did not wait for its standby."""
     return OutcomeUnknownError(
         f"{place} warned at the commit: it landed there, but may not be as durable as it should."
         " The same call with the same key makes sure",

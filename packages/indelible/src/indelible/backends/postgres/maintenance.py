@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from indelible import view
-from indelible.backends.postgres.context import READS, WRITES, PostgresContext
+from indelible.backends.postgres.arrays import BytesArray
 from indelible.backends.postgres.read import split_bounds
 from indelible.backends.postgres.sessions import (
     PostgresSessionRow,
@@ -13,12 +13,12 @@ from indelible.backends.postgres.sessions import (
     session_checksum,
     update_session,
 )
-from indelible.backends.postgres.statements import All, Do, Sql
+from indelible.backends.postgres.statements import READS, WRITES, All, Do, PostgresContext, Sql
 from indelible.backends.postgres.views import (
     build_lines,
     build_lines_query,
+    build_record,
     build_snapshots_query,
-    record_of,
 )
 from indelible.core import rules
 from indelible.core.codec import CHECKSUM_BYTES
@@ -62,7 +62,7 @@ _KEEP_KEYS: Final = f"""
     WHERE session = $1 AND life = $4 AND key IS NOT NULL AND position >= $5
         AND EXISTS (SELECT FROM {_EXTENTS} WHERE position + batch > start AND position < stop)
     ON CONFLICT DO NOTHING"""
-# Rows that are not what was written.
+# The checksum that a row of each table must have.
 _DAMAGED: Final = {
     "session": session_checksum(),
     "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, id, label,"
@@ -81,76 +81,76 @@ def reclaim(context: PostgresContext, op: Reclaim) -> Plan[ReclaimResult]:
         build_snapshots_query(context, op.session),
         build_lines_query(context, op.session, changes_only=False),
     )
-    place, (records, lines) = yield from lock_session(context, op.session, snapshots, journal)
-    if place.standing is None:
+    current, (records, lines) = yield from lock_session(context, op.session, snapshots, journal)
+    if current.state is None:
         return ReclaimResult()
-    if place.status is not Status.ACTIVE:
-        return (yield from _reclaim_dead(context, op, place))
-    head = place.head()
+    if current.status is not Status.ACTIVE:
+        return (yield from _reclaim_dead(context, op, current))
+    head = current.head()
     every = build_lines(op.session, lines)
     kept = rules.keep_undoable(every, op.undo_since_ms)
-    reach = rules.find_reachable(head, [record_of(op.session, row) for row in records], kept)
+    reach = rules.find_reachable(head, [build_record(op.session, row) for row in records], kept)
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
-    removed = yield from _measure(place, dead)
+    removed = yield from _measure(current, dead)
     gone = ReclaimResult(
         removed.entries, removed.size_bytes, rules.count_removed_changes(every, kept)
     )
     if not op.dry_run:
-        yield from _keep_keys(place, head.born, dead)
+        yield from _keep_keys(current, head.born, dead)
         yield Do(
             f"DELETE FROM indelible.entry USING {_EXTENTS} WHERE {_WITHIN}",
-            (place.number, *split_bounds(dead)),
+            (current.number, *split_bounds(dead)),
         )
-        yield from _forget_old_parts(place, [line.key.encode() for line in kept])
+        yield from _forget_old_parts(current, BytesArray(line.key.encode() for line in kept))
         if removed.entries:
             yield Do(update_session(vacuums="vacuums + 1"), context.named(op.session))
     return gone
 
 
 def _reclaim_dead(
-    context: PostgresContext, op: Reclaim, place: PostgresSessionRow
+    context: PostgresContext, op: Reclaim, current: PostgresSessionRow
 ) -> Plan[ReclaimResult]:
-    assert place.standing is not None
-    abandoned_ms = (place.created_at_ms or 0) + STAGE_ABANDONED_S * 1000
-    if place.standing.staged and place.now_ms < abandoned_ms:
+    assert current.state is not None
+    abandoned_ms = (current.created_at_ms or 0) + STAGE_ABANDONED_S * 1000
+    if current.state.staged and current.now_ms < abandoned_ms:
         return ReclaimResult()
-    removed = yield from _measure(place, _ALL)
+    removed = yield from _measure(current, _ALL)
     if not op.dry_run:
-        yield from remove_life(context, place, op.session, forget=place.status is Status.NEW)
+        yield from remove_life(context, current, op.session, forget=current.status is Status.NEW)
     return removed
 
 
-def _measure(place: PostgresSessionRow, extents: view.Extents) -> Plan[ReclaimResult]:
+def _measure(current: PostgresSessionRow, extents: view.Extents) -> Plan[ReclaimResult]:
     ((entries, size),) = yield from perform(
         Sql(
             "SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint"
             f" FROM indelible.entry, {_EXTENTS} WHERE {_WITHIN}",
-            (place.number, *split_bounds(extents)),
+            (current.number, *split_bounds(extents)),
         )
     )
     return ReclaimResult(entries, size)
 
 
-def _keep_keys(place: PostgresSessionRow, born: int, dead: view.Extents) -> Plan[None]:
+def _keep_keys(current: PostgresSessionRow, born: int, dead: view.Extents) -> Plan[None]:
     """Write down the keys of the newest appends that lose an entry; forget older ones."""
     rows = yield from perform(
         Sql(
             "SELECT position FROM indelible.entry WHERE session = $1 AND life = $2"
             " AND key IS NOT NULL ORDER BY position DESC OFFSET $3 LIMIT 1",
-            (place.number, place.life, KEYS_KEPT - 1),
+            (current.number, current.life, KEYS_KEPT - 1),
         )
     )
     oldest = rows[0][0] if rows else born
     yield Do(
         "DELETE FROM indelible.kept_key WHERE session = $1 AND (life <> $2 OR position < $3)",
-        (place.number, place.life, oldest),
+        (current.number, current.life, oldest),
     )
-    yield Do(_KEEP_KEYS, (place.number, *split_bounds(dead), place.life, oldest))
+    yield Do(_KEEP_KEYS, (current.number, *split_bounds(dead), current.life, oldest))
 
 
-def _forget_old_parts(place: PostgresSessionRow, kept_operations: list[bytes]) -> Plan[None]:
+def _forget_old_parts(current: PostgresSessionRow, kept_operations: BytesArray) -> Plan[None]:
     """Remove parts of earlier lives, and the journal lines that are not kept."""
-    at = (place.number, place.life)
+    at = (current.number, current.life)
     yield Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", at)
     yield Do(
         "DELETE FROM indelible.journal WHERE session = $1"
@@ -160,12 +160,12 @@ def _forget_old_parts(place: PostgresSessionRow, kept_operations: list[bytes]) -
 
 
 def remove_life(
-    context: PostgresContext, place: PostgresSessionRow, session: str, *, forget: bool
+    context: PostgresContext, current: PostgresSessionRow, session: str, *, forget: bool
 ) -> Plan[None]:
     """Remove all of a life that ended; its row stays while it is still known as expired."""
-    assert place.standing is not None
+    assert current.state is not None
     for table in PARTS:
-        yield Do(f"DELETE FROM indelible.{table} WHERE session = $1", (place.number,))
+        yield Do(f"DELETE FROM indelible.{table} WHERE session = $1", (current.number,))
     named = context.named(session)
     if forget:
         yield Do("DELETE FROM indelible.session WHERE namespace = $1 AND name = $2", named)
@@ -188,15 +188,15 @@ def erase(context: PostgresContext, op: Erase) -> Plan[EraseResult]:
         " ORDER BY name",
         context.named(op.session),
     )
-    place, (found,) = yield from lock_session(context, op.session, forks)
+    current, (found,) = yield from lock_session(context, op.session, forks)
     names = tuple(name.decode() for (name,) in found)
-    if place.standing is None:
+    if current.state is None:
         return EraseResult(forks=names, kept=_KEPT)
-    size = yield from _measure(place, _ALL)
+    size = yield from _measure(current, _ALL)
     ((snapshots,),) = yield from perform(
-        Sql("SELECT count(*) FROM indelible.snapshot WHERE session = $1", (place.number,))
+        Sql("SELECT count(*) FROM indelible.snapshot WHERE session = $1", (current.number,))
     )
-    yield from remove_life(context, place, op.session, forget=True)
+    yield from remove_life(context, current, op.session, forget=True)
     return EraseResult(size.entries, snapshots, size.size_bytes, names, _KEPT)
 
 
@@ -219,14 +219,14 @@ def check_engine(_context: PostgresContext, _op: CheckEngine) -> Plan[tuple[str,
 
 @READS.handles(Scrub)
 def scrub(_context: PostgresContext, _op: Scrub) -> Plan[tuple[str, ...]]:
-    """Do nothing: what the server keeps, no client can clear; the receipt of an erasure says so."""
+    """Do nothing: no client can clear the server's files. The receipt of an erasure says so."""
     yield from ()
     return ()
 
 
 @READS.handles(CheckSession)
 def check_session(_context: PostgresContext, _op: CheckSession) -> Plan[tuple[str, ...]]:
-    """Every row of a session is read by other steps."""
+    """Do nothing: other operations read every row of a session."""
     yield from ()
     return ()
 
@@ -234,12 +234,12 @@ def check_session(_context: PostgresContext, _op: CheckSession) -> Plan[tuple[st
 @WRITES.handles(Quarantine)
 def quarantine(context: PostgresContext, op: Quarantine) -> Plan[None]:
     """Keep the bytes of entries that cannot be read."""
-    place, _ = yield from lock_session(context, op.session)
+    current, _ = yield from lock_session(context, op.session)
     for position, why, raw in op.entries:
         yield Do(
             "INSERT INTO indelible.quarantine (session, position, reason, moved_at, payload)"
             " VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
-            (place.number, position, why.encode("utf-8", "surrogatepass"), place.now_ms, raw),
+            (current.number, position, why.encode("utf-8", "surrogatepass"), current.now_ms, raw),
         )
 
 
@@ -247,7 +247,7 @@ def quarantine(context: PostgresContext, op: Quarantine) -> Plan[None]:
 def read_quarantine(
     context: PostgresContext, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
-    """What was put into quarantine."""
+    """Read the entries that were put into quarantine."""
     rows = yield from perform(
         Sql(
             "SELECT part.position, part.reason, part.payload FROM indelible.quarantine AS part"

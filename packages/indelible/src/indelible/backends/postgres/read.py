@@ -6,16 +6,17 @@ from operator import itemgetter
 from typing import Any, Final
 
 from indelible import view
-from indelible.backends.postgres.context import READS, PostgresContext
+from indelible.backends.postgres.arrays import IntArray
 from indelible.backends.postgres.entries import KIND_NUMBERS, KINDS, decode_links
-from indelible.backends.postgres.sessions import (
-    SESSION_COLUMNS,
-    PostgresSessionRow,
-    build_session_row,
-    load_only,
-    load_session,
+from indelible.backends.postgres.sessions import PostgresSessionRow, load_newest, load_session
+from indelible.backends.postgres.statements import (
+    READS,
+    Fetch,
+    PostgresContext,
+    Row,
+    Rows,
+    Sql,
 )
-from indelible.backends.postgres.statements import All, Fetch, Row, Rows, Sql
 from indelible.core import rules
 from indelible.core.codec import KIND_BYTES, has_kind
 from indelible.core.operations import (
@@ -50,7 +51,7 @@ CONTENT: Final = """indelible.content_at(
 # Entries of other kinds come without their bodies, but they come: a position that is missing, or
 # whose kind was damaged, must not look like one that was not asked for.
 _ROWS: Final = f"""
-    SELECT position, kind, written_at, CASE WHEN kind OPERATOR(pg_catalog.=) ANY($4::smallint[])
+    SELECT position, kind, written_at, CASE WHEN kind OPERATOR(pg_catalog.=) ANY($4::bigint[])
         THEN pg_catalog.substr(payload, 1, {KIND_BYTES}) ELSE payload END,
         {CONTENT.format(salt="$5")} """
 _ROWS_IN_ONE: Final = _ROWS + _IN_ONE
@@ -63,12 +64,12 @@ _LOG: Final = f"""
         WHERE namespace = $1 AND name = $2) AS own ON session = own.number
     WHERE position >= own.born AND position >= $3
     ORDER BY position LIMIT $4"""
-# How often a read begins anew because a vacuum took away what it was about to read.
+# How often a read starts again because a vacuum removed entries that it was about to read.
 _ATTEMPTS_MAX: Final = 10
 
 
 class _VacuumedError(Exception):
-    """Entries of the state that was looked at are gone."""
+    """A vacuum removed entries of the state that was loaded."""
 
 
 @READS.handles(Read)
@@ -81,17 +82,15 @@ def read(context: PostgresContext, op: Read) -> Plan[EntrySlice]:
     """
     is_simple = op.newest and op.start is None and op.frozen is None and op.limit is not None
     newest = op.limit + 1 if is_simple and op.limit is not None else 0
-    others = [n for kind, n in KIND_NUMBERS.items() if op.kinds and kind not in op.kinds]
+    others = IntArray(n for kind, n in KIND_NUMBERS.items() if op.kinds and kind not in op.kinds)
     for _ in range(_ATTEMPTS_MAX):
-        load = load_only(context, op.session, newest=newest, without=others, cut=KIND_BYTES)
-        loaded = yield from perform(load)
-        place = build_session_row(op.session, loaded)
-        head = place.head()
+        current, found = yield from load_newest(
+            context, op.session, newest, without=others, cut=KIND_BYTES
+        )
+        head = current.head()
         frozen = rules.choose_frozen_view(op.session, op.frozen, head)
-        columns = loaded[0][SESSION_COLUMNS:]
-        found = list(zip(*columns, strict=True)) if columns[0] is not None else []
         try:
-            rows, resume = yield from _read_rows(context, op, place, frozen, others, found)
+            rows, resume = yield from _read_rows(context, op, current, frozen, others, found)
         except _VacuumedError:
             continue
         return EntrySlice(head, frozen, rows, resume)
@@ -101,23 +100,23 @@ def read(context: PostgresContext, op: Read) -> Plan[EntrySlice]:
 def _read_rows(
     context: PostgresContext,
     op: Read,
-    place: PostgresSessionRow,
+    current: PostgresSessionRow,
     frozen: FrozenView,
-    others: list[int],
+    others: IntArray,
     loaded: Rows,
 ) -> Plan[tuple[tuple[StoredEntry, ...], int | None]]:
-    left = _extents(frozen.extents, op)
+    left = _choose_extents(frozen.extents, op)
     wanted = view.count(left) if op.limit is None else op.limit + 1
     rows: list[StoredEntry] = []
     while left and (op.limit is None or len(rows) <= op.limit):
         chunk = view.take_last(left, wanted) if op.newest else _take_first(left, wanted)
         left = view.subtract(left, chunk)
-        # Twice as many next time: what was asked for may lie behind many entries of other kinds.
+        # Twice as many next time: there may be many entries of other kinds in between.
         wanted *= 2
         found, loaded = sorted(loaded, key=itemgetter(0)), []
         if not found or [row[0] for row in found] != list(view.iter_positions(chunk)):
-            found = yield from _read_chunk(context, op, place, frozen, chunk, others)
-        rows += yield from _select_kinds(op, place, reversed(found) if op.newest else found)
+            found = yield from _read_chunk(context, op, current, frozen, chunk, others)
+        rows += yield from _select_kinds(op, current, reversed(found) if op.newest else found)
     resume = None
     if op.limit is not None and len(rows) > op.limit:
         rows = rows[: op.limit]
@@ -125,8 +124,8 @@ def _read_rows(
     return tuple(reversed(rows) if op.newest else rows), resume
 
 
-def _extents(extents: view.Extents, op: Read) -> view.Extents:
-    """What is still to be read."""
+def _choose_extents(extents: view.Extents, op: Read) -> view.Extents:
+    """The extents that a read has to look at."""
     if not extents:
         return ()
     last = extents[-1][1]
@@ -149,23 +148,22 @@ def _take_first(extents: view.Extents, n: int) -> view.Extents:
 def _read_chunk(
     context: PostgresContext,
     op: Read,
-    place: PostgresSessionRow,
+    current: PostgresSessionRow,
     frozen: FrozenView,
     extents: view.Extents,
-    others: list[int],
+    others: IntArray,
 ) -> Plan[Rows]:
     """The rows of some extents, with an empty one for each that is missing."""
     salt = context.salt(op.session)
     if len(extents) == 1:
         ((start, stop),) = extents
-        query = Fetch(_ROWS_IN_ONE, (place.number, start, stop, others, salt))
+        query = Fetch(_ROWS_IN_ONE, (current.number, start, stop, others, salt))
     else:
-        query = Fetch(_ROWS_IN_MANY, (place.number, *split_bounds(extents), others, salt))
+        query = Fetch(_ROWS_IN_MANY, (current.number, *split_bounds(extents), others, salt))
     found = sorted((yield from perform(query)), key=itemgetter(0))
     if len(found) == view.count(extents):
         return found
-    now = build_session_row(op.session, (yield from perform(load_only(context, op.session))))
-    if (now.number, now.life, now.vacuums) != (place.number, place.life, frozen.vacuums):
+    if (yield from _is_vacuumed(context, op.session, current, frozen.vacuums)):
         if op.frozen is not None:
             raise rules.build_gone_error(op.session)
         raise _VacuumedError
@@ -173,9 +171,17 @@ def _read_chunk(
     return [there.get(at, (at, None, 0, b"", None)) for at in view.iter_positions(extents)]
 
 
-def split_bounds(extents: view.Extents) -> tuple[list[int], list[int]]:
+def _is_vacuumed(
+    context: PostgresContext, session: str, loaded: PostgresSessionRow, vacuums: int
+) -> Plan[bool]:
+    """Whether there were more vacuums since, or the session began a new life."""
+    now, _ = yield from load_session(context, session)
+    return (now.number, now.life, now.vacuums) != (loaded.number, loaded.life, vacuums)
+
+
+def split_bounds(extents: view.Extents) -> tuple[IntArray, IntArray]:
     """Extents as `IN_MANY` takes them."""
-    return [start for start, _ in extents], [stop for _, stop in extents]
+    return IntArray(start for start, _ in extents), IntArray(stop for _, stop in extents)
 
 
 def build_stored_entry(
@@ -185,8 +191,8 @@ def build_stored_entry(
     return StoredEntry(position, KINDS.get(number), written_at_ms, payload, content)
 
 
-def _select_kinds(op: Read, place: PostgresSessionRow, found: Any) -> Plan[list[StoredEntry]]:
-    """Those of the kinds that were asked for, and those that cannot be told."""
+def _select_kinds(op: Read, current: PostgresSessionRow, found: Any) -> Plan[list[StoredEntry]]:
+    """The entries of the requested kinds, and those whose kind is damaged."""
     rows: list[StoredEntry] = []
     for position, number, written_at, payload, content in found:
         kind = KINDS.get(number)
@@ -194,18 +200,18 @@ def _select_kinds(op: Read, place: PostgresSessionRow, found: Any) -> Plan[list[
             if has_kind(kind, payload):
                 continue
             whole = "SELECT payload FROM indelible.entry WHERE session = $1 AND position = $2"
-            ((payload,),) = yield from perform(Sql(whole, (place.number, position)))  # noqa: PLW2901
+            ((payload,),) = yield from perform(Sql(whole, (current.number, position)))  # noqa: PLW2901
         rows.append(StoredEntry(position, kind, written_at, payload, content))
     return rows
 
 
 @READS.handles(ReadLog)
 def read_log(context: PostgresContext, op: ReadLog) -> Plan[LogPage]:
-    """The log of the session's life itself, whether it shows or not."""
+    """Read the log of the session's life, visible or not."""
     salt = context.salt(op.session)
     query = Sql(_LOG, (*context.named(op.session), op.start, op.limit, salt))
-    looked, found = yield from perform(All((load_session(context, op.session), query)))
-    head = build_session_row(op.session, looked).head()
+    current, (found,) = yield from load_session(context, op.session, query)
+    head = current.head()
     if head.status is not Status.ACTIVE:
         return LogPage(head, (), None)
     rows = tuple(map(_build_log_row, found))
@@ -220,7 +226,7 @@ def _build_log_row(row: Row) -> LogRow:
         links = decode_links(opens), decode_links(answers)
         name = None if key is None else key.decode()
     except ValueError:
-        # As damaged as one of an unknown kind: whoever reads it says so.
+        # Damaged, like an entry of an unknown kind: the caller raises when it decodes it.
         kind, name, links = None, None, ((), ())
     return LogRow(
         position,
@@ -238,20 +244,19 @@ def _build_log_row(row: Row) -> LogRow:
 
 
 @READS.handles(ReadOutline)
-def outline(context: PostgresContext, op: ReadOutline) -> Plan[SessionOutline]:
-    """Kinds, sizes and links of what the session shows."""
+def read_outline(context: PostgresContext, op: ReadOutline) -> Plan[SessionOutline]:
+    """Read kinds, sizes and links of the visible entries."""
     for _ in range(_ATTEMPTS_MAX):
-        place = build_session_row(op.session, (yield from perform(load_only(context, op.session))))
-        head = place.head()
+        current, _ = yield from load_session(context, op.session)
+        head = current.head()
         extents = view.freeze(head.view, head.end)
         if not extents:
             return SessionOutline(head, ())
-        query = Sql(_OUTLINE + IN_MANY, (place.number, *split_bounds(extents)))
+        query = Sql(_OUTLINE + IN_MANY, (current.number, *split_bounds(extents)))
         rows = sorted((yield from perform(query)), key=itemgetter(0))
         if len(rows) == view.count(extents):
             return SessionOutline(head, tuple(_build_outline(op.session, row) for row in rows))
-        now = build_session_row(op.session, (yield from perform(load_only(context, op.session))))
-        if (now.number, now.life, now.vacuums) == (place.number, place.life, place.vacuums):
+        if not (yield from _is_vacuumed(context, op.session, current, current.vacuums)):
             raise FormatError(
                 f"session {op.session!r} has entries missing; nothing was changed. verify says"
                 " which.",

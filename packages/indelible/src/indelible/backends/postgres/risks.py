@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from indelible.backends.postgres.context import READS, PostgresContext
-from indelible.backends.postgres.statements import All, Sql
+from indelible.backends.postgres.statements import READS, All, PostgresContext, Sql
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks, Identify
 from indelible.core.plan import Plan, perform
@@ -22,7 +21,7 @@ _SETTINGS: Final = """
             WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum')),
         current_setting('default_transaction_isolation')"""
 
-# Roles that can have code of theirs run by whoever uses the schema: they may create functions and
+# Roles whose code may run as the role that uses the schema: they may create functions and
 # operators in it, triggers on its tables, or own something in it. Its owner, superusers and this
 # role are left out.
 _STRANGERS: Final = """
@@ -61,7 +60,7 @@ class PostgresSettings(NamedTuple):
     replicas: int
     synchronous_replicas: int
     isolation: str
-    # Other roles that can have code of theirs run by whoever uses the tables.
+    # Other roles whose code may run as the role that uses the tables.
     strangers: tuple[str, ...] = ()
 
     @property

@@ -10,11 +10,11 @@ from operator import itemgetter
 from typing import Final
 
 from indelible import view
-from indelible.backends.postgres.context import READS, PostgresContext
+from indelible.backends.postgres.arrays import BytesArray
 from indelible.backends.postgres.entries import KIND_NUMBERS, encode_embedder, pack_vector
 from indelible.backends.postgres.read import CONTENT, IN_MANY, build_stored_entry, split_bounds
-from indelible.backends.postgres.sessions import build_session_row, load_session
-from indelible.backends.postgres.statements import All, Sql
+from indelible.backends.postgres.sessions import load_session
+from indelible.backends.postgres.statements import READS, All, PostgresContext, Sql
 from indelible.core import rules
 from indelible.core.codec import KIND_FROM, get_kind_prefix
 from indelible.core.operations import FindNearest, StoredEntry
@@ -36,7 +36,7 @@ _MAY_BE_SUMMARY: Final = f"""
         OR (substr(payload, {KIND_FROM + 1}, octet_length(($9::bytea[])[kind]))
             = ($9::bytea[])[kind]) IS NOT TRUE)"""
 # By the order of CASE, none is cast that is of another length. A vector of zeros has no direction,
-# so its distance is NaN; that, and what nobody knows, only core can compare.
+# so its distance is NaN; that, and vectors that are unknown, only core can compare.
 _NEAREST: Final = f"""
     WITH compared AS (
         SELECT position, embedder IS NULL AS unknown,
@@ -52,9 +52,9 @@ _NEAREST: Final = f"""
     FROM compared JOIN indelible.entry USING (position)
     WHERE session = $1 AND (unknown OR distance = 'NaN'
         OR distance <= coalesce((SELECT distance FROM reach), 'Infinity'))"""
-_MARKS: Final = [
+_MARKS: Final = BytesArray(
     get_kind_prefix(kind) for kind in sorted(KIND_NUMBERS, key=KIND_NUMBERS.__getitem__)
-]
+)
 
 
 @READS.handles(FindNearest)
@@ -63,17 +63,14 @@ def find_nearest(context: PostgresContext, op: FindNearest) -> Plan[tuple[Stored
     dimension = len(op.vector)
     if not 0 < dimension <= DIMENSIONS_MAX or (vector := pack_vector(op.vector)) is None:
         return None
-    looked, extension = yield from perform(
-        All((load_session(context, op.session), Sql(_EXTENSION)))
-    )
-    place = build_session_row(op.session, looked)
-    extents = rules.choose_frozen_view(op.session, None, place.head()).extents
+    current, (extension,) = yield from load_session(context, op.session, Sql(_EXTENSION))
+    extents = rules.choose_frozen_view(op.session, None, current.head()).extents
     if not extension or not extents:
         return None
     ((schema,),) = extension
     shown = view.count(extents)
-    within = place.number, *split_bounds(extents)
-    query = (encode_embedder(op.embedder), dimension, vector, margin(dimension))
+    within = current.number, *split_bounds(extents)
+    query = (encode_embedder(op.embedder), dimension, vector, compute_margin(dimension))
     ((there,),), rows = yield from perform(
         All(
             (
@@ -86,12 +83,12 @@ def find_nearest(context: PostgresContext, op: FindNearest) -> Plan[tuple[Stored
         )
     )
     if there != shown:
-        # Vacuumed since the look, or damaged: whoever reads them all finds out which.
+        # Vacuumed since the session was loaded, or damaged: a read of all finds out which.
         return None
     return tuple(build_stored_entry(*row) for row in sorted(rows, key=itemgetter(0)))
 
 
-def margin(dimension: int) -> float:
+def compute_margin(dimension: int) -> float:
     """How much farther than the k-th nearest, as the server sees it, one of the nearest may be.
 
     With u = 2**-24, a sum of n products in single precision, in any order, is wrong by at most

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from indelible import view
-from indelible.backends.postgres.context import READS, WRITES, PostgresContext, to_milliseconds
-from indelible.backends.postgres.statements import All, Do, Fetch, Row, Sql
+from indelible.backends.postgres.arrays import IntArray
+from indelible.backends.postgres.statements import (
+    READS,
+    WRITES,
+    All,
+    Do,
+    Fetch,
+    PostgresContext,
+    Rows,
+    Sql,
+    to_milliseconds,
+)
 from indelible.core import rules
 from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
 from indelible.core.plan import Plan, perform
@@ -33,7 +42,7 @@ def session_checksum(**changed: str) -> str:
 def update_session(**changed: str) -> str:
     """The statement that changes columns of the session $1, $2, and with them its checksum.
 
-    Whoever sends it holds the row, and has seen that it was not damaged.
+    The caller holds the row, and has checked that it was not damaged.
     """
     columns = {**changed, "checksum": session_checksum(**changed)}
     values = ", ".join(f"{column} = {value}" for column, value in columns.items())
@@ -47,9 +56,9 @@ _COLUMNS = f"""
 # A row in any case: it carries the server's time, also where there is no session. With it come the
 # newest visible entries, if any are asked for, as an array for each column.
 _LOAD = "SELECT * FROM indelible.load_session($1, $2, $3, $4, $5, $6, $7)"
-SESSION_COLUMNS: Final = 15
-# Whoever writes takes the session's row first.
-_LOOK_AND_LOCK = f"""
+_COLUMNS_COUNT: Final = 15
+# Every write locks the session's row first.
+_LOAD_AND_LOCK = f"""
     SELECT {_COLUMNS} FROM indelible.session
     WHERE namespace = $1 AND name = $2 FOR UPDATE"""
 # Parts of the session's life, without waiting for its number.
@@ -106,7 +115,7 @@ class PostgresSessionRow(NamedTuple):
     now_ms: int = 0
     number: int = 0
     life: int = 0
-    standing: SessionState | None = None
+    state: SessionState | None = None
     view: View = View()
     created_at_ms: int | None = None
     metadata: bytes = b"{}"
@@ -116,12 +125,12 @@ class PostgresSessionRow(NamedTuple):
     @property
     def status(self) -> Status:
         """Whether there is a session here, now."""
-        return rules.compute_status(self.standing, self.now_ms)
+        return rules.compute_status(self.state, self.now_ms)
 
     def head(self) -> Head:
         """All about the session but its entries."""
         return rules.build_head(
-            self.standing,
+            self.state,
             view=self.view,
             now_ms=self.now_ms,
             created_at_ms=self.created_at_ms,
@@ -132,38 +141,37 @@ class PostgresSessionRow(NamedTuple):
         )
 
 
-def load_session(context: PostgresContext, session: str) -> Sql:
-    """The statement that reads a session's row, to be sent along with others."""
-    return Sql(_LOAD, (*context.named(session), context.now_ms(), 0, None, 0, 0))
+def load_session(
+    context: PostgresContext, session: str, *also: Sql
+) -> Plan[tuple[PostgresSessionRow, list[Rows]]]:
+    """Load a session, and send more queries that read the same state in the same round trip."""
+    params = *context.named(session), context.now_ms(), 0, None, 0, 0
+    if also:
+        first, *others = yield from perform(All((Sql(_LOAD, params), *also)))
+        return build_session_row(session, first), others
+    return build_session_row(session, (yield from perform(Fetch(_LOAD, params)))), []
 
 
-def load_only(
-    context: PostgresContext,
-    session: str,
-    *,
-    newest: int = 0,
-    without: Iterable[int] = (),
-    cut: int = 0,
-) -> Fetch:
-    """The same, alone; with the newest entries. Kinds in `without` are cut after some bytes."""
-    salt = context.salt(session) if newest else 0
-    named = context.named(session)
-    return Fetch(_LOAD, (*named, context.now_ms(), newest, list(without), cut, salt))
+def load_newest(
+    context: PostgresContext, session: str, count: int, *, without: IntArray, cut: int
+) -> Plan[tuple[PostgresSessionRow, Rows]]:
+    """Load a session and its newest entries; payloads of kinds in `without` are cut."""
+    salt = context.salt(session) if count else 0
+    params = *context.named(session), context.now_ms(), count, without, cut, salt
+    rows = yield from perform(Fetch(_LOAD, params))
+    columns = rows[0][_COLUMNS_COUNT:]
+    entries = [] if columns[0] is None else list(zip(*columns, strict=True))
+    return build_session_row(session, rows), entries
 
 
-def lock_of(context: PostgresContext, session: str) -> Sql:
-    """The statement that looks at a session, and holds it until the transaction ends."""
-    return Sql(_LOOK_AND_LOCK, (*context.named(session), context.now_ms()))
-
-
-def build_session_row(session: str, rows: list[Row]) -> PostgresSessionRow:
-    """What a look found. A row that is not what was written is a `FormatError`."""
+def build_session_row(session: str, rows: Rows) -> PostgresSessionRow:
+    """Build the session from its row; raise a `FormatError` if the row is damaged."""
     if not rows:
         return PostgresSessionRow()
     now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = rows[0]
     if number is None:
         return PostgresSessionRow(now_ms)
-    created_at, metadata, forked_from, vacuums, is_intact = rest[: SESSION_COLUMNS - 10]
+    created_at, metadata, forked_from, vacuums, is_intact = rest[: _COLUMNS_COUNT - 10]
     if not is_intact:
         raise build_damage_error(session, "its row in indelible.session")
     return PostgresSessionRow(
@@ -184,9 +192,9 @@ def to_extents(numbers: list[int]) -> view.Extents:
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def to_array(extents: view.Extents) -> list[int]:
+def to_array(extents: view.Extents) -> IntArray:
     """The numbers that a row has for extents."""
-    return [number for extent in extents for number in extent]
+    return IntArray(number for extent in extents for number in extent)
 
 
 def build_damage_error(session: str, what: str) -> FormatError:
@@ -200,33 +208,29 @@ def build_damage_error(session: str, what: str) -> FormatError:
 
 def lock_session(
     context: PostgresContext, session: str, *also: Sql
-) -> Plan[tuple[PostgresSessionRow, list[list[Row]]]]:
-    """Hold a session, and ask more in the same round trip, behind its lock."""
-    if not also:
-        return build_session_row(session, (yield from perform(lock_of(context, session)))), []
-    first, *others = yield from perform(All((lock_of(context, session), *also)))
+) -> Plan[tuple[PostgresSessionRow, list[Rows]]]:
+    """Lock a session until the transaction ends, and send more queries behind its lock."""
+    lock = Sql(_LOAD_AND_LOCK, (*context.named(session), context.now_ms()))
+    first, *others = yield from perform(All((lock, *also)))
     return build_session_row(session, first), others
 
 
 @READS.handles(ReadHead)
-def head(context: PostgresContext, op: ReadHead) -> Plan[Head]:
-    """Look at a session without its entries."""
+def read_head(context: PostgresContext, op: ReadHead) -> Plan[Head]:
+    """Read a session without its entries."""
     if not op.count_snapshots:
-        return build_session_row(
-            op.session, (yield from perform(load_only(context, op.session)))
-        ).head()
-    count = Sql(
-        "SELECT count(*) FROM indelible.snapshot AS part" + OF_SESSION,
-        context.named(op.session),
-    )
-    looked, ((snapshots,),) = yield from perform(All((load_session(context, op.session), count)))
-    found = build_session_row(op.session, looked).head()
-    return replace(found, snapshots=snapshots) if found.status is Status.ACTIVE else found
+        current, _ = yield from load_session(context, op.session)
+        return current.head()
+    query = "SELECT count(*) FROM indelible.snapshot AS part" + OF_SESSION
+    count = Sql(query, context.named(op.session))
+    current, (((snapshots,),),) = yield from load_session(context, op.session, count)
+    head = current.head()
+    return replace(head, snapshots=snapshots) if head.status is Status.ACTIVE else head
 
 
 def begin_life(
     context: PostgresContext,
-    place: PostgresSessionRow,
+    current: PostgresSessionRow,
     session: str,
     *,
     ttl_s: float | None,
@@ -235,10 +239,10 @@ def begin_life(
     first: int | None = None,
 ) -> Plan[PostgresSessionRow]:
     """Begin a session, or its next life behind the end of the last one."""
-    standing = place.standing
-    born = rules.choose_stage_start(session, standing.end if standing else 0, first)
+    state = current.state
+    born = rules.choose_stage_start(session, state.end if state else 0, first)
     origin = None if forked_from is None else forked_from.encode()
-    if standing is None:
+    if state is None:
         named = (*context.named(session), context.now_ms())
         rows = yield from perform(
             Sql(_NEW_SESSION, (*named, born, to_milliseconds(ttl_s), staged, origin)),
@@ -248,9 +252,14 @@ def begin_life(
         ((number, now_ms),) = rows
         life, vacuums = 1, 0
     else:
-        number, now_ms, life, vacuums = place.number, place.now_ms, place.life + 1, place.vacuums
+        number, now_ms, life, vacuums = (
+            current.number,
+            current.now_ms,
+            current.life + 1,
+            current.vacuums,
+        )
     deadline = rules.compute_deadline_ms(now_ms, ttl_s)
-    if standing is not None:
+    if state is not None:
         changed = (born, now_ms, deadline, staged, origin)
         yield Do(_NEW_LIFE, (*context.named(session), *changed))
     return PostgresSessionRow(
@@ -267,29 +276,29 @@ def begin_life(
 
 
 def ensure_active(
-    context: PostgresContext, place: PostgresSessionRow, session: str, *, ttl_s: float | None
+    context: PostgresContext, current: PostgresSessionRow, session: str, *, ttl_s: float | None
 ) -> Plan[PostgresSessionRow]:
-    """The session as it stands, or begun anew if it is not active."""
-    if place.status is Status.ACTIVE:
-        return place
-    return (yield from begin_life(context, place, session, ttl_s=ttl_s))
+    """The session as it is, or a new life of it if it is not active."""
+    if current.status is Status.ACTIVE:
+        return current
+    return (yield from begin_life(context, current, session, ttl_s=ttl_s))
 
 
 @WRITES.handles(SetMetadata)
 def set_metadata(context: PostgresContext, op: SetMetadata) -> Plan[Head]:
     """Replace a session's metadata."""
-    place, _ = yield from lock_session(context, op.session)
-    version = rules.compute_version(place.standing, place.status)
+    current, _ = yield from lock_session(context, op.session)
+    version = rules.compute_version(current.state, current.status)
     rules.refuse_if_moved(op.session, op.expected, version)
-    place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
+    current = yield from ensure_active(context, current, op.session, ttl_s=op.ttl_s)
     yield Do(update_session(metadata="$3"), (*context.named(op.session), op.metadata))
     ((snapshots,),) = yield from perform(
         Sql(
             "SELECT count(*) FROM indelible.snapshot WHERE session = $1 AND life = $2",
-            (place.number, place.life),
+            (current.number, current.life),
         )
     )
-    return replace(place._replace(metadata=op.metadata).head(), snapshots=snapshots)
+    return replace(current._replace(metadata=op.metadata).head(), snapshots=snapshots)
 
 
 @READS.handles(ListSessions)
@@ -302,11 +311,11 @@ def list_sessions(context: PostgresContext, op: ListSessions) -> Plan[SessionPag
         rows = yield from perform(
             Sql(_LIST, (context.namespace, prefix, after, op.limit + 1, context.now_ms()))
         )
-        for name, number, life, *standing, now_ms, is_intact in rows:
+        for name, number, life, *state, now_ms, is_intact in rows:
             if not name.startswith(prefix):
                 return SessionPage(tuple(names), None)
-            status = rules.compute_status(SessionState(f"{number}.{life}", *standing), now_ms)
-            # A damaged row cannot say that its session ended; whoever reads it says what is wrong.
+            status = rules.compute_status(SessionState(f"{number}.{life}", *state), now_ms)
+            # A damaged row cannot say that its session ended; a read of the session raises.
             if is_intact and status is not Status.ACTIVE and not op.dead:
                 continue
             if len(names) == op.limit:

@@ -1,9 +1,9 @@
-"""Staging: a copy is written out of sight, and then shown at once."""
+"""Staging: a copy is written while it is invisible, and then shown in one step."""
 
 from __future__ import annotations
 
-from indelible.backends.postgres.context import WRITES, PostgresContext
-from indelible.backends.postgres.entries import KIND_NUMBERS, encode_links, index_vector
+from indelible.backends.postgres.arrays import BytesArray, IntArray
+from indelible.backends.postgres.entries import EntryColumns
 from indelible.backends.postgres.maintenance import remove_life
 from indelible.backends.postgres.sessions import (
     PostgresSessionRow,
@@ -12,7 +12,7 @@ from indelible.backends.postgres.sessions import (
     to_array,
     update_session,
 )
-from indelible.backends.postgres.statements import Do
+from indelible.backends.postgres.statements import WRITES, Do, PostgresContext
 from indelible.backends.postgres.views import insert_line, insert_snapshot
 from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum
@@ -32,67 +32,63 @@ from indelible.view import View
 # Rows as one array for each column: one statement for any number of them.
 _INSERT = """
     INSERT INTO indelible.entry (session, life, position, written_at, deadline, generation, batch,
-        kind, keep, key, opens, answers, payload, embedder, vector, checksum)
-    SELECT $1, $2, position, written_at, deadline, generation, batch, kind, keep, key, opens,
+        key, kind, keep, opens, answers, payload, embedder, vector, checksum)
+    SELECT $1, $2, position, written_at, deadline, generation, batch, key, kind, keep, opens,
         answers, payload, embedder, vector::real[], checksum
-    FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[],
-        $8::smallint[], $9::boolean[], $10::bytea[], $11::text[], $12::text[], $13::bytea[],
-        $14::bytea[], $15::text[], $16::bigint[])
-        AS row (position, written_at, deadline, generation, batch, kind, keep, key, opens, answers,
+    FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
+        $9::bigint[], $10::boolean[], $11::text[], $12::text[], $13::bytea[], $14::bytea[],
+        $15::text[], $16::bigint[])
+        AS row (position, written_at, deadline, generation, batch, key, kind, keep, opens, answers,
             payload, embedder, vector, checksum)
     ON CONFLICT (session, position) DO NOTHING"""
 
 
 @WRITES.handles(BeginStage)
 def begin_stage(context: PostgresContext, op: BeginStage) -> Plan[Stage]:
-    """Begin a life that nobody sees yet."""
-    place, _ = yield from lock_session(context, op.session)
-    if place.status is Status.ACTIVE:
+    """Begin a life that is not visible yet."""
+    current, _ = yield from lock_session(context, op.session)
+    if current.status is Status.ACTIVE:
         raise rules.build_exists_error(op.session)
-    if op.first is not None and place.standing is not None:
+    if op.first is not None and current.state is not None:
         # A copy that keeps its positions needs a log of its own; what is dead there goes.
-        yield from remove_life(context, place, op.session, forget=True)
-        place = PostgresSessionRow()
+        yield from remove_life(context, current, op.session, forget=True)
+        current = PostgresSessionRow()
     begun = yield from begin_life(
         context,
-        place,
+        current,
         op.session,
         ttl_s=op.ttl_s,
         staged=True,
         forked_from=op.forked_from,
         first=op.first,
     )
-    assert begun.standing is not None
-    return Stage(begun.standing.life, begun.standing.born)
+    assert begun.state is not None
+    return Stage(begun.state.life, begun.state.born)
 
 
 @WRITES.handles(StageRows)
 def stage_rows(context: PostgresContext, op: StageRows) -> Plan[None]:
     """Put entries at their positions."""
-    place = yield from _staged(context, op.session, op.stage)
+    current = yield from _lock_stage(context, op.session, op.stage)
     if not op.rows:
         return
     rows, salt = op.rows, context.salt(op.session)
-    vectors = [index_vector(row.kind, row.envelope) for row in rows]
+    entries = EntryColumns()
+    for row in rows:
+        checksum = _compute_checksum(salt, row)
+        entries.add(row.kind, row.keep, row.opens, row.answers, row.envelope, checksum)
     yield Do(
         _INSERT,
         (
-            place.number,
-            place.life,
-            [row.position for row in rows],
-            [row.written_at_ms for row in rows],
-            [row.deadline_ms for row in rows],
-            [row.generation for row in rows],
-            [row.batch for row in rows],
-            [KIND_NUMBERS[row.kind] if row.kind is not None else 0 for row in rows],
-            [row.keep for row in rows],
-            [None if row.key is None else row.key.encode() for row in rows],
-            [encode_links(row.opens) for row in rows],
-            [encode_links(row.answers) for row in rows],
-            [row.envelope for row in rows],
-            [embedder for embedder, _ in vectors],
-            [vector for _, vector in vectors],
-            [_checksum_of(salt, row) for row in rows],
+            current.number,
+            current.life,
+            IntArray(row.position for row in rows),
+            IntArray(row.written_at_ms for row in rows),
+            IntArray(row.deadline_ms for row in rows),
+            IntArray(row.generation for row in rows),
+            IntArray(row.batch for row in rows),
+            BytesArray(None if row.key is None else row.key.encode() for row in rows),
+            *entries.build_params(),
         ),
     )
     yield Do(
@@ -101,7 +97,7 @@ def stage_rows(context: PostgresContext, op: StageRows) -> Plan[None]:
     )
 
 
-def _checksum_of(salt: int, row: LogRow) -> int:
+def _compute_checksum(salt: int, row: LogRow) -> int:
     return compute_entry_checksum(
         salt,
         row.envelope,
@@ -118,15 +114,15 @@ def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
     """Show all that was staged."""
     if op.rows:
         yield from stage_rows(context, StageRows(op.session, op.stage, op.rows))
-    place = yield from _staged(context, op.session, op.stage)
-    standing = place.standing
-    assert standing is not None
-    shown = View((), standing.born) if op.view is None else op.view
+    current = yield from _lock_stage(context, op.session, op.stage)
+    state = current.state
+    assert state is not None
+    shown = View((), state.born) if op.view is None else op.view
     for record in op.snapshots:
-        yield insert_snapshot(place, record)
+        yield insert_snapshot(current, record)
     for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
-        yield insert_line(place, line, generation)
-    created_at = op.created_at_ms or place.created_at_ms
+        yield insert_line(current, line, generation)
+    created_at = op.created_at_ms or current.created_at_ms
     yield Do(
         update_session(
             staged="false",
@@ -145,8 +141,8 @@ def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
             created_at,
         ),
     )
-    return place._replace(
-        standing=standing._replace(staged=False, generation=op.generation),
+    return current._replace(
+        state=state._replace(staged=False, generation=op.generation),
         view=shown,
         metadata=op.metadata,
         created_at_ms=created_at,
@@ -156,12 +152,12 @@ def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
 @WRITES.handles(DropStage)
 def drop_stage(context: PostgresContext, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
-    place, _ = yield from lock_session(context, op.session)
-    if place.standing is not None and rules.is_stage(place.standing, op.stage):
-        yield from remove_life(context, place, op.session, forget=True)
+    current, _ = yield from lock_session(context, op.session)
+    if current.state is not None and rules.is_stage(current.state, op.stage):
+        yield from remove_life(context, current, op.session, forget=True)
 
 
-def _staged(context: PostgresContext, session: str, stage: str) -> Plan[PostgresSessionRow]:
-    place, _ = yield from lock_session(context, session)
-    rules.refuse_if_not_staged(session, stage, place.standing)
-    return place
+def _lock_stage(context: PostgresContext, session: str, stage: str) -> Plan[PostgresSessionRow]:
+    current, _ = yield from lock_session(context, session)
+    rules.refuse_if_not_staged(session, stage, current.state)
+    return current

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from indelible import view
-from indelible.backends.postgres.context import GUARDED_WRITES, READS, WRITES, PostgresContext
+from indelible.backends.postgres.arrays import BytesArray, IntArray
 from indelible.backends.postgres.errors import KeyUsedError
 from indelible.backends.postgres.sessions import (
     OF_SESSION,
     PostgresSessionRow,
     build_damage_error,
-    build_session_row,
     ensure_active,
     load_session,
     lock_session,
@@ -17,7 +16,17 @@ from indelible.backends.postgres.sessions import (
     to_extents,
     update_session,
 )
-from indelible.backends.postgres.statements import All, Call, Do, Row, Sql, in_transaction
+from indelible.backends.postgres.statements import (
+    GUARDED_WRITES,
+    READS,
+    WRITES,
+    Call,
+    Do,
+    PostgresContext,
+    Row,
+    Sql,
+    in_transaction,
+)
 from indelible.core import rules
 from indelible.core.operations import (
     ChangeView,
@@ -87,11 +96,11 @@ _EXTENTS_SURE = min(view.EXTENTS_MAX, view.VIEW_BYTES_MAX // 10)
 def change_view(context: PostgresContext, op: ChangeView) -> Plan[ViewChangeResult]:
     """Show something else, if the view is still the one that was looked at."""
     query = _build_line_query(context, op.session, op.key)
-    place, (rows,) = yield from lock_session(context, op.session, query)
-    done = _find_line(place, FindChange(op.session, op.change, op.key), rows)
+    current, (rows,) = yield from lock_session(context, op.session, query)
+    done = _find_line(current, FindChange(op.session, op.change, op.key), rows)
     if done is not None:
         return ViewChangeResult(done, replayed=True)
-    return (yield from _write_change(context, place, op))
+    return (yield from _write_change(context, current, op))
 
 
 @GUARDED_WRITES.handles(Rollback)
@@ -139,29 +148,29 @@ def _decide_rollback(context: PostgresContext, op: Rollback) -> Plan[ViewChangeR
         _build_line_query(context, op.session, op.key),
         _build_snapshot_query(context, op.session, op.snapshot),
     )
-    place, (rows, found) = yield from lock_session(context, op.session, *queries)
-    done = _find_line(place, FindChange(op.session, rules.ROLLBACK, op.key), rows)
+    current, (rows, found) = yield from lock_session(context, op.session, *queries)
+    done = _find_line(current, FindChange(op.session, rules.ROLLBACK, op.key), rows)
     if done is not None:
         return ViewChangeResult(done, replayed=True)
-    record = record_of(op.session, found[0]) if found else None
-    change = rules.plan_rollback(op, place.head(), record)
-    return (yield from _write_change(context, place, change))
+    record = build_record(op.session, found[0]) if found else None
+    change = rules.plan_rollback(op, current.head(), record)
+    return (yield from _write_change(context, current, change))
 
 
 @WRITES.handles(FindChange)
 def find_change(context: PostgresContext, op: FindChange) -> Plan[JournalLine | None]:
     """Find a change by its key, and sync it."""
     query = _build_line_query(context, op.session, op.key)
-    place, (rows,) = yield from lock_session(context, op.session, query)
-    return _find_line(place, op, rows)
+    current, (rows,) = yield from lock_session(context, op.session, query)
+    return _find_line(current, op, rows)
 
 
 def _build_line_query(context: PostgresContext, session: str, key: str) -> Sql:
     return Sql(_LINES + " AND part.operation = $3", (*context.named(session), key.encode()))
 
 
-def _find_line(place: PostgresSessionRow, op: FindChange, rows: list[Row]) -> JournalLine | None:
-    if not rows or place.head().status is not Status.ACTIVE:
+def _find_line(current: PostgresSessionRow, op: FindChange, rows: list[Row]) -> JournalLine | None:
+    if not rows or current.head().status is not Status.ACTIVE:
         return None
     line = _build_line(op.session, rows[0])
     rules.refuse_different_change(op.session, op.key, op.change, line)
@@ -170,33 +179,27 @@ def _find_line(place: PostgresSessionRow, op: FindChange, rows: list[Row]) -> Jo
 
 
 def _write_change(
-    context: PostgresContext, place: PostgresSessionRow, op: ChangeView
+    context: PostgresContext, current: PostgresSessionRow, op: ChangeView
 ) -> Plan[ViewChangeResult]:
-    head = place.head()
+    head = current.head()
     rules.refuse_if_changed(op, head)
-    line = rules.build_journal_line(op, head, place.now_ms)
+    line = rules.build_journal_line(op, head, current.now_ms)
     yield Do(
         update_session(tail="$3", extents="$4::bigint[]", generation="generation + 1"),
         (*context.named(op.session), line.after.tail, to_array(line.after.extents)),
     )
-    yield insert_line(place, line, head.generation + 1)
+    yield insert_line(current, line, head.generation + 1)
     if op.undoes is not None:
-        yield Do(_UNDONE, (place.number, place.life, op.undoes.encode(), op.key.encode()))
+        yield Do(_UNDONE, (current.number, current.life, op.undoes.encode(), op.key.encode()))
     return ViewChangeResult(line)
 
 
 @READS.handles(ReadJournal)
 def read_journal(context: PostgresContext, op: ReadJournal) -> Plan[JournalPage]:
     """The newest changes of the view."""
-    looked, lines = yield from perform(
-        All(
-            (
-                load_session(context, op.session),
-                build_lines_query(context, op.session, limit=op.limit),
-            )
-        )
-    )
-    head = build_session_row(op.session, looked).head()
+    query = build_lines_query(context, op.session, limit=op.limit)
+    current, (lines,) = yield from load_session(context, op.session, query)
+    head = current.head()
     if head.status is not Status.ACTIVE:
         return JournalPage(head, ())
     return JournalPage(head, build_lines(op.session, lines))
@@ -210,13 +213,13 @@ def build_lines_query(
     return Sql(query, (*context.named(session), limit))
 
 
-def insert_line(place: PostgresSessionRow, line: JournalLine, generation: int) -> Do:
+def insert_line(current: PostgresSessionRow, line: JournalLine, generation: int) -> Do:
     """The statement that writes a journal line."""
     return Do(
         _NEW_LINE,
         (
-            place.number,
-            place.life,
+            current.number,
+            current.life,
             line.key.encode(),
             line.change.encode(),
             line.changed_at_ms,
@@ -231,13 +234,13 @@ def insert_line(place: PostgresSessionRow, line: JournalLine, generation: int) -
     )
 
 
-def insert_snapshot(place: PostgresSessionRow, record: SnapshotRecord) -> Do:
+def insert_snapshot(current: PostgresSessionRow, record: SnapshotRecord) -> Do:
     """The statement that writes a snapshot."""
     return Do(
         _NEW_SNAPSHOT,
         (
-            place.number,
-            place.life,
+            current.number,
+            current.life,
             record.id.encode(),
             None if record.label is None else record.label.encode(),
             record.taken_at_ms,
@@ -276,19 +279,19 @@ def save_snapshot(context: PostgresContext, op: SaveSnapshot) -> Plan[SnapshotRe
 
 
 def _decide_snapshot(context: PostgresContext, op: SaveSnapshot) -> Plan[SnapshotRecord]:
-    place, (there,) = yield from lock_session(
+    current, (there,) = yield from lock_session(
         context,
         op.session,
         _build_snapshot_query(context, op.session, op.id),
     )
-    if place.status is Status.ACTIVE and there:
-        return record_of(op.session, there[0])
-    place = yield from ensure_active(context, place, op.session, ttl_s=op.ttl_s)
-    assert place.standing is not None
-    end = place.standing.end
-    rules.refuse_too_many_extents(op.session, view.freeze(place.view, end))
-    record = SnapshotRecord(op.id, op.label, place.now_ms, place.view, end)
-    yield insert_snapshot(place, record)
+    if current.status is Status.ACTIVE and there:
+        return build_record(op.session, there[0])
+    current = yield from ensure_active(context, current, op.session, ttl_s=op.ttl_s)
+    assert current.state is not None
+    end = current.state.end
+    rules.refuse_too_many_extents(op.session, view.freeze(current.view, end))
+    record = SnapshotRecord(op.id, op.label, current.now_ms, current.view, end)
+    yield insert_snapshot(current, record)
     return record
 
 
@@ -298,15 +301,15 @@ def read_snapshots(context: PostgresContext, op: ReadSnapshots) -> Plan[Snapshot
     if op.ids is None:
         query = build_snapshots_query(context, op.session)
     else:
-        ids = [name.encode() for name in op.ids]
+        ids = BytesArray(name.encode() for name in op.ids)
         query = Sql(
             _SNAPSHOTS + " AND part.id = ANY($3::bytea[])", (*context.named(op.session), ids)
         )
-    looked, rows = yield from perform(All((load_session(context, op.session), query)))
-    head = build_session_row(op.session, looked).head()
+    current, (rows,) = yield from load_session(context, op.session, query)
+    head = current.head()
     if head.status is not Status.ACTIVE:
         return SnapshotList(head, ())
-    records = [record_of(op.session, row) for row in rows]
+    records = [build_record(op.session, row) for row in rows]
     if op.ids is not None:
         by_id = {record.id: record for record in records}
         records = [by_id[name] for name in op.ids if name in by_id]
@@ -316,20 +319,20 @@ def read_snapshots(context: PostgresContext, op: ReadSnapshots) -> Plan[Snapshot
 @WRITES.handles(DeleteSnapshot)
 def delete_snapshot(context: PostgresContext, op: DeleteSnapshot) -> Plan[bool]:
     """Forget one snapshot; entries stay."""
-    place, _ = yield from lock_session(context, op.session)
-    if place.status is not Status.ACTIVE:
+    current, _ = yield from lock_session(context, op.session)
+    if current.status is not Status.ACTIVE:
         return False
     rows = yield from perform(
         Sql(
             "DELETE FROM indelible.snapshot WHERE session = $1 AND life = $2 AND id = $3"
             " RETURNING 1",
-            (place.number, place.life, op.id.encode()),
+            (current.number, current.life, op.id.encode()),
         )
     )
     return bool(rows)
 
 
-def record_of(session: str, row: Row) -> SnapshotRecord:
+def build_record(session: str, row: Row) -> SnapshotRecord:
     """A snapshot as it was stored."""
     snapshot_id, label, taken_at, end, extents, is_intact = row
     if not is_intact:
@@ -343,7 +346,7 @@ def record_of(session: str, row: Row) -> SnapshotRecord:
     )
 
 
-def _close(shown: view.View, end: int) -> list[int]:
+def _close(shown: view.View, end: int) -> IntArray:
     """A snapshot's view as its row has it: what the tail held is its last extent."""
     tail = () if shown.tail == end else ((shown.tail, end),)
     return to_array((*shown.extents, *tail))

@@ -6,12 +6,12 @@ from typing import Any
 
 from indelible.backends.redis.calls import (
     HANDLERS,
-    AppendCall,
     Argument,
     RedisContext,
+    ScriptCall,
     encode_ttl_ms,
 )
-from indelible.backends.redis.log_rows import format_meta
+from indelible.backends.redis.log_rows import format_rest, get_checksum
 from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import load_script
 from indelible.backends.redis.sessions import parse_head, parse_life
@@ -19,8 +19,9 @@ from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum
 from indelible.core.codec import CHECKSUM_BYTES
 from indelible.core.deadline import Deadline
+from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
-from indelible.core.operations import Append, AppendResult, Head
+from indelible.core.operations import Append, AppendResult, Draft, Head
 from indelible.core.plan import Plan
 from indelible.errors import ConflictError
 from indelible.model import Status
@@ -36,8 +37,9 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
     lost: BaseException | None = None
     expected, over = op.expected or "", ""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        call = build_append_call(context, op, expected, over, fresh=op.fresh and lost is None)
-        call.deadline, call.lost = deadline, lost
+        fresh = op.fresh and lost is None
+        call = build_append_call(context, op, expected, over, deadline, fresh=fresh)
+        call.lost = lost
         version: Any = yield from call_script(context, call)
         lost = call.lost
         if version:
@@ -45,8 +47,8 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
             count = len(op.drafts)
             _, end, _ = rules.parse_version(text)
             return AppendResult(end - count, count, text, resent=lost is not None)
-        fresh = b"1" if op.fresh and lost is None else b"0"
-        looked = context.write("find_append", op.session, op.key, fresh, context.touch)
+        fresh_now = b"1" if op.fresh and lost is None else b"0"
+        looked = context.write("find_append", op.session, op.key, fresh_now, context.touch)
         looked.deadline, looked.lost = deadline, lost
         described, used = yield from call_script(context, looked)
         head = parse_head(op.session, described)
@@ -54,7 +56,7 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
             return _replay(op, head, used)._replace(resent=lost is not None)
         rules.refuse_if_moved(op.session, op.expected, head.version)
         rules.refuse_if_full(op.session, head.end, len(op.drafts))
-        # The version was compared: what is left is that nobody else begins the next life.
+        # The version was compared; the guard only checks that the next life has not begun.
         if head.status is Status.ACTIVE:
             expected, over = op.expected or "", ""
         else:
@@ -67,31 +69,46 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
 
 
 def build_append_call(
-    context: RedisContext, op: Append, expected: str, over: str, *, fresh: bool
-) -> AppendCall:
+    context: RedisContext, op: Append, expected: str, over: str, deadline: Deadline, *, fresh: bool
+) -> ScriptCall:
     """Build the guarded write. `over` names the life that it follows, if it may begin one."""
     keys = context.keys(op.session)
-    batch = len(op.drafts)
+    batch, key = len(op.drafts), op.key
+    # A generated key is in no index.
+    sums = b"" if key.startswith(MADE_PREFIX) else b"".join(map(_get_checksum, op.drafts))
     arguments: list[Argument] = [
         encode_ttl_ms(op.ttl_s),
         expected,
-        op.key,
+        key,
         b"1" if fresh else b"0",
         over,
+        sums,
         batch,
     ]
     for kind, envelope, keep, opens, answers in op.drafts:
         arguments += (
-            format_meta(kind, keep, batch, opens, answers),
-            envelope,
             compute_entry_checksum(keys.salt, envelope, batch=batch),
+            format_rest(kind, keep, batch, key, opens, answers, envelope),
         )
-        batch = 0
-    return AppendCall(load_script("append"), (keys,), context.time(), tuple(arguments), True)
+        batch, key = 0, ""
+    return ScriptCall(
+        load_script("append"),
+        keys,
+        context.time(),
+        arguments,
+        deadline,
+        write=True,
+        confirmed=context.confirms,
+        is_append=True,
+    )
+
+
+def _get_checksum(draft: Draft) -> bytes:
+    return get_checksum(draft.envelope)
 
 
 def _replay(op: Append, head: Head, used: bytes) -> AppendResult:
-    """The result of the first append with this key."""
+    """Return the result of the first append with this key."""
     first_text, count_text, generation, sums = used.split(b" ")
     first, count = int(first_text), int(count_text)
     stored = [sums[at : at + CHECKSUM_BYTES] for at in range(0, len(sums), CHECKSUM_BYTES)]

@@ -1,17 +1,20 @@
-"""Calls of scripts, and what all handlers share."""
+"""What is sent to a server: commands and calls of scripts; and what all handlers share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
+
+from redis.exceptions import AskError
 
 from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
 from indelible.backends.redis.scripts import LuaScript, load_script
 from indelible.core.backend import Handlers
 from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.deadline import Deadline
+from indelible.core.plan import Operation
 from indelible.model import Durability
 
 Argument = str | bytes | int
@@ -22,75 +25,115 @@ Command = tuple[Argument, ...]
 EXPIRY_MARGIN_MS = 1000
 # With a clock of its own a test moves days in a moment, and the engine's time does not follow.
 TEST_MARGIN_MS = 24 * 3600 * 1000
-# Sessions whose keys are remembered; past it, they are built anew.
-KEYS_REMEMBERED_MAX = 10_000
+# Sessions whose keys are cached.
+KEYS_CACHED_MAX = 10_000
+
+
+class Lost(NamedTuple):
+    """The connection failed before every reply had come."""
+
+    error: BaseException
+    # Whether anything may have reached the server.
+    sent: bool = False
+
+
+# One reply for each command, errors of the server among them.
+Replies = list[Any] | Lost
 
 
 @dataclass(slots=True)
-class ScriptCall:
-    """One call of a script on the keys of some sessions."""
+class SendCommands(Operation[Replies]):
+    """Send commands that change nothing when they are repeated."""
+
+    # The key whose server is meant, or the number of a server.
+    to: str | int
+    deadline: Deadline
+    commands: tuple[Command, ...]
+    # Why the attempt before failed: a cluster's client learns from it where the keys are.
+    failed: BaseException | None = None
+
+    write: ClassVar = False
+    confirmed: ClassVar = False
+    is_append: ClassVar = False
+
+    def build_commands(self) -> tuple[Command, ...]:
+        """Return the commands as they are sent."""
+        return self.commands
+
+
+@dataclass(slots=True)
+class ScriptCall(Operation[Replies]):
+    """One call of a script on the keys of one session."""
 
     script: LuaScript
-    sessions: tuple[SessionKeys, ...]
+    keys: SessionKeys
     # The caller's time and the margin, with which the arguments of every script begin.
     time: tuple[bytes, bytes]
-    arguments: tuple[Argument, ...]
+    arguments: list[Argument]
+    deadline: Deadline
     write: bool = False
+    # Whether replicas must confirm the write, on the connection that it was sent on.
+    confirmed: bool = False
     # Whether sending it again after a lost reply does what sending it once would have done.
     repeatable: bool = True
-    deadline: Deadline | None = None
+    # Appends that wait at the same time share one call of the script.
+    is_append: bool = False
     # Why the outcome of an earlier attempt is unknown, if it is.
     lost: BaseException | None = None
+    # Whether the next attempt sends the text of the script.
+    by_text: bool = False
+    # Why the attempt before failed: a cluster's client learns from it where the keys are.
+    failed: BaseException | None = None
+
+    @property
+    def to(self) -> str:
+        """Return the key whose server is meant."""
+        return self.keys.head
 
     @property
     def session(self) -> str:
-        """The session that it is about, or the first of them."""
-        return parse_session(self.sessions[0].names[0]) or ""
+        """Return the session that it is about."""
+        return parse_session(self.keys.names[0]) or ""
 
     def mark_lost(self, error: BaseException) -> None:
-        """An attempt was sent, and nobody knows what became of it."""
+        """Note that an attempt may have landed: the guard of an append must look for its key."""
         self.lost = error
+        if self.is_append:
+            self.arguments[_FRESH_AT] = b"0"
 
-    def build_command(self, *, by_text: bool) -> Command:
-        """The call as it is sent: by the script's digest, or with all its text."""
-        keys = [name for session in self.sessions for name in session.names]
-        start = self.script.start(by_text=by_text)
-        return (*start, len(keys), *keys, *self.time, *self.arguments)
+    def build_commands(self) -> tuple[Command, ...]:
+        """Return the call as it is sent if it is not shared."""
+        if self.is_append:
+            command = build_append([self])
+        else:
+            start = self.script.start(by_text=self.by_text)
+            names = self.keys.names
+            command = (*start, len(names), *names, *self.time, *self.arguments)
+        # A slot on the move is asked for by a command of its own.
+        return (("ASKING",), command) if isinstance(self.failed, AskError) else (command,)
 
 
+Request = SendCommands | ScriptCall
 # Where the arguments of an append say that its key is fresh.
 _FRESH_AT = 3
 
 
-@dataclass(slots=True)
-class AppendCall(ScriptCall):
-    """One append. Those that wait at the same time share one call of the script."""
-
-    def mark_lost(self, error: BaseException) -> None:
-        """An attempt may have landed: from now on, the guard looks for its key."""
-        self.lost = error
-        before, after = self.arguments[:_FRESH_AT], self.arguments[_FRESH_AT + 1 :]
-        self.arguments = (*before, b"0", *after)
-
-    def build_command(self, *, by_text: bool) -> Command:
-        """The append as a command of its own."""
-        return build_append([self], by_text=by_text)
-
-
-def build_append(calls: Sequence[AppendCall], *, by_text: bool) -> Command:
+def build_append(calls: Sequence[ScriptCall]) -> Command:
     """Build the one command for all these appends. It answers them in this order."""
     keys: list[Argument] = []
     arguments: list[Argument] = []
     # Where the keys of each session begin, counted from 1.
     begins: dict[str, int] = {}
+    by_text = False
     for call in calls:
-        session = call.sessions[0]
-        begin = begins.get(session.head)
+        head, names, _, _ = call.keys
+        begin = begins.get(head)
         if begin is None:
-            begin = begins[session.head] = len(keys) + 1
-            keys += session.names
+            begin = begins[head] = len(keys) + 1
+            keys += names
         arguments.append(begin)
         arguments += call.arguments
+        by_text = by_text or call.by_text
     first = calls[0]
     return (*first.script.start(by_text=by_text), len(keys), *keys, *first.time, *arguments)
 
@@ -119,46 +162,54 @@ class RedisContext:
         # Whether replicas are asked for what is on their disks, and not just in their memory.
         self.waits_for_disks = False
         self.cursor_key: bytes | None = None
-        # A retry that finds its work done must write, or WAIT would answer for nothing.
-        self.touch = b"1" if durability is Durability.REPLICATED else b"0"
+        # A write is followed by WAIT. A retry that finds its work done must write, too, or WAIT
+        # would answer for nothing.
+        self.confirms = durability is Durability.REPLICATED
+        self.touch = b"1" if self.confirms else b"0"
         self._margin = b"%d" % (EXPIRY_MARGIN_MS if clock is None else TEST_MARGIN_MS)
         self._keys: dict[str, SessionKeys] = {}
 
     def time(self) -> tuple[bytes, bytes]:
-        """The time that a script takes, nothing for the server's own, and the margin."""
+        """Return the caller's time, empty for the server's own, and the margin."""
         now = b"" if self.clock is None else b"%d" % read_clock_ms(self.clock)
         return now, self._margin
 
     def keys(self, session: str) -> SessionKeys:
-        """The keys of a session."""
+        """Return the keys of a session."""
         keys = self._keys.get(session)
         if keys is None:
-            if len(self._keys) >= KEYS_REMEMBERED_MAX:
+            if len(self._keys) >= KEYS_CACHED_MAX:
                 self._keys.clear()
             keys = self._keys[session] = build_keys(self.namespace, session)
         return keys
 
     def read(self, name: str, session: str, *arguments: Argument) -> ScriptCall:
-        """A call that changes nothing."""
-        return ScriptCall(load_script(name), (self.keys(session),), self.time(), arguments)
+        """Build a call that changes nothing."""
+        return ScriptCall(
+            load_script(name),
+            self.keys(session),
+            self.time(),
+            list(arguments),
+            Deadline(self.timeout_s),
+        )
 
     def write(
         self, name: str, session: str, *arguments: Argument, repeatable: bool = True
     ) -> ScriptCall:
-        """A call that may change something."""
-        return ScriptCall(
-            load_script(name), (self.keys(session),), self.time(), arguments, True, repeatable
-        )
+        """Build a call that may change something."""
+        call = self.read(name, session, *arguments)
+        call.write, call.confirmed, call.repeatable = True, self.confirms, repeatable
+        return call
 
 
 HANDLERS: Handlers[RedisContext] = Handlers()
 
 
 def encode_ttl_ms(ttl_s: float | None) -> bytes:
-    """A time to live as scripts take it."""
+    """Encode a time to live as scripts take it."""
     return b"" if ttl_s is None else b"%d" % math.ceil(ttl_s * 1000)
 
 
 def to_pairs(flat: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """A hash as servers send it, as pairs."""
+    """Split a flat list into pairs."""
     return list(zip(flat[::2], flat[1::2], strict=True))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -22,15 +23,16 @@ import redis.retry
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
 
-from indelible.backends.redis.options import RedisOptions
+from indelible.core.clock import Clock
 from indelible.errors import UsageError
+from indelible.model import Durability
 
 # One connection writes, since those who write at once share its round trips; the others read.
 WRITE_CONNECTIONS = 1
 READ_CONNECTIONS = 8
 # Connecting is one round trip; a server that does not answer it will not answer the call either.
 CONNECT_S_MAX = 5.0
-# The servers of a cluster are asked one after the other where the keys are.
+# The map of slots is asked of one server after the other, each with this share of the time.
 CLUSTER_SHARE = 4
 # A socket without time left does not wait at all; that is another error than a timeout.
 TIMEOUT_S_MIN = 0.001
@@ -45,6 +47,27 @@ _TLS_PARAMETERS = frozenset(
     {"ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile"}
     | {"ssl_password", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers"}
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RedisOptions:
+    """How a server is opened."""
+
+    # A URL, perhaps with a password, or a client that the application has already.
+    target: Any = field(repr=False)
+    # The target as messages show it.
+    shown: str
+    namespace: str
+    # What was demanded; None for whatever the server gives.
+    durability: Durability | None
+    timeout_s: float
+    # Only tests bring a clock of their own; None for the server's.
+    clock: Clock | None = None
+
+    def __repr__(self) -> str:
+        # The target may hold a password.
+        return f"RedisOptions({self.shown!r}, namespace={self.namespace!r})"
+
 
 # When the call that opens a connection has to be done with it.
 _ends_at: ContextVar[float | None] = ContextVar("_ends_at", default=None)
@@ -63,7 +86,7 @@ def connecting_within(seconds: float) -> Iterator[None]:
 class _ConnectInTime:
     """A blocking connection that is opened in the time that its caller has left.
 
-    Pools take no such time. Whoever sends something sets the time for that anew.
+    Pools take no such time. Sending sets another timeout.
     """
 
     socket_connect_timeout: float | None
@@ -150,14 +173,14 @@ def build_cluster_client(options: RedisOptions, *, awaited: bool) -> Any:
     return module.RedisCluster(
         startup_nodes=[module.ClusterNode(host, port) for host, port in hosts],
         ssl=scheme == "rediss",
-        # A slot that nobody serves must not make the others unreachable.
+        # A slot without a server must not make the others unreachable.
         require_full_coverage=False,
         **_complete(settings, options.timeout_s / CLUSTER_SHARE, awaited=awaited),
     )
 
 
 def _complete(settings: dict[str, Any], timeout_s: float, *, awaited: bool) -> dict[str, Any]:
-    """The settings of a URL, with ours behind and before them."""
+    """Add our defaults to the settings of a URL, and what it cannot change."""
     module: Any = redis.asyncio.retry if awaited else redis.retry
     return {
         "socket_connect_timeout": min(timeout_s, CONNECT_S_MAX),
@@ -172,7 +195,7 @@ def _complete(settings: dict[str, Any], timeout_s: float, *, awaited: bool) -> d
 
 
 def _parse_url(url: str) -> tuple[str, list[tuple[str, int]], dict[str, Any]]:
-    """The scheme of a URL without `+cluster`, its servers, and the settings of a connection."""
+    """Return the scheme without `+cluster`, the servers, and the settings of a connection."""
     hosts: list[tuple[str, int]] = []
     parts = urlsplit(url)
     if is_cluster(url):

@@ -54,13 +54,13 @@ _CODE = re.compile(r"(?:@user_script: ?\d+: ?)?-?([A-Z]+)\b")
 
 
 def parse_code(error: Exception) -> str:
-    """The code that a server put before its words."""
+    """Return the code that a server put before its text."""
     found = _CODE.match(str(error))
     return found[1] if found else ""
 
 
 def choose_next(error: Exception) -> Next:
-    """What to do about a refusal; nothing was written by any of them."""
+    """Choose what to do about a refusal; none of them has written anything."""
     for kind, then in _BY_CLASS.items():
         if isinstance(error, kind):
             return then
@@ -72,7 +72,7 @@ DAMAGED = "DAMAGED"
 
 
 def build_damaged_error(session: str, what: str) -> FormatError:
-    """Our error for a session that is not as it was written."""
+    """Build the error for a session that is not as it was written."""
     return FormatError(
         f"session {session!r} is damaged: {what}; nothing was changed. The server dropped keys"
         " (doctor says whether it may), somebody else changed them, or a copy was restored in part."
@@ -84,7 +84,7 @@ def build_damaged_error(session: str, what: str) -> FormatError:
 def build_refused_error(
     error: Exception, *, shown: str, session: str | None = None
 ) -> MemoryStoreError:
-    """Our error for a refusal that will not pass by itself, or did not in time."""
+    """Build the error for a refusal that will not pass by itself, or did not in time."""
     if session is not None and parse_code(error) == DAMAGED:
         return build_damaged_error(session, str(error).partition(f"{DAMAGED} ")[2])
     ours = _build_refused(error, shown)
@@ -119,7 +119,7 @@ def _build_refused(error: Exception, shown: str) -> MemoryStoreError:
 
 
 def build_cluster_error(error: Exception, *, shown: str) -> UnsupportedError:
-    """Our error for a server that sends its clients to others, where but one was named."""
+    """Build the error for a server of a cluster that was opened alone."""
     ours = UnsupportedError(
         f"{shown} is a server of a cluster; nothing was written. Open it with"
         " redis+cluster://host:port, or hand in a RedisCluster"
@@ -129,7 +129,7 @@ def build_cluster_error(error: Exception, *, shown: str) -> UnsupportedError:
 
 
 def build_no_cluster_error(error: BaseException, *, shown: str) -> UnsupportedError:
-    """Our error for a single server that was opened as a cluster."""
+    """Build the error for a single server that was opened as a cluster."""
     ours = UnsupportedError(
         f"{shown} is no cluster; nothing was written. Open it with redis://host:port, or hand in a"
         " Redis client"
@@ -139,7 +139,7 @@ def build_no_cluster_error(error: BaseException, *, shown: str) -> UnsupportedEr
 
 
 def build_unreachable_error(error: BaseException, *, shown: str) -> MemoryStoreError:
-    """Our error for a call that never reached the server."""
+    """Build the error for a call that never reached the server."""
     ours: MemoryStoreError
     if isinstance(error, (theirs.AuthenticationError, theirs.NoPermissionError)):
         ours = _build_refused(error, shown)
@@ -158,7 +158,7 @@ def build_unreachable_error(error: BaseException, *, shown: str) -> MemoryStoreE
 
 
 def build_unknown_error(error: BaseException, *, shown: str) -> OutcomeUnknownError:
-    """Our error for a write that was sent and not answered, or not confirmed.
+    """Build the error for a write that was sent and not answered, or not confirmed.
 
     `exhausted` says that it was tried until the deadline: to ask again at once would be to wait
     twice as long as the caller allowed.

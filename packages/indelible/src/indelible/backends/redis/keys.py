@@ -61,7 +61,7 @@ def decode_part(part: bytes) -> str:
 
 
 def build_keys(namespace: str, session: str) -> SessionKeys:
-    """All keys of a session."""
+    """Build the keys of a session."""
     tag = f"{PREFIX}{{{encode_part(namespace)}:{encode_part(session)}}}"
     names = tuple((tag + part).encode() for part in PARTS)
     return SessionKeys(
@@ -70,12 +70,12 @@ def build_keys(namespace: str, session: str) -> SessionKeys:
 
 
 def build_heads_pattern(namespace: str, prefix: str) -> str:
-    """What SCAN matches: the heads of the sessions of a namespace whose ids begin like this."""
+    """Build the pattern for the heads of the sessions of a namespace whose ids begin like this."""
     return f"{PREFIX}{{{encode_part(namespace)}:{encode_part(prefix)}*}}{HEAD}"
 
 
 def build_parts_pattern(namespace: str, prefix: str) -> str:
-    """What SCAN matches: every key of these sessions."""
+    """Build the pattern for every key of these sessions."""
     return f"{PREFIX}{{{encode_part(namespace)}:{encode_part(prefix)}*}}?"
 
 
@@ -85,12 +85,12 @@ def is_head(key: bytes) -> bool:
 
 
 def replace_part(key: bytes, part: str) -> bytes:
-    """The key of another part of the same session."""
+    """Return the key of another part of the same session."""
     return key[:-1] + part.encode()
 
 
 def parse_session(key: bytes) -> str | None:
-    """The session whose key this is; None if it only looks like a key of ours."""
+    """Return the session whose key this is; None if it only looks like a key of ours."""
     inside = key[key.index(b"{") + 1 : key.rindex(b"}")]
     name = inside.partition(b":")[2]
     try:

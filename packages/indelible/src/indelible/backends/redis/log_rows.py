@@ -1,74 +1,58 @@
-"""Entries as the log stores them: what stands beside an envelope, and when it was written."""
+"""Rows of the log: an envelope behind what is known of it.
+
+    written deadline generation checksum kind·keep·batch key-size links-size key·links·envelope
+
+A script writes the first four words, since it assigns the position; the rest is built here. The
+links to tool calls are JSON. A row that is empty was removed.
+"""
 
 from __future__ import annotations
 
 import json
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from indelible.backends.redis.scripts import KIND_NUMBER
 from indelible.core.checksums import compute_entry_checksum, recover_content_checksum
-from indelible.core.operations import LogRow
+from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO
+from indelible.core.operations import LogRow, StoredEntry, tuple_new
 from indelible.model import Kind
 
-_KIND = {str(number): kind for kind, number in KIND_NUMBER.items()}
+# Kinds as rows have them.
+KIND_NUMBER: Final = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
+_KIND: Final = {b"%d" % number: kind for kind, number in KIND_NUMBER.items()}
+# How scripts take a row apart: up to the key, whose place comes last. The first pattern finds
+# generation, batch, and the sizes of key and links; the second finds the kind and these sizes.
+ROW_PATTERN: Final = "^%d+ %d* (%d+) %d+ %d%d(%d+) (%d+) (%d+) ()"
+KIND_PATTERN: Final = "^%d+ %d* %d+ %d+ (%d)%d%d+ (%d+) (%d+) ()"
 
 
-def format_meta(
+def format_rest(
     kind: Kind | None,
     keep: bool,
     batch: int,
+    key: str,
     opens: tuple[str, ...],
     answers: tuple[str, ...],
-) -> str:
-    """What stands beside an envelope: kind, keep, size of the batch, and links to tool calls."""
+    envelope: bytes,
+) -> bytes:
+    """Build a row without the words that a script writes."""
     number = KIND_NUMBER[kind] if kind is not None else 0
-    start = f"{number}{int(keep)}{batch}"
-    return f"{start} {json.dumps([opens, answers])}" if opens or answers else start
+    links = json.dumps([opens, answers]).encode() if opens or answers else b""
+    name = key.encode()
+    return b"%d%d%d %d %d %b%b%b" % (
+        number,
+        keep,
+        batch,
+        len(name),
+        len(links),
+        name,
+        links,
+        envelope,
+    )
 
 
-class Meta:
-    """What stands beside an envelope, read; a damaged one has no kind and no links."""
-
-    __slots__ = ("answers", "batch", "keep", "kind", "opens")
-
-    def __init__(self, text: bytes) -> None:
-        self.kind: Kind | None = None
-        self.keep = False
-        self.batch = 0
-        self.opens: tuple[str, ...] = ()
-        self.answers: tuple[str, ...] = ()
-        try:
-            start, _, links = text.decode().partition(" ")
-            kind, self.keep, self.batch = _KIND.get(start[:1]), start[1] == "1", int(start[2:])
-            if links:
-                opens, answers = json.loads(links)
-                self.opens, self.answers = tuple(map(str, opens)), tuple(map(str, answers))
-            self.kind = kind
-        except (ValueError, IndexError, TypeError):
-            # Whoever reads the entry says that it is damaged.
-            pass
-
-
-@lru_cache(maxsize=1024)
-def parse_meta(meta: bytes) -> Meta:
-    """What stands beside an envelope; most of what does is the same few bytes."""
-    return Meta(meta)
-
-
-class Stamp(NamedTuple):
-    """When an entry was written, until when it lives, in which generation of the view."""
-
-    written_at_ms: int = 0
-    deadline_ms: int | None = None
-    generation: int = 0
-    # The checksum that binds the entry to its place (see `core.checksums`).
-    checksum: int = 0
-
-
-def format_stamp(row: LogRow, salt: int) -> str:
-    """What is known of an entry's time, with its checksum, as a script would write it."""
-    deadline = "" if row.deadline_ms is None else str(row.deadline_ms)
+def format_row(row: LogRow, salt: int) -> bytes:
+    """Build a whole row, as a script would have written it."""
+    deadline = b"" if row.deadline_ms is None else b"%d" % row.deadline_ms
     checksum = compute_entry_checksum(
         salt,
         row.envelope,
@@ -78,44 +62,103 @@ def format_stamp(row: LogRow, salt: int) -> str:
         generation=row.generation,
         batch=row.batch,
     )
-    return f"{row.written_at_ms} {deadline} {row.generation} {checksum}"
+    rest = format_rest(
+        row.kind, row.keep, row.batch, row.key or "", row.opens, row.answers, row.envelope
+    )
+    return b"%d %b %d %d %b" % (row.written_at_ms, deadline, row.generation, checksum, rest)
 
 
-def parse_stamp(text: bytes) -> Stamp:
-    """Raises `ValueError` if it is none."""
-    written, deadline, generation, checksum = text.split(b" ")
-    return Stamp(int(written), int(deadline) if deadline else None, int(generation), int(checksum))
+def get_checksum(envelope: bytes) -> bytes:
+    """Return the checksum that stands in an envelope."""
+    return envelope[CHECKSUM_FROM:CHECKSUM_TO]
 
 
-def parse_row(
-    position: bytes, stamp: bytes, meta: bytes, key: bytes, envelope: bytes, *, salt: int
-) -> LogRow:
-    """An entry with all that stands beside it."""
-    beside = parse_meta(meta)
-    kind, at = beside.kind, Stamp()
-    try:
-        at = parse_stamp(stamp)
-    except ValueError:
-        kind = None
-    return LogRow(
-        int(position),
-        kind,
-        at.written_at_ms,
-        at.deadline_ms,
-        beside.batch,
-        at.generation,
-        beside.keep,
-        key.decode("utf-8", "replace") if key else None,
-        beside.opens,
-        beside.answers,
-        envelope,
-        recover_content_checksum(
-            at.checksum,
+class Row(NamedTuple):
+    """A row taken apart. One that is damaged has no kind, and all its bytes are the envelope."""
+
+    written_at_ms: int
+    deadline_ms: int | None
+    generation: int
+    checksum: int
+    kind: Kind | None
+    keep: bool
+    batch: int
+    key: bytes
+    links: bytes
+    envelope: bytes
+
+    def recover_content(self, position: int, salt: int) -> int:
+        """Return the content checksum that follows from the row's checksum."""
+        return recover_content_checksum(
+            self.checksum,
             salt,
-            position=int(position),
-            written_at_ms=at.written_at_ms,
-            deadline_ms=at.deadline_ms,
-            generation=at.generation,
-            batch=beside.batch,
-        ),
+            position=position,
+            written_at_ms=self.written_at_ms,
+            deadline_ms=self.deadline_ms,
+            generation=self.generation,
+            batch=self.batch,
+        )
+
+    def parse_links(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the ids of the tool calls that the entry opens and answers."""
+        if not self.links:
+            return (), ()
+        try:
+            opens, answers = json.loads(self.links)
+            return tuple(map(str, opens)), tuple(map(str, answers))
+        except (ValueError, TypeError):
+            return (), ()
+
+
+def parse_row(raw: bytes) -> Row:
+    """Take a row apart."""
+    try:
+        written, deadline, generation, checksum, about, key_size, links_size, rest = raw.split(
+            b" ", 7
+        )
+        links_at = int(key_size)
+        envelope_at = links_at + int(links_size)
+        return tuple_new(
+            Row,
+            (
+                int(written),
+                int(deadline) if deadline else None,
+                int(generation),
+                int(checksum),
+                _KIND.get(about[:1]),
+                about[1:2] == b"1",
+                int(about[2:]),
+                rest[:links_at],
+                rest[links_at:envelope_at],
+                rest[envelope_at:],
+            ),
+        )
+    except ValueError:
+        return Row(0, None, 0, 0, None, False, 0, b"", b"", raw)
+
+
+def parse_entry(position: int, raw: bytes, salt: int) -> StoredEntry:
+    """Take from a row what a reader needs."""
+    row = parse_row(raw)
+    content = row.recover_content(position, salt)
+    return StoredEntry(position, row.kind, row.written_at_ms, row.envelope, content)
+
+
+def parse_log_row(position: int, raw: bytes, salt: int) -> LogRow:
+    """Take from a row all that is known of an entry."""
+    row = parse_row(raw)
+    opens, answers = row.parse_links()
+    return LogRow(
+        position,
+        row.kind,
+        row.written_at_ms,
+        row.deadline_ms,
+        row.batch,
+        row.generation,
+        row.keep,
+        row.key.decode("utf-8", "replace") if row.key else None,
+        opens,
+        answers,
+        row.envelope,
+        row.recover_content(position, salt),
     )

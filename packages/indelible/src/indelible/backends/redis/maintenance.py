@@ -14,17 +14,20 @@ from indelible.backends.redis.calls import (
 )
 from indelible.backends.redis.keys import (
     ASIDE,
+    HEAD,
     JOURNAL,
-    PARTS,
     SNAPSHOTS,
+    STATE_FIELDS,
     USED,
     VIEW,
     build_heads_pattern,
     parse_session,
     replace_part,
 )
+from indelible.backends.redis.log_rows import get_checksum, parse_row
+from indelible.backends.redis.read import read_rows
 from indelible.backends.redis.requests import ask_server, call_script, count_servers
-from indelible.backends.redis.sessions import SCAN_KEYS, parse_head, require
+from indelible.backends.redis.sessions import SCAN_KEYS, read_parts, require
 from indelible.backends.redis.settings import list_copies_on_disk, read_settings
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
@@ -53,23 +56,30 @@ from indelible.core.plan import Plan
 from indelible.errors import ConflictError
 from indelible.model import Status
 
-# Entries whose keys are looked at in one call.
-KEYS_PER_CALL = 1000
+# Values that are checked in one call.
+SCANNED_VALUES = 100
 
 
 @HANDLERS.handles(Reclaim)
 def reclaim(context: RedisContext, op: Reclaim) -> Plan[ReclaimResult]:
     """Remove what nothing can reach: compute, then act if the view is still the same."""
     for _ in range(VIEW_ATTEMPTS_MAX):
-        described, snapshots, flat, logged = yield from call_script(
-            context, context.read("vacuum_inputs", op.session)
+        head, seal, answers = yield from read_parts(
+            context,
+            op.session,
+            ("HGETALL", SNAPSHOTS),
+            ("JOURNAL", JOURNAL),
+            ("HGET", HEAD, "state"),
+            ("HGET", VIEW, "created"),
         )
-        head = parse_head(op.session, described)
         if head.status is Status.ACTIVE:
-            lines = parse_lines(head.life, flat)
-            done = yield from _reclaim_active(context, op, head, parse_records(snapshots), lines)
+            records = parse_records(seal, answers[0])
+            lines = parse_lines(seal, op.session, head.life, answers[1])
+            done = yield from _reclaim_active(context, op, head, records, lines)
+        elif not answers:
+            return ReclaimResult()
         else:
-            done = yield from _reclaim_dead(context, op, described, logged)
+            done = yield from _reclaim_dead(context, op, head.now_ms, *answers[2:])
         if done is not None:
             return done
     raise ConflictError(
@@ -86,17 +96,16 @@ def _reclaim_active(
     records: Sequence[Any],
     lines: Sequence[JournalLine],
 ) -> Plan[ReclaimResult | None]:
-    """What went; None if the view was changed meanwhile."""
+    """Remove what an active session cannot reach; None if its view was changed meanwhile."""
     kept = rules.keep_undoable(lines, op.undo_since_ms)
     reach = rules.find_reachable(head, records, kept)
     # The newest entry stays, as on every engine: what a vacuum may take does not depend on it.
     dead = view.subtract(((0, max(0, head.end - 1)),), reach)
     gone_lines = rules.count_removed_changes(lines, kept)
-    if op.dry_run:
-        size = yield from _measure(context, op.session, dead)
-        return ReclaimResult(size.entries, size.size_bytes, gone_lines)
     size = yield from _measure(context, op.session, dead)
-    known = (yield from _keys_to_keep(context, op.session, dead)) if size.entries else []
+    if op.dry_run:
+        return ReclaimResult(size.entries, size.size_bytes, gone_lines)
+    known = (yield from _find_keys_to_keep(context, head, op.session, dead)) if size.entries else []
     keeping = {line.key for line in kept}
     arguments: list[Argument] = [head.life, head.generation, head.vacuums]
     arguments += (b"1" if size.entries else b"0", len(known))
@@ -108,79 +117,79 @@ def _reclaim_active(
     )
     if answer == b"changed":
         return None
-    entries = size_bytes = 0
-    for start, stop in dead if size.entries else ():
-        at: int | None = start
-        while at is not None:
-            count, length, left_off = yield from call_script(
-                context, context.write("vacuum_entries", op.session, head.life, at, stop)
-            )
-            entries, size_bytes = entries + count, size_bytes + length
-            at = None if left_off is None else int(left_off)
-    return ReclaimResult(entries, size_bytes, gone_lines)
+    removed = yield from _measure(context, op.session, dead if size.entries else (), head.life)
+    return ReclaimResult(removed.entries, removed.size_bytes, gone_lines)
 
 
 def _reclaim_dead(
-    context: RedisContext, op: Reclaim, described: Sequence[Any], logged: int
+    context: RedisContext, op: Reclaim, now_ms: int, state: bytes, created: bytes | None
 ) -> Plan[ReclaimResult | None]:
-    """What a life that ended has left, or a copy that nobody finished."""
-    now_ms, life, staged, created = int(described[0]), described[1], described[6], described[9]
-    if life is None:
+    """Remove what a life that ended has left, or a stage that was abandoned."""
+    words = dict(zip(STATE_FIELDS, state.split(b" "), strict=True))
+    abandoned_ms = int(created or 0) + STAGE_ABANDONED_S * 1000
+    if words["staged"] == b"1" and now_ms < abandoned_ms:
         return ReclaimResult()
-    if staged == b"1" and now_ms < int(created or 0) + STAGE_ABANDONED_S * 1000:
-        return ReclaimResult()
-    size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),) if logged else ())
+    size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
     if op.dry_run:
         return size
     (answer,) = yield from call_script(
         context,
         context.write(
-            "delete_expired", op.session, life, STAGE_ABANDONED_S * 1000, repeatable=False
+            "delete_expired",
+            op.session,
+            words["life"],
+            STAGE_ABANDONED_S * 1000,
+            repeatable=False,
         ),
     )
     return None if answer == b"changed" else size
 
 
-def _measure(context: RedisContext, session: str, extents: view.Extents) -> Plan[ReclaimResult]:
+def _measure(
+    context: RedisContext, session: str, extents: view.Extents, life: str = ""
+) -> Plan[ReclaimResult]:
+    """Count what lies in these extents; with a life, remove it from that."""
     entries = size = 0
     for start, stop in extents:
         at: int | None = start
         while at is not None:
-            count, length, left_off = yield from call_script(
-                context, context.read("measure_entries", session, at, stop)
+            call = context.write if life else context.read
+            count, length, at = yield from call_script(
+                context, call("measure_entries", session, at, stop, life)
             )
             entries, size = entries + count, size + length
-            at = None if left_off is None else int(left_off)
     return ReclaimResult(entries, size)
 
 
-def _keys_to_keep(
-    context: RedisContext, session: str, dead: view.Extents
+def _find_keys_to_keep(
+    context: RedisContext, head: Head, session: str, dead: view.Extents
 ) -> Plan[list[tuple[bytes, str]]]:
-    """Made keys of appends that lose an entry, with what their entries were.
+    """Find generated keys of appends that lose an entry, and what their entries were.
 
-    Keys of callers are known by an index that no vacuum touches.
+    Keys of callers are in an index that no vacuum touches.
     """
     known: list[tuple[bytes, str]] = []
     sums: dict[int, bytes] = {}
     heads = 0
-    start: Any = ""
+    start: int | None = head.end
     while start is not None and heads < KEYS_KEPT:
-        flat, start = yield from call_script(
-            context, context.read("read_keys", session, start, KEYS_PER_CALL)
+        _, start, rows = yield from read_rows(
+            context, session, None, ((head.born, head.end),), start=start, newest=True, brief=True
         )
-        columns = (flat[at::5] for at in range(5))
-        for position, batch, generation, key, checksum in zip(*columns, strict=True):
-            first, count = int(position), int(batch)
-            sums[first] = checksum
-            if not key or heads == KEYS_KEPT:
+        for position, brief in rows:
+            row = parse_row(brief.partition(b" ")[2])
+            sums[position] = get_checksum(row.envelope)
+            if not row.key or heads == KEYS_KEPT:
                 continue
             heads += 1
-            if key.startswith(MADE_PREFIX.encode()) and view.clip(dead, first, first + count):
+            count = row.batch
+            if row.key.startswith(MADE_PREFIX.encode()) and view.clip(
+                dead, position, position + count
+            ):
                 stored = b"".join(
-                    sums.get(first + at, b"") for at in range(min(count, BATCH_ENTRIES_MAX))
+                    sums.get(position + at, b"") for at in range(min(count, BATCH_ENTRIES_MAX))
                 )
-                known.append((key, f"{first} {count} {int(generation)} {stored.decode()}"))
+                known.append((row.key, f"{position} {count} {row.generation} {stored.decode()}"))
     return known
 
 
@@ -189,15 +198,15 @@ def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     """Remove every key of a session, and say which sessions were forked from it."""
     forks = yield from _find_forks(context, op.session)
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))
-    entries, snapshots = yield from call_script(
+    snapshots = yield from call_script(
         context, context.write("erase", op.session, repeatable=False)
     )
     kept = yield from _find_copies_on_disk(context)
-    return EraseResult(entries, snapshots, size.size_bytes if entries else 0, forks, kept)
+    return EraseResult(size.entries, snapshots, size.size_bytes, forks, kept)
 
 
 def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
-    """The places outside of memory where servers keep what they were told."""
+    """Find the files in which servers keep what was erased."""
     if context.simulated:
         return ()
     every = yield from read_settings(context)
@@ -205,7 +214,7 @@ def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
 
 
 def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
-    """Forks lie anywhere: every session is asked where it comes from."""
+    """Find the forks of a session. They lie anywhere, so every session is looked at."""
     names: set[str] = set()
     servers = yield from count_servers(context)
     for server in range(servers):
@@ -237,25 +246,25 @@ def _find_forks(context: RedisContext, session: str) -> Plan[tuple[str, ...]]:
 
 @HANDLERS.handles(Scrub)
 def scrub(_context: RedisContext, _op: Scrub) -> Plan[tuple[str, ...]]:
-    """Nothing is left that a store could clear: a server's files are its operator's."""
+    """Do nothing: only a server's operator can clear its files."""
     yield from ()
     return ()
 
 
 @HANDLERS.handles(CheckEngine)
 def check_engine(_context: RedisContext, _op: CheckEngine) -> Plan[tuple[str, ...]]:
-    """A server checks its own files when it starts; while it runs there is nothing to ask."""
+    """Find nothing: a server checks its files when it starts, and has no command for it."""
     yield from ()
     return ()
 
 
-# Hashes of a session whose values carry checksums: which of its keys, the letter that stands before
-# their names in a checksum, and what they are.
+# Hashes of a session whose values carry checksums: the letter that stands before their names in a
+# checksum, and what they are.
 _CHECKED = (
-    (USED, "k", "the key of a caller"),
-    (SNAPSHOTS, "s", "the snapshot"),
-    (JOURNAL, "", "the line of the journal"),
-    (ASIDE, "q", "the entry in quarantine at"),
+    (USED, b"k", "the key of a caller"),
+    (SNAPSHOTS, b"s", "the snapshot"),
+    (JOURNAL, b"", "the line of the journal"),
+    (ASIDE, b"q", "the entry in quarantine at"),
 )
 
 
@@ -264,18 +273,19 @@ def check_session(context: RedisContext, op: CheckSession) -> Plan[tuple[str, ..
     """Recompute the checksum of every value that stands beside the log."""
     wrong: list[str] = []
     for part, letter, what in _CHECKED:
-        cursor = b"0"
-        while True:
-            cursor, names = yield from call_script(
-                context,
-                context.read("check_values", op.session, PARTS.index(part) + 1, letter, cursor),
-            )
+        cursor: bytes | None = b"0"
+        while cursor is not None:
+            scan = ("HSCAN", part, cursor, "COUNT", SCANNED_VALUES)
+            _, seal, answers = yield from read_parts(context, op.session, scan, checks="head")
+            cursor, flat = answers[0] if answers else (b"0", [])
             wrong += [
                 f"{what} {name.decode('utf-8', 'replace')!r} does not match its checksum"
-                for name in names
+                for name, value in to_pairs(flat)
+                # Numbers of journal lines lead to keys, and are checked where a line is looked for.
+                if not (part == JOURNAL and name.startswith(b"#"))
+                and not seal.is_sound(letter + name, value)
             ]
-            if cursor == b"0":
-                break
+            cursor = None if cursor == b"0" else cursor
     return tuple(wrong)
 
 
@@ -293,10 +303,11 @@ def quarantine(context: RedisContext, op: Quarantine) -> Plan[None]:
 def read_quarantine(
     context: RedisContext, op: ReadQuarantine
 ) -> Plan[tuple[tuple[int, str, bytes], ...]]:
-    """What was put into quarantine."""
-    flat = yield from call_script(context, context.read("read_quarantine", op.session))
+    """Read what was put into quarantine."""
+    _, seal, answers = yield from read_parts(context, op.session, ("HGETALL", ASIDE), checks="head")
     found = []
-    for position, text in to_pairs(flat):
+    for position, value in to_pairs(answers[0] if answers else ()):
+        text = seal.open(b"q" + position, value, "its quarantine")
         size, _, rest = text.partition(b" ")
         found.append((int(position), rest[: int(size)].decode(), rest[int(size) :]))
     return tuple(sorted(found))

@@ -14,9 +14,8 @@ from indelible.backends.redis import (  # noqa: F401 (each registers its handler
     views,
 )
 from indelible.backends.redis.calls import HANDLERS, RedisContext
-from indelible.backends.redis.connections import is_cluster, is_simulated
+from indelible.backends.redis.connections import RedisOptions, is_cluster, is_simulated
 from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
-from indelible.backends.redis.options import RedisOptions
 from indelible.backends.redis.requests import exchange
 from indelible.backends.redis.settings import read_settings
 from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
@@ -26,7 +25,7 @@ from indelible.errors import FormatError
 from indelible.model import Claims
 
 # What the keys on a server look like; the layout is in DESIGN.md.
-FORMAT = 3
+FORMAT = 4
 
 
 def refuse_other_format(found: Any, *, shown: str) -> None:
@@ -72,7 +71,7 @@ def prepare(context: RedisContext) -> Plan[None]:
 
 
 def read_claims(context: RedisContext) -> Plan[Claims]:
-    """What is promised, by the settings as they are now."""
+    """Return what is promised, by the settings as they are now."""
     every = yield from read_settings(context)
     return risks.build_claims(
         every,
@@ -84,7 +83,7 @@ def read_claims(context: RedisContext) -> Plan[Claims]:
 
 
 def build_context(options: RedisOptions) -> RedisContext:
-    """What the handlers of a store share."""
+    """Build what the handlers of a store share."""
     return RedisContext(
         namespace=options.namespace,
         clock=options.clock,

@@ -1,7 +1,7 @@
-"""Requests to servers: what is sent, what comes back, and how often it is tried.
+"""Requests to servers: how often they are tried, and what is known of a lost one.
 
-Everything here is a plan whose operations are `SendCommands`, `CountServers` and `Wait`; the two
-drivers perform these. Nothing here does I/O.
+Everything here is a plan whose operations are requests (see `calls`), `CountServers` and `Wait`;
+the two drivers perform these. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ from typing import Any
 
 from redis import exceptions as theirs
 
-from indelible.backends.redis.attempts import Attempts
-from indelible.backends.redis.calls import Command, RedisContext, ScriptCall
+from indelible.backends.redis.calls import (
+    Command,
+    Lost,
+    RedisContext,
+    Replies,
+    ScriptCall,
+    SendCommands,
+)
 from indelible.backends.redis.errors import (
     Next,
+    UnconfirmedError,
     build_cluster_error,
     build_refused_error,
     build_unknown_error,
@@ -25,47 +32,6 @@ from indelible.backends.redis.errors import (
 from indelible.core.deadline import Deadline
 from indelible.core.plan import Operation, Plan
 from indelible.errors import MemoryStoreError
-from indelible.model import Durability
-
-
-@dataclass(slots=True)
-class Replies:
-    """What came back: replies, errors of the server among them; or how it was lost."""
-
-    replies: list[Any]
-    lost: BaseException | None = None
-    # Whether anything may have reached the server before it was lost.
-    sent: bool = False
-
-
-@dataclass(slots=True)
-class SendCommands(Operation[Replies]):
-    """Send commands to a server and return their replies."""
-
-    # The key whose server is meant, or the number of a server.
-    to: str | int
-    deadline: Deadline
-    commands: tuple[Command, ...] = ()
-    # A script call in place of commands; an append may share its command with others.
-    call: ScriptCall | None = None
-    by_text: bool = False
-    write: bool = False
-    # Whether replicas must confirm the write, on the connection that it was sent on.
-    confirmed: bool = False
-    # Why the attempt before this one failed: a cluster's client learns from it where the keys are.
-    failed: BaseException | None = None
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether it follows an ASK: a slot on the move is asked for by commands of their own."""
-        return isinstance(self.failed, theirs.AskError)
-
-    def build_commands(self) -> tuple[Command, ...]:
-        """The commands as they are sent if none is shared with other requests."""
-        commands = self.commands
-        if self.call is not None:
-            commands = (self.call.build_command(by_text=self.by_text),)
-        return (("ASKING",), *commands) if self.is_asking else commands
 
 
 @dataclass(slots=True)
@@ -82,39 +48,59 @@ class CountServers(Operation[int | BaseException]):
 
 def call_script(context: RedisContext, call: ScriptCall) -> Plan[Any]:
     """Call a script until its outcome is known, or the time is up."""
-    deadline = call.deadline or Deadline(context.timeout_s)
-    if call.lost is not None and not deadline.left_s():
+    if call.lost is not None and not call.deadline.left_s():
         raise build_unknown_error(call.lost, shown=context.shown)
-    attempts: Attempts | None = None
-    confirmed = call.write and context.demanded is Durability.REPLICATED
-    failed: BaseException | None = None
     while True:
-        sent: Replies = yield SendCommands(
-            call.sessions[0].head,
-            deadline,
-            (),
-            call,
-            attempts is not None and attempts.by_text,
-            call.write,
-            confirmed,
-            failed,
-        )
-        before, failed = failed, sent.lost
-        if failed is None and not isinstance(sent.replies[-1], Exception):
-            return sent.replies[-1]
-        attempts = attempts or Attempts(call, shown=context.shown)
-        if failed is not None:
-            problem = attempts.note_lost(failed, sent=sent.sent)
+        replies: Replies = yield call
+        if type(replies) is list and not isinstance(replies[-1], Exception):
+            return replies[-1]
+        if isinstance(replies, Lost):
+            problem = _note_lost(context, call, replies)
         else:
-            refused: Exception = sent.replies[-1]
-            refusal = attempts.note_refused(refused)
-            if refusal is None:
+            reply = replies[-1]
+            if choose_next(reply) is Next.SEND_TEXT and not call.by_text:
                 # The text goes where the digest went.
-                failed = before
+                call.by_text = True
                 continue
-            problem, failed = refusal, refused
-            _refuse_cluster(context, refused)
-        yield from _pause(deadline, problem)
+            problem = _note_refused(context, call, reply)
+        call.by_text = False
+        yield from _pause(call.deadline, problem)
+
+
+def _note_lost(context: RedisContext, call: ScriptCall, lost: Lost) -> MemoryStoreError:
+    """Return the error to end with if there is no time left for another attempt."""
+    call.failed = error = lost.error
+    # redis-py takes it for a broken connection when a server says that it is loading its file.
+    if lost.sent and call.write and not isinstance(error, theirs.BusyLoadingError):
+        _mark_lost(context, call, error)
+    return _choose_error(context, call, build_unreachable_error(error, shown=context.shown))
+
+
+def _note_refused(context: RedisContext, call: ScriptCall, reply: Exception) -> MemoryStoreError:
+    """Raise what will not pass; else return the error to end with if there is no time left."""
+    call.failed = reply
+    if isinstance(reply, UnconfirmedError):
+        _mark_lost(context, call, reply)
+        return build_unknown_error(reply, shown=context.shown)
+    _refuse_cluster(context, reply)
+    refused = build_refused_error(reply, shown=context.shown, session=call.session)
+    problem = _choose_error(context, call, refused)
+    if choose_next(reply) is Next.RAISE:
+        raise problem
+    return problem
+
+
+def _mark_lost(context: RedisContext, call: ScriptCall, error: BaseException) -> None:
+    call.mark_lost(call.lost if isinstance(call.lost, UnconfirmedError) else error)
+    if not call.repeatable:
+        raise build_unknown_error(error, shown=context.shown)
+
+
+def _choose_error(
+    context: RedisContext, call: ScriptCall, error: MemoryStoreError
+) -> MemoryStoreError:
+    """Once an attempt may have landed, no later refusal says that nothing was written."""
+    return error if call.lost is None else build_unknown_error(call.lost, shown=context.shown)
 
 
 def ask_server(
@@ -122,22 +108,43 @@ def ask_server(
 ) -> Plan[list[Any]]:
     """Send commands that only read to one of the servers, and return all replies.
 
-    A reply that is an error is returned as a value: what a server refuses to say is no failure.
+    An error among the replies is returned as a value, since a server may refuse to answer some.
     """
-    deadline = Deadline(context.timeout_s)
-    failed: BaseException | None = None
     if not commands:
         return []
+    request = SendCommands(server, Deadline(context.timeout_s), commands)
     while True:
-        sent: Replies = yield SendCommands(server, deadline, commands, failed=failed)
-        failed = sent.lost
-        if failed is not None:
-            yield from _pause(deadline, build_unreachable_error(failed, shown=context.shown))
-            continue
-        first = sent.replies[0]
-        if not isinstance(first, Exception) or choose_next(first) is not Next.WAIT:
-            return sent.replies
-        yield from _pause(deadline, build_refused_error(first, shown=context.shown))
+        replies: Replies = yield request
+        if isinstance(replies, Lost):
+            request.failed = replies.error
+            problem = build_unreachable_error(replies.error, shown=context.shown)
+        else:
+            request.failed = None
+            first = replies[0]
+            if not isinstance(first, Exception) or choose_next(first) is not Next.WAIT:
+                return replies
+            problem = build_refused_error(first, shown=context.shown)
+        yield from _pause(request.deadline, problem)
+
+
+def exchange(context: RedisContext, key: str, commands: tuple[Command, ...]) -> Plan[list[Any]]:
+    """Send commands on one key that do no harm when they are sent twice; return all replies."""
+    request = SendCommands(key, Deadline(context.timeout_s), commands)
+    while True:
+        replies: Replies = yield request
+        if isinstance(replies, Lost):
+            request.failed = replies.error
+            problem = build_unreachable_error(replies.error, shown=context.shown)
+        else:
+            errors = [reply for reply in replies if isinstance(reply, Exception)]
+            if not errors:
+                return replies
+            request.failed = errors[0]
+            _refuse_cluster(context, errors[0])
+            problem = build_refused_error(errors[0], shown=context.shown)
+            if choose_next(errors[0]) not in (Next.WAIT, Next.MOVE):
+                raise problem
+        yield from _pause(request.deadline, problem)
 
 
 def count_servers(context: RedisContext) -> Plan[int]:
@@ -148,27 +155,6 @@ def count_servers(context: RedisContext) -> Plan[int]:
         if isinstance(counted, int):
             return counted
         yield from _pause(deadline, build_unreachable_error(counted, shown=context.shown))
-
-
-def exchange(context: RedisContext, key: str, commands: tuple[Command, ...]) -> Plan[list[Any]]:
-    """Send commands on one key that do no harm when they are sent twice; return all replies."""
-    deadline = Deadline(context.timeout_s)
-    failed: BaseException | None = None
-    while True:
-        sent: Replies = yield SendCommands(key, deadline, commands, failed=failed)
-        failed = sent.lost
-        if failed is not None:
-            yield from _pause(deadline, build_unreachable_error(failed, shown=context.shown))
-            continue
-        errors = [reply for reply in sent.replies if isinstance(reply, Exception)]
-        if not errors:
-            return sent.replies
-        failed = errors[0]
-        _refuse_cluster(context, failed)
-        problem = build_refused_error(failed, shown=context.shown)
-        if choose_next(failed) not in (Next.WAIT, Next.MOVE):
-            raise problem
-        yield from _pause(deadline, problem)
 
 
 def _pause(deadline: Deadline, error: MemoryStoreError) -> Plan[None]:

@@ -15,7 +15,7 @@ from indelible.model import Claims, Durability, Gravity, Risk
 
 @HANDLERS.handles(FindRisks)
 def find_risks(context: RedisContext, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
-    """Look at the running servers."""
+    """Inspect the running servers."""
     every = yield from read_settings(context)
     return list_risks(every, demanded=context.demanded, simulated=context.simulated)
 
@@ -23,7 +23,7 @@ def find_risks(context: RedisContext, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
 def list_risks(
     every: Sequence[RedisSettings], *, demanded: Durability | None, simulated: bool
 ) -> tuple[Risk, ...]:
-    """What may happen, each once, however many servers it may happen to."""
+    """List the risks, each once, even if several servers have it."""
     if simulated:
         return (
             Risk(
@@ -81,7 +81,7 @@ def _list_eviction_risks(settings: RedisSettings) -> Iterator[Risk]:
 
 def _list_persistence_risks(settings: RedisSettings, demanded: Durability | None) -> Iterator[Risk]:
     if not settings.appendonly:
-        # Whoever asked for `none` by name knows.
+        # A caller that asked for `none` by name knows.
         accepted = demanded is Durability.NONE
         kept = " but for what it last saved" if settings.saves else ""
         yield Risk(
@@ -130,7 +130,7 @@ def _list_replica_risks(settings: RedisSettings, demanded: Durability | None) ->
 def compute_durability(
     every: Sequence[RedisSettings], *, demanded: Durability | None, simulated: bool
 ) -> Durability:
-    """The level that every write has: the least of all servers, or replicated where demanded."""
+    """Compute the level of every write: the least of all servers, or replicated if demanded."""
     if simulated or not every:
         return Durability.NONE
     least = min((each.durability for each in every), key=list(Durability).index)
@@ -167,7 +167,7 @@ def build_claims(
     cluster: bool,
     ttl_clock: str,
 ) -> Claims:
-    """What is promised on these servers."""
+    """Build what is promised on these servers."""
     first = every[0]
     risks = list_risks(every, demanded=demanded, simulated=simulated)
     return Claims(

@@ -9,12 +9,9 @@ from importlib.resources import files
 from typing import Final, NamedTuple
 
 from indelible.backends.redis.keys import VIEW_FIELDS
+from indelible.backends.redis.log_rows import KIND_NUMBER, KIND_PATTERN, ROW_PATTERN
 from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, get_kind_prefix
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
-from indelible.model import Kind
-
-# Kinds as entries keep them.
-KIND_NUMBER: Final = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
 
 # A server runs one script at a time, and everybody waits. So no call looks at more than this; what
 # is longer goes on in the next call, inside the state that the first one saw.
@@ -23,8 +20,10 @@ READ_LOOKED: Final = 5000
 READ_BYTES: Final = 8 * 1024 * 1024
 MEASURE_BYTES: Final = 32 * 1024 * 1024
 REMOVE_ENTRIES: Final = 2000
-# Entries that a script takes from the log at once.
+# Rows that a script takes from the log at once.
 READ_PAGE: Final = 100
+# Rows that a script adds to the log at once: Lua passes at most some thousand values to a call.
+PUSHED: Final = 1000
 # A view that is written in fewer characters fits every limit on snapshots.
 TEXT_SMALL: Final = 3300
 # The engine keeps the keys of a session for this share of its time to live, and at most this long,
@@ -41,7 +40,7 @@ class LuaScript(NamedTuple):
     text: str
 
     def start(self, *, by_text: bool) -> tuple[str | bytes, str | bytes]:
-        """The words of a call before its keys."""
+        """Return the words of a call before its keys."""
         return ("EVAL", self.text) if by_text else (b"EVALSHA", self.digest)
 
 
@@ -51,24 +50,22 @@ class LuaScript(NamedTuple):
 _CHECKS: Final[dict[str, str | None]] = {
     "erase": None,
     "measure_entries": None,
-    "check_values": "head",
+    # It says itself what must be whole.
+    "read_parts": None,
     "delete_expired": "head",
-    "read_quarantine": "head",
-    "vacuum_entries": "head",
     "find_append": "entries",
     "read": "entries",
-    "read_log": "entries",
 }
 _WRONG: Final = {
     "head": "s.wrong",
-    "entries": "s.wrong or (is_active(s) and wrong_entries())",
-    "all": "s.wrong or (is_active(s) and (wrong_entries() or wrong_parts(1, 4)))",
+    "entries": "s.wrong or (s.active and find_wrong_entries())",
+    "all": "s.wrong or (s.active and (find_wrong_entries() or find_wrong_parts(1, 4)))",
 }
 
 
 @cache
 def load_script(name: str) -> LuaScript:
-    """One script, with what it begins with and the constants that it names."""
+    """Load a script, with the code that it begins with and the constants that it names."""
     text = _read("prelude")
     changes = _read("changes")
     if name == "append":
@@ -79,13 +76,13 @@ def load_script(name: str) -> LuaScript:
         text += changes + _read("session")
         check = _CHECKS.get(name, "all")
         if check is not None:
-            text += f"local found = {_WRONG[check]}\nif found then return damaged(found) end\n"
+            text += f"local found = {_WRONG[check]}\nif found then return build_error(found) end\n"
     text += _read(name)
-    # Each is made anew in every call, so that a script has only those that it uses.
+    # Each is assigned in every call, so that a script has only those that it uses.
     constants = [
         f"local {constant} = {value}\n"
         for constant, value in _constants().items()
-        if constant in text
+        if re.search(rf"\b{constant}\b", text)
     ]
     text = "".join([*constants, text])
     digest = sha1(text.encode()).hexdigest()  # noqa: S324 (how servers name scripts)
@@ -112,6 +109,9 @@ def _constants() -> dict[str, object]:
         "READ_LOOKED": READ_LOOKED,
         "READ_BYTES": READ_BYTES,
         "READ_PAGE": READ_PAGE,
+        "PUSHED": PUSHED,
+        "ROW": f"'{ROW_PATTERN}'",
+        "KIND_OF_ROW": f"'{KIND_PATTERN}'",
         "MEASURE_BYTES": MEASURE_BYTES,
         "REMOVE_ENTRIES": REMOVE_ENTRIES,
         "TEXT_SMALL": TEXT_SMALL,

@@ -10,7 +10,13 @@ from dataclasses import replace
 from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
 
-from indelible.backends.redis.calls import HANDLERS, RedisContext, encode_ttl_ms
+from indelible.backends.redis.calls import (
+    HANDLERS,
+    Argument,
+    Command,
+    RedisContext,
+    encode_ttl_ms,
+)
 from indelible.backends.redis.errors import (
     Next,
     build_damaged_error,
@@ -21,6 +27,8 @@ from indelible.backends.redis.errors import (
 from indelible.backends.redis.keys import (
     HEAD,
     HEAD_FIELDS,
+    PARTS,
+    SNAPSHOTS,
     STATE_FIELDS,
     build_heads_pattern,
     build_parts_pattern,
@@ -38,19 +46,21 @@ from indelible.errors import FormatError, UsageError
 from indelible.model import Status
 from indelible.view import Extents, View, build_view
 
-# Keys that SCAN looks at in one call: a server answers nobody else meanwhile.
+# Keys that SCAN looks at in one call: a server answers no other client meanwhile.
 SCAN_KEYS = 1000
+# Digits of the checksum that values begin with.
+SEAL_CHARS = 12
 # A cluster has at most as many servers as slots.
 _SERVERS_MAX = 16384
 
 
 def format_extents(extents: Extents) -> str:
-    """Extents as scripts read them."""
+    """Format extents as scripts read them."""
     return ";".join(f"{start},{stop}" for start, stop in extents)
 
 
 def parse_extents(text: bytes) -> Extents:
-    """The extents that a script wrote."""
+    """Parse the extents that a script wrote."""
     if not text:
         return ()
     try:
@@ -61,17 +71,17 @@ def parse_extents(text: bytes) -> Extents:
 
 
 def parse_optional(number: bytes | None) -> int | None:
-    """A number that may be missing, written as nothing."""
+    """Parse a number that is empty if there is none."""
     return int(number) if number else None
 
 
 def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
-    """A session as a script described it."""
-    now, life, born, end, generation, deadline, staged, *parts = reply
-    tail, extents, created, metadata, forked, vacuums = parts
-    standing = None
+    """Parse a session as a script described it."""
+    now, life, born, end, generation, deadline, staged = reply[:7]
+    tail, extents, created, metadata, forked, vacuums = reply[7:] or (None,) * 6
+    state = None
     if life is not None:
-        standing = SessionState(
+        state = SessionState(
             life.decode(),
             int(born),
             int(end),
@@ -79,12 +89,12 @@ def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
             parse_optional(deadline),
             staged == b"1",
         )
-    status = rules.compute_status(standing, int(now))
+    status = rules.compute_status(state, int(now))
     if status is Status.ACTIVE and (tail is None or vacuums is None):
         raise build_damaged_error(session, "its view is missing")
     return rules.build_head(
-        standing,
-        view=_view(extents, int(tail)) if tail is not None else View(),
+        state,
+        view=_build_view(extents or b"", int(tail)) if tail is not None else View(),
         now_ms=int(now),
         created_at_ms=parse_optional(created),
         metadata=metadata if metadata is not None else b"{}",
@@ -94,25 +104,69 @@ def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
     )
 
 
-def _view(extents: bytes, tail: int) -> View:
+def _build_view(extents: bytes, tail: int) -> View:
     # Most sessions show all that they hold.
     return build_view(parse_extents(extents), tail) if extents else View((), tail)
 
 
 def parse_life(reply: Sequence[Any]) -> str | None:
-    """The life of a session that a script described, be it active or over; None if it has none."""
+    """Return the life that a script described, active or over; None if there is none."""
     life: bytes | None = reply[1]
     return None if life is None else life.decode()
+
+
+def read_parts(
+    context: RedisContext, session: str, *commands: Command, checks: str = "all"
+) -> Plan[tuple[Head, Seal, list[Any]]]:
+    """Read a session, and what commands that only read say of its parts, in one state.
+
+    A command is its name, the part that it reads, and further arguments. A session that has no
+    head has no answers.
+    """
+    words: list[Argument] = [checks]
+    for name, part, *rest in commands:
+        words += (2 + len(rest), name, PARTS.index(str(part)) + 1, *rest)
+    described, *answers = yield from call_script(
+        context, context.read("read_parts", session, *words)
+    )
+    seal = Seal(context, session, described[1] or b"")
+    return parse_head(session, described), seal, answers
+
+
+class Seal:
+    """Checks the values of a session's hashes: they begin with a checksum, as scripts seal them."""
+
+    def __init__(self, context: RedisContext, session: str, life: bytes) -> None:
+        self._start = b"%b\n%b\n" % (context.keys(session).names[0], life)
+        self._session = session
+        # A simulated server keeps no checksums.
+        self._ignored = context.simulated
+
+    def is_sound(self, name: bytes, value: bytes) -> bool:
+        """Whether a value matches its checksum."""
+        checksum, text = value[:SEAL_CHARS], value[SEAL_CHARS + 1 :]
+        return self._ignored or compute_digest(self._start + name + b"\n" + text) == checksum
+
+    def open(self, name: bytes, value: bytes, what: str) -> bytes:
+        """Return a value without its checksum, or raise if it does not match."""
+        if not self.is_sound(name, value):
+            raise build_damaged_error(self._session, f"{what} does not match its checksum")
+        return value[SEAL_CHARS + 1 :]
+
+
+def compute_digest(text: bytes) -> bytes:
+    """Compute 48 bits of SHA-1, as prelude.lua does; it is no signature."""
+    return sha1(text, usedforsecurity=False).hexdigest()[:SEAL_CHARS].encode()
 
 
 @HANDLERS.handles(ReadHead)
 def read_head(context: RedisContext, op: ReadHead) -> Plan[Head]:
     """Read a session without its entries."""
-    count = b"1" if op.count_snapshots else b"0"
-    described, snapshots = yield from call_script(
-        context, context.read("read_head", op.session, count)
-    )
-    return parse_head(op.session, described, snapshots)
+    commands = (("HLEN", SNAPSHOTS),) if op.count_snapshots else ()
+    head, _, counted = yield from read_parts(context, op.session, *commands)
+    if counted and head.status is Status.ACTIVE:
+        head.snapshots = counted[0]
+    return head
 
 
 @HANDLERS.handles(SetMetadata)
@@ -136,7 +190,7 @@ def set_metadata(context: RedisContext, op: SetMetadata) -> Plan[Head]:
 
 
 class Bookmark(NamedTuple):
-    """Where a list goes on: the server, its run, SCAN's cursor, and names it gave already."""
+    """Where a list continues: the server, its run, SCAN's cursor, and hashes of listed names."""
 
     server: int = 0
     run: str = ""
@@ -144,12 +198,12 @@ class Bookmark(NamedTuple):
     given: tuple[str, ...] = ()
 
     def format(self) -> str:
-        """The bookmark as a cursor that anybody may keep."""
+        """Return the bookmark as a cursor."""
         return base64.urlsafe_b64encode(json.dumps(self).encode()).decode("ascii")
 
 
 def parse_bookmark(text: str | None) -> Bookmark:
-    """The bookmark that a cursor stands for."""
+    """Parse a cursor."""
     if text is None:
         return Bookmark()
     # A cursor only says where to go on. What is listed is decided by the namespace of the store, so
@@ -172,7 +226,7 @@ def parse_bookmark(text: str | None) -> Bookmark:
 
 
 def hash_name(name: str) -> str:
-    """A name as a bookmark keeps it: short, since one call may find several."""
+    """Hash a name for a bookmark: short, since one call may find several."""
     return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
@@ -182,7 +236,7 @@ SCAN_KEYS_FEW = 10
 
 @HANDLERS.handles(ListSessions)
 def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
-    """Name a page of sessions, by SCAN on one server after the other."""
+    """List a page of sessions, by SCAN on one server after the other."""
     names: dict[str, None] = {}
     at = parse_bookmark(op.resume)
     servers = yield from count_servers(context)
@@ -214,7 +268,7 @@ def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
 def _scan(
     context: RedisContext, op: ListSessions, at: Bookmark, keys: int
 ) -> Plan[tuple[str, int, list[str]]]:
-    """One call of SCAN: the server's run, where it goes on, and the names that count."""
+    """Call SCAN once; returns the server's run, the next cursor, and the names to list."""
     matching = build_parts_pattern if op.damaged else build_heads_pattern
     pattern = matching(context.namespace, op.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
@@ -230,18 +284,20 @@ def _scan(
     names = [
         session
         for (key, session), head in zip(named.items(), heads, strict=True)
-        if _counts(context, op, key, head, now_ms)
+        if _is_listed(context, op, key, head, now_ms)
     ]
     return parse_run(info), int(cursor), names
 
 
-def _counts(context: RedisContext, op: ListSessions, key: bytes, reply: Any, now_ms: int) -> bool:
-    """Whether a session is to be named, by one of its keys and what its head says."""
+def _is_listed(
+    context: RedisContext, op: ListSessions, key: bytes, reply: Any, now_ms: int
+) -> bool:
+    """Whether a session is to be listed, by one of its keys and what its head says."""
     if isinstance(reply, Exception) and choose_next(reply) in (Next.MOVE, Next.ASK):
         # It was here a moment ago, and is on its way to another server: it is there.
         return is_head(key)
     if isinstance(reply, Exception) and parse_code(reply) == "WRONGTYPE":
-        # No head at all: whoever looks at the session is told.
+        # It is no head: operations on the session say so.
         return is_head(key)
     head = require(context, reply)
     if not is_head(key):
@@ -250,7 +306,7 @@ def _counts(context: RedisContext, op: ListSessions, key: bytes, reply: Any, now
     if head[0] is None:
         return False
     if not context.simulated and not is_head_sound(key, head):
-        # Nobody knows whether it is over: whoever looks at it is told that it is damaged.
+        # Whether it is over is unknown: operations on the session say that it is damaged.
         return True
     state, _, deadline, _ = head
     staged = state.split(b" ")[STATE_FIELDS.index("staged")] == b"1"
@@ -262,8 +318,7 @@ def is_head_sound(name: bytes, head: Sequence[bytes | None]) -> bool:
     state, end, deadline, summed = head
     if state is None or end is None or deadline is None or summed is None:
         return False
-    # As prelude.lua computes it; it is no signature.
-    digest = sha1(name + b"\n" + state, usedforsecurity=False).hexdigest()[:12]
+    digest = compute_digest(name + b"\n" + state)
     try:
         return int(digest, 16) + int(end) + int(deadline or 0) == int(summed)
     except ValueError:
@@ -278,7 +333,7 @@ def require(context: RedisContext, reply: Any) -> Any:
 
 
 def parse_run(info: Any) -> str:
-    """Which run of a server answered; empty where it does not say."""
+    """Return the id of the run of a server; empty if it does not say."""
     if not isinstance(info, bytes):
         return ""
     for line in info.splitlines():

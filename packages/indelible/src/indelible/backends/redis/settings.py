@@ -1,4 +1,4 @@
-"""What a running server says of itself: the settings that decide what it can lose."""
+"""The settings of a running server that decide what it can lose."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class RedisSettings:
 
     @property
     def durability(self) -> Durability:
-        """What a write survives that the server acknowledged."""
+        """Return what an acknowledged write survives."""
         if not self.appendonly:
             return Durability.NONE
-        # Whoever hides its setting may have the default, which is once a second.
+        # A server that hides the setting may have the default, once a second.
         if self.appendfsync == "always" and not self.rests_while_rewriting:
             return Durability.POWER
         return Durability.PROCESS
@@ -61,7 +61,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 
 def read_settings(context: RedisContext) -> Plan[list[RedisSettings]]:
-    """The settings of every server that holds keys."""
+    """Read the settings of every server that holds keys."""
     servers = yield from count_servers(context)
     found: list[RedisSettings] = []
     for server in range(servers):
@@ -82,7 +82,7 @@ def _read_server(context: RedisContext, server: int) -> Plan[RedisSettings]:
 
 @HANDLERS.handles(Identify)
 def identify(context: RedisContext, _op: Identify) -> Plan[str | None]:
-    """The runs of the servers, and the number of the database; None where they do not say."""
+    """Return the runs of the servers and the database; None if they do not say."""
     servers = yield from count_servers(context)
     runs: list[str] = []
     database = ""
@@ -100,7 +100,7 @@ def identify(context: RedisContext, _op: Identify) -> Plan[str | None]:
 
 
 def build_settings(fields: dict[str, str], values: dict[str, str | None]) -> RedisSettings:
-    """Settings from what INFO and CONFIG GET answered."""
+    """Build settings from what INFO and CONFIG GET answered."""
     is_valkey = "valkey_version" in fields or fields.get("server_name") == "valkey"
     version = fields.get("valkey_version") if is_valkey else fields.get("redis_version")
     save, least = values["save"], values["min-replicas-to-write"]
@@ -122,7 +122,7 @@ def build_settings(fields: dict[str, str], values: dict[str, str | None]) -> Red
 
 
 def parse_info(info: Any) -> dict[str, str]:
-    """The lines of INFO by name; none where the server refused."""
+    """Parse the lines of INFO by name; there are none if the server refused."""
     if not isinstance(info, (bytes, str)):
         return {}
     text = info.decode("utf-8", "replace") if isinstance(info, bytes) else info
@@ -131,7 +131,7 @@ def parse_info(info: Any) -> dict[str, str]:
 
 
 def _parse_configured(reply: Any) -> str | None:
-    """The value that CONFIG GET gave, in either protocol; None where it was refused."""
+    """Parse the reply of CONFIG GET, in either protocol; None if it was refused."""
     values = list(reply.values()) if isinstance(reply, dict) else reply
     if isinstance(reply, list):
         values = reply[1::2]
@@ -142,12 +142,12 @@ def _parse_configured(reply: Any) -> str | None:
 
 
 def list_copies_on_disk(settings: RedisSettings) -> list[str]:
-    """Where a server keeps, on disk, what was erased from its memory."""
+    """List the files in which a server keeps what was erased from its memory."""
     left = []
     if settings.appendonly:
         left.append("the append-only file of the server, until it is rewritten (BGREWRITEAOF)")
     if settings.saves is not False:
         left.append("the RDB file of the server, until it is saved again (BGSAVE)")
     if settings.replicas:
-        left.append("the files of its replicas, until they are written anew in the same way")
+        left.append("the files of its replicas, until they are written again in the same way")
     return left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indelible.backends.redis.calls import HANDLERS, Argument, RedisContext, encode_ttl_ms
-from indelible.backends.redis.log_rows import format_meta, format_stamp
+from indelible.backends.redis.log_rows import format_row, get_checksum
 from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.sessions import format_extents, parse_head
 from indelible.backends.redis.views import format_line, format_record
@@ -17,7 +17,7 @@ ROWS_PER_CALL = 500
 
 @HANDLERS.handles(BeginStage)
 def begin_stage(context: RedisContext, op: BeginStage) -> Plan[Stage]:
-    """Begin a life that nobody sees yet."""
+    """Begin a life that is not visible yet."""
     first = "" if op.first is None else op.first
     answer, *rest = yield from call_script(
         context,
@@ -40,11 +40,11 @@ def stage_rows(context: RedisContext, op: StageRows) -> Plan[None]:
         for row in op.rows[start : start + ROWS_PER_CALL]:
             arguments += (
                 row.position,
-                format_stamp(row, salt),
-                format_meta(row.kind, row.keep, row.batch, row.opens, row.answers),
-                row.key or "",
-                row.envelope,
+                format_row(row, salt),
                 "" if row.deadline_ms is None else row.deadline_ms,
+                row.key or "",
+                f"{row.batch} {row.generation}",
+                get_checksum(row.envelope),
             )
         (answer,) = yield from call_script(
             context, context.write("stage_rows", op.session, op.stage, *arguments)
@@ -85,4 +85,4 @@ def show_stage(context: RedisContext, op: ShowStage) -> Plan[Head]:
 @HANDLERS.handles(DropStage)
 def drop_stage(context: RedisContext, op: DropStage) -> Plan[None]:
     """Remove a stage that will never be shown."""
-    yield from call_script(context, context.write("drop_stage", op.session, op.stage))
+    yield from call_script(context, context.write("delete_expired", op.session, op.stage, ""))

@@ -1,21 +1,22 @@
-"""Which server has a key, as redis-py knows it, and the pool of its connections."""
+# Generated from topology_async.py by scripts/generate_sync.py: edit that file instead.
+"""Which server has a key, as redis-py knows it, and the pool of its connections; blocking."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from redis.exceptions import AskError, MovedError, RedisClusterException
 
-from indelible.backends.redis.connections import (
-    CLUSTER_SLOTS,
-    build_client,
-    build_cluster_client,
-    is_cluster,
+from indelible.backends.redis.calls import Request
+from indelible.backends.redis.connection_io import (
+    close_client,
+    create_lock,
+    get_pool,
+    open_client,
+    open_cluster,
 )
+from indelible.backends.redis.connections import CLUSTER_SLOTS, RedisOptions, is_cluster
 from indelible.backends.redis.errors import build_no_cluster_error
-from indelible.backends.redis.options import RedisOptions
-from indelible.backends.redis.requests import SendCommands
 
 
 class SingleServer:
@@ -23,20 +24,20 @@ class SingleServer:
 
     def __init__(self, options: RedisOptions) -> None:
         self.owned = isinstance(options.target, str)
-        self._client = build_client(options, awaited=False) if self.owned else options.target
+        self._client = open_client(options) if self.owned else options.target
 
     def count(self) -> int:
-        """How many primaries there are."""
+        """Count the primaries."""
         return 1
 
-    def locate(self, _request: SendCommands) -> tuple[str, Any]:
-        """The name of the server that a request goes to, and its pool."""
+    def locate(self, _request: Request) -> tuple[str, Any]:
+        """Return the name of the server that a request goes to, and its pool."""
         return "", self._client.connection_pool
 
     def close(self) -> None:
         """Close the connections, if they are ours."""
         if self.owned:
-            self._client.close()
+            close_client(self._client)
 
 
 class Cluster:
@@ -46,15 +47,15 @@ class Cluster:
         self.owned = isinstance(options.target, str)
         self._options = options
         self._client: Any = None if self.owned else options.target
-        # Taken by `with` alone, which cannot be interrupted halfway.
-        self._lock = threading.Lock()
+        # The map is read once at a time; the client's own lock does not cover a refresh.
+        self._lock = create_lock()
 
     def count(self) -> int:
-        """How many primaries there are."""
+        """Count the primaries."""
         return len(self._list_primaries(self._connect()))
 
-    def locate(self, request: SendCommands) -> tuple[str, Any]:
-        """The name of the server that a request goes to, and its pool."""
+    def locate(self, request: Request) -> tuple[str, Any]:
+        """Return the name of the server that a request goes to, and its pool."""
         client = self._connect()
         failed = request.failed
         if failed is not None:
@@ -67,25 +68,24 @@ class Cluster:
         if isinstance(failed, (AskError, MovedError)):
             # Where the server sent us, whatever the map says.
             node = client.get_node(failed.host, failed.port) or node
-        return node.name, client.get_redis_connection(node).connection_pool
+        return node.name, get_pool(client, node)
 
     def close(self) -> None:
         """Close the connections, if they are ours."""
         client, self._client = self._client, None
         if self.owned and client is not None:
-            client.close()
+            close_client(client)
 
     def _connect(self) -> Any:
-        """The client. It reads the map of slots when it is made."""
+        """Return the client, after it has read the map of slots."""
         client = self._client
-        if client is None:
+        if client is None or not client.nodes_manager.slots_cache:
             with self._lock:
-                if self._client is None:
-                    try:
-                        self._client = build_cluster_client(self._options, awaited=False)
-                    except RedisClusterException as error:
-                        raise self._find_cause(error) from error
-                client = self._client
+                try:
+                    client = open_cluster(self._options, self._client)
+                except RedisClusterException as error:
+                    raise self._find_cause(error) from error
+                self._client = client
         return client
 
     def _learn(self, client: Any, failed: BaseException) -> None:
@@ -97,25 +97,26 @@ class Cluster:
         if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
             manager.move_slot(failed)
         else:
-            try:
-                manager.initialize()
-            except RedisClusterException as error:
-                raise self._find_cause(error) from error
+            with self._lock:
+                try:
+                    manager.initialize()
+                except RedisClusterException as error:
+                    raise self._find_cause(error) from error
 
     def _find_cause(self, error: RedisClusterException) -> BaseException:
-        """What kept the client from reading the map."""
+        """Return what kept the client from reading the map."""
         cause = error.__cause__
         if isinstance(cause, RedisClusterException):
             return build_no_cluster_error(cause, shown=self._options.shown)
         return cause or error
 
     def _list_primaries(self, client: Any) -> list[Any]:
-        """In the order of their first slots: after a failover, the new one takes the old place."""
+        """List them by their first slots: after a failover, the new one takes the old place."""
         slots = client.nodes_manager.slots_cache
         served = (slots[slot][0] for slot in range(CLUSTER_SLOTS) if slots.get(slot))
         return list(dict.fromkeys(served))
 
 
 def build_topology(options: RedisOptions) -> SingleServer | Cluster:
-    """The servers that a URL or a client stands for."""
+    """Return the servers that a URL or a client stands for."""
     return Cluster(options) if is_cluster(options.target) else SingleServer(options)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from redis.exceptions import AskError, MovedError, RedisClusterException
 
-from indelible.backends.redis.connections import (
-    CLUSTER_SLOTS,
-    build_client,
-    build_cluster_client,
-    is_cluster,
+from indelible.backends.redis.calls import Request
+from indelible.backends.redis.connection_io import (
+    close_client_async,
+    create_lock_async,
+    get_pool_async,
+    open_client_async,
+    open_cluster_async,
 )
+from indelible.backends.redis.connections import CLUSTER_SLOTS, RedisOptions, is_cluster
 from indelible.backends.redis.errors import build_no_cluster_error
-from indelible.backends.redis.options import RedisOptions
-from indelible.backends.redis.requests import SendCommands
 
 
 class AsyncSingleServer:
@@ -23,42 +23,20 @@ class AsyncSingleServer:
 
     def __init__(self, options: RedisOptions) -> None:
         self.owned = isinstance(options.target, str)
-        self._client = build_client(options, awaited=True) if self.owned else options.target
+        self._client = open_client_async(options) if self.owned else options.target
 
     async def count(self) -> int:
-        """How many primaries there are."""
+        """Count the primaries."""
         return 1
 
-    async def locate(self, _request: SendCommands) -> tuple[str, Any]:
-        """The name of the server that a request goes to, and its pool."""
+    async def locate(self, _request: Request) -> tuple[str, Any]:
+        """Return the name of the server that a request goes to, and its pool."""
         return "", self._client.connection_pool
 
     async def close(self) -> None:
         """Close the connections, if they are ours."""
         if self.owned:
-            await self._client.aclose()
-
-
-class NodePool:
-    """The connections of one server of a cluster, in the way that other pools give them."""
-
-    def __init__(self, node: Any) -> None:
-        self._node = node
-        self.max_connections: int = node.max_connections
-
-    async def get_connection(self) -> Any:
-        """Take a connection, and connect it if it is new."""
-        connection = self._node.acquire_connection()
-        try:
-            await connection.connect()
-        except BaseException:
-            self._node.release(connection)
-            raise
-        return connection
-
-    async def release(self, connection: Any) -> None:
-        """Give a connection back."""
-        self._node.release(connection)
+            await close_client_async(self._client)
 
 
 class AsyncCluster:
@@ -67,18 +45,16 @@ class AsyncCluster:
     def __init__(self, options: RedisOptions) -> None:
         self.owned = isinstance(options.target, str)
         self._options = options
-        self._client: Any = options.target
-        if self.owned:
-            self._client = build_cluster_client(options, awaited=True)
-        # One task at a time reads the map; the client's own lock does not cover a refresh.
-        self._lock = asyncio.Lock()
+        self._client: Any = None if self.owned else options.target
+        # The map is read once at a time; the client's own lock does not cover a refresh.
+        self._lock = create_lock_async()
 
     async def count(self) -> int:
-        """How many primaries there are."""
+        """Count the primaries."""
         return len(self._list_primaries(await self._connect()))
 
-    async def locate(self, request: SendCommands) -> tuple[str, Any]:
-        """The name of the server that a request goes to, and its pool."""
+    async def locate(self, request: Request) -> tuple[str, Any]:
+        """Return the name of the server that a request goes to, and its pool."""
         client = await self._connect()
         failed = request.failed
         if failed is not None:
@@ -91,22 +67,24 @@ class AsyncCluster:
         if isinstance(failed, (AskError, MovedError)):
             # Where the server sent us, whatever the map says.
             node = client.get_node(failed.host, failed.port) or node
-        return node.name, NodePool(node)
+        return node.name, get_pool_async(client, node)
 
     async def close(self) -> None:
         """Close the connections, if they are ours."""
-        if self.owned:
-            await self._client.aclose()
+        client, self._client = self._client, None
+        if self.owned and client is not None:
+            await close_client_async(client)
 
     async def _connect(self) -> Any:
-        """The client, after it has read the map of slots."""
+        """Return the client, after it has read the map of slots."""
         client = self._client
-        if not client.nodes_manager.slots_cache:
+        if client is None or not client.nodes_manager.slots_cache:
             async with self._lock:
                 try:
-                    await client.initialize()
+                    client = await open_cluster_async(self._options, self._client)
                 except RedisClusterException as error:
                     raise self._find_cause(error) from error
+                self._client = client
         return client
 
     async def _learn(self, client: Any, failed: BaseException) -> None:
@@ -125,19 +103,19 @@ class AsyncCluster:
                     raise self._find_cause(error) from error
 
     def _find_cause(self, error: RedisClusterException) -> BaseException:
-        """What kept the client from reading the map."""
+        """Return what kept the client from reading the map."""
         cause = error.__cause__
         if isinstance(cause, RedisClusterException):
             return build_no_cluster_error(cause, shown=self._options.shown)
         return cause or error
 
     def _list_primaries(self, client: Any) -> list[Any]:
-        """In the order of their first slots: after a failover, the new one takes the old place."""
+        """List them by their first slots: after a failover, the new one takes the old place."""
         slots = client.nodes_manager.slots_cache
         served = (slots[slot][0] for slot in range(CLUSTER_SLOTS) if slots.get(slot))
         return list(dict.fromkeys(served))
 
 
-def build_topology(options: RedisOptions) -> AsyncSingleServer | AsyncCluster:
-    """The servers that a URL or a client stands for."""
+def build_topology_async(options: RedisOptions) -> AsyncSingleServer | AsyncCluster:
+    """Return the servers that a URL or a client stands for."""
     return AsyncCluster(options) if is_cluster(options.target) else AsyncSingleServer(options)

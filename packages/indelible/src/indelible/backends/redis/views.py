@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.backends.redis.calls import HANDLERS, RedisContext, encode_ttl_ms, to_pairs
+from indelible.backends.redis.calls import (
+    HANDLERS,
+    Command,
+    RedisContext,
+    encode_ttl_ms,
+    to_pairs,
+)
+from indelible.backends.redis.errors import build_damaged_error
+from indelible.backends.redis.keys import JOURNAL, SNAPSHOTS
 from indelible.backends.redis.requests import call_script
-from indelible.backends.redis.sessions import format_extents, parse_extents, parse_head
+from indelible.backends.redis.sessions import Seal, format_extents, parse_extents, read_parts
 from indelible.core import rules
 from indelible.core.limits import VIEW_ATTEMPTS_MAX
 from indelible.core.operations import (
@@ -25,6 +33,7 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan
 from indelible.errors import ConflictError, FormatError
+from indelible.model import Status
 from indelible.view import View, build_view, freeze
 
 
@@ -87,7 +96,7 @@ def _change(context: RedisContext, op: ChangeView, snapshot: str) -> Plan[ViewCh
 
 
 def parse_line(life: str, key: str, text: bytes, undone_by: bytes | None) -> JournalLine:
-    """A journal line as a script wrote it."""
+    """Parse a journal line as a script wrote it."""
     try:
         # The name of the change comes last: it may hold anything.
         about, before, after, change = text.split(b"|", 3)
@@ -107,7 +116,7 @@ def parse_line(life: str, key: str, text: bytes, undone_by: bytes | None) -> Jou
 
 
 def format_line(number: int, line: JournalLine, generation: int) -> str:
-    """A journal line as a script would write it."""
+    """Format a journal line as a script would write it."""
     about = f"{number} {line.changed_at_ms} {generation} {line.end}"
     return f"{about}|{_format_view(line.before)}|{_format_view(line.after)}|{line.change}"
 
@@ -121,27 +130,33 @@ def _format_view(view: View) -> str:
     return f"{view.tail} {format_extents(view.extents)}"
 
 
-def parse_lines(life: str, flat: list[Any]) -> list[JournalLine]:
-    """Lines as scripts give them, three values each."""
-    return [
-        parse_line(life, key.decode(), text, undone_by)
-        for key, text, undone_by in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-    ]
+def parse_lines(seal: Seal, session: str, life: str, flat: list[Any]) -> list[JournalLine]:
+    """Parse lines as scripts give them: number, key, line and what undid it of each."""
+    what = "a line of its journal"
+    lines = []
+    for number, key, value, undoing in zip(*(flat[at::4] for at in range(4)), strict=True):
+        if value is None:
+            raise build_damaged_error(session, "lines of its journal are missing")
+        text = seal.open(b"o" + key, value, what)
+        if int(text.partition(b" ")[0]) != number:
+            raise build_damaged_error(session, "lines of its journal are missing")
+        undone_by = None if undoing is None else seal.open(b"u" + key, undoing, what)
+        lines.append(parse_line(life, key.decode(), text, undone_by))
+    return lines
 
 
 @HANDLERS.handles(ReadJournal)
 def read_journal(context: RedisContext, op: ReadJournal) -> Plan[JournalPage]:
-    """The newest changes of the view."""
-    described, flat = yield from call_script(
-        context, context.read("read_journal", op.session, op.limit)
-    )
-    head = parse_head(op.session, described)
-    return JournalPage(head, tuple(parse_lines(head.life, flat)))
+    """Read the newest changes of the view."""
+    head, seal, answers = yield from read_parts(context, op.session, ("JOURNAL", JOURNAL, op.limit))
+    if head.status is not Status.ACTIVE:
+        return JournalPage(head, ())
+    return JournalPage(head, tuple(parse_lines(seal, op.session, head.life, answers[0])))
 
 
 @HANDLERS.handles(SaveSnapshot)
 def save_snapshot(context: RedisContext, op: SaveSnapshot) -> Plan[SnapshotRecord]:
-    """Write the view and the log's end down under a new id."""
+    """Store the view and the end of the log under an id."""
     whole = ""
     for _ in range(VIEW_ATTEMPTS_MAX):
         answer, *rest = yield from call_script(
@@ -170,7 +185,7 @@ def save_snapshot(context: RedisContext, op: SaveSnapshot) -> Plan[SnapshotRecor
 
 
 def parse_record(snapshot_id: str, text: bytes) -> SnapshotRecord:
-    """A snapshot as a script wrote it."""
+    """Parse a snapshot as a script wrote it."""
     try:
         about, _, label = text.partition(b"|")
         _, taken, end, tail, extents = about.split(b" ")
@@ -186,35 +201,42 @@ def parse_record(snapshot_id: str, text: bytes) -> SnapshotRecord:
 
 
 def format_record(number: int, record: SnapshotRecord) -> str:
-    """A snapshot as a script would write it."""
+    """Format a snapshot as a script would write it."""
     label = "" if record.label is None else f"={record.label}"
     extents = format_extents(record.view.extents)
     return f"{number} {record.taken_at_ms} {record.end} {record.view.tail} {extents}|{label}"
 
 
-def parse_records(flat: list[Any]) -> list[SnapshotRecord]:
-    """Snapshots as a hash holds them, oldest first."""
-    ordered = sorted(to_pairs(flat), key=lambda pair: int(pair[1].partition(b" ")[0]))
+def parse_records(seal: Seal, flat: list[Any]) -> list[SnapshotRecord]:
+    """Parse snapshots as a hash holds them; the result has the oldest first."""
+    opened = [(name, seal.open(b"s" + name, value, "a snapshot")) for name, value in to_pairs(flat)]
+    ordered = sorted(opened, key=lambda pair: int(pair[1].partition(b" ")[0]))
     return [parse_record(name.decode(), text) for name, text in ordered]
 
 
 @HANDLERS.handles(ReadSnapshots)
 def read_snapshots(context: RedisContext, op: ReadSnapshots) -> Plan[SnapshotList]:
-    """All snapshots of the session's life, or the named ones."""
-    every = b"1" if op.ids is None else b"0"
-    described, flat = yield from call_script(
-        context, context.read("read_snapshots", op.session, every, *(op.ids or ()))
-    )
-    head = parse_head(op.session, described)
-    if op.ids is None:
-        return SnapshotList(head, tuple(parse_records(flat)))
-    found = tuple(parse_record(name.decode(), text) for name, text in to_pairs(flat))
-    return SnapshotList(head, found)
+    """Read all snapshots of the session's life, or the named ones."""
+    ids = op.ids
+    commands: tuple[Command, ...] = (("HGETALL", SNAPSHOTS),)
+    if ids is not None:
+        commands = (("HMGET", SNAPSHOTS, *ids),) if ids else ()
+    head, seal, answers = yield from read_parts(context, op.session, *commands)
+    if head.status is not Status.ACTIVE or not commands:
+        return SnapshotList(head, ())
+    if ids is None:
+        return SnapshotList(head, tuple(parse_records(seal, answers[0])))
+    found = [
+        parse_record(name, seal.open(b"s" + name.encode(), value, "a snapshot"))
+        for name, value in zip(ids, answers[0], strict=True)
+        if value is not None
+    ]
+    return SnapshotList(head, tuple(found))
 
 
 @HANDLERS.handles(DeleteSnapshot)
 def delete_snapshot(context: RedisContext, op: DeleteSnapshot) -> Plan[bool]:
-    """Forget one snapshot; entries stay."""
+    """Delete one snapshot; entries stay."""
     removed = yield from call_script(
         context, context.write("delete_snapshot", op.session, op.id, repeatable=False)
     )

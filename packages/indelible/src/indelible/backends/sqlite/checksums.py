@@ -1,8 +1,7 @@
-"""Checksums of rows in SQL: the functions of a connection, and the fields of each table's row."""
+"""Checksums of rows: the fields that they cover, and the SQL functions that compute them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import apsw
@@ -13,13 +12,13 @@ from indelible.errors import FormatError
 
 # The fields that each row's checksum covers: all that decides what a session shows. A session's
 # `touched` only counts, and an entry's row is bound to its place by `CONTENT`.
-_FIELDS: Final = {
-    "session": "number namespace name life born staged generation tail session.deadline created_at"
-    " vacuums forked_from metadata extents",
-    "snapshot": 'session life id label taken_at "end" tail extents',
-    "journal": 'session life operation change changed_at generation "end" undone_by tail_before'
-    " tail_after extents_before extents_after",
-    "kept_key": "session life key position entries generation checksums",
+FIELDS: Final = {
+    "session": "number, namespace, name, life, born, staged, generation, tail, session.deadline,"
+    " created_at, vacuums, forked_from, metadata, extents",
+    "snapshot": 'session, life, id, label, taken_at, "end", tail, extents',
+    "journal": 'session, life, operation, change, changed_at, generation, "end", undone_by,'
+    " tail_before, tail_after, extents_before, extents_after",
+    "kept_key": "session, life, key, position, entries, generation, checksums",
 }
 
 # The content checksum that follows from an entry's row, to compare with the envelope's.
@@ -31,28 +30,13 @@ CONTENT: Final = (
 
 def is_intact(table: str) -> str:
     """Build the SQL expression that is 1 for a row with the right checksum."""
-    return f"{table}.checksum = row_checksum({', '.join(_FIELDS[table].split())})"
+    return f"{table}.checksum = row_checksum({FIELDS[table]})"
 
 
-def build_insert(table: str, *, verb: str = "INSERT") -> str:
-    """Build the statement that writes a row with its checksum from the row's fields."""
-    fields = _FIELDS[table].split()
-    params = ", ".join(f"?{number}" for number in range(1, len(fields) + 1))
-    return (
-        f"{verb} INTO {table} ({', '.join(fields)}, checksum)"
-        f" VALUES ({params}, row_checksum({params}))"
-    )
-
-
-def build_update(table: str, changes: Mapping[str, str], *, where: str) -> str:
-    """Build the statement that changes fields of a row, and its checksum with them."""
-    named = {f"{table}.{field}": value for field, value in changes.items()}
-    values = [changes.get(field, named.get(field, field)) for field in _FIELDS[table].split()]
-    assignments = "".join(f"{field} = {value}, " for field, value in changes.items())
-    return (
-        f"UPDATE {table} SET {assignments}checksum = row_checksum({', '.join(values)})"  # noqa: S608
-        f" WHERE {where}"
-    )
+def build_insert(table: str) -> str:
+    """Build the statement that writes the fields of a row and their checksum."""
+    params = ", ?" * len(FIELDS[table].split(","))
+    return f"INSERT INTO {table} ({FIELDS[table]}, checksum) VALUES (?{params})"
 
 
 def build_damage_error(what: str, session: str) -> FormatError:

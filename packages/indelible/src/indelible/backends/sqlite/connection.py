@@ -25,7 +25,7 @@ WAIT_S_MAX = 0.002
 BEGIN_WRITE = "BEGIN IMMEDIATE"
 BEGIN_READ = "BEGIN"
 COMMIT = "COMMIT"
-# Ends a transaction that only read; if it fails, nothing was at stake.
+# Ends a transaction that only read; if it fails, nothing is lost.
 END_READ = "END"
 ROLLBACK = "ROLLBACK"
 
@@ -134,8 +134,8 @@ class SqliteConnection:
 
     def close(self, *, checkpoint: bool = True) -> None:
         """Close; without a checkpoint where another process, or a child, goes on with the file."""
-        # What was acknowledged is in the log already; a checkpoint that fails here is done by
-        # whoever opens the file next.
+        # What was acknowledged is in the log already. If the checkpoint fails here, the next open
+        # does it.
         with suppress(apsw.Error):
             if not checkpoint:
                 self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -1,4 +1,4 @@
-"""A file with its writer and its readers: what the blocking and the async driver share."""
+"""A file with its writer and its readers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,15 @@ from typing import Any
 
 import apsw
 
-# Imported for the handlers that they register.
-from indelible.backends.sqlite import (  # noqa: F401
-    append,
-    files,
-    maintenance,
-    read,
-    risks,
-    schema,
-    sessions,
-    staging,
-    views,
-)
+from indelible.backends.sqlite import files, maintenance, risks, schema
 from indelible.backends.sqlite.connection import SqliteConnection, SqliteOptions
-from indelible.backends.sqlite.handlers import READS
-from indelible.backends.sqlite.readers import Readers
-from indelible.backends.sqlite.writer import NEVER, Write, Writer
+from indelible.backends.sqlite.readers import READERS_MAX, Readers
+from indelible.backends.sqlite.transaction import SqliteTransaction
+from indelible.backends.sqlite.writer import Writer
 from indelible.core import fork, operations
-from indelible.core.batcher import Pending
 from indelible.core.cursors import derive_key
+from indelible.core.embedded import Write
+from indelible.core.handlers import READS
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
 from indelible.core.plan import Operation
 from indelible.errors import UnavailableError
@@ -40,6 +30,8 @@ _MOVED = "was moved, deleted or replaced while it was open"
 class Database:
     """A file, its writer and its readers."""
 
+    readers_max = READERS_MAX
+
     def __init__(self, options: SqliteOptions) -> None:
         self._options = options
         schema.create_file(options.path)
@@ -47,7 +39,7 @@ class Database:
         self._files = files.list_files(options.path)
         had_log = options.path.with_name(options.path.name + "-wal").exists()
         first = SqliteConnection(options)
-        # Which file it is, whatever the path leads to later.
+        # Identifies the file, even if the path leads to another one later.
         self._identity = _identify(options.path)
         self._identified_at = 0.0
         try:
@@ -56,8 +48,8 @@ class Database:
             # Leave the log of another program in place, and do not create one.
             first.close(checkpoint=not had_log)
             raise
-        # It stays, and writes. To close it here would copy the whole log into the file and sync it.
-        self.writer = Writer(self._connect, first, refuse_if_moved=self._refuse_if_moved_lately)
+        # It stays open and writes. Closing it would copy the whole log into the file and sync it.
+        self.writer = Writer(self._connect, first, refuse_if_moved=self._refuse_if_moved_recently)
         self.readers = Readers(
             partial(self._connect, read_only=True), wait_s=options.busy_timeout_s
         )
@@ -71,14 +63,24 @@ class Database:
             after_in_child=self._after_fork_in_child,
         )
 
+    def write(self, batch: list[Write]) -> None:
+        """Perform operations in one transaction, and answer each."""
+        self.writer.write(batch)
+
     def read(self, op: Operation[Any]) -> Any:
         """Perform an operation that writes no rows."""
         if type(op) in READS:
-            found = self.readers.run(READS.find(op), op)
-            if isinstance(op, operations.CheckEngine) and self._is_moved():
-                found += (f"{self._options.path} {_MOVED}",)
-            return found
+            handler = READS.find(op)
+            return self.readers.run(lambda db: handler(SqliteTransaction(db), op))
+        return self._perform_own(op)
+
+    def _perform_own(self, op: Operation[Any]) -> Any:
+        """Perform an operation that concerns no session."""
         match op:
+            case operations.CheckEngine():
+                problems = self.readers.run(maintenance.check_engine)
+                moved = (f"{self._options.path} {_MOVED}",) if self._is_moved() else ()
+                return problems + moved
             case operations.ReadCursorKey():
                 return self._read_cursor_key(op)
             case operations.Scrub():
@@ -88,18 +90,17 @@ class Database:
             case operations.Identify():
                 file = self._options.path.stat()
                 return f"file {file.st_dev} {file.st_ino} {self._options.namespace}"
-        assert isinstance(op, operations.FindNearest), op
-        # SQLite cannot compare vectors.
-        return None
+            case _:
+                # SQLite cannot compare vectors.
+                assert isinstance(op, operations.FindNearest), op
+                return None
 
     def _read_cursor_key(self, op: operations.ReadCursorKey) -> bytes:
-        """Return the key for cursors; the first one who needs it writes the file's secret."""
+        """Return the key for cursors; the first caller that needs it creates the file's secret."""
         if self._cursor_key is None or op.again:
-            secret = self.readers.run(schema.read_secret, None)
+            secret = self.readers.run(schema.read_secret)
             if secret is None:
-                pending: Write = Pending(schema.EnsureSecret(), NEVER)
-                self.writer.write([pending])
-                secret = pending.outcome()
+                secret = self.writer.run_outside(schema.ensure_secret)
             self._cursor_key = derive_key(secret, self._options.namespace)
         return self._cursor_key
 
@@ -131,8 +132,8 @@ class Database:
     def _is_moved(self) -> bool:
         return _identify(self._options.path) != self._identity
 
-    def _refuse_if_moved_lately(self) -> None:
-        # A look at the path takes a sixth of the time of an append that is not synced.
+    def _refuse_if_moved_recently(self) -> None:
+        # To check the path takes a sixth of the time of an append that is not synced.
         now = time.monotonic()
         if now - self._identified_at >= MOVED_CHECK_S:
             self._refuse_if_moved()

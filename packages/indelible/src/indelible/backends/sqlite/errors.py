@@ -20,9 +20,9 @@ def translate_error(error: Exception, *, path: str, committing: bool = False) ->
     A commit that fails while writing or syncing may be found and recovered after a crash, or not:
     only then is the outcome unknown. Everything before the commit is rolled back.
     """
-    ours = _choose_error(error, path, committing)
-    ours.__cause__ = error
-    return ours
+    translated = _choose_error(error, path, committing)
+    translated.__cause__ = error
+    return translated
 
 
 def _choose_error(  # noqa: PLR0911 (a table of codes, one return for each meaning)

@@ -13,7 +13,7 @@ SIDE_FILE_ENDINGS = ("-wal", "-shm", "-journal")
 
 def list_files(path: Path) -> tuple[Path, ...]:
     """List the files of the database at a path, whether they exist now or not."""
-    # SQLite follows symbolic links first: its log stands beside the real file.
+    # SQLite follows symbolic links first: its log is beside the real file.
     real = Path(os.path.realpath(path))
     return (real, *(real.with_name(real.name + ending) for ending in SIDE_FILE_ENDINGS))
 

@@ -12,7 +12,6 @@ from indelible.backends.sqlite.connection import BEGIN_READ, END_READ, ROLLBACK,
 from indelible.core.leases import Lease, Slots
 from indelible.errors import BusyError, ClosedError, MemoryStoreBackendError, MemoryStoreError
 
-Q = TypeVar("Q")
 R = TypeVar("R")
 
 # Two per core of a small server; each holds a file handle and a page cache.
@@ -50,13 +49,13 @@ class Readers:
         self._inherited: list[SqliteConnection | None] = []
         self._closed = False
 
-    def run(self, handler: Callable[[SqliteConnection, Q], R], op: Q) -> R:
-        """Perform an operation that only reads, in one state of the file."""
+    def run(self, work: Callable[[SqliteConnection], R]) -> R:
+        """Run something that only reads, in one state of the file."""
         lease = Lease()
         try:
             reader = self._borrow(lease)
             try:
-                return self._read(reader, handler, op)
+                return self._read(reader, work)
             finally:
                 if reader.busy or self._closed:
                     reader.close(checkpoint=not reader.busy)
@@ -64,7 +63,7 @@ class Readers:
             lease.held = False
             self._slots.wake()
 
-    def _read(self, reader: Reader, handler: Callable[[SqliteConnection, Q], R], op: Q) -> R:
+    def _read(self, reader: Reader, work: Callable[[SqliteConnection], R]) -> R:
         connection = reader.connection
         if reader.busy or connection is None:
             reader.close(checkpoint=False)
@@ -72,10 +71,10 @@ class Readers:
         reader.busy = True
         try:
             connection.execute(BEGIN_READ)
-            result = handler(connection, op)
+            result = work(connection)
             connection.execute(END_READ)
         except MemoryStoreBackendError:
-            # The connection may be unwell: it stays marked, and is closed.
+            # The connection may be in a bad state: it stays marked, and is closed.
             raise
         except Exception:
             with suppress(MemoryStoreError):
@@ -96,7 +95,7 @@ class Readers:
         return reader
 
     def close(self) -> None:
-        """Close every idle reader; those in use close when they come back."""
+        """Close every idle reader; those in use are closed when they are returned."""
         self._closed = True
         leases = [Lease() for _ in self._slots.things]
         try:
@@ -110,7 +109,7 @@ class Readers:
             self._slots.wake_all()
 
     def pause(self) -> None:
-        """Before a fork: wait until all are back, and let go of the file."""
+        """Before a fork: wait until all are returned, and close them."""
         self._pausing = [Lease() for _ in self._slots.things]
         for lease in self._pausing:
             reader = self._slots.take(lease, lambda: math.inf)
@@ -118,11 +117,12 @@ class Readers:
             reader.close(checkpoint=False)
 
     def resume(self, *, in_child: bool) -> None:
-        """After a fork; in the child nobody else has a reader."""
+        """After a fork; no thread of the child has a reader."""
         for lease in self._pausing:
             lease.held = False
         if in_child:
-            # If Ctrl-C came before all were closed: not ours to use, or to close.
+            # If Ctrl-C came before all were closed, these are the parent's: a child must not use or
+            # close them.
             self._inherited += [reader.connection for reader in self._slots.things]
             self._slots = Slots(Reader() for _ in range(READERS_MAX))
         self._slots.wake_all()

@@ -24,9 +24,7 @@ from indelible.backends.sqlite.connection import (
     Rows,
     SqliteConnection,
 )
-from indelible.backends.sqlite.handlers import WRITES
 from indelible.core.cursors import SECRET_BYTES, create_secret
-from indelible.core.plan import Operation
 from indelible.errors import (
     BusyError,
     FormatError,
@@ -122,7 +120,7 @@ class SchemaObject(NamedTuple):
     sql: str | None
 
 
-# Tables that ANALYZE makes. Everything else in a schema is ours, or is refused.
+# Tables that ANALYZE creates. Everything else in a schema is created by a migration, or refused.
 _STATISTICS = {
     SchemaObject("table", name, name, f"CREATE TABLE {name}({columns})")
     for name, columns in {
@@ -191,7 +189,7 @@ def _read_migration(version: int) -> str:
 
 
 def _migrate(db: SqliteConnection) -> None:
-    """Bring the file to this format in one transaction; whoever comes second finds it done."""
+    """Bring the file to this format in one transaction; a second process finds it done."""
     db.execute(BEGIN_WRITE)
     found = _read_format(db)
     for version in range(found + 1, FORMAT + 1):
@@ -202,8 +200,8 @@ def _migrate(db: SqliteConnection) -> None:
     db.execute(COMMIT)
 
 
-def read_secret(db: SqliteConnection, _op: object = None) -> bytes | None:
-    """Return the file's secret, or None while it has none."""
+def read_secret(db: SqliteConnection) -> bytes | None:
+    """Return the secret that signs the file's cursors, or None while it has none."""
     rows = db.execute("SELECT value FROM about WHERE name = 'secret'")
     if not rows:
         return None
@@ -213,17 +211,11 @@ def read_secret(db: SqliteConnection, _op: object = None) -> bytes | None:
     return secret
 
 
-class EnsureSecret(Operation[bytes]):
-    """Return the file's secret; write one if there is none."""
-
-
-@WRITES.handles(EnsureSecret)
-def ensure_secret(db: SqliteConnection, _op: EnsureSecret) -> bytes:
-    """Return the file's secret; write one if there is none."""
+def ensure_secret(db: SqliteConnection) -> bytes:
+    """Return the file's secret, and create it if there is none; outside of any transaction."""
+    db.execute("INSERT OR IGNORE INTO about VALUES ('secret', ?)", (create_secret(),))
     secret = read_secret(db)
-    if secret is None:
-        secret = create_secret()
-        db.execute("INSERT INTO about VALUES ('secret', ?)", (secret,))
+    assert secret is not None
     return secret
 
 

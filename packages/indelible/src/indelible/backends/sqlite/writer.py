@@ -1,13 +1,11 @@
 """The writing connection: each batch of writes is one transaction.
 
-Ctrl-C may strike between any two calls. The lock is taken by `with` alone, which cannot be
-interrupted halfway. A transaction that an interrupt left open is rolled back by whoever holds the
-lock next.
+Ctrl-C may come between any two calls. The lock is taken by `with` alone, which cannot be
+interrupted halfway. If an interrupt left a transaction open, the next batch closes the connection.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,9 +13,9 @@ from typing import Any, TypeVar
 import apsw
 
 from indelible.backends.sqlite.connection import BEGIN_WRITE, COMMIT, ROLLBACK, SqliteConnection
-from indelible.backends.sqlite.handlers import WRITES
-from indelible.core.batcher import Pending
-from indelible.core.deadline import Deadline
+from indelible.backends.sqlite.transaction import SqliteTransaction
+from indelible.core.embedded import Write
+from indelible.core.handlers import WRITES
 from indelible.core.plan import Operation
 from indelible.errors import (
     BusyError,
@@ -28,12 +26,6 @@ from indelible.errors import (
 )
 
 T = TypeVar("T")
-Write = Pending[Operation[Any], Any]
-# Writes wait for others of their process as long as it takes. Waiting for other processes ends
-# with the busy timeout, and so does the batch before theirs.
-NEVER = Deadline(math.inf)
-# A batch is one transaction: long enough to share a sync, short enough to be fair.
-GROUP_MAX = 256
 
 
 class Writer:
@@ -69,9 +61,10 @@ class Writer:
             try:
                 connection = self._connected()
                 connection.execute(BEGIN_WRITE)
+                tx = SqliteTransaction(connection)
                 for pending in batch:
                     current = pending
-                    outcomes.append(_perform(connection, pending.request))
+                    outcomes.append(_perform(tx, pending.request))
                 current, committing = None, True
                 connection.execute(COMMIT)
             except MemoryStoreError as error:
@@ -79,7 +72,7 @@ class Writer:
                 for pending in batch:
                     pending.fail(error.copy())
             except BaseException as error:
-                # A bug in one handler, or Ctrl-C in this thread: not the error of the others.
+                # A bug in one handler, or Ctrl-C in this thread: not the error of the other writes.
                 self._abandon(error)
                 for pending in batch:
                     own = pending is current and isinstance(error, Exception)
@@ -105,7 +98,7 @@ class Writer:
             self._disconnect(checkpoint=True)
 
     def pause(self) -> None:
-        """Before a fork: wait for the running commit and let go of the file."""
+        """Before a fork: wait for the running commit and close the file."""
         self._lock.acquire()
         self._paused = True
         self._disconnect(checkpoint=False)
@@ -113,8 +106,8 @@ class Writer:
     def resume(self, *, in_child: bool) -> None:
         """After a fork: go on."""
         if in_child:
-            # If Ctrl-C came before the file was let go: the parent's connection is not ours to
-            # use or to close, and the lock may be held by one of its threads.
+            # If Ctrl-C came before the file was closed, this is the parent's connection, which a
+            # child must not use or close; and one of the parent's threads may hold the lock.
             self._inherited, self._connection = self._connection, None
             self._lock = threading.Lock()
             self._paused = False
@@ -129,7 +122,7 @@ class Writer:
         self._refuse_if_moved()
         connection = self._connection
         if connection is not None and connection.in_transaction:
-            # Whoever began it was interrupted before it could clean up.
+            # The thread that began it was interrupted before it could clean up.
             self._disconnect(checkpoint=False)
             connection = None
         if connection is None:
@@ -137,7 +130,7 @@ class Writer:
         return connection
 
     def _abandon(self, error: BaseException) -> None:
-        """Roll back, and begin with a new connection where the old one may be unwell."""
+        """Roll back, and close a connection that may be in a bad state."""
         connection = self._connection
         if connection is None:
             return
@@ -146,7 +139,7 @@ class Writer:
                 connection.execute(ROLLBACK)
         except MemoryStoreError as second:
             error = second
-        # What a file that was moved or deleted holds can be read as long as it stays open.
+        # A file that was moved or deleted can be read as long as it stays open.
         if not isinstance(error, BusyError) and not getattr(error, "moved", False):
             self._disconnect(checkpoint=False)
 
@@ -156,10 +149,10 @@ class Writer:
             connection.close(checkpoint=checkpoint)
 
 
-def _perform(connection: SqliteConnection, op: Operation[Any]) -> Any:
+def _perform(tx: SqliteTransaction, op: Operation[Any]) -> Any:
     """Return the result of a handler, or its refusal; raise what concerns the whole batch."""
     try:
-        return WRITES.find(op)(connection, op)
+        return WRITES.find(op)(tx, op)
     except MemoryStoreError as error:
         if isinstance(error.__cause__, apsw.Error):
             raise
@@ -167,7 +160,7 @@ def _perform(connection: SqliteConnection, op: Operation[Any]) -> Any:
 
 
 def _build_interrupted_error(*, committing: bool) -> MemoryStoreError:
-    """The error for those whose batch was given up through no fault of theirs."""
+    """Build the error for writes that were rolled back because of another one of their batch."""
     if committing:
         return OutcomeUnknownError("the commit was interrupted: it may have landed")
     return UnavailableError(

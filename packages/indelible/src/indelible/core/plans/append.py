@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import JsonValue, ValidationError
 
 from indelible.core.codec import encode, encode_text, format_value
+from indelible.core.embedding import to_floats
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     APPEND_ATTEMPTS_MAX,
@@ -184,33 +185,20 @@ def build_tool_result(
 
 
 def build_summary(
-    settings: Settings,
     text: str,
     vector: Sequence[float] | None,
     covers: Any,
     embedder: str | None,
     metadata: Mapping[str, JsonValue] | None,
 ) -> Draft:
-    """Build a summary; without a vector, the store's embedder computes it."""
-    if vector is None and settings.embedder is not None:
-        vector = settings.embedder.embed(text)
-    if vector is not None and embedder is None:
-        embedder = settings.embedder.name if settings.embedder else "unnamed"
+    """Build a summary; `embedder` names what computed the vector."""
     fields = {
         "text": text,
         "vector": None if vector is None else to_floats(vector),
-        "embedder": None if vector is None else embedder,
+        "embedder": None if vector is None else embedder or "unnamed",
         "covers": parse_covers(covers),
     }
     return encode(_validate(Summary, {**fields, "metadata": _to_dict(metadata)}))
-
-
-def to_floats(vector: Any) -> tuple[float, ...]:
-    """Convert a vector of any library to floats."""
-    try:
-        return tuple(map(float, vector))
-    except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"not a vector: {format_value(vector)}", value=vector) from None
 
 
 def _to_dict(metadata: Mapping[str, JsonValue] | None) -> Any:

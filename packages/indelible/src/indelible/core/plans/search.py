@@ -5,29 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from indelible.core.embedding import to_floats
 from indelible.core.operations import FindNearest
 from indelible.core.plan import Plan, perform
-from indelible.core.plans.append import to_floats
 from indelible.core.plans.read import decode_summaries, read_summaries
-from indelible.core.settings import Settings, check_session_id
+from indelible.core.settings import check_session_id
 from indelible.core.similarity import compute_cosine
 from indelible.errors import UsageError
 from indelible.model import StoredSummary, SummaryMatch
 
 
 def search_summaries(
-    settings: Settings,
-    session_id: str,
-    query: Sequence[float] | str,
-    *,
-    k: int,
-    embedder: str | None,
+    session_id: str, vector: Sequence[float], *, k: int, embedder: str | None
 ) -> Plan[list[SummaryMatch]]:
-    """Find the `k` summaries that are nearest to a vector or a text."""
+    """Find the `k` summaries that are nearest to a vector."""
     session = check_session_id(session_id)
     if not isinstance(k, int) or k < 1:
         raise UsageError(f"k is a number from 1 up, not {k!r}", value=k)
-    vector, name = _embed_query(settings, query, embedder)
+    name = embedder or "unnamed"
+    given, vector = vector, to_floats(vector)
+    if not vector or not all(map(math.isfinite, vector)):
+        raise UsageError(f"not a vector to compare with: {given!r}", value=given)
     near = yield from perform(FindNearest(session, vector, name, k))
     if near is not None and (found := _rank(decode_summaries(session, near), vector, name)):
         return found[:k]
@@ -54,21 +52,6 @@ def _rank(shown: list[StoredSummary], vector: Sequence[float], name: str) -> lis
         and len(stored.summary.vector) == len(vector)
     ]
     return sorted(matches, key=lambda match: (-match.score, match.position))
-
-
-def _embed_query(
-    settings: Settings, query: Sequence[float] | str, embedder: str | None
-) -> tuple[Sequence[float], str]:
-    """Return the vector of a query and the name of its embedder."""
-    own = settings.embedder
-    if isinstance(query, str):
-        if own is None:
-            raise UsageError("to search by text, open the store with embedder=…")
-        return own.embed(query), own.name
-    vector = to_floats(query)
-    if not vector or not all(map(math.isfinite, vector)):
-        raise UsageError(f"not a vector to compare with: {query!r}", value=query)
-    return vector, embedder or (own.name if own else "unnamed")
 
 
 def _build_no_match_error(

@@ -52,12 +52,12 @@ from indelible.core.operations import (
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.verification import Progress, list_all_sessions
-from indelible.core.plans.view_changes import require_active
 from indelible.core.rules import (
     build_exists_error,
     build_gone_error,
     build_outside_error,
     find_views_outside,
+    require_active,
 )
 from indelible.errors import ConflictError, FormatError, MemoryStoreError, UsageError
 from indelible.model import Finding, Severity, Status, TransferReport

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from indelible import view
 from indelible.core import trim_rules
@@ -56,6 +56,7 @@ from indelible.core.rules import (
     plan_rollback,
     refuse_if_moved,
     refuse_too_many_extents,
+    require_active,
 )
 from indelible.core.settings import Settings, check_session_id, check_version
 from indelible.errors import (
@@ -64,7 +65,6 @@ from indelible.errors import (
     FormatError,
     MemoryStoreBackendError,
     OutcomeUnknownError,
-    SessionNotFoundError,
     SnapshotNotFoundError,
     UsageError,
 )
@@ -384,17 +384,6 @@ def find_redoable(lines: Sequence[JournalLine]) -> JournalLine | None:
     return None
 
 
-def require_active(session: str, head: Head) -> None:
-    """Raise if the session is new or expired."""
-    if head.status is not Status.ACTIVE:
-        raise SessionNotFoundError(
-            f"there is no session {session!r}"
-            + (": it expired" if head.status is Status.EXPIRED else ""),
-            session=session,
-            status=head.status,
-        )
-
-
 def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     """Read snapshots by their names, in this order; see `find_snapshot`."""
     if any(isinstance(name, Snapshot) for name in names):
@@ -415,7 +404,10 @@ def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     return SnapshotList(found.head, records)
 
 
-def find_snapshot(session: str, records: Sequence[SnapshotRecord], name: str) -> SnapshotRecord:
+SnapshotT = TypeVar("SnapshotT", SnapshotRecord, Snapshot)
+
+
+def find_snapshot(session: str, records: Sequence[SnapshotT], name: str) -> SnapshotT:
     """Find a snapshot by its id, its label, `latest`, or the beginning of its id.
 
     The first of these that fits decides. A name that fits several snapshots is refused.

@@ -1,11 +1,10 @@
-"""A proxy between a store and its server that loses, cuts, delays, freezes and invents replies.
+"""A proxy between a store and its server that loses, cuts, delays, freezes or forges replies.
 
-It reads the wire protocols of Redis and PostgreSQL, so that it can strike where it matters: after
-the server did what it was asked, and before it can say so. It speaks no TLS, and knows one server,
-no cluster.
+It parses the wire protocols of Redis and PostgreSQL, so that a fault can strike after the server
+executed a request and before its reply arrives. No TLS, no clusters.
 """
 
+from memory_contract.faults.proxy.fault_queue import ProxyFault, ProxyFaultError, ProxyFaultEvent
 from memory_contract.faults.proxy.proxy import Proxy, ProxyError
-from memory_contract.faults.proxy.troubles import Struck, Trouble, TroubleError
 
-__all__ = ["Proxy", "ProxyError", "Struck", "Trouble", "TroubleError"]
+__all__ = ["Proxy", "ProxyError", "ProxyFault", "ProxyFaultError", "ProxyFaultEvent"]

@@ -1,4 +1,4 @@
-"""What the proxy sees of a protocol: requests, replies, and where a reply ends."""
+"""The protocol-independent form of traffic: requests, replies, and where a reply ends."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class GarbledError(Exception):
-    """One side said what the protocol does not allow, or what the proxy does not know."""
+class ProtocolError(Exception):
+    """Bytes that the protocol does not allow, or that the proxy does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Something that a client sent. Those up to one that `ends` are a round, with one reply."""
+    """A message of a client. Requests up to one that `ends` are a round, with one reply."""
 
     raw: bytes
-    # What troubles know it by; empty for what asks for nothing by itself.
+    # The name that faults match; empty for messages that request nothing by themselves.
     name: str = ""
-    # Whether it only says something about the client itself.
+    # Whether the client only introduces itself.
     chatter: bool = False
     ends: bool = False
-    # What the proxy says itself to this, at once.
+    # What the proxy answers itself, at once.
     answer: bytes = b""
-    # What the client hears in place of the reply.
+    # What the client receives instead of the reply.
     hears: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A part of the reply to a round; one that `ends` is its last. What belongs to none is `aside`.
+    """A part of the reply to a round; the last one `ends` it. Push messages are `aside`.
 
-    One that `completes` says that a named request of the round was done, or that none will be.
+    One that `completes` says that a named request of the round was executed.
     """
 
     raw: bytes
@@ -43,10 +43,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """How a request is refused in the server's place.
+    """How the proxy refuses a request in the server's place.
 
-    `forward` is what the server hears instead, so that it knows as much of the refusal as a server
-    that really refuses; None if nothing. `closes` says that the connection ends with it.
+    `forward` is what the server gets instead, so that its state is that of a server which really
+    refused; None for nothing. `closes` says that the connection ends with it.
     """
 
     said: bytes
@@ -55,7 +55,7 @@ class Refusal:
 
 
 class Wire(Protocol):
-    """One connection, as its protocol has it."""
+    """The protocol of one connection."""
 
     def from_client(self, data: bytes) -> Iterator[Request]:
         """The requests that are complete with this."""
@@ -67,4 +67,4 @@ class Wire(Protocol):
         """How to refuse a request."""
 
     def rewritten(self, reply: Reply, said: bytes) -> bytes:
-        """What a client hears of a reply in a round that was refused."""
+        """What a client receives of a reply in a round that was refused."""

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from memory_contract.faults.proxy.frames import GarbledError, Refusal, Reply, Request
-from memory_contract.faults.proxy.troubles import STARTUP
+from memory_contract.faults.proxy.fault_queue import STARTUP
+from memory_contract.faults.proxy.frames import ProtocolError, Refusal, Reply, Request
 
 _LONG: Final = struct.Struct("!I")
 # Requests that come before everything else, by the number in the version's place.
@@ -116,7 +116,7 @@ def _message(data: bytes, head: int) -> bytes | None:
         return None
     (length,) = _LONG.unpack_from(data, head)
     if not 4 <= length < _BYTES_MAX:
-        raise GarbledError(f"this is not PostgreSQL's protocol: {data[:20]!r}")
+        raise ProtocolError(f"this is not PostgreSQL's protocol: {data[:20]!r}")
     return data[: head + length] if len(data) >= head + length else None
 
 

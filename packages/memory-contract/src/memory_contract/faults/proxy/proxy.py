@@ -1,4 +1,4 @@
-"""The proxy itself: a port of this machine that leads to a server, in a thread of its own."""
+"""The proxy: listens on a local port and forwards to a server, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from collections.abc import Coroutine
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from memory_contract.faults.proxy.conversation import Conversation
+from memory_contract.faults.proxy.connection import ProxiedConnection
+from memory_contract.faults.proxy.fault_queue import FaultQueue, ProxyFault, ProxyFaultEvent
 from memory_contract.faults.proxy.frames import Wire
 from memory_contract.faults.proxy.pgwire import PostgresWire
 from memory_contract.faults.proxy.resp import RespWire
-from memory_contract.faults.proxy.troubles import Arms, Struck, Trouble
 
 T = TypeVar("T")
 
 LOOPBACK: Final = "127.0.0.1"
-# Where servers listen that no URL says otherwise of.
+# Default ports.
 _PORTS: Final = {"redis": 6379, "postgresql": 5432, "postgres": 5432}
-# A bound on what hangs: nothing that the proxy's thread is asked to do waits for anybody.
+# For calls that hang; nothing that the proxy's thread is asked to do waits.
 _ANSWER_S_MAX: Final = 60.0
 
 
 class ProxyError(ValueError):
-    """There can be no proxy before this server."""
+    """There can be no proxy for this server."""
 
 
 class Proxy:
-    """Stands before the server of a URL; `url` is the one to give to the store."""
+    """Forwards to the server of a URL; `url` is the one to give to the store."""
 
     def __init__(self, server: str, *, host: str = LOOPBACK, port: int = 0) -> None:
         self._upstream = _parts(server)
-        self._arms = Arms()
-        # Holds the port while nobody listens, so that a refused connection is truly refused.
+        self._fault_queue = FaultQueue()
+        # Keeps the port bound while nothing listens, so that connections are refused.
         self._held = _bound(host, port)
         self.host: str = host
         self.port: int = self._held.getsockname()[1]
         self._listening: asyncio.Server | None = None
-        self._conversations: dict[asyncio.Task[None], Conversation] = {}
+        self._conversations: dict[asyncio.Task[None], ProxiedConnection] = {}
         self._passed = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -58,7 +58,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """The server's URL, with the proxy's place in it."""
+        """The server's URL with the proxy's host and port."""
         parts = self._upstream
         user, at, _ = parts.netloc.rpartition("@")
         return parts._replace(netloc=f"{user}{at}{self.host}:{self.port}").geturl()
@@ -66,17 +66,17 @@ class Proxy:
     @property
     def leads_to(self) -> tuple[str, int]:
         """Host and port of the server."""
-        return place_of(self._upstream)
+        return parse_address(self._upstream)
 
     @property
     def passed(self) -> int:
-        """How many requests came by."""
+        """How many requests passed."""
         return self._passed
 
     @property
-    def struck(self) -> list[Struck]:
-        """The troubles that came about."""
-        return self._arms.struck
+    def struck(self) -> list[ProxyFaultEvent]:
+        """The faults that struck."""
+        return self._fault_queue.struck
 
     def start(self) -> None:
         """Listen."""
@@ -84,7 +84,7 @@ class Proxy:
         self.up()
 
     def close(self) -> None:
-        """Hang up, and end the thread."""
+        """Close all connections, and end the thread."""
         if self._thread.is_alive():
             self._do(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -94,41 +94,41 @@ class Proxy:
             self._loop.run_until_complete(_swept())
             self._loop.close()
 
-    # What is done to conversations
+    # Faults
 
-    def arm(self, *troubles: Trouble) -> None:
-        """Let these strike; requests are counted from now on."""
-        self._arms.arm(*troubles)
+    def arm(self, *faults: ProxyFault) -> None:
+        """Arm faults; requests are counted from now on."""
+        self._fault_queue.arm(*faults)
 
     def heal(self) -> None:
-        """Let everything pass again: no trouble is left, nothing is frozen, everybody may come."""
-        self._arms.disarm()
+        """End all faults: nothing is armed or frozen, and connections are accepted."""
+        self._fault_queue.disarm()
         self.thaw()
         self.up()
 
     def down(self) -> None:
-        """Refuse connections, and cut those that there are."""
+        """Refuse new connections, and cut the open ones."""
         self._do(self._refuse())
         self.cut()
 
     def up(self) -> None:
-        """Take connections."""
+        """Accept connections."""
         self._do(self._listen())
 
     def cut(self) -> None:
-        """Cut every connection, wherever it stands."""
+        """Cut every connection."""
         self._do(self._cut())
 
     def freeze(self) -> None:
-        """Hold everything back, in both directions; connections stay, and new ones are taken."""
+        """Hold all traffic back, both ways; connections stay open, and new ones are accepted."""
         self._loop.call_soon_threadsafe(self._flowing.clear)
 
     def thaw(self) -> None:
-        """Go on, with all that was held back."""
+        """Pass on what was held back."""
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def lead_to(self, server: str) -> None:
-        """From the next connection on, lead to another server."""
+        """Forward to another server from the next connection on."""
         self._upstream = _parts(server)
 
     # In the proxy's thread
@@ -148,7 +148,7 @@ class Proxy:
             listening.close()
 
     async def _cut(self) -> None:
-        # Those of this moment: others come meanwhile, and are left alone.
+        # Only those of this moment; connections that come meanwhile are left alone.
         cut = dict(self._conversations)
         for task, conversation in cut.items():
             conversation.cut()
@@ -164,8 +164,8 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        conversation = Conversation(
-            self._wire(), self._arms, flowing=self._flowing, passed=self._count
+        conversation = ProxiedConnection(
+            self._wire(), self._fault_queue, flowing=self._flowing, passed=self._count
         )
         self._conversations[task] = conversation
         try:
@@ -187,13 +187,13 @@ class Proxy:
 
 
 async def _swept() -> None:
-    """End what came at the last moment, and let every socket be closed."""
+    """End connections that came at the last moment, and let every socket close."""
     while others := asyncio.all_tasks() - {asyncio.current_task()}:
         for task in others:
             task.cancel()
         await asyncio.wait(others)
     for _ in range(3):
-        # What was closed is let go of in the next rounds of the loop.
+        # Closed transports are released in the next rounds of the loop.
         await asyncio.sleep(0)
 
 
@@ -207,9 +207,9 @@ def _parts(server: str) -> SplitResult:
         parts = urlsplit(server)
         several = "," in parts.netloc
         if not several:
-            place_of(parts)
+            parse_address(parts)
     except ValueError as error:
-        # Its words may quote what stands around the port, and with it a password.
+        # The message may quote the URL around the port, and with it a password.
         form = "the server's URL is redis://host:port or postgresql://host:port"
         raise ProxyError(form) from error.__cause__
     if several:
@@ -217,18 +217,18 @@ def _parts(server: str) -> SplitResult:
     return parts
 
 
-def place_of(parts: SplitResult) -> tuple[str, int]:
+def parse_address(parts: SplitResult) -> tuple[str, int]:
     """Host and port."""
     return parts.hostname or "localhost", parts.port or _PORTS.get(parts.scheme, 0)
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket on a port that it may share with others of ours: one that listens, one that holds.
+    """A socket on a port that two sockets share: one listens, one keeps the port bound.
 
-    Nobody else gets the port while one of them is there.
+    No other process gets the port meanwhile.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said in full, or asyncio does not know that it is TCP, and small packets wait for others.
+    # Without the protocol, asyncio does not know that it is TCP and does not set TCP_NODELAY.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

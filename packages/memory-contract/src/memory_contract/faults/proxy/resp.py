@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from memory_contract.faults.proxy.frames import GarbledError, Refusal, Reply, Request
+from memory_contract.faults.proxy.frames import ProtocolError, Refusal, Reply, Request
 
 _LINE: Final = b"\r\n"
 # One line: status, error, number, null, boolean, double, big number.
@@ -122,7 +122,7 @@ def _value_end(data: bytes, start: int) -> int | None:
         try:
             length = int(word)
         except ValueError:
-            raise GarbledError(f"this is no RESP: {kind + word[:40]!r}") from None
+            raise ProtocolError(f"this is no RESP: {kind + word[:40]!r}") from None
         if kind in _BLOBS:
             start += length + 2 if length >= 0 else 0
             if start > len(data):
@@ -131,5 +131,5 @@ def _value_end(data: bytes, start: int) -> int | None:
             # What follows an attribute is the value that it is about.
             left += max(0, length) * (2 if kind in _MAPS else 1) + (kind == b"|")
         else:
-            raise GarbledError(f"this is no RESP: {kind + word[:40]!r}")
+            raise ProtocolError(f"this is no RESP: {kind + word[:40]!r}")
     return start

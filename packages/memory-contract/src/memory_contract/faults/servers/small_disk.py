@@ -1,8 +1,7 @@
-"""A disk of a few megabytes that one server sees alone, and that can be filled and emptied.
+"""A disk of a few megabytes that only one server sees, and that can be filled and freed.
 
-It is a file system in memory, in a mount namespace of the server's own. The system may give that
-to anybody, without root; where it does not, there is no such disk. What lies on it is gone when the
-server ends.
+It is a tmpfs in a mount namespace of the server. Many systems allow that without root; where not,
+there is no such disk. Its files are gone when the server ends.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from memory_contract.faults.servers import becoming
+from memory_contract.faults.servers import tmpfs_exec
 from memory_contract.faults.servers.process import ServerError, unprivileged
 
-# How long the question for a file system of one's own may take.
+# How long the test for namespaces may take.
 ASKING_S: Final = 30.0
 
 
@@ -34,20 +33,19 @@ class SmallDisk:
         self._ballast: int | None = None
 
     def running(self, arguments: Sequence[str]) -> list[str]:
-        """The command that makes the disk and becomes the program of these arguments."""
+        """The command that mounts the disk and executes a program on it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         user = unprivileged()
         place = [str(self.folder), str(self._bytes_max), str(self._holds or "")]
         return [
-            *(sys.executable, "-I", "-S", str(becoming.__file__)),
+            *(sys.executable, "-I", "-S", str(tmpfs_exec.__file__)),
             *("" if user is None else str(user), *place),
             *arguments,
         ]
 
     def fill(self, pid: int) -> None:
-        """Leave no room on the disk of a process that is on it."""
-        # The way of whoever stands outside of the namespace.
-        seen = Path(f"/proc/{pid}/root") / self.folder.relative_to("/") / becoming.BALLAST
+        """Fill the disk, through the root folder of a process that sees it."""
+        seen = Path(f"/proc/{pid}/root") / self.folder.relative_to("/") / tmpfs_exec.BALLAST
         try:
             self._ballast = os.open(seen, os.O_WRONLY)
             while (room := _room(self._ballast)) > 0:
@@ -57,7 +55,7 @@ class SmallDisk:
             raise ServerError(f"the disk cannot be filled: {error}") from error
 
     def free(self) -> None:
-        """Give the room back."""
+        """Free the space again."""
         ballast, self._ballast = self._ballast, None
         if ballast is not None:
             os.ftruncate(ballast, 0)
@@ -73,7 +71,7 @@ def _take(descriptor: int, room: int) -> None:
     try:
         os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, room)
     except OSError:
-        # The server was quicker, and took of it: what is left is asked for again.
+        # The server took some of the space meanwhile; the caller asks for the rest again.
         if _room(descriptor) >= room:
             raise
 
@@ -82,7 +80,7 @@ def _take(descriptor: int, room: int) -> None:
 def missing() -> str:
     """Why there can be no such disk here; empty if there can be one."""
     with tempfile.TemporaryDirectory(prefix="indelible-disk-") as folder:
-        # Whoever the server is must get in.
+        # The server's user must be able to enter.
         Path(folder).chmod(0o755)
         disk = SmallDisk(Path(folder, "disk"), bytes_max=65_536)
         try:

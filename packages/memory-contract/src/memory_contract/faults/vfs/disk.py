@@ -1,6 +1,6 @@
-"""One disk with bad days: counts the calls that reach it, fails them, remembers them, or kills.
+"""A disk that counts the calls which reach it, fails them, records them, or kills the process.
 
-It knows nothing of SQLite but the numbers of its errors; `sqlite` and `python` bring the calls.
+It knows nothing of SQLite but its error codes; `sqlite` and `python_calls` bring the calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 Kind = Literal["open", "read", "write", "sync", "truncate", "delete"]
-# What a call that fails says: SQLite's numbers, for what its own file system would say.
+# What a failing call returns: SQLite's extended error codes.
 ERRORS: Final[dict[Kind, int]] = {
     "open": 14,  # SQLITE_CANTOPEN
     "read": 10 | 1 << 8,  # SQLITE_IOERR_READ
@@ -31,11 +31,10 @@ OK: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that was done to a file of the workspace, or to its folder.
+    """A change to a file of the workspace, or to its folder.
 
-    `found` is a file that was there before; its `data` is what it held. Everything but `found` is
-    in the memory of the system alone until a `sync`; a `sync` whose `folder` is set makes names
-    safe as well, one whose `name` is empty only those.
+    `found` is a file that existed before, with its `data`. Everything else is only in memory until
+    a `sync`. A `sync` with `folder` also makes names durable; one without `name` only names.
     """
 
     what: Literal["found", "create", "write", "truncate", "delete", "sync"]
@@ -48,7 +47,7 @@ class Change:
 
 @dataclass(slots=True)
 class Order:
-    """Which call is to fail: the n-th of these kinds, once or from then on."""
+    """Which call fails: the n-th of these kinds, once or from then on."""
 
     kinds: frozenset[Kind]
     nth: int
@@ -70,11 +69,11 @@ class Order:
 
 
 class Disk:
-    """What all the files of a workspace lie on, in one process."""
+    """The disk below all files of a workspace, in one process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = os.path.realpath(folder)
-        # Held during each call that changes something: the record has the order in which it was.
+        # Held during each call that changes something, so that changes are recorded in order.
         self.lock = threading.RLock()
         self.steps = 0
         self.calls: Counter[Kind] = Counter()
@@ -88,16 +87,16 @@ class Disk:
     # Before a call
 
     def step(self, kind: Kind) -> int:
-        """Count a call; the error that it is to fail with, or `OK`. It may be the last one."""
+        """Count a call, and kill the process if it is its turn; the error code, or `OK`."""
         with self.lock:
             if kind != "read":
-                # Before a read all is as it was after the step that came before.
+                # A kill before a read leaves the same files as one after the step before.
                 self.walk()
             self.calls[kind] += 1
             return OK if self._order is None else self._order.code(kind)
 
     def walk(self) -> None:
-        """Count a step that cannot fail, but can be the last one."""
+        """Count a step that cannot fail, and kill the process if it is its turn."""
         with self.lock:
             self.steps += 1
             if self.steps == self._kill_at:
@@ -106,7 +105,7 @@ class Disk:
     # After it
 
     def opened(self, path: str | None, *, created: bool, journal: bool) -> None:
-        """A file was opened; a new journal brings its folder along when it is first synced."""
+        """Record that a file was opened; the first sync of a new journal syncs its folder, too."""
         name = self._name(path)
         if name is None or self.changes is None:
             return
@@ -120,26 +119,26 @@ class Disk:
             self.changes.append(Change("found", name, Path(self.folder, name).read_bytes()))
 
     def wrote(self, path: str | None, data: Callable[[], bytes], at: int) -> None:
-        """Bytes were written."""
+        """Record a write."""
         self._note("write", path, data, at=at)
 
     def truncated(self, path: str | None, size: int) -> None:
-        """A file was cut, or made longer."""
+        """Record a truncation."""
         self._note("truncate", path, at=size)
 
     def synced(self, path: str | None) -> None:
-        """What a file holds was made safe."""
+        """Record that a file was synced."""
         name = self._name(path)
         self._note("sync", path, folder=name in self._unsynced_names)
         self._unsynced_names.discard(name or "")
 
     def deleted(self, path: str | None, *, folder: bool) -> None:
-        """A file was deleted; with `folder`, in such a way that it stays so."""
+        """Record that a file was deleted; with `folder`, durably."""
         self._known.discard(self._name(path) or "")
         self._note("delete", path, folder=folder)
 
     def synced_elsewhere(self, path: str) -> None:
-        """Somebody synced a file or a folder by other means than SQLite's."""
+        """Record a sync of a file or a folder that did not come from SQLite."""
         if os.path.isdir(path):  # noqa: PTH112 -- a name as the system gives it
             if self.changes is not None and self._inside(path):
                 self._unsynced_names.clear()
@@ -164,38 +163,35 @@ class Disk:
         return os.path.commonpath([self.folder, path]) == self.folder
 
     def _name(self, path: str | None) -> str | None:
-        """The name of a file in the workspace; None for one that is elsewhere or has no name.
-
-        Nobody needs it unless changes are kept.
-        """
+        """The name of a file in the workspace; None outside, or while nothing is recorded."""
         if path is None or self.changes is None:
             return None
         if path not in self._names:
-            # Looked up once: a store writes thousands of times to few files.
+            # Cached: a store writes thousands of times to few files.
             real = os.path.realpath(path)
             inside = self._inside(real)
             self._names[path] = os.path.relpath(real, self.folder) if inside else None
         return self._names[path]
 
-    # What the kit asks for
+    # Requests of the kit
 
     def fail(self, order: Order) -> None:
-        """From now on, some calls fail."""
+        """Let some calls fail from now on."""
         with self.lock:
             self._order = order
 
     def heal(self) -> list[int]:
-        """No call fails any more; when those that did failed."""
+        """Let no call fail any more; the times at which calls failed."""
         with self.lock:
             order, self._order = self._order, None
             return [] if order is None else order.fired
 
     def kill_at(self, nth: int) -> None:
-        """The n-th step from now on is the last of this process."""
+        """Kill this process at the n-th step from now on."""
         with self.lock:
             self.steps, self._kill_at = 0, nth
 
     def remember(self) -> None:
-        """From now on, keep what is done to each file."""
+        """Record changes from now on."""
         with self.lock:
             self.changes = []

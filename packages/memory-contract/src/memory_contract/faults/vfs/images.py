@@ -1,8 +1,8 @@
-"""What a power cut leaves behind: images of the files, made from the list of what was done to them.
+"""Images of the files that a power cut leaves behind, built from the recorded changes.
 
-What was synced is safe. Of what was not, a disk may have kept anything: all, nothing, some writes
-and not those before them, half a write, or rubbish in one of its sectors. A file that was created
-may have no name yet, one that was deleted may have it still, until the folder is synced.
+What was synced is durable. Of the rest, a disk may have kept anything: all, nothing, some writes
+and not those before them, half a write, or garbage in a sector. Until its folder is synced, a
+created file may have no name, and a deleted one may still have it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Final, Literal
 from memory_contract.faults.vfs.disk import Change
 
 SECTOR_BYTES: Final = 512
-Manner = Literal["nothing", "everything", "no names", "names alone", "some", "torn"]
-# Of what was not synced, the disk kept ...
-MANNERS: Final[dict[Manner, str]] = {
+DamageMode = Literal["nothing", "everything", "no names", "names alone", "some", "torn"]
+# What the disk kept of the data that was not synced.
+DAMAGE_MODES: Final[dict[DamageMode, str]] = {
     "nothing": "nothing",
     "everything": "everything",
     "no names": "all that was written to files, and no name",
     "names alone": "every name, and nothing that was written",
     "some": "some of it",
-    "torn": "some of it, with sectors that are old or hold rubbish",
+    "torn": "some of it, with sectors that are old or hold garbage",
 }
 Files = dict[str, bytes]
 
 
 @dataclass(slots=True)
 class _Body:
-    """What a name may stand for: bytes that are safe, and changes that are not."""
+    """The content of a file: durable bytes, and changes that are not durable."""
 
     safe: bytes = b""
     unsafe: list[Change] = field(default_factory=list)
@@ -40,14 +40,13 @@ class _Body:
 
 @dataclass(slots=True)
 class State:
-    """A disk after some changes: what would be there, and what may be."""
+    """A disk after some changes: what is durable, and what may be kept."""
 
-    # Every body that each name stands for or stood for since the folder was synced, oldest first;
-    # None is no file.
+    # The contents that each name had since the folder was synced, oldest first; None is no file.
     names: dict[str, list[_Body | None]] = field(default_factory=dict)
 
     def apply(self, change: Change) -> None:
-        """Go one change further."""
+        """Apply one change."""
         versions = self.names.setdefault(change.name, [None]) if change.name else []
         match change.what:
             case "found":
@@ -62,7 +61,7 @@ class State:
             case "sync":
                 body = versions[-1] if versions else None
                 if body is not None:
-                    body.safe = _written(body.safe, body.unsafe)
+                    body.safe = _apply_writes(body.safe, body.unsafe)
                     body.unsafe = []
         if change.folder:
             for known in self.names.values():
@@ -70,29 +69,31 @@ class State:
 
     @property
     def at_stake(self) -> int:
-        """How many changes a power cut may take back."""
+        """How many changes a power cut may undo."""
         bodies = {id(body): body for known in self.names.values() for body in known if body}
         moved = sum(len(known) - 1 for known in self.names.values())
         return moved + sum(len(body.unsafe) for body in bodies.values())
 
-    def image(self, manner: Manner, random: Random) -> Files:
+    def image(self, mode: DamageMode, random: Random) -> Files:
         """The files that a power cut leaves behind."""
         found = {}
         for name, versions in sorted(self.names.items()):
-            body = _version(versions, manner, random)
+            body = _select_version(versions, mode, random)
             if body is not None:
-                found[name] = _written(body.safe, _kept(body, manner, random))
+                found[name] = _apply_writes(body.safe, _select_kept(body, mode, random))
         return found
 
 
-def _version(versions: Sequence[_Body | None], manner: Manner, random: Random) -> _Body | None:
-    if manner in ("some", "torn"):
+def _select_version(
+    versions: Sequence[_Body | None], mode: DamageMode, random: Random
+) -> _Body | None:
+    if mode in ("some", "torn"):
         return random.choice(versions)
-    return versions[0 if manner in ("nothing", "no names") else -1]
+    return versions[0 if mode in ("nothing", "no names") else -1]
 
 
-def _kept(body: _Body, manner: Manner, random: Random) -> Iterable[Change]:
-    match manner:
+def _select_kept(body: _Body, mode: DamageMode, random: Random) -> Iterable[Change]:
+    match mode:
         case "nothing" | "names alone":
             return ()
         case "everything" | "no names":
@@ -100,11 +101,11 @@ def _kept(body: _Body, manner: Manner, random: Random) -> Iterable[Change]:
         case "some":
             return [change for change in body.unsafe if random.random() < 0.5]
         case "torn":
-            return _torn(body.unsafe, random)
+            return _tear(body.unsafe, random)
 
 
-def _torn(changes: Iterable[Change], random: Random) -> Iterator[Change]:
-    """Each sector of each write is new, old or rubbish."""
+def _tear(changes: Iterable[Change], random: Random) -> Iterator[Change]:
+    """Each sector of each write is new, old or garbage."""
     for change in changes:
         if change.what != "write":
             if random.random() < 0.5:
@@ -122,7 +123,7 @@ def _torn(changes: Iterable[Change], random: Random) -> Iterator[Change]:
             start = end
 
 
-def _written(data: bytes, changes: Iterable[Change]) -> bytes:
+def _apply_writes(data: bytes, changes: Iterable[Change]) -> bytes:
     held = bytearray(data)
     for change in changes:
         if change.what == "truncate":
@@ -134,8 +135,8 @@ def _written(data: bytes, changes: Iterable[Change]) -> bytes:
     return bytes(held)
 
 
-def files_of(folder: Path) -> Files:
-    """What is in a folder, but for what SQLite makes anew by itself."""
+def read_files(folder: Path) -> Files:
+    """The files of a folder, without those that SQLite recreates."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -143,8 +144,8 @@ def files_of(folder: Path) -> Files:
     }
 
 
-def lay_down(files: Files, folder: Path) -> None:
-    """Put an image into an empty folder."""
+def write_files(files: Files, folder: Path) -> None:
+    """Write files into an empty folder."""
     for name, data in files.items():
         path = folder / name
         os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103 -- a thousand times over
@@ -156,17 +157,17 @@ class Image:
     """One power cut: after how many changes, in which manner, and what it left behind."""
 
     after: int
-    manner: Manner
+    mode: DamageMode
     files: Files
 
 
-_PLAIN: Final[tuple[Manner, ...]] = ("nothing", "everything", "no names", "names alone")
-_WILD: Final[tuple[Manner, ...]] = ("some", "torn")
-# How often it is tried to find power cuts that differ from those that were found.
+_WHOLE_MODES: Final[tuple[DamageMode, ...]] = ("nothing", "everything", "no names", "names alone")
+_PARTIAL_MODES: Final[tuple[DamageMode, ...]] = ("some", "torn")
+# How often further power cuts are drawn to replace duplicates.
 _ROUNDS: Final = 4
 
 
-def images(
+def build_images(
     changes: Sequence[Change],
     *,
     wanted: int,
@@ -174,30 +175,30 @@ def images(
     base: Files,
     stage: Callable[[int], int],
 ) -> Iterator[Image]:
-    """Power cuts at moments when something is at stake; `base` is what was there at first.
+    """Power cuts at moments when changes are not durable; `base` are the files at the beginning.
 
-    No two are alike: of those that left the same files behind, and came in the same `stage` of
-    what was being done, one is enough.
+    No two are alike: of those that leave the same files behind in the same `stage` of the work,
+    one is enough.
     """
     places = [place for place, state in _states(changes, base) if state.at_stake]
-    todo = [(place, manner) for place in places for manner in _PLAIN]
+    todo = [(place, mode) for place in places for mode in _WHOLE_MODES]
     random.shuffle(todo)
-    # At least half of them are not the plain ones.
+    # At most half of them keep all or nothing of a kind.
     del todo[wanted // 2 :]
     seen: set[int] = set()
     for _ in range(_ROUNDS if places else 0):
         more = wanted - len(seen) - len(todo)
-        todo += [(random.choice(places), random.choice(_WILD)) for _ in range(more)]
-        by_place: dict[int, list[Manner]] = {}
-        for place, manner in todo:
-            by_place.setdefault(place, []).append(manner)
+        todo += [(random.choice(places), random.choice(_PARTIAL_MODES)) for _ in range(more)]
+        by_place: dict[int, list[DamageMode]] = {}
+        for place, mode in todo:
+            by_place.setdefault(place, []).append(mode)
         for place, state in _states(changes, base):
-            for manner in by_place.get(place, ()):
-                files = state.image(manner, random)
+            for mode in by_place.get(place, ()):
+                files = state.image(mode, random)
                 mark = hash((stage(place), *files.items()))
                 if mark not in seen:
                     seen.add(mark)
-                    yield Image(after=place, manner=manner, files=files)
+                    yield Image(after=place, mode=mode, files=files)
         todo = []
 
 
@@ -209,8 +210,8 @@ def _states(changes: Sequence[Change], base: Files) -> Iterator[tuple[int, State
         yield place, state
 
 
-def in_the_end(changes: Sequence[Change], base: Files) -> Files:
-    """What is there when all is done and no power was cut."""
+def build_final_files(changes: Sequence[Change], base: Files) -> Files:
+    """The files after all changes, without a power cut."""
     state = State({name: [_Body(data)] for name, data in base.items()})
     for change in changes:
         state.apply(change)

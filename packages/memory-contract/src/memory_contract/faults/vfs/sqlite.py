@@ -1,11 +1,11 @@
-"""SQLite's own way to its files, with a disk of ours in between.
+"""Interposes a disk between SQLite and its files.
 
-Every SQLite keeps a table of functions for its file system (a "VFS"). We put ours before two of
-them: one opens files, and gives each a table of its own, the other deletes. So nothing has to be
-told to the store: whatever connects in this process goes through them. The table of the standard
-library's SQLite is found by a symbol, that of apsw's, which has none, by asking a connection.
+Every SQLite has a table of functions for its file system (a "VFS"). Two of them are replaced: the
+one that opens files, which gives each file our table of methods, and the one that deletes. The
+store need not know: every connection of this process goes through them. The table of the standard
+library's SQLite is found by a symbol, that of apsw, which exports none, by asking a connection.
 
-Functions of ours stay in those tables to the end: a process that has them is ended, not undone.
+The functions stay in place until the process is killed; there is no uninstall.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CREATE: Final = 0x4
 # Main journals, super-journals and write-ahead logs: their folder is synced with them.
 _JOURNALS: Final = 0x800 | 0x4000 | 0x80000
 _FCNTL_VFS_POINTER: Final = 27
-# Without the functions for memory maps: what they read would be seen by nobody.
+# Without the functions for memory maps, whose reads could not be seen.
 _VERSION: Final = 2
 
 _Pointer = ctypes.c_void_p
@@ -65,13 +65,13 @@ class _Methods(ctypes.Structure):
 
 
 class _File(ctypes.Structure):
-    """The head of `sqlite3_file`; whoever opened it has the rest."""
+    """The head of `sqlite3_file`; the VFS that opened it knows the rest."""
 
     _fields_ = (("methods", ctypes.POINTER(_Methods)),)
 
 
-class NoSymbols(Exception):  # noqa: N818 -- names what is the matter
-    """The SQLite of the standard library shows nothing of itself."""
+class SymbolsMissing(Exception):  # noqa: N818 -- names what is the matter
+    """The symbols of the standard library's SQLite cannot be reached."""
 
 
 def find_standard() -> int:
@@ -82,11 +82,11 @@ def find_standard() -> int:
         library = ctypes.CDLL(getattr(_sqlite3, "__file__", None))
         find = library.sqlite3_vfs_find
     except (OSError, AttributeError) as error:
-        raise NoSymbols("its symbols are not reachable") from error
+        raise SymbolsMissing("its symbols are not reachable") from error
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
     found: int | None = find(None)
     if not found:
-        raise NoSymbols("it has no file system")
+        raise SymbolsMissing("it has no file system")
     return found
 
 
@@ -102,7 +102,7 @@ def find_apsw() -> int:
 
 
 def _ours(function: Callable[..., int]) -> Callable[..., int]:
-    """A defect of the kit must not look like one of the store: the process ends, unheard."""
+    """End the process on a defect of the kit, which must not look like one of the store."""
 
     def guarded(*arguments: Any) -> int:
         try:
@@ -113,18 +113,18 @@ def _ours(function: Callable[..., int]) -> Callable[..., int]:
     return guarded
 
 
-class Between:
-    """Stands between one SQLite and its files. Must be kept as long as the process lives."""
+class InterposedVfs:
+    """Sits between one SQLite and its files. Must be kept as long as the process lives."""
 
     def __init__(self, disk: Disk, address: int, *, syncing: bool = True) -> None:
         self._disk = disk
-        # Where what is written will be thrown away, nothing has to reach a real disk.
+        # Files that will be thrown away need not reach a real disk.
         self._syncing = syncing
         self._address = address
         self._system = _FileSystem.from_address(address)
         self._open = _OPEN(self._system.open)
         self._delete = _DELETE(self._system.delete)
-        # What each open file is called, and what its system would do with it.
+        # The path of each open file, and its original methods.
         self._paths: dict[int, str | None] = {}
         self._tables: dict[int, tuple[_Methods, _Table]] = {}
         self._theirs: dict[int, _Table] = {}
@@ -147,7 +147,7 @@ class Between:
         return done
 
     def _replace(self, opened: _File, file: int) -> None:
-        """Give an open file our table; there is one for each of theirs."""
+        """Give an open file our table of methods; there is one for each original table."""
         where = ctypes.addressof(opened.methods.contents)
         if where not in self._tables:
             ours, theirs = _Methods(), _Table(opened.methods.contents)
@@ -189,7 +189,7 @@ class Between:
     def _x_write(self, file: int, data: int, count: int, at: int) -> int:
         theirs, path = self._theirs[file], self._paths[file]
         code = self._disk.step("write")
-        # A disk that is full takes what still fits.
+        # A full disk takes what still fits.
         taken = count if code == OK else count // 2 if code == FULL else 0
         if taken:
             with self._disk.lock:
@@ -224,7 +224,7 @@ class Between:
 
 
 class _Table:
-    """The functions that were there before ours."""
+    """The original functions."""
 
     def __init__(self, methods: _Methods) -> None:
         self.close = _CLOSE(methods.close)
@@ -237,7 +237,7 @@ class _Table:
 
 
 def _bytes_of(methods: _Methods) -> int:
-    """How long a table is: older versions end sooner."""
+    """The size of a table of methods: older versions are shorter."""
     missing = {1: 6, 2: 2}.get(methods.version, 0)
     return ctypes.sizeof(_Methods) - missing * ctypes.sizeof(_Pointer)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring_ascii as _quote
 from typing import Any, Final
 
-from memory_contract.calling import is_not_found, outcome_of
+from memory_contract.calls import is_not_found, outcome_of
 from memory_contract.history import NOT_FOUND
 from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.hasher import CapturedMessage, HashedMessage, Hasher

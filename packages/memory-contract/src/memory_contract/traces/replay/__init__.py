@@ -15,15 +15,13 @@ from random import Random
 from typing import Final, Literal
 
 from memory_contract.adapter import Adapter, Refused
-from memory_contract.calling import said
+from memory_contract.calls import format_error
 from memory_contract.checker.verdict import Undecided, Violated
-from memory_contract.drivers.processes import StoreRaised, WorkerLost
-from memory_contract.drivers.threads import many_switches
 from memory_contract.history import HistoryError
-from memory_contract.leaving import LeftBehind, within
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED, Unreachable
-from memory_contract.running import Bench
+from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve
+from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.traces.diagnosis import Explanation, explain_trace, judge_lines
 from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
@@ -35,6 +33,8 @@ from memory_contract.traces.replay.lost_replies import REQUESTS_MAX, LostReplies
 from memory_contract.traces.replay.overlaps import Overlaps, count_overlaps
 from memory_contract.traces.replay.plan import ReplayPlan, build_plan
 from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler, find_fault
+from memory_contract.workers.pool import StoreRaised, WorkerLost
+from memory_contract.workers.threads import many_switches
 
 __all__ = [
     "LoadedTrace",
@@ -175,18 +175,18 @@ def replay_trace(
     """Do to a store what a trace says was done to another one, at most `times` times."""
     trace = path if isinstance(path, LoadedTrace) else load_trace(path, session=session)
     try:
-        bench = Bench(resolve(store))
+        subject = StoreUnderTest(resolve(store))
     except Unreachable as error:
         return Replay(verdict="ERROR", reason=str(error), level=level, recorded=trace.names)
     try:
-        return replay_lines(trace, bench, level=level, seed=seed, times=times, progress=progress)
+        return replay_lines(trace, subject, level=level, seed=seed, times=times, progress=progress)
     finally:
-        bench.close()
+        subject.close()
 
 
 def replay_lines(
     trace: LoadedTrace,
-    bench: Bench,
+    subject: StoreUnderTest,
     *,
     level: ReplayLevel = "concurrent",
     seed: int | None = None,
@@ -207,12 +207,12 @@ def replay_lines(
             break
         if progress is not None:
             progress(min(number, times), times)
-        found = _one(trace, bench, _Round(level, ours, number, nth), ways[number % len(ways)])
+        found = _one(trace, subject, _Round(level, ours, number, nth), ways[number % len(ways)])
         walking = found.replies_lost > 0 and nth < REQUESTS_MAX
         nth = nth + 1 if walking else 1
         if found.vacuous and len(ways) == 1:
             # Tasks that never give way cannot overlap; threads may.
-            ways += [WorkerMode("threads", "blocking")] if "blocking" in bench.flavours else []
+            ways += [WorkerMode("threads", "blocking")] if "blocking" in subject.flavours else []
         # What was proved once is proved; of the rest, the least sure one is told.
         if (
             best is None
@@ -237,10 +237,12 @@ class _Round:
     nth: int
 
 
-def _one(trace: LoadedTrace, bench: Bench, turn: _Round, asked: WorkerMode | None) -> Replay:
+def _one(
+    trace: LoadedTrace, subject: StoreUnderTest, turn: _Round, asked: WorkerMode | None
+) -> Replay:
     seed, number = turn.seed, turn.number
-    plan = build_plan(trace.lines, trace.metadata, bench.adapter, seed=seed + number)
-    way = asked or choose_worker_mode(bench, plan.steps, trace.metadata.workers)
+    plan = build_plan(trace.lines, trace.metadata, subject.adapter, seed=seed + number)
+    way = asked or choose_worker_mode(subject, plan.steps, trace.metadata.workers)
     blank = Replay(
         verdict="UNKNOWN",
         level=turn.level,
@@ -255,8 +257,8 @@ def _one(trace: LoadedTrace, bench: Bench, turn: _Round, asked: WorkerMode | Non
     # As it was first; then calls of one moment are moved apart a little, each time otherwise.
     jitter = Random(f"{seed} {number}") if number else None  # noqa: S311 -- runs must repeat
     try:
-        run = within(RUN_S_MAX, lambda: _conducted(plan, bench, way, turn, jitter))
-    except LeftBehind as error:
+        run = run_with_timeout(RUN_S_MAX, lambda: _conducted(plan, subject, way, turn, jitter))
+    except WorkTimedOut as error:
         words = f"it hangs, or is too slow to be judged: {error}"
         return replace(blank, reason=words, notes=(*blank.notes, *error.stacks))
     except (CallHungError, WorkerLost) as error:
@@ -264,8 +266,8 @@ def _one(trace: LoadedTrace, bench: Bench, turn: _Round, asked: WorkerMode | Non
     except (StoreRaised, Refused) as error:
         return replace(blank, verdict="ERROR", reason=f"the store raised {error}")
     except Exception as error:  # noqa: BLE001 -- a defect of the kit is no verdict on a store
-        return replace(blank, reason=f"the kit itself failed: {said(error)}")
-    return _judged(blank, plan, run, bench.adapter)
+        return replace(blank, reason=f"the kit itself failed: {format_error(error)}")
+    return _judged(blank, plan, run, subject.adapter)
 
 
 def _obstacle(plan: ReplayPlan) -> str:
@@ -278,12 +280,12 @@ def _obstacle(plan: ReplayPlan) -> str:
 
 
 def _conducted(
-    plan: ReplayPlan, bench: Bench, way: WorkerMode, turn: _Round, jitter: Random | None
+    plan: ReplayPlan, subject: StoreUnderTest, way: WorkerMode, turn: _Round, jitter: Random | None
 ) -> ReplayRun:
     loses = turn.level == "faults" and any(find_fault(step) == "lost reply" for step in plan.steps)
-    with bench.workspace(plan.sessions) as workspace, many_switches():
-        replies = LostReplies(bench.adapter.server if loses else None, nth=turn.nth)
-        hosts = HostPool(bench, workspace, way, secrets.token_bytes(32), replies)
+    with subject.workspace(plan.sessions) as workspace, many_switches():
+        replies = LostReplies(subject.adapter.server if loses else None, nth=turn.nth)
+        hosts = HostPool(subject, workspace, way, secrets.token_bytes(32), replies)
         try:
             return Scheduler(plan, hosts, level=turn.level, jitter=jitter).conduct()
         finally:

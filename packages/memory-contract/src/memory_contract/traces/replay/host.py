@@ -21,13 +21,13 @@ from random import Random
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Flavour
-from memory_contract.calling import said
-from memory_contract.drivers.processes import StoreRaised
+from memory_contract.calls import format_error
 from memory_contract.handles import close, open_handle
 from memory_contract.stacks import read_stacks
 from memory_contract.traces.recorder.call_records import CallRecord, format_call
 from memory_contract.traces.recorder.hasher import Hasher, Policy
 from memory_contract.traces.recorder.methods import build_handle_methods
+from memory_contract.workers.pool import StoreRaised
 
 # A bound on what hangs, not on what is slow.
 ANSWER_S_MAX: Final = 60.0
@@ -111,7 +111,7 @@ class ReplayHost:
             try:
                 self._handles[owner] = self._opened(server)
             except Exception as error:
-                raise StoreRaised(said(error)) from error
+                raise StoreRaised(format_error(error)) from error
         # A lane of the trace may have the name of ours: where its handle stays, so does its thread.
         if lane not in self._lanes:
             self._lanes[lane] = _Lane(owner, None if self._loop is not None else _Thread())
@@ -188,7 +188,7 @@ class ReplayHost:
                 answer = method(ask.session, *ask.arguments, **ask.options)
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
             note.set_error(error)
-            return CallResult(line=format_call(note, self._hand), raised=said(error))
+            return CallResult(line=format_call(note, self._hand), raised=format_error(error))
         return self._came_back(note, answer)
 
     async def _awaited(self, handle: Any, ask: CallRequest) -> CallResult:
@@ -201,7 +201,7 @@ class ReplayHost:
                 answer = await answer
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
             note.set_error(error)
-            return CallResult(line=format_call(note, self._hand), raised=said(error))
+            return CallResult(line=format_call(note, self._hand), raised=format_error(error))
         return self._came_back(note, answer)
 
     def _note(self, ask: CallRequest) -> CallRecord:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from memory_contract.adapter import Adapter, Flavour, Refused
-from memory_contract.drivers.processes import Crew, StoreRaised, Worker, WorkerLost
-from memory_contract.running import Bench
+from memory_contract.runner import StoreUnderTest
 from memory_contract.traces.format import WorkerKind
 from memory_contract.traces.replay.host import (
     ANSWER_S_MAX,
@@ -21,6 +20,7 @@ from memory_contract.traces.replay.host import (
 )
 from memory_contract.traces.replay.lost_replies import LostReplies
 from memory_contract.traces.replay.plan import ReplayStep, has_tasks, list_processes
+from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost, WorkerPool
 
 # Calls of other processes begin together at a moment by which all have been told.
 TOLD_NS: Final = {"processes": 1_000_000, "threads": 300_000, "tasks": 300_000}
@@ -58,34 +58,34 @@ class RemoteHost:
 
     def __init__(self, worker: Worker, host: ReplayHost) -> None:
         self._worker = worker
-        worker.ask("equip", host)
+        worker.ask("install_plugin", host)
 
     def open(self, lane: str, group: str, server: str | None) -> None:
         """Open the handle of a lane there."""
-        self._worker.gear("open", lane, group, server)
+        self._worker.call_plugin("open", lane, group, server)
 
     def start(self, ask: CallRequest) -> None:
         """Have a call made there."""
-        self._worker.gear("start", ask)
+        self._worker.call_plugin("start", ask)
 
     def finish(self, lane: str) -> CallResult:
         """What came of it; who hangs there is given up."""
-        self._worker.tell("gear", "finish", (lane,))
+        self._worker.tell("call_plugin", "finish", (lane,))
         answer: CallResult = self._worker.answer(ANSWER_S_MAX)
         return answer
 
     def cancel(self, lane: str) -> None:
         """Cancel the call of a lane there."""
-        self._worker.gear("cancel", lane)
+        self._worker.call_plugin("cancel", lane)
 
     def leave(self, lane: str) -> None:
         """A lane has no more to do."""
-        self._worker.gear("leave", lane)
+        self._worker.call_plugin("leave", lane)
 
     def end(self) -> None:
         """Close what is open there, and let the process go."""
         with contextlib.suppress(WorkerLost, StoreRaised, Refused):
-            self._worker.gear("end")
+            self._worker.call_plugin("end")
         self._worker.kill()
 
     def kill(self) -> None:
@@ -102,19 +102,19 @@ class WorkerMode:
 
 
 def choose_worker_mode(
-    bench: Bench, steps: list[ReplayStep], asked: WorkerKind | None
+    subject: StoreUnderTest, steps: list[ReplayStep], asked: WorkerKind | None
 ) -> WorkerMode:
     """As the trace ran, where the store can; else as near to that as it can."""
-    adapter, flavours = bench.adapter, bench.flavours
+    adapter, flavours = subject.adapter, subject.flavours
     wanted = asked
     if wanted is None and len(list_processes(steps)) > 1:
         wanted = "processes"
     elif wanted is None and has_tasks(steps):
         wanted = "tasks"
-    elif wanted is None and not list_processes(steps) and bench.crew is not None:
+    elif wanted is None and not list_processes(steps) and subject.worker_pool is not None:
         # A history that does not say how it ran.
         wanted = "processes"
-    if wanted == "processes" and bench.crew is not None:
+    if wanted == "processes" and subject.worker_pool is not None:
         awaited = has_tasks(steps) or "blocking" not in flavours
         return WorkerMode("processes", "async" if awaited and "async" in flavours else "blocking")
     if "async" in flavours and (wanted == "tasks" or "blocking" not in flavours):
@@ -128,10 +128,15 @@ class HostPool:
     """Finds, opens and ends the hosts of one run."""
 
     def __init__(
-        self, bench: Bench, workspace: Path, way: WorkerMode, key: bytes, replies: LostReplies
+        self,
+        subject: StoreUnderTest,
+        workspace: Path,
+        way: WorkerMode,
+        key: bytes,
+        replies: LostReplies,
     ) -> None:
-        self._adapter: Adapter = bench.adapter
-        self._crew: Crew | None = bench.crew
+        self._adapter: Adapter = subject.adapter
+        self._worker_pool: WorkerPool | None = subject.worker_pool
         self._workspace = workspace
         self.way = way
         self._key = key
@@ -168,8 +173,8 @@ class HostPool:
             preempted=self.way.workers == "threads",
         )
         if remote:
-            assert self._crew is not None
-            return RemoteHost(self._crew.worker(), host)
+            assert self._worker_pool is not None
+            return RemoteHost(self._worker_pool.start_worker(), host)
         host.install()
         return host
 
@@ -177,7 +182,7 @@ class HostPool:
         """A host for the last reads: in a process that has done nothing, where there can be one."""
         if self._adapter.reach == "handle" and self._hosts:
             return self.at(lane, "")
-        remote = self._adapter.reach == "machine" and self._crew is not None
+        remote = self._adapter.reach == "machine" and self._worker_pool is not None
         host = self._hosts[lane] = self._made(remote=remote)
         host.open(lane, lane, None)
         self._lanes[lane] = lane

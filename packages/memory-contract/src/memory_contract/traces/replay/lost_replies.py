@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-from memory_contract.faults.proxy import Proxy, ProxyError, Trouble
+from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault
 
 # The requests of one call whose replies are lost, a run for each.
 REQUESTS_MAX: Final = 12
@@ -44,7 +44,7 @@ class LostReplies:
     def arm(self, group: str) -> None:
         """A call of this group begins, and is not to hear what came of it."""
         self._waiting[group] = self._waiting.get(group, 0) + 1
-        self._proxies[group].arm(Trouble("cut after", nth=self._nth))
+        self._proxies[group].arm(ProxyFault("cut after", nth=self._nth))
 
     def disarm(self, group: str) -> None:
         """It is over; what did not strike it strikes nobody else."""

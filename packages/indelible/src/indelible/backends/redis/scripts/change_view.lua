@@ -2,7 +2,7 @@
 -- ARGV: 3 life, 4 generation, 5 vacuums, 6 change, 7 key, 8 extents, 9 tail ('' for the end),
 -- 10 expected, 11 undoes, 12 touch, 13 the snapshot to go back to, whatever the session shows now.
 local change, key, text, snapshot = ARGV[6], ARGV[7], ARGV[8], ARGV[13]
-if not is_active(s) then return {'changed'} end
+if not s.active then return {'changed'} end
 local done, undone_by = read_change(key)
 if broken then return broken end
 if done then
@@ -23,7 +23,7 @@ if snapshot then
 elseif s.life ~= ARGV[3] then
   return {'changed'}
 end
-if ARGV[10] ~= '' and ARGV[10] ~= version_of(s) then return {'moved', version_of(s)} end
+if ARGV[10] ~= '' and ARGV[10] ~= format_version(s) then return {'moved', format_version(s)} end
 if not snapshot and (s.gen ~= ARGV[4] or s.view[6] ~= ARGV[5]) then return {'changed'} end
 
 local tail = ARGV[9] == '' and s.stop or tonumber(ARGV[9])
@@ -40,14 +40,14 @@ if last and tonumber(last) >= tail then
   tail = math.min(tonumber(first), tail)
   text = string.gsub(text, ';?%d+,%d+$', '')
 end
-local before, after = s.view[1] .. ' ' .. s.view[2], whole(tail) .. ' ' .. text
+local before, after = s.view[1] .. ' ' .. s.view[2], tail .. ' ' .. text
 s.lines, s.gen = s.lines + 1, whole(s.gen + 1)
-s.view[1], s.view[2] = whole(tail), text
+s.view[1], s.view[2] = tail, text
 save_view(s, {1, 2})
 -- What a caller named comes last, so that it may hold anything.
-local line = table.concat({whole(s.lines), whole(now), s.gen, whole(s.stop)}, ' ')
+local line = table.concat({s.lines, now, s.gen, s.stop}, ' ')
   .. '|' .. before .. '|' .. after .. '|' .. change
-call('HSET', s.journal, 'o' .. key, seal(s, 'o' .. key, line), '#' .. whole(s.lines), key)
+call('HSET', s.journal, 'o' .. key, seal(s, 'o' .. key, line), '#' .. s.lines, key)
 if ARGV[11] ~= '' then
   call('HSET', s.journal, 'u' .. ARGV[11], seal(s, 'u' .. ARGV[11], key))
 end

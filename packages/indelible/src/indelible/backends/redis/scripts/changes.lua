@@ -1,7 +1,7 @@
 -- What changes more of a session than its end and its deadline. Needs the prelude.
 
--- How many lines and snapshots were ever written, and how many fields the other hashes have. Whoever
--- changes anything of a state but its end and its deadline loads these before.
+-- Load how many journal lines and snapshots were ever written, and how many fields the other hashes
+-- have. They are needed to change anything of a state but its end and its deadline.
 local function load_counts(s)
   if not s.counts then
     local lines, taken, keys, snapshots, journal, aside =
@@ -12,14 +12,14 @@ local function load_counts(s)
   return s.counts
 end
 
--- The checksum of a view is bound to its session, its life and its generation.
-local function sum_of_view(s)
+-- Compute the checksum of a view, which is bound to its session, its life and its generation.
+local function compute_view_sum(s)
   return digest(table.concat({s.view_key, s.life, s.gen, unpack(s.view, 1, 6)}, '\n'))
 end
 
 -- Write the fields of the view that changed.
 local function save_view(s, changed)
-  local fields = {'sum', sum_of_view(s)}
+  local fields = {'sum', compute_view_sum(s)}
   for _, n in ipairs(changed) do
     fields[#fields + 1], fields[#fields + 2] = VIEW_FIELDS[n], s.view[n]
   end
@@ -40,7 +40,7 @@ local function expire_keys(s, slack)
   end
 end
 
--- A key that was just written is freed with the others.
+-- Have a key that was just written freed with the others.
 local function expire_one(s, key)
   if s.ends then call('PEXPIRE', key, whole(s.ends - now)) end
 end
@@ -55,26 +55,26 @@ local function begin(s, ttl, first, forked, staged)
   s.born = first or s.stop
   s.stop, s.gen, s.lines, s.taken, s.counts = s.born, '0', 0, 0, {0, 0, 0, 0}
   s.deadline = ttl == '' and '' or whole(now + ttl)
-  s.ends, s.staged = nil, staged
+  s.ends, s.staged, s.active = nil, staged, not staged
   call('HDEL', s.head, 'keyed')
   call('PERSIST', s.head)
   call('UNLINK', unpack(KEYS, s.first + 1, s.first + 6))
-  s.view = {whole(s.born), '', whole(now), '{}', forked or '', '0'}
+  s.view = {s.born, '', now, '{}', forked or '', 0}
   save_view(s, {1, 2, 3, 4, 5, 6})
 end
 
--- A value that carries its checksum, bound to its session, its life and its name.
+-- Put its checksum before a value, bound to its session, its life and its name.
 local function seal(s, name, text)
   return digest(s.head .. '\n' .. s.life .. '\n' .. name .. '\n' .. text) .. ' ' .. text
 end
 
--- The value without its checksum; nil if it is damaged.
+-- Return a value without its checksum; nil if it is damaged.
 local function unseal(s, name, value)
   local text = string.sub(value, 14)
   return seal(s, name, text) == value and text or nil
 end
 
--- The append with this key: its first position, size, generation and checksums, as one text. A
+-- Find the append with this key: its first position, size, generation and checksums, as one text. A
 -- generated key is in no index until a vacuum removes its entries: it is looked for among the newest.
 -- The second result says what is damaged.
 local function find_key(s, key)
@@ -83,27 +83,29 @@ local function find_key(s, key)
     local text = unseal(s, 'k' .. key, value)
     return text, not text and 'a key of its callers does not match its checksum' or nil
   end
-  local last, left = '+', string.sub(key, 1, 1) == '~' and KEYS_KEPT or 0
-  while left > 0 do
-    local page = redis.pcall('XREVRANGE', s.log, last, '-', 'COUNT', math.min(left, 500))
-    if page.err then return nil, 'its log holds something else' end
-    for _, entry in ipairs(page) do
-      local fields = entry[2]
-      if fields[6] == key then
-        local first = string.match(entry[1], '^%d+') - 1
-        local size = string.match(fields[4] or '', '^..(%d+)')
-        local gen = string.match(fields[2] or '', '^%d+ %d* (%d+)')
-        if not size or not gen then return nil, 'entry ' .. first .. ' is damaged' end
-        local sums = {}
-        for _, each in ipairs(call('XRANGE', s.log, first + 1, first + size)) do
-          sums[#sums + 1] = string.sub(each[2][8] or '', SUM_FROM, SUM_TO)
+  local most = string.sub(key, 1, 1) == '~' and KEYS_KEPT or 0
+  for rank = 0, most - 1, READ_PAGE do
+    local page = call('ZREVRANGE', s.log, rank, math.min(rank + READ_PAGE, most) - 1)
+    for _, found in ipairs(page) do
+      local gen, size, length, _, at = string.match(found, ROW)
+      if at and string.sub(found, at, at + length - 1) == key then
+        local first, sums = call('ZSCORE', s.log, found), {}
+        for n, row in ipairs(call('ZRANGEBYSCORE', s.log, first, first + size - 1)) do
+          local _, _, key_size, links_size, from = string.match(row, ROW)
+          if not from then return nil, 'an entry of the append is damaged' end
+          from = from + key_size + links_size
+          sums[n] = string.sub(row, from + SUM_FROM - 1, from + SUM_TO - 1)
         end
         return first .. ' ' .. size .. ' ' .. gen .. ' ' .. table.concat(sums)
       end
     end
-    if #page == 0 then return end
-    left = left - #page
-    last = string.match(page[#page][1], '^%d+') - 1
-    if last == 0 then return end
+    if #page < READ_PAGE then return end
   end
+end
+
+-- Whether an append with this key was never written, and is not about to be.
+local function is_unused(s, key)
+  if s.sent[key] or redis.pcall('HLEN', s.used) ~= load_counts(s)[1] then return false end
+  local used, wrong = find_key(s, key)
+  return not used and not wrong
 end

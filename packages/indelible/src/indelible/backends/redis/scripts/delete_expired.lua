@@ -1,6 +1,7 @@
--- Remove what is left of a life that ended. ARGV: 3 life, 4 how long a stage may take.
-if not s.life or s.life ~= ARGV[3] or is_active(s) then return {'changed'} end
-if s.staged then
+-- Remove what is left of a life that ended. ARGV: 3 life, 4 how long a stage may take ('' if it will
+-- never be shown).
+if not s.life or s.life ~= ARGV[3] or s.active then return {'changed'} end
+if s.staged and ARGV[4] ~= '' then
   local created = tonumber(call('HGET', s.view_key, 'created') or 0)
   if now < created + ARGV[4] then return {'kept'} end
 end

@@ -1,5 +1,5 @@
 -- Delete one snapshot; entries stay. ARGV: 3 id.
-if not is_active(s) or call('HDEL', s.snapshots, ARGV[3]) == 0 then return 0 end
+if not s.active or call('HDEL', s.snapshots, ARGV[3]) == 0 then return 0 end
 s.counts[2] = count_part(2)
 save_head(s)
 return 1

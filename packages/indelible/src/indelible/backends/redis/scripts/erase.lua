@@ -1,4 +1,4 @@
 -- Remove every key of a session, whatever is left of it.
-local entries, snapshots = call('XLEN', s.log), call('HLEN', s.snapshots)
+local snapshots = call('HLEN', s.snapshots)
 call('UNLINK', unpack(KEYS))
-return {entries, snapshots}
+return snapshots

@@ -1,14 +1,17 @@
--- How many entries and bytes a stretch of the log holds. ARGV: 3 first, 4 last, exclusive.
-local at, last = tonumber(ARGV[3]), tonumber(ARGV[4])
-local entries, bytes, looked = 0, 0, 0
-while at < last do
-  if looked >= READ_LOOKED or bytes >= MEASURE_BYTES then
-    return {entries, bytes, whole(at)}
+-- How many entries and bytes a stretch of the log holds, a portion at a time; with a life, they are
+-- removed from it. ARGV: 3 first, 4 last, exclusive, 5 the life to remove them from, or ''.
+local at, last, removes = ARGV[3], '(' .. ARGV[4], ARGV[5] ~= ''
+if removes and s.life ~= ARGV[5] then return {0, 0, false} end
+local entries, bytes, most = 0, 0, removes and REMOVE_ENTRIES or READ_LOOKED
+while entries < most and bytes < MEASURE_BYTES do
+  local page = call('ZRANGEBYSCORE', s.log, at, last, 'WITHSCORES', 'LIMIT', 0, READ_PAGE)
+  if #page == 0 then return {entries, bytes, false} end
+  for n = 1, #page, 2 do
+    local _, key_size, links_size, from = string.match(page[n], KIND_OF_ROW)
+    bytes = bytes + #page[n] - (from and from - 1 + key_size + links_size or 0)
   end
-  local page = call('XRANGE', s.log, whole(at + 1), whole(last), 'COUNT', READ_PAGE)
-  if #page == 0 then break end
-  for _, entry in ipairs(page) do bytes = bytes + #(entry[2][8] or '') end
-  entries, looked = entries + #page, looked + #page
-  at = tonumber(string.match(page[#page][1], '^%d+'))
+  entries = entries + #page / 2
+  if removes then call('ZREMRANGEBYSCORE', s.log, at, page[#page]) end
+  at = page[#page] + 1
 end
-return {entries, bytes, false}
+return {entries, bytes, at}

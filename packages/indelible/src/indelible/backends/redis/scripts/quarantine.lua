@@ -1,5 +1,5 @@
 -- Keep bytes of entries that cannot be read. ARGV: position, reason and bytes of each.
-if not is_active(s) then return {'kept'} end
+if not s.active then return {'kept'} end
 for n = 3, #ARGV, 3 do
   local reason = ARGV[n + 1]
   call('HSETNX', s.aside, ARGV[n], seal(s, 'q' .. ARGV[n], #reason .. ' ' .. reason .. ARGV[n + 2]))

@@ -1,84 +1,79 @@
--- Entries of one state, a portion at a time; the rest is asked for with the extents of the first.
--- ARGV: 3 life ('' for now), 4 extents, 5 from ('' for the end), 6 backwards, 7 rows wanted,
--- 8 kinds wanted ('' for all), 9 without bodies.
-local described, text = describe(), ARGV[4]
-if ARGV[3] == '' then
-  text = ''
-  if is_active(s) then
-    text = s.view[2]
-    if tonumber(s.view[1]) < s.stop then
-      text = text .. (text == '' and '' or ';') .. s.view[1] .. ',' .. whole(s.stop)
-    end
-  end
-elseif ARGV[3] ~= s.life or not is_active(s) then
-  return {described, false, {}}
+-- Rows of the log, in one state, a portion at a time: the session, where the next portion begins (false
+-- if there is none), and position and row of each. What is visible and has no row gets an empty one.
+-- ARGV: 3 life of a view ('' for the present one), 4 its extents ('' for what is visible; without a
+-- life, whatever lies there), 5 from ('' for the end),
+-- 6 backwards, 7 rows wanted, 8 kinds wanted ('' for all), 9 whether rows end behind the checksum of
+-- their envelope, whose length then comes first.
+local rows, count, bytes, looked = {}, 0, 0, 0
+if not s.active or (ARGV[3] ~= '' and ARGV[3] ~= s.life) then return {describe(), false, rows} end
+local text, from, backwards, wanted = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7])
+local kinds, brief, shows_gaps = ARGV[8], ARGV[9] == '1', ARGV[3] ~= '' or ARGV[4] == ''
+if text == '' then
+  text = s.view[2]
+  if tonumber(s.view[1]) < s.stop then text = text .. ';' .. s.view[1] .. ',' .. s.stop end
 end
 
-local from, backwards, wanted = tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7])
-local kinds, outline = ARGV[8], ARGV[9] == '1'
--- Four values for each row: position, meta, stamp and envelope; in an outline the size for the stamp.
-local rows, bytes, looked = {}, 0, 0
-
-local function add_row(position, meta, stamp, envelope)
-  local n = #rows
-  rows[n + 1], rows[n + 2], rows[n + 3], rows[n + 4] = whole(position), meta, stamp, envelope
-end
-
-local function add_entry(position, fields)
-  local meta, envelope = fields[4] or '', fields[8] or ''
-  local kind = string.sub(meta, 1, 1)
+-- Return the row as it is sent; nil if it is of another kind.
+local function convert(row)
+  local kind, key_size, links_size, at = string.match(row, KIND_OF_ROW)
+  if not at then return brief and '0 ' .. row or row end
+  at = at + key_size + links_size
   if kinds ~= '' and not string.find(kinds, kind, 1, true) then
     -- An entry whose kind was damaged must not pass for one that was not asked for.
-    local mark = MARKS[kind]
-    if mark and string.sub(envelope, MARK_FROM, MARK_FROM + #mark - 1) == mark then return end
+    local mark, starts = MARKS[kind], at + MARK_FROM - 1
+    if mark and string.sub(row, starts, starts + #mark - 1) == mark then return nil end
   end
-  if outline then
-    add_row(position, meta, tostring(#envelope), '')
-  else
-    add_row(position, meta, fields[2] or '', envelope)
-    bytes = bytes + #envelope
-  end
+  return brief and #row - at + 1 .. ' ' .. string.sub(row, 1, at + SUM_TO - 1) or row
 end
 
--- Read [first, last); where the next portion goes on, or nil if there is nothing left of it.
+-- Add a row to the portion; returns false if that is full.
+local function add_row(position, row)
+  if count >= wanted or bytes >= READ_BYTES or looked >= READ_LOOKED then return false end
+  looked = looked + 1
+  if row ~= '' and (brief or kinds ~= '') then row = convert(row) end
+  if row then
+    rows[2 * count + 1], rows[2 * count + 2] = position, row
+    count, bytes = count + 1, bytes + #row
+  end
+  return true
+end
+
+-- Read [first, last); returns where the next portion begins, or nil if there is nothing left of it.
 local function read_extent(first, last)
-  local at, step = first, 1
-  if backwards then at, step = last - 1, -1 end
-  while first <= at and at < last do
-    local left = backwards and at - first + 1 or last - at
-    local size = math.min(left, READ_PAGE, math.max(wanted - #rows / 4, 16))
+  local at, stop, step = first, last, 1
+  if backwards then at, stop, step = last - 1, first - 1, -1 end
+  local after = backwards and 1 or 0
+  while (stop - at) * step > 0 do
+    local size = math.min(READ_PAGE, math.max(wanted - count, 16))
     local page
     if backwards then
-      page = call('XREVRANGE', s.log, whole(at + 1), whole(first + 1), 'COUNT', size)
+      page = call('ZREVRANGEBYSCORE', s.log, at, first, 'WITHSCORES', 'LIMIT', 0, size)
     else
-      page = call('XRANGE', s.log, whole(at + 1), whole(last), 'COUNT', size)
+      page = call('ZRANGEBYSCORE', s.log, at, last - 1, 'WITHSCORES', 'LIMIT', 0, size)
     end
-    local n = 1
-    while first <= at and at < last and (n <= #page or #page < size) do
-      if #rows >= wanted * 4 or bytes >= READ_BYTES or looked >= READ_LOOKED then
-        return backwards and at + 1 or at
+    -- The last page ends where the extent does.
+    if #page < 2 * size then page[#page + 1], page[#page + 2] = false, stop end
+    for n = 1, #page, 2 do
+      local row, position = page[n], tonumber(page[n + 1])
+      while shows_gaps and (position - at) * step > 0 do
+        if not add_row(at, '') then return at + after end
+        at = at + step
       end
-      if page[n] and position_of(page[n][1]) == at then
-        add_entry(at, page[n][2])
-        n = n + 1
-      else
-        add_row(at, '', '0', '')
-      end
-      looked, at = looked + 1, at + step
+      if row and not add_row(position, row) then return position + after end
+      at = row and position + step or position
     end
   end
 end
 
-local extents = {}
+local extents, left_off = {}, nil
 for first, last in string.gmatch(text, '(%d+),(%d+)') do
-  extents[#extents + 1] = {tonumber(first), tonumber(last)}
-end
-local left_off
-for n = 1, #extents do
-  local first, last = unpack(extents[backwards and #extents + 1 - n or n])
+  first, last = tonumber(first), tonumber(last)
   if from and backwards then last = math.min(last, from) end
   if from and not backwards then first = math.max(first, from) end
-  left_off = read_extent(first, last)
+  extents[#extents + 1] = {first, last}
+end
+for n = 1, #extents do
+  left_off = read_extent(unpack(extents[backwards and #extents + 1 - n or n]))
   if left_off then break end
 end
-return broken or {described, left_off and whole(left_off) or false, rows}
+return {describe(), left_off or false, rows}

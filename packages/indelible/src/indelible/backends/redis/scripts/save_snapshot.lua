@@ -1,6 +1,6 @@
 -- Store the view and the log's end. ARGV: 3 id, 4 label (behind =, '' for none), 5 ttl, 6 the version
 -- whose view was found to fit the limits, 7 touch.
-if is_active(s) then
+if s.active then
   local there = read_snapshot(ARGV[3])
   if broken then return broken end
   if there then
@@ -14,12 +14,12 @@ else
 end
 local tail, text = s.view[1], s.view[2]
 -- Few extents always fit. With many, the caller computes whether they do, and comes again.
-if #text > TEXT_SMALL and ARGV[6] ~= version_of(s) then
-  return {'large', version_of(s), tail, text, whole(s.stop)}
+if #text > TEXT_SMALL and ARGV[6] ~= format_version(s) then
+  return {'large', format_version(s), tail, text, s.stop}
 end
 s.taken = s.taken + 1
 -- What a caller named comes last, so that it may hold anything.
-local record = table.concat({whole(s.taken), whole(now), whole(s.stop), tail, text}, ' ') .. '|'
+local record = table.concat({s.taken, now, s.stop, tail, text}, ' ') .. '|'
   .. ARGV[4]
 call('HSET', s.snapshots, ARGV[3], seal(s, 's' .. ARGV[3], record))
 expire_one(s, s.snapshots)

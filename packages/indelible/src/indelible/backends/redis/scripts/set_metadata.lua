@@ -1,6 +1,6 @@
 -- Replace a session's metadata. ARGV: 3 metadata, 4 expected, 5 ttl.
-if ARGV[4] ~= '' and ARGV[4] ~= version_of(s) then return {'moved', version_of(s)} end
-if not is_active(s) then
+if ARGV[4] ~= '' and ARGV[4] ~= format_version(s) then return {'moved', format_version(s)} end
+if not s.active then
   local refused = begin(s, ARGV[5])
   if refused then return refused end
   expire_keys(s, 0)

@@ -3,10 +3,10 @@
 -- and key, line and what undid it of each.
 if not s.life or s.life ~= ARGV[3] then return {'exists'} end
 if s.staged then
-  local wrong = wrong_entries() or wrong_parts(1, 4)
-  if wrong then return damaged(wrong) end
+  local wrong = find_wrong_entries() or find_wrong_parts(1, 4)
+  if wrong then return build_error(wrong) end
   s.gen, s.staged = ARGV[7], false
-  s.view[1], s.view[2] = ARGV[5] == '' and whole(s.born) or ARGV[5], ARGV[6]
+  s.view[1], s.view[2] = ARGV[5] == '' and s.born or ARGV[5], ARGV[6]
   if ARGV[8] ~= '' then s.view[3] = ARGV[8] end
   s.view[4] = ARGV[4]
   save_view(s, {1, 2, 3, 4})

@@ -1,0 +1,275 @@
+"""The in-memory store's sessions, and its transactions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from indelible.core import rules
+from indelible.core.clock import Clock, read_clock_ms
+from indelible.core.codec import parse_checksum
+from indelible.core.operations import JournalLine, LogRow, Outline, SnapshotRecord, StoredEntry
+from indelible.core.rules import SessionState
+from indelible.core.transaction import KeyUse, SessionRow, Transaction
+from indelible.model import Kind
+from indelible.view import Extents
+
+
+@dataclass(slots=True)
+class Session:
+    """A session with everything that belongs to it."""
+
+    row: SessionRow
+    # All lives share the log. Entries from the end on are those of an append that was interrupted.
+    log: dict[int, LogRow] = field(default_factory=dict)
+    # The position of the append that used a key last.
+    keys: dict[str, int] = field(default_factory=dict)
+    kept_keys: dict[str, tuple[KeyUse, list[bytes]]] = field(default_factory=dict)
+    journal: tuple[JournalLine, ...] = ()
+    snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
+    quarantine: dict[int, tuple[int, str, bytes]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class MemoryDatabase:
+    """All sessions by name."""
+
+    clock: Clock
+    sessions: dict[str, Session] = field(default_factory=dict)
+    # How many numbers of sessions were assigned.
+    numbers: int = 0
+
+
+class MemoryTransaction(Transaction):
+    """Works on a copy of a session, which `commit` puts in place by one assignment.
+
+    Ctrl-C may come after any call, and must not leave half a write behind. An operation changes
+    one session at most. Its parts are replaced and not changed, except that entries are added to
+    the log behind its end, and their keys, which count only if the log has an entry with them.
+    """
+
+    __slots__ = ("_changed", "_database", "_deleted")
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
+        self._changed: Session | None = None
+        self._deleted: str | None = None
+
+    def commit(self) -> None:
+        """Make the changes visible."""
+        sessions, changed = self._database.sessions, self._changed
+        if changed is not None:
+            sessions[changed.row.name] = changed
+        elif self._deleted is not None:
+            del sessions[self._deleted]
+
+    def now_ms(self) -> int:
+        return read_clock_ms(self._database.clock)
+
+    def _get(self, row: SessionRow) -> Session:
+        """Return a session, to be read."""
+        return self._changed or self._database.sessions[row.name]
+
+    def _change(self, row: SessionRow) -> Session:
+        """Return the copy of a session, to be changed."""
+        if self._changed is None:
+            self._changed = replace(self._database.sessions[row.name])
+        return self._changed
+
+    # Sessions
+
+    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002
+        session = self._changed or self._database.sessions.get(name)
+        return session.row if session else None
+
+    def list_sessions(
+        self, prefix: str, after: str, limit: int
+    ) -> Sequence[tuple[str, SessionState | None]]:
+        sessions = self._database.sessions
+        names = sorted(name for name in sessions if name.startswith(prefix) and name > after)
+        return [(name, sessions[name].row.state) for name in names[:limit]]
+
+    def find_forks(self, name: str) -> tuple[str, ...]:
+        rows = [session.row for session in self._database.sessions.values()]
+        return tuple(sorted(row.name for row in rows if row.forked_from == name))
+
+    def create_session(self, name: str) -> int:  # noqa: ARG002 (it is added by `save_session`)
+        self._database.numbers += 1
+        return self._database.numbers
+
+    def save_session(self, row: SessionRow) -> None:
+        if self._changed is None:
+            known = self._database.sessions.get(row.name)
+            self._changed = replace(known) if known and not self._deleted else Session(row)
+        if self._changed.row.life != row.life:
+            earlier = self._changed
+            self._changed = Session(row, log=earlier.log, quarantine=earlier.quarantine)
+        self._changed.row = row
+
+    def delete_parts(self, row: SessionRow) -> None:
+        self._changed = Session(row)
+
+    def delete_session(self, row: SessionRow) -> None:
+        self._deleted = row.name
+
+    def sync(self, row: SessionRow) -> None:
+        """Do nothing: memory has nothing to sync."""
+
+    # Entries
+
+    def insert_entries(
+        self,
+        row: SessionRow,
+        rows: Sequence[LogRow],
+        *,
+        replace: bool = False,  # noqa: ARG002
+    ) -> None:
+        if not rows:
+            return
+        session = self._change(row)
+        session.log.update((each.position, each) for each in rows)
+        session.keys.update((each.key, each.position) for each in rows if each.key is not None)
+        newest = max(rows, key=lambda each: each.position)
+        if newest.position >= session.row.end - 1:
+            session.row = session.row._replace(
+                end=newest.position + 1, deadline_ms=newest.deadline_ms
+            )
+
+    def read_entries(
+        self, row: SessionRow, start: int, stop: int, kinds: frozenset[Kind] | None, *, newest: bool
+    ) -> list[StoredEntry]:
+        log = self._get(row).log
+        missing = stop - start - sum(position in log for position in range(start, stop))
+        rules.refuse_many_missing(row.name, missing, start, stop)
+        entries: list[StoredEntry] = []
+        for position in range(stop - 1, start - 1, -1) if newest else range(start, stop):
+            entry = log.get(position)
+            if entry is None:
+                entries.append(StoredEntry(position, None, 0, b""))
+            elif entry.kind is None or kinds is None or entry.kind in kinds:
+                entries.append(
+                    StoredEntry(position, entry.kind, entry.written_at_ms, entry.envelope)
+                )
+        return entries
+
+    def _read_rows(self, row: SessionRow, extents: Extents) -> Iterator[LogRow]:
+        """Yield the entries at these positions. A log may have a gap of any size."""
+        log = self._get(row).log
+        for start, stop in extents:
+            if stop - start < len(log):
+                yield from (log[at] for at in range(start, stop) if at in log)
+            else:
+                yield from (log[at] for at in sorted(log) if start <= at < stop)
+
+    def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
+        return list(islice(self._read_rows(row, ((start, row.end),)), limit))
+
+    def read_outlines(self, row: SessionRow, start: int, stop: int) -> list[Outline]:
+        outlines: list[Outline] = []
+        for each in self._read_rows(row, ((start, stop),)):
+            if each.kind is None:
+                raise rules.build_outline_error(row.name, each.position)
+            size = len(each.envelope)
+            outlines.append(
+                Outline(each.position, each.kind, size, each.keep, each.opens, each.answers)
+            )
+        return outlines
+
+    def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
+        return [parse_checksum(each.envelope) for each in self._read_rows(row, ((start, stop),))]
+
+    def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+        sizes = [len(each.envelope) for each in self._read_rows(row, extents)]
+        return len(sizes), sum(sizes)
+
+    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+        dead = {each.position for each in self._read_rows(row, extents)}
+        session = self._change(row)
+        session.log = {at: each for at, each in session.log.items() if at not in dead}
+
+    # Keys of appends
+
+    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+        session = self._get(row)
+        position = session.keys.get(key, row.end)
+        entry = session.log.get(position)
+        if entry is None or entry.key != key or not row.born <= position < row.end:
+            return None
+        return KeyUse(key, position, entry.batch, entry.generation)
+
+    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+        entries = list(self._read_rows(row, ((row.born, row.end),)))
+        found = (
+            KeyUse(each.key, each.position, each.batch, each.generation)
+            for each in reversed(entries)
+            if each.key is not None
+        )
+        return list(islice(found, limit))
+
+    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+        return self._get(row).kept_keys.get(key)
+
+    def keep_key(self, row: SessionRow, use: KeyUse, checksums: list[bytes]) -> None:
+        session = self._change(row)
+        session.kept_keys = {use.key: (use, checksums), **session.kept_keys}
+
+    def delete_kept_keys(self, row: SessionRow, before: int) -> None:
+        session = self._change(row)
+        kept = session.kept_keys.items()
+        session.kept_keys = {key: (use, sums) for key, (use, sums) in kept if use.first >= before}
+
+    # The journal
+
+    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+        return next((line for line in self._get(row).journal if line.key == key), None)
+
+    def read_lines(
+        self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
+    ) -> list[JournalLine]:
+        lines = reversed(self._get(row).journal)
+        found = (line for line in lines if not changes_only or line.before != line.after)
+        return list(islice(found, limit))
+
+    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+        session = self._change(row)
+        session.journal = (*session.journal, line)
+
+    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+        session = self._change(row)
+        session.journal = tuple(
+            replace(line, undone_by=by) if line.key == key else line for line in session.journal
+        )
+
+    def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+        session = self._change(row)
+        session.journal = tuple(line for line in session.journal if line.key in kept)
+
+    # Snapshots
+
+    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+        return self._get(row).snapshots.get(snapshot_id)
+
+    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+        return list(self._get(row).snapshots.values())
+
+    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:  # noqa: ARG002
+        return len(self._get(row).snapshots)
+
+    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+        session = self._change(row)
+        session.snapshots = {**session.snapshots, record.id: record}
+
+    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+        session = self._change(row)
+        left = session.snapshots.items()
+        session.snapshots = {each: record for each, record in left if each != snapshot_id}
+
+    # Quarantine
+
+    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
+        session = self._change(row)
+        session.quarantine = {**{entry[0]: entry for entry in entries}, **session.quarantine}
+
+    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+        return [entry for _, entry in sorted(self._get(row).quarantine.items())]

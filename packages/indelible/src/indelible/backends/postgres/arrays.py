@@ -1,0 +1,90 @@
+"""Arrays as parameters: one for each column, of a known type, in binary.
+
+As text, what is stored would depend on settings of the role (`standard_conforming_strings`,
+`array_nulls`). Psycopg's own binary form of a list looks for the type of each element, and cannot
+know the type if all elements are NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, ClassVar, Final
+
+import psycopg
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+# Dimensions, a flag for NULLs that the server does not look at, the type of the elements, their
+# number, and the first index.
+_HEADER: Final = Struct("!iiIii")
+_LENGTH: Final = Struct("!i")
+_NULL: Final = _LENGTH.pack(-1)
+
+
+class Array(list[Any]):
+    """The values of a column, some of which may be None."""
+
+    def or_none(self) -> Array | None:
+        """Return itself, or None if no element has a value."""
+        return None if self.count(None) == len(self) else self
+
+
+class BytesArray(Array):
+    """A `bytea[]`."""
+
+
+class IntArray(Array):
+    """A `bigint[]`."""
+
+
+class BoolArray(Array):
+    """A `boolean[]`."""
+
+
+class TextArray(Array):
+    """A `text[]`."""
+
+
+class _ArrayDumper(Dumper):
+    """The binary form of an array with one dimension. Psycopg creates one for each statement."""
+
+    format = Format.BINARY
+    element_oid: ClassVar[int]
+
+    @staticmethod
+    def encode(value: Any) -> bytes:
+        """Return the binary form of an element."""
+        raise NotImplementedError
+
+    def dump(self, obj: Array) -> bytes:
+        """Return the header, and each element after its length."""
+        encode, pack_length = self.encode, _LENGTH.pack
+        parts = [_HEADER.pack(1, 1, self.element_oid, len(obj), 1)]
+        for value in obj:
+            if value is None:
+                parts.append(_NULL)
+            else:
+                encoded = encode(value)
+                parts += (pack_length(len(encoded)), encoded)
+        return b"".join(parts)
+
+
+def _build_dumper(name: str, encode: Callable[[Any], bytes]) -> type[_ArrayDumper]:
+    element = psycopg.adapters.types[name]
+    fields = {"oid": element.array_oid, "element_oid": element.oid, "encode": staticmethod(encode)}
+    return type(f"{name}ArrayDumper", (_ArrayDumper,), fields)
+
+
+_DUMPERS: Final = {
+    BytesArray: _build_dumper("bytea", bytes),
+    IntArray: _build_dumper("int8", Struct("!q").pack),
+    BoolArray: _build_dumper("bool", Struct("!?").pack),
+    TextArray: _build_dumper("text", str.encode),
+}
+
+
+def register_arrays(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Let a connection take arrays as parameters."""
+    for kind, dumper in _DUMPERS.items():
+        connection.adapters.register_dumper(kind, dumper)

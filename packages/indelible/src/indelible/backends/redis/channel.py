@@ -1,0 +1,167 @@
+# Generated from channel_async.py by scripts/generate_sync.py: edit that file instead.
+"""Connections to one server, blocking. Requests that wait for a connection share round trips."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from indelible.backends.redis.calls import Lost, RedisContext, Replies, Request
+from indelible.backends.redis.connection_io import (
+    connect_slot,
+    disconnect,
+    limit_time,
+    read_reply,
+    release,
+    run_request,
+)
+from indelible.backends.redis.connections import READ_CONNECTIONS, WRITE_CONNECTIONS
+from indelible.backends.redis.request_batch import (
+    BATCH_BYTES_MAX,
+    BATCH_MAX,
+    ConnectionSlot,
+    PendingRequest,
+    RequestBatch,
+    compute_size,
+)
+from indelible.core.batcher import Batcher
+from indelible.core.leases import Lease, Slots
+from indelible.errors import BusyError, OutcomeUnknownError
+
+
+class Node:
+    """One server: one connection for writes, and some for reads."""
+
+    def __init__(self, pool: Any, context: RedisContext, *, keeps: bool) -> None:
+        self.writers = Channel(pool, WRITE_CONNECTIONS, context, keeps=keeps)
+        self.readers = Channel(pool, READ_CONNECTIONS, context, keeps=keeps)
+
+    def send(self, request: Request) -> Replies:
+        """Send a request, and return the replies."""
+        return (self.writers if request.write else self.readers).run(request)
+
+    def close(self) -> None:
+        """Release the connections."""
+        self.writers.close()
+        self.readers.close()
+
+
+class Channel:
+    """A few connections to one server.
+
+    A pool of redis-py does not survive an interrupt: Ctrl-C inside of its `get_connection` or
+    `release`, or right after they returned, leaves a connection on its books that nothing uses. So
+    a connection is taken once and kept in a slot, which is leased by assignments alone.
+    """
+
+    def __init__(self, pool: Any, connections: int, context: RedisContext, *, keeps: bool) -> None:
+        self._pool = pool
+        self._context = context
+        # Whether connections are kept: they are ours, or the application has many.
+        self._keeps = keeps
+        self.slots = Slots(
+            ConnectionSlot(is_simulated=context.simulated) for _ in range(connections)
+        )
+        self.batcher: Batcher[Request, Replies] = Batcher(
+            self._send,
+            senders=connections,
+            requests_max=BATCH_MAX,
+            bytes_max=BATCH_BYTES_MAX,
+            size_of=compute_size,
+        )
+        self._closed = False
+
+    def run(self, request: Request) -> Replies:
+        """Send a request, with others that wait, and return its replies."""
+        try:
+            return run_request(self.batcher, request)
+        except BusyError as error:
+            return Lost(error)
+        except OutcomeUnknownError as error:
+            # The sender of the batch was interrupted.
+            return Lost(error, sent=True)
+
+    def close(self) -> None:
+        """Release every idle connection; those in use follow."""
+        self._closed = True
+        self.batcher.close()
+        leases = [Lease() for _ in self.slots.things]
+        try:
+            for lease in leases:
+                slot = self.slots.try_take(lease)
+                if slot is not None:
+                    self._release(slot)
+        finally:
+            for lease in leases:
+                lease.held = False
+
+    def _send(self, pendings: list[PendingRequest]) -> None:
+        lease = Lease()
+        try:
+            # There are as many slots as senders.
+            slot = self.slots.try_take(lease)
+            assert slot is not None
+            try:
+                self._exchange(slot, pendings)
+            finally:
+                slot.used_at = time.monotonic()
+                if self._closed or not self._keeps:
+                    self._release(slot)
+        finally:
+            lease.held = False
+
+    def _exchange(self, slot: ConnectionSlot, pendings: list[PendingRequest]) -> None:
+        batch = RequestBatch(pendings, self._context)
+        left_s = batch.left_s
+        sent = False
+        try:
+            with limit_time(left_s):
+                if slot.box:
+                    self._drop_if_stale(slot)
+                connection = connect_slot(slot, self._pool, left_s)
+                sent = slot.busy = True
+                connection.send_packed_command(batch.pack(), check_health=False)
+                for _ in batch.commands:
+                    try:
+                        batch.replies.append(read_reply(connection, left_s))
+                    except ResponseError as error:
+                        batch.replies.append(error)
+                slot.busy = False
+            batch.settle()
+            if batch.met_replica:
+                self._drop(slot)
+        except (RedisError, OSError) as error:
+            self._drop(slot)
+            batch.lose(error, sent=sent)
+        except BaseException as error:
+            # Ctrl-C or a cancelled sender: the other requests of the batch may have landed.
+            self._drop(slot)
+            batch.lose(error, sent=sent)
+            raise
+
+    def _drop_if_stale(self, slot: ConnectionSlot) -> None:
+        """Close a connection that was interrupted, or that the server has closed meanwhile."""
+        stale = slot.busy
+        if not stale and slot.is_idle_for_long:
+            try:
+                stale = slot.connection.can_read()
+            except (RedisError, OSError):
+                stale = True
+        if stale:
+            self._drop(slot)
+
+    def _drop(self, slot: ConnectionSlot) -> None:
+        """Close the connection of a slot, and give it back to the pool."""
+        connection = slot.clear()
+        if connection is not None:
+            with suppress(RedisError, OSError):
+                disconnect(connection)
+            self._pool.release(connection)
+
+    def _release(self, slot: ConnectionSlot) -> None:
+        if slot.busy:
+            self._drop(slot)
+        release(slot, self._pool)

@@ -1,0 +1,174 @@
+"""What differs between blocking and async connections of redis-py; the twins share all else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from indelible.backends.redis.calls import Replies, Request
+from indelible.backends.redis.connections import (
+    TIMEOUT_S_MIN,
+    RedisOptions,
+    build_client,
+    build_cluster_client,
+    connecting_within,
+)
+from indelible.backends.redis.request_batch import ConnectionSlot
+from indelible.core.batcher import AsyncBatcher, Batcher
+from indelible.core.leases import call_into
+
+_NO_LIMIT: AbstractContextManager[None] = nullcontext()
+
+
+def open_client(options: RedisOptions) -> Any:
+    """Make the client of a single server."""
+    return build_client(options, awaited=False)
+
+
+def open_client_async(options: RedisOptions) -> Any:
+    """Make the client of a single server."""
+    return build_client(options, awaited=True)
+
+
+def open_cluster(options: RedisOptions, client: Any) -> Any:
+    """Return the client of a cluster, made now if there is none. It has read the map of slots."""
+    return build_cluster_client(options, awaited=False) if client is None else client
+
+
+async def open_cluster_async(options: RedisOptions, client: Any) -> Any:
+    """Return the client of a cluster, made now if there is none. It has read the map of slots."""
+    client = build_cluster_client(options, awaited=True) if client is None else client
+    await client.initialize()
+    return client
+
+
+def close_client(client: Any) -> None:
+    """Close a client and its connections."""
+    client.close()
+
+
+async def close_client_async(client: Any) -> None:
+    """Close a client and its connections."""
+    await client.aclose()
+
+
+def create_lock() -> threading.Lock:
+    """Create a lock. It is taken by `with` alone, which cannot be interrupted halfway."""
+    return threading.Lock()
+
+
+def create_lock_async() -> asyncio.Lock:
+    """Create a lock."""
+    return asyncio.Lock()
+
+
+def get_pool(client: Any, node: Any) -> Any:
+    """Return the pool of one server of a cluster."""
+    return client.get_redis_connection(node).connection_pool
+
+
+def get_pool_async(_client: Any, node: Any) -> Any:
+    """Return the pool of one server of a cluster."""
+    return _NodePool(node)
+
+
+class _NodePool:
+    """The connections of one server of a cluster, in the way that other pools give them."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self.max_connections: int = node.max_connections
+
+    async def get_connection(self) -> Any:
+        connection = self._node.acquire_connection()
+        try:
+            await connection.connect()
+        except BaseException:
+            self._node.release(connection)
+            raise
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        self._node.release(connection)
+
+
+def run_request(batcher: Batcher[Request, Replies], request: Request) -> Replies:
+    """Send a request, with others that wait."""
+    return batcher.run(request, request.deadline)
+
+
+async def run_request_async(batcher: AsyncBatcher[Request, Replies], request: Request) -> Replies:
+    """Send a request, with others that wait. A write is waited for even by a cancelled task."""
+    return await batcher.run(request, request.deadline, cancellable=not request.write)
+
+
+def limit_time(_seconds: float) -> AbstractContextManager[None]:
+    """Bound what is done inside: sockets have their own timeouts."""
+    return _NO_LIMIT
+
+
+def limit_time_async(seconds: float) -> asyncio.Timeout:
+    """Bound what is done inside."""
+    return asyncio.timeout(seconds)
+
+
+def connect_slot(slot: ConnectionSlot, pool: Any, left_s: float) -> Any:
+    """Return the connection of a slot, taken from the pool if there is none.
+
+    Its socket waits for as long as there is time left.
+    """
+    left_s = max(left_s, TIMEOUT_S_MIN)
+    if not slot.box:
+        with connecting_within(left_s):
+            call_into(slot.box, pool.get_connection)
+    connection = slot.box[0]
+    if not slot.waits_about(left_s):
+        connection.update_current_socket_timeout(left_s)
+        slot.timeout_s = left_s
+    return connection
+
+
+async def connect_slot_async(slot: ConnectionSlot, pool: Any, _left_s: float) -> Any:
+    """Return the connection of a slot, taken from the pool if there is none."""
+    if not slot.box:
+        slot.box = [await pool.get_connection()]
+    return slot.box[0]
+
+
+def read_reply(connection: Any, _left_s: float) -> Any:
+    """Read one reply, undecoded whatever the client's settings."""
+    return connection.read_response(disable_decoding=True)
+
+
+async def read_reply_async(connection: Any, left_s: float) -> Any:
+    """Read one reply, undecoded whatever the client's settings."""
+    return await connection.read_response(disable_decoding=True, timeout=left_s)
+
+
+def disconnect(connection: Any) -> None:
+    """Close a connection."""
+    connection.disconnect()
+
+
+async def disconnect_async(connection: Any) -> None:
+    """Close a connection, without waiting for the other side."""
+    await connection.disconnect(nowait=True)
+
+
+def release(slot: ConnectionSlot, pool: Any) -> None:
+    """Give a connection that works back to its pool, with the timeout that it came with."""
+    is_changed = slot.timeout_s is not None
+    connection = slot.clear()
+    if connection is not None:
+        if is_changed:
+            connection.update_current_socket_timeout(-1)
+        pool.release(connection)
+
+
+async def release_async(slot: ConnectionSlot, pool: Any) -> None:
+    """Give a connection that works back to its pool."""
+    connection = slot.clear()
+    if connection is not None:
+        await pool.release(connection)

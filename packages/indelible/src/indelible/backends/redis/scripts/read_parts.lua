@@ -1,0 +1,40 @@
+-- The session, and what commands answer about its keys, in one state. ARGV: 3 what must be whole, 'head' or
+-- 'all'; then for each command how many words it has, and the words: its name, which of KEYS, arguments.
+-- The command JOURNAL answers with the newest changes of the view, newest first: number, key, sealed line and
+-- sealed key of what undid it of each. Its argument says how many; those that changed nothing are then
+-- left out.
+local wrong = s.wrong
+if ARGV[3] == 'all' and s.active then
+  wrong = wrong or find_wrong_entries() or find_wrong_parts(1, 4)
+end
+if wrong then return build_error(wrong) end
+
+local function read_journal(limit)
+  local changes = {}
+  for number = s.lines, 1, -1 do
+    if #changes == 4 * (limit or -1) then break end
+    local key = call('HGET', s.journal, '#' .. number)
+    if key then
+      local line, undone_by = unpack(call('HMGET', s.journal, 'o' .. key, 'u' .. key))
+      local before, after = string.match(line or '', '^[^|]*|([^|]*)|([^|]*)')
+      if not limit or not before or before ~= after then
+        local n = #changes
+        changes[n + 1], changes[n + 2], changes[n + 3], changes[n + 4] = number, key, line, undone_by
+      end
+    end
+  end
+  return changes
+end
+
+local answers, at = {describe()}, 4
+while at < #ARGV and s.life do
+  local words = tonumber(ARGV[at])
+  local name, part = ARGV[at + 1], KEYS[tonumber(ARGV[at + 2])]
+  if name == 'JOURNAL' then
+    answers[#answers + 1] = read_journal(words > 2 and tonumber(ARGV[at + 3]))
+  else
+    answers[#answers + 1] = call(name, part, unpack(ARGV, at + 3, at + words))
+  end
+  at = at + words + 1
+end
+return answers

@@ -1,0 +1,595 @@
+"""A transaction on the file: the statements behind each primitive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from functools import cache, lru_cache
+from itertools import takewhile
+from operator import itemgetter
+from typing import Any
+
+from indelible import view
+from indelible.backends.sqlite.checksums import (
+    CONTENT,
+    FIELDS,
+    build_damage_error,
+    build_insert,
+    is_intact,
+)
+from indelible.backends.sqlite.connection import Rows, SqliteConnection
+from indelible.core import rules
+from indelible.core.checksums import (
+    compute_entry_checksum,
+    compute_row_checksum,
+    compute_session_salt,
+)
+from indelible.core.codec import (
+    CHECKSUM_BYTES,
+    CHECKSUM_FROM,
+    KIND_BYTES,
+    has_kind,
+)
+from indelible.core.ids import MADE_PREFIX
+from indelible.core.limits import BATCH_ENTRIES_MAX, KEYS_KEPT, LOG_ENTRIES_MAX
+from indelible.core.operations import (
+    JournalLine,
+    LogRow,
+    Outline,
+    SnapshotRecord,
+    StoredEntry,
+    tuple_new,
+)
+from indelible.core.rules import SessionState
+from indelible.core.transaction import KeyUse, SessionRow, Transaction
+from indelible.errors import FormatError
+from indelible.model import Kind
+from indelible.view import Extents
+
+# An entry's row id is its session's number and its position.
+POSITION_BITS = 32
+POSITION_MASK = 2**POSITION_BITS - 1
+# With a larger number, the row ids of a session would not fit into 63 bits.
+SESSION_NUMBER_MAX = 2**31 - 2
+
+KIND_NUMBER = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
+_KIND = {number: kind for kind, number in KIND_NUMBER.items()}
+_ALL_KINDS = -1
+_GET_KIND_NUMBER = itemgetter(1)
+
+# Tables whose rows belong to a session by its number.
+PARTS = ("snapshot", "journal", "kept_key", "quarantine")
+
+# A session's row, its newest entry, and where its newest batch ends. Scalar subqueries are a seek
+# each; a join is not.
+_SESSIONS = f"""
+    SELECT {FIELDS["session"]}, session.checksum,
+        (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
+        (SELECT deadline FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
+        (SELECT id + batch_size FROM entry WHERE id >= number << 32 AND id < (number + 1) << 32
+            AND batch_size > 0 ORDER BY id DESC LIMIT 1)
+    FROM session WHERE namespace = ?"""
+_FIND_SESSION = _SESSIONS + " AND name = ?"
+_LIST_SESSIONS = _SESSIONS + " AND name >= ? AND name > ? ORDER BY name LIMIT ?"
+_CREATE_SESSION = f"""
+    INSERT INTO session (namespace, name, life, born, staged, generation, tail, created_at,
+        metadata, extents)
+    SELECT ?, ?, 0, 0, 1, 0, 0, 0, x'', x''
+    WHERE NOT EXISTS (
+        SELECT * FROM sqlite_sequence WHERE name = 'session' AND seq >= {SESSION_NUMBER_MAX}
+    )
+    RETURNING number"""
+_SAVE_SESSION = """
+    UPDATE session SET life = ?, born = ?, staged = ?, generation = ?, tail = ?, deadline = ?,
+        created_at = ?, vacuums = ?, forked_from = ?, metadata = ?, extents = ?, checksum = ?
+    WHERE number = ?"""
+_CHECK_NEWEST_ENTRY = f"""
+    SELECT {CONTENT} = content_checksum(payload) FROM entry WHERE id = :id"""
+
+_INSERT_ENTRY = """
+    INSERT INTO entry (id, kind, written_at, deadline, batch_size, generation, keep, key, opens,
+        answers, payload, checksum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_REPLACE_ENTRY = _INSERT_ENTRY.replace("INSERT", "INSERT OR REPLACE", 1)
+# Entries of other kinds are read too, without their bodies: a position that is missing, or whose
+# kind was damaged, must not look like one that was not asked for. (A part of an empty blob is NULL
+# to SQLite.)
+_READ_ENTRIES = f"""
+    SELECT id, kind, written_at,
+        CASE WHEN kind BETWEEN 1 AND {len(_KIND)} AND NOT ? >> kind & 1
+            THEN ifnull(substr(payload, 1, {KIND_BYTES}), x'') ELSE payload END,
+        {CONTENT}
+    FROM entry WHERE id >= ? AND id < ? ORDER BY id"""
+_READ_ENTRIES_BACKWARDS = _READ_ENTRIES + " DESC"
+_READ_LOG = f"""
+    SELECT id, kind, written_at, deadline, batch_size, generation, keep, key, opens, answers,
+        payload, {CONTENT}
+    FROM entry WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"""
+_READ_OUTLINES = """
+    SELECT id, kind, length(payload), keep, opens, answers FROM entry
+    WHERE id >= ? AND id < ? ORDER BY id"""
+_READ_CHECKSUMS = f"""
+    SELECT ifnull(substr(payload, {CHECKSUM_FROM + 1}, {CHECKSUM_BYTES}), x'') FROM entry
+    WHERE id >= ? AND id < ? ORDER BY id"""
+_MEASURE_ENTRIES = """
+    SELECT count(*), ifnull(sum(length(payload)), 0) FROM entry WHERE id >= ? AND id < ?"""
+
+_KEYS = """
+    SELECT key, id & 4294967295, batch_size, generation FROM entry WHERE id >= ? AND id < ?"""
+_READ_KEYS = _KEYS + " AND key IS NOT NULL ORDER BY id DESC LIMIT ?"
+_FIND_GENERATED_KEY = _KEYS + " AND key = ? ORDER BY id DESC LIMIT 1"
+_FIND_CALLERS_KEY = f"""
+    SELECT key, id & 4294967295, batch_size, generation FROM entry
+    WHERE id >> 32 = ? AND key = ? AND substr(key, 1, 1) <> '{MADE_PREFIX}' AND id >= ?
+    ORDER BY id DESC LIMIT 1"""
+_FIND_KEPT_KEY = f"""
+    SELECT {FIELDS["kept_key"]}, checksum FROM kept_key
+    WHERE session = ? AND life = ? AND key = ?"""
+_KEEP_KEY = build_insert("kept_key").replace("INSERT", "INSERT OR IGNORE", 1)
+
+_LINES = f"SELECT {FIELDS['journal']}, checksum FROM journal WHERE session = ? AND life = ?"
+_FIND_LINE = _LINES + " AND operation = ?"
+_READ_LINES = _LINES + " ORDER BY number DESC LIMIT ?"
+# A line that changed nothing is kept for its key alone. One that only seems so because it is
+# damaged is read, and reported.
+_READ_CHANGES = f"""
+    {_LINES} AND NOT (tail_before = tail_after AND extents_before = extents_after
+        AND {is_intact("journal")})
+    ORDER BY number DESC LIMIT ?"""
+_INSERT_LINE = build_insert("journal")
+_MARK_UNDONE = f"""
+    UPDATE journal SET undone_by = ?1,
+        checksum = row_checksum({FIELDS["journal"].replace("undone_by", "?1")})
+    WHERE session = ?2 AND life = ?3 AND operation = ?4 AND {is_intact("journal")}"""
+
+_SNAPSHOTS = f"SELECT {FIELDS['snapshot']}, checksum FROM snapshot WHERE session = ? AND life = ?"
+_FIND_SNAPSHOT = _SNAPSHOTS + " AND id = ?"
+_READ_SNAPSHOTS = _SNAPSHOTS + " ORDER BY number"
+_INSERT_SNAPSHOT = build_insert("snapshot")
+
+
+def build_entry_ids(number: int, start: int, stop: int) -> tuple[int, int]:
+    """Return the row ids `[low, high)` of positions; none may reach into another session."""
+    if not 0 <= start <= stop <= LOG_ENTRIES_MAX:
+        raise FormatError(f"no log has positions {start} to {stop}; nothing was read or written")
+    return number << POSITION_BITS | start, (number << POSITION_BITS) + stop
+
+
+class SqliteTransaction(Transaction):
+    """Runs the primitives on a connection that has begun a transaction."""
+
+    __slots__ = ("_db",)
+
+    def __init__(self, db: SqliteConnection) -> None:
+        self._db = db
+
+    def now_ms(self) -> int:
+        return self._db.now_ms()
+
+    # Sessions
+
+    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
+        rows = self._db.execute(_FIND_SESSION, (self._db.namespace, name))
+        if not rows:
+            return None
+        row, intact = _build_session(rows[0])
+        if damaged:
+            return row
+        if not intact:
+            raise build_damage_error("the row", name)
+        if row.deadline_ms is not None and row.born < row.end:
+            self._check_deadline(row)
+        return row
+
+    def _check_deadline(self, row: SessionRow) -> None:
+        """Raise if a session has expired by an entry that is damaged."""
+        assert row.deadline_ms is not None
+        if self.now_ms() < row.deadline_ms:
+            return
+        newest, _ = build_entry_ids(row.number, row.end - 1, row.end)
+        found = self._db.execute(_CHECK_NEWEST_ENTRY, {"salt": self._salt(row), "id": newest})
+        if any(not fits for (fits,) in found):
+            raise FormatError(
+                f"session {row.name!r} may have expired, or not: entry {row.end - 1}, which says"
+                " when, is damaged; nothing was changed. Restore the file from a backup, or forget"
+                " the session and import it from an export.",
+                session=row.name,
+            )
+
+    def _salt(self, row: SessionRow) -> int:
+        return compute_session_salt(self._db.namespace, row.name)
+
+    def list_sessions(
+        self, prefix: str, after: str, limit: int
+    ) -> Sequence[tuple[str, SessionState | None]]:
+        rows = self._db.execute(_LIST_SESSIONS, (self._db.namespace, prefix, after, limit))
+        built = [_build_session(fields) for fields in rows]
+        inside = takewhile(lambda each: each[0].name.startswith(prefix), built)
+        return [(row.name, row.state if intact else None) for row, intact in inside]
+
+    def find_forks(self, name: str) -> tuple[str, ...]:
+        found = self._db.execute(
+            "SELECT name FROM session WHERE namespace = ? AND forked_from = ? ORDER BY name",
+            (self._db.namespace, name),
+        )
+        return tuple(fork for (fork,) in found)
+
+    def create_session(self, name: str) -> int:
+        rows = self._db.execute(_CREATE_SESSION, (self._db.namespace, name))
+        if not rows:
+            raise FormatError(
+                "the file's counter of sessions is damaged: it has no number for a new session, and"
+                " nothing was written. Export the sessions, and import them into a new file."
+            )
+        number: int = rows[0][0]
+        return number
+
+    def save_session(self, row: SessionRow) -> None:
+        values = (
+            row.life,
+            row.born,
+            int(row.staged),
+            row.generation,
+            row.tail,
+            row.deadline_ms,
+            row.created_at_ms,
+            row.vacuums,
+            row.forked_from,
+            row.metadata,
+            row.extents,
+        )
+        checksum = compute_row_checksum(row.number, self._db.namespace, row.name, *values)
+        self._db.execute(_SAVE_SESSION, (*values, checksum, row.number))
+
+    def delete_parts(self, row: SessionRow) -> None:
+        self.delete_entries(row, ((0, LOG_ENTRIES_MAX),))
+        for table in PARTS:
+            self._db.execute(f"DELETE FROM {table} WHERE session = ?", (row.number,))
+
+    def delete_session(self, row: SessionRow) -> None:
+        self.delete_parts(row)
+        self._db.execute("DELETE FROM session WHERE number = ?", (row.number,))
+
+    def sync(self, row: SessionRow) -> None:
+        # What an earlier attempt left may have been read from a log that was never synced. This
+        # commit syncs it; SQLite writes nothing if nothing changes, so a counter changes.
+        self._db.execute("UPDATE session SET touched = touched + 1 WHERE number = ?", (row.number,))
+
+    # Entries
+
+    def insert_entries(
+        self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
+    ) -> None:
+        salt = self._salt(row)
+        values = [_build_entry(row.number, salt, entry) for entry in rows]
+        self._db.execute_many(_REPLACE_ENTRY if replace else _INSERT_ENTRY, values)
+
+    def read_entries(
+        self, row: SessionRow, start: int, stop: int, kinds: frozenset[Kind] | None, *, newest: bool
+    ) -> list[StoredEntry]:
+        numbers, mask = _choose_kinds(kinds)
+        ids = build_entry_ids(row.number, start, stop)
+        query = _READ_ENTRIES_BACKWARDS if newest else _READ_ENTRIES
+        found = self._db.execute(query, (mask, self._salt(row), *ids))
+        if len(found) != stop - start:
+            rules.refuse_many_missing(row.name, stop - start - len(found), start, stop)
+            found = _fill_gaps(found, range(*ids)[::-1] if newest else range(*ids))
+        if not numbers.issuperset(map(_GET_KIND_NUMBER, found)):
+            found = self._pick_kinds(numbers, found)
+        return [
+            tuple_new(
+                StoredEntry,
+                (entry_id & POSITION_MASK, _KIND.get(number), written_at, payload, content),
+            )
+            for entry_id, number, written_at, payload, content in found
+        ]
+
+    def _pick_kinds(self, numbers: frozenset[int], found: Rows) -> Rows:
+        """Drop rows of other kinds, unless their payload says otherwise: they are damaged."""
+        rows: Rows = []
+        for entry_id, number, written_at, payload, content in found:
+            kind = _KIND.get(number)
+            if kind is None or number in numbers:
+                rows.append((entry_id, number, written_at, payload, content))
+            elif not has_kind(kind, payload):
+                ((whole,),) = self._db.execute(
+                    "SELECT payload FROM entry WHERE id = ?", (entry_id,)
+                )
+                rows.append((entry_id, number, written_at, whole, content))
+        return rows
+
+    def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
+        ids = build_entry_ids(row.number, start, row.end)
+        found = self._db.execute(_READ_LOG, (self._salt(row), *ids, limit))
+        return [_build_log_row(fields) for fields in found]
+
+    def read_outlines(self, row: SessionRow, start: int, stop: int) -> list[Outline]:
+        found = self._db.execute(_READ_OUTLINES, build_entry_ids(row.number, start, stop))
+        outlines: list[Outline] = []
+        for entry_id, kind, size, keep, opens, answers in found:
+            position = entry_id & POSITION_MASK
+            try:
+                links = _decode_links(opens), _decode_links(answers)
+                outlines.append(Outline(position, _KIND[kind], size, bool(keep), *links))
+            except (KeyError, ValueError) as error:
+                raise rules.build_outline_error(row.name, position) from error
+        return outlines
+
+    def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
+        found = self._db.execute(_READ_CHECKSUMS, build_entry_ids(row.number, start, stop))
+        return [checksum for (checksum,) in found]
+
+    def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+        count = size = 0
+        for start, stop in extents:
+            ids = build_entry_ids(row.number, start, stop)
+            ((entries, length),) = self._db.execute(_MEASURE_ENTRIES, ids)
+            count += entries
+            size += length
+        return count, size
+
+    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+        for start, stop in extents:
+            ids = build_entry_ids(row.number, start, stop)
+            self._db.execute("DELETE FROM entry WHERE id >= ? AND id < ?", ids)
+
+    # Keys of appends
+
+    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+        if key.startswith(MADE_PREFIX):
+            oldest = max(row.born, row.end - KEYS_KEPT)
+            ids = build_entry_ids(row.number, oldest, row.end)
+            rows = self._db.execute(_FIND_GENERATED_KEY, (*ids, key))
+        else:
+            low, _ = build_entry_ids(row.number, row.born, row.end)
+            rows = self._db.execute(_FIND_CALLERS_KEY, (row.number, key, low))
+        return KeyUse(*rows[0]) if rows else None
+
+    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+        ids = build_entry_ids(row.number, row.born, row.end)
+        return [KeyUse(*fields) for fields in self._db.execute(_READ_KEYS, (*ids, limit))]
+
+    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+        rows = self._db.execute(_FIND_KEPT_KEY, (row.number, row.life, key))
+        if not rows:
+            return None
+        fields = _check_row(row, f"the row of key {key!r}", rows[0])
+        _, _, _, first, count, generation, joined = fields
+        steps = range(0, len(joined), CHECKSUM_BYTES)
+        checksums = [joined[at : at + CHECKSUM_BYTES] for at in steps]
+        return KeyUse(key, first, count, generation), checksums
+
+    def keep_key(self, row: SessionRow, use: KeyUse, checksums: list[bytes]) -> None:
+        fields = (row.number, row.life, *use, b"".join(checksums))
+        self._db.execute(_KEEP_KEY, (*fields, compute_row_checksum(*fields)))
+
+    def delete_kept_keys(self, row: SessionRow, before: int) -> None:
+        self._db.execute(
+            "DELETE FROM kept_key WHERE session = ? AND (life <> ? OR position < ?)",
+            (row.number, row.life, before),
+        )
+
+    # The journal
+
+    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+        rows = self._db.execute(_FIND_LINE, (row.number, row.life, key))
+        return _build_line(row, rows[0]) if rows else None
+
+    def read_lines(
+        self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
+    ) -> list[JournalLine]:
+        query = _READ_CHANGES if changes_only else _READ_LINES
+        params = (row.number, row.life, -1 if limit is None else limit)
+        return [_build_line(row, fields) for fields in self._db.execute(query, params)]
+
+    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+        _, _, generation = rules.parse_version(line.version)
+        fields = (
+            row.number,
+            row.life,
+            line.key,
+            line.change,
+            line.changed_at_ms,
+            generation,
+            line.end,
+            line.undone_by,
+            line.before.tail,
+            line.after.tail,
+            view.encode(line.before.extents),
+            view.encode(line.after.extents),
+        )
+        self._db.execute(_INSERT_LINE, (*fields, compute_row_checksum(*fields)))
+
+    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+        self._db.execute(_MARK_UNDONE, (by, row.number, row.life, key))
+
+    def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+        self._db.execute(
+            "DELETE FROM snapshot WHERE session = ? AND life <> ?", (row.number, row.life)
+        )
+        lines = self._db.execute(
+            "SELECT number, life, operation FROM journal WHERE session = ?", (row.number,)
+        )
+        old = [(number,) for number, life, key in lines if life != row.life or key not in kept]
+        self._db.execute_many("DELETE FROM journal WHERE number = ?", old)
+
+    # Snapshots
+
+    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+        rows = self._db.execute(_FIND_SNAPSHOT, (row.number, row.life, snapshot_id))
+        return _build_snapshot(row, rows[0]) if rows else None
+
+    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+        rows = self._db.execute(_READ_SNAPSHOTS, (row.number, row.life))
+        return [_build_snapshot(row, fields) for fields in rows]
+
+    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
+        ((count,),) = self._db.execute(
+            "SELECT count(*) FROM snapshot WHERE session = ? AND (? OR life = ?)",
+            (row.number, all_lives, row.life),
+        )
+        return int(count)
+
+    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+        fields = (
+            row.number,
+            row.life,
+            record.id,
+            record.label,
+            record.taken_at_ms,
+            record.end,
+            record.view.tail,
+            view.encode(record.view.extents),
+        )
+        self._db.execute(_INSERT_SNAPSHOT, (*fields, compute_row_checksum(*fields)))
+
+    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+        self._db.execute(
+            "DELETE FROM snapshot WHERE session = ? AND life = ? AND id = ?",
+            (row.number, row.life, snapshot_id),
+        )
+
+    # Quarantine
+
+    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
+        now_ms = self.now_ms()
+        self._db.execute_many(
+            "INSERT OR IGNORE INTO quarantine VALUES (?, ?, ?, ?, ?)",
+            [(row.number, position, why, now_ms, raw) for position, why, raw in entries],
+        )
+
+    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+        rows = self._db.execute(
+            "SELECT position, reason, payload FROM quarantine WHERE session = ? ORDER BY position",
+            (row.number,),
+        )
+        return [(position, reason, payload) for position, reason, payload in rows]
+
+
+# Rows
+
+
+def _check_row(row: SessionRow, what: str, fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the fields of a row without its checksum; raise if that does not match."""
+    if compute_row_checksum(*fields[:-1]) != fields[-1]:
+        raise build_damage_error(what, row.name)
+    return fields[:-1]
+
+
+# An append does not change the session's row, so the same fields are checked again and again.
+_compute_session_checksum = lru_cache(maxsize=64)(compute_row_checksum)
+
+
+def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
+    """Return a session, and whether its row is intact.
+
+    The newest entry of a life says where the log ends and when the life does.
+    """
+    stored = fields[:-4]
+    checksum, newest_id, newest_deadline, batch_stop = fields[-4:]
+    number, _, name, life, born, staged, generation, tail, deadline, *rest = stored
+    created_at, vacuums, forked_from, metadata, extents = rest
+    end, start_id = born, number << POSITION_BITS
+    # Before the first entry of a session, the newest one below is another session's.
+    if newest_id is not None and newest_id >= start_id + born:
+        # A log that lost its newest entries has no gap, but a batch that lost its end is known by
+        # its size. A damaged size must not make the log reach further than any batch, or into the
+        # next session.
+        stop = min(max(newest_id + 1, batch_stop or 0), newest_id + BATCH_ENTRIES_MAX)
+        end = min(stop - start_id, LOG_ENTRIES_MAX)
+        deadline = newest_deadline
+    life_fields = (name, number, life, born, end, generation, deadline, bool(staged))
+    row = (*life_fields, tail, extents, created_at, vacuums, forked_from, metadata)
+    return tuple_new(SessionRow, row), _compute_session_checksum(*stored) == checksum
+
+
+def _build_entry(number: int, salt: int, entry: LogRow) -> tuple[Any, ...]:
+    """Build the row of an entry; its place is part of its id and of its checksum."""
+    position, kind, written_at, deadline, batch, generation, keep, key, *links, envelope, _ = entry
+    opens, answers = links
+    return (
+        build_entry_ids(number, position, position + 1)[0],
+        KIND_NUMBER[kind] if kind is not None else 0,
+        written_at,
+        deadline,
+        batch,
+        generation,
+        keep,
+        key,
+        json.dumps(opens) if opens else None,
+        json.dumps(answers) if answers else None,
+        envelope,
+        compute_entry_checksum(
+            salt,
+            envelope,
+            position=position,
+            written_at_ms=written_at,
+            deadline_ms=deadline,
+            generation=generation,
+            batch=batch,
+        ),
+    )
+
+
+def _build_log_row(fields: tuple[Any, ...]) -> LogRow:
+    entry_id, number, written_at, deadline, batch, generation, keep, key = fields[:8]
+    opens, answers, payload, content = fields[8:]
+    try:
+        kind, links = _KIND.get(number), (_decode_links(opens), _decode_links(answers))
+    except ValueError:
+        # As damaged as one of an unknown kind, and reported in the same way.
+        kind, links = None, ((), ())
+    place = (entry_id & POSITION_MASK, kind, written_at, deadline, batch, generation)
+    return LogRow(*place, bool(keep), key, *links, payload, content)
+
+
+def _decode_links(text: str | None) -> tuple[str, ...]:
+    """Decode the call ids of a row; a `ValueError` if it does not hold any such."""
+    if text is None:
+        return ()
+    call_ids = json.loads(text)
+    if not isinstance(call_ids, list) or not all(isinstance(name, str) for name in call_ids):
+        raise ValueError(text)
+    return tuple(call_ids)
+
+
+@cache
+def _choose_kinds(kinds: frozenset[Kind] | None) -> tuple[frozenset[int], int]:
+    """Return the numbers of the kinds that are asked for, and the mask that picks their bodies."""
+    if kinds is None:
+        return frozenset(_KIND), _ALL_KINDS
+    # Bits that stand for no kind are set too: an unknown kind is read, and reported.
+    mask = ~sum(1 << number for kind, number in KIND_NUMBER.items() if kind not in kinds)
+    return frozenset(KIND_NUMBER[kind] for kind in kinds), mask
+
+
+def _fill_gaps(found: Rows, ids: range) -> Rows:
+    """Add an empty row for each that is missing."""
+    there = {row[0]: row for row in found}
+    return [there.get(entry_id, (entry_id, None, 0, b"", None)) for entry_id in ids]
+
+
+def _build_line(row: SessionRow, fields: tuple[Any, ...]) -> JournalLine:
+    key = fields[2]
+    checked = _check_row(row, f"the journal's line of {key!r}", fields)
+    change, changed_at, generation, end, undone_by = checked[3:8]
+    tail_before, tail_after, before, after = checked[8:]
+    return JournalLine(
+        key=key,
+        change=change,
+        changed_at_ms=changed_at,
+        version=rules.build_version(row.token, end, generation),
+        end=end,
+        before=view.build_view(view.decode(before), tail_before),
+        after=view.build_view(view.decode(after), tail_after),
+        undone_by=undone_by,
+    )
+
+
+def _build_snapshot(row: SessionRow, fields: tuple[Any, ...]) -> SnapshotRecord:
+    snapshot_id = fields[2]
+    _, _, _, label, taken_at, end, tail, extents = _check_row(
+        row, f"snapshot {snapshot_id!r}", fields
+    )
+    shown = view.build_view(view.decode(extents), tail)
+    return SnapshotRecord(snapshot_id, label, taken_at, shown, end)

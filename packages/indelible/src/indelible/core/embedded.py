@@ -1,0 +1,194 @@
+"""The two backends of an embedded engine: group commit on top of a database in this process.
+
+The blocking one works in the calling thread. The async one has a thread that writes and some that
+read, so that an operation is one hop to a thread and back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from indelible.core import fork
+from indelible.core.batcher import AsyncBatcher, Batcher, Pending
+from indelible.core.deadline import Deadline
+from indelible.core.handlers import WRITES
+from indelible.core.plan import Operation
+from indelible.core.uncancellable import UncancellableFuture
+from indelible.errors import ClosedError
+from indelible.model import Claims
+
+R = TypeVar("R")
+Write = Pending[Operation[Any], Any]
+
+# A batch is one transaction: long enough to share a sync, short enough to be fair.
+GROUP_MAX = 256
+# Writes wait for other writes of their process as long as it takes. The engine limits the time that
+# a batch waits for other processes.
+NEVER = Deadline(math.inf)
+# Batches are bounded by the number of writes alone: nothing is copied to build one.
+_BATCH_LIMITS: dict[str, Any] = {
+    "senders": 1,
+    "requests_max": GROUP_MAX,
+    "bytes_max": math.inf,
+    "size_of": lambda _: 0,
+}
+
+
+class EmbeddedDatabase(Protocol):
+    """What an embedded engine implements, beside its `Transaction`."""
+
+    # How many reads may run at the same time.
+    readers_max: int
+
+    def write(self, batch: list[Write]) -> None:
+        """Perform operations of `WRITES` in one transaction; call `succeed` or `fail` on each."""
+
+    def read(self, op: Operation[Any]) -> Any:
+        """Perform an operation that is not in `WRITES`."""
+
+    def claims(self) -> Claims:
+        """Return what is promised."""
+        ...
+
+    def owns(self, path: Path) -> bool:
+        """Return whether a file is part of the database."""
+        ...
+
+    def close(self) -> None:
+        """Wait for running operations, then close."""
+
+
+class EmbeddedBackend:
+    """Performs operations on an embedded engine, blocking."""
+
+    def __init__(self, database: EmbeddedDatabase) -> None:
+        self._database = database
+        self._closed = False
+        self._batcher: Batcher[Operation[Any], Any] = Batcher(database.write, **_BATCH_LIMITS)
+        fork.register(after_in_child=self._batcher.reset)
+
+    def perform(self, op: Operation[R]) -> R:
+        """Perform one operation, in one transaction."""
+        if self._closed:
+            raise ClosedError("the store is closed")
+        write = type(op) in WRITES
+        result: R = self._batcher.run(op, NEVER) if write else self._database.read(op)
+        return result
+
+    def prepare(self) -> None:
+        """Do nothing: the database was opened and prepared when this was created."""
+
+    def claims(self) -> Claims:
+        """Return what is promised on this database."""
+        return self._database.claims()
+
+    def owns(self, path: Path) -> bool:
+        """Return whether a file is part of the store itself."""
+        return self._database.owns(path)
+
+    def close(self) -> None:
+        """Wait for running operations, then close."""
+        self._closed = True
+        self._database.close()
+
+
+class AsyncEmbeddedBackend:
+    """Performs operations on an embedded engine, async. Any number of event loops may use it."""
+
+    def __init__(self, database: EmbeddedDatabase) -> None:
+        self._database = database
+        self._closed = False
+        self._lock: threading.Lock
+        self._batchers: dict[asyncio.AbstractEventLoop, AsyncBatcher[Operation[Any], Any]]
+        self._writing: ThreadPoolExecutor
+        self._reading: ThreadPoolExecutor
+        self._reset()
+        fork.register(after_in_child=self._reset)
+
+    async def perform(self, op: Operation[R]) -> R:
+        """Perform one operation, in one transaction; a cancelled write is waited for."""
+        if self._closed:
+            raise ClosedError("the store is closed")
+        loop = asyncio.get_running_loop()
+        result: R
+        if type(op) in WRITES:
+            result = await self._get_batcher(loop).run(op, NEVER)
+        else:
+            result = await loop.run_in_executor(self._reading, self._database.read, op)
+        return result
+
+    async def prepare(self) -> None:
+        """Do nothing: the database was opened and prepared when this was created."""
+
+    async def claims(self) -> Claims:
+        """Return what is promised on this database."""
+        return self._database.claims()
+
+    def owns(self, path: Path) -> bool:
+        """Return whether a file is part of the store itself."""
+        return self._database.owns(path)
+
+    async def close(self) -> None:
+        """Finish the operations that were begun before, then close."""
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        batcher = self._batchers.get(loop)
+        if batcher is not None:
+            await batcher.close()
+        await loop.run_in_executor(None, self._writing.shutdown)
+        await loop.run_in_executor(None, self._reading.shutdown)
+        await loop.run_in_executor(None, self._database.close)
+
+    def _reset(self) -> None:
+        """Begin without threads: they start when they are needed, also in a forked child."""
+        self._lock = threading.Lock()
+        self._batchers = {}
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="indelible-write")
+        self._reading = ThreadPoolExecutor(
+            self._database.readers_max, thread_name_prefix="indelible-read"
+        )
+
+    def _get_batcher(self, loop: asyncio.AbstractEventLoop) -> AsyncBatcher[Operation[Any], Any]:
+        batcher = self._batchers.get(loop)
+        if batcher is None:
+            batcher = AsyncBatcher(self._send, **_BATCH_LIMITS)
+            with self._lock:
+                open_ = {each: b for each, b in self._batchers.items() if not each.is_closed()}
+                self._batchers = {**open_, loop: batcher}
+        return batcher
+
+    async def _send(self, batch: list[Write]) -> None:
+        """Write a batch in the writing thread, and wait for it even if a caller is cancelled."""
+        loop = asyncio.get_running_loop()
+        done: UncancellableFuture[None] = UncancellableFuture(loop=loop)
+        try:
+            # A copy: if Ctrl-C interrupts this thread, the batcher goes on without the batch.
+            self._writing.submit(_write, self._database, list(batch), loop, done)
+        except RuntimeError:
+            # Another event loop has closed the store meanwhile.
+            for pending in batch:
+                pending.fail(ClosedError("the store is closed"))
+            return
+        await done
+
+
+def _write(
+    database: EmbeddedDatabase,
+    batch: list[Write],
+    loop: asyncio.AbstractEventLoop,
+    done: UncancellableFuture[None],
+) -> None:
+    """In the writing thread: write a batch and tell the event loop that it is over."""
+    try:
+        database.write(batch)
+    finally:
+        # A loop that was closed meanwhile has no callers left.
+        with suppress(RuntimeError):
+            # A built-in function: Python code in the event loop could be interrupted by Ctrl-C.
+            loop.call_soon_threadsafe(done.set_result, None)

@@ -1,0 +1,611 @@
+"""The handlers of embedded engines: every operation on sessions, written on a `Transaction`.
+
+A handler runs inside of one transaction. One that writes checks before it writes its first row;
+once it has written, it does not refuse. The operations that concern the engine itself (`Scrub`,
+`CheckEngine`, `FindRisks`, `Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from indelible import view
+from indelible.core import rules
+from indelible.core.backend import Handlers
+from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S
+from indelible.core.operations import (
+    Append,
+    AppendResult,
+    BeginStage,
+    ChangeView,
+    CheckSession,
+    DeleteSnapshot,
+    DropStage,
+    EntrySlice,
+    Erase,
+    EraseResult,
+    FindChange,
+    Head,
+    JournalLine,
+    JournalPage,
+    ListSessions,
+    LogPage,
+    LogRow,
+    Outline,
+    Quarantine,
+    Read,
+    ReadHead,
+    ReadJournal,
+    ReadLog,
+    ReadOutline,
+    ReadQuarantine,
+    ReadSnapshots,
+    Reclaim,
+    ReclaimResult,
+    Rollback,
+    SaveSnapshot,
+    SessionOutline,
+    SessionPage,
+    SetMetadata,
+    ShowStage,
+    SnapshotList,
+    SnapshotRecord,
+    Stage,
+    StageRows,
+    StoredEntry,
+    ViewChangeResult,
+    tuple_new,
+)
+from indelible.core.transaction import SessionRow, Transaction
+from indelible.errors import FormatError
+from indelible.model import Status
+from indelible.view import Extents, View
+
+# In a transaction that holds the write lock.
+WRITES: Final = Handlers[Transaction]()
+# In a transaction that only reads: one committed state.
+READS: Final = Handlers[Transaction]()
+
+_WHOLE_LOG: Final = ((0, LOG_ENTRIES_MAX),)
+
+
+# Sessions
+
+
+def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, Head]:
+    row = tx.find_session(name)
+    return row, _build_head(row, tx.now_ms())
+
+
+def _build_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> Head:
+    if row is None:
+        return rules.build_head(
+            None,
+            view=View(),
+            now_ms=now_ms,
+            created_at_ms=None,
+            metadata=b"",
+            snapshots=0,
+            forked_from=None,
+            vacuums=0,
+        )
+    return rules.build_head(
+        row.state,
+        view=row.view,
+        now_ms=now_ms,
+        created_at_ms=row.created_at_ms,
+        metadata=row.metadata,
+        snapshots=snapshots,
+        forked_from=row.forked_from,
+        vacuums=row.vacuums,
+    )
+
+
+def _find_active(tx: Transaction, name: str) -> SessionRow | None:
+    """Find a session; None if it is not active."""
+    row = tx.find_session(name)
+    if row is None or rules.compute_status(row.state, tx.now_ms()) is not Status.ACTIVE:
+        return None
+    return row
+
+
+def _begin_life(
+    tx: Transaction,
+    name: str,
+    row: SessionRow | None,
+    *,
+    ttl_s: float | None,
+    staged: bool = False,
+    forked_from: str | None = None,
+    first: int | None = None,
+) -> SessionRow:
+    """Begin a session, or its next life behind the end of its log."""
+    now_ms = tx.now_ms()
+    born = rules.choose_stage_start(name, row.end if row else 0, first)
+    begun = SessionRow(
+        name=name,
+        number=row.number if row else tx.create_session(name),
+        life=row.life + 1 if row else 1,
+        born=born,
+        end=born,
+        generation=0,
+        deadline_ms=rules.compute_deadline_ms(now_ms, ttl_s),
+        staged=staged,
+        tail=born,
+        extents=b"",
+        created_at_ms=now_ms,
+        vacuums=row.vacuums if row else 0,
+        forked_from=forked_from,
+        metadata=b"{}",
+    )
+    tx.save_session(begun)
+    return begun
+
+
+@READS.handles(ReadHead)
+def read_head(tx: Transaction, op: ReadHead) -> Head:
+    """Read a session without its entries."""
+    row, head = _load_session(tx, op.session)
+    if op.count_snapshots and row is not None and head.status is Status.ACTIVE:
+        head.snapshots = tx.count_snapshots(row)
+    return head
+
+
+@WRITES.handles(SetMetadata)
+def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
+    """Replace a session's metadata."""
+    row = tx.find_session(op.session)
+    state = row.state if row else None
+    status = rules.compute_status(state, tx.now_ms())
+    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
+    if row is None or status is not Status.ACTIVE:
+        row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+    row = row._replace(metadata=op.metadata)
+    tx.save_session(row)
+    return _build_head(row, tx.now_ms(), snapshots=tx.count_snapshots(row))
+
+
+@READS.handles(ListSessions)
+def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
+    """List a page of active sessions by name; the next page continues after the last name.
+
+    A session whose row is damaged is listed too, so that it is not overlooked.
+    """
+    names: list[str] = []
+    after = op.resume or ""
+    now_ms = tx.now_ms()
+    while True:
+        found = tx.list_sessions(op.prefix, after, op.limit + 1)
+        for name, state in found:
+            active = state is None or rules.compute_status(state, now_ms) is Status.ACTIVE
+            if not active and not op.dead:
+                continue
+            if len(names) == op.limit:
+                return SessionPage(tuple(names), names[-1])
+            names.append(name)
+        if len(found) <= op.limit:
+            return SessionPage(tuple(names), None)
+        after = found[-1][0]
+
+
+# Appending
+
+
+@WRITES.handles(Append)
+def append(tx: Transaction, op: Append) -> AppendResult:
+    """Append a batch to the log."""
+    row = tx.find_session(op.session)
+    state = row.state if row else None
+    now_ms = tx.now_ms()
+    status = rules.compute_status(state, now_ms)
+    if row is not None and not op.fresh and status is Status.ACTIVE:
+        earlier = _find_earlier(tx, row, op)
+        if earlier is not None:
+            return earlier
+    if op.expected is not None:
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
+    count = len(op.drafts)
+    rules.refuse_if_full(op.session, row.end if row else 0, count)
+    if row is None or status is not Status.ACTIVE:
+        row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+    first, generation = row.end, row.generation
+    deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
+    rows = [
+        tuple_new(
+            LogRow,
+            (
+                first + offset,
+                kind,
+                now_ms,
+                deadline_ms,
+                0 if offset else count,
+                generation,
+                keep,
+                None if offset else op.key,
+                opens,
+                answers,
+                envelope,
+                None,
+            ),
+        )
+        for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
+    ]
+    tx.insert_entries(row, rows)
+    return AppendResult(first, count, rules.build_version(row.token, first + count, generation))
+
+
+def _find_earlier(tx: Transaction, row: SessionRow, op: Append) -> AppendResult | None:
+    """Return the result of the first append with this key; other content is a conflict."""
+    kept = tx.find_kept_key(row, op.key)
+    if kept is not None:
+        use, stored = kept
+    else:
+        found = tx.find_key(row, op.key)
+        if found is None:
+            return None
+        use = found
+        stored = tx.read_checksums(row, use.first, min(use.first + use.entries, row.end))
+    rules.refuse_different_content(op, use.first, stored)
+    tx.sync(row)
+    return AppendResult(
+        use.first,
+        use.entries,
+        rules.build_version(row.token, use.first + use.entries, use.generation),
+        replayed=True,
+        visible=rules.is_visible(row.view, row.end, use.first, use.entries),
+    )
+
+
+# Reading
+
+
+@READS.handles(Read)
+def read(tx: Transaction, op: Read) -> EntrySlice:
+    """Read visible entries of one state, in order."""
+    row, head = _load_session(tx, op.session)
+    frozen = rules.choose_frozen_view(op.session, op.frozen, head)
+    gaps_are_vacuumed = frozen.vacuums != head.vacuums
+    entries: list[StoredEntry] = []
+    for start, stop in _choose_extents(frozen.extents, op):
+        assert row is not None
+        enough = _read_extent(tx, op, row, start, stop, entries)
+        if gaps_are_vacuumed and any(not entry.envelope for entry in entries):
+            raise rules.build_gone_error(op.session)
+        if enough:
+            break
+    resume = None
+    if op.limit is not None and len(entries) > op.limit:
+        entries = entries[: op.limit]
+        resume = entries[-1].position + (0 if op.newest else 1)
+    if op.newest:
+        entries.reverse()
+    return EntrySlice(head, frozen, tuple(entries), resume)
+
+
+def _choose_extents(extents: Extents, op: Read) -> Extents:
+    """Return what is still to be read, in the order of reading."""
+    start = op.start
+    if op.newest:
+        return (extents if start is None else view.clip(extents, 0, start))[::-1]
+    return view.clip(extents, start, extents[-1][1]) if start and extents else extents
+
+
+def _read_extent(
+    tx: Transaction, op: Read, row: SessionRow, start: int, stop: int, entries: list[StoredEntry]
+) -> bool:
+    """Read an extent in chunks; return whether one more entry than the limit was found."""
+    wanted = stop - start if op.limit is None else op.limit + 1
+    while start < stop:
+        chunk = min(stop - start, wanted)
+        # Twice as many next time: what was asked for may lie behind many entries of other kinds.
+        wanted *= 2
+        low, high = (stop - chunk, stop) if op.newest else (start, start + chunk)
+        entries += tx.read_entries(row, low, high, op.kinds, newest=op.newest)
+        if op.limit is not None and len(entries) > op.limit:
+            return True
+        start, stop = (start, low) if op.newest else (high, stop)
+    return False
+
+
+@READS.handles(ReadLog)
+def read_log(tx: Transaction, op: ReadLog) -> LogPage:
+    """Read the log of the session's life, whether its entries are visible or not."""
+    row, head = _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        return LogPage(head, (), None)
+    start = min(max(op.start, head.born), head.end)
+    rows = tuple(tx.read_log(row, start, op.limit))
+    return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)
+
+
+@READS.handles(ReadOutline)
+def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
+    """Read kinds, sizes and tool call ids of the visible entries."""
+    row, head = _load_session(tx, op.session)
+    entries: list[Outline] = []
+    for start, stop in view.freeze(head.view, head.end):
+        assert row is not None
+        found = tx.read_outlines(row, start, stop)
+        if len(found) != stop - start:
+            raise FormatError(
+                f"session {op.session!r} has entries missing between positions {start} and"
+                f" {stop}; nothing was changed. verify says which.",
+                session=op.session,
+            )
+        entries += found
+    return SessionOutline(head, tuple(entries))
+
+
+# The view and its journal
+
+
+@WRITES.handles(ChangeView)
+def change_view(tx: Transaction, op: ChangeView) -> ViewChangeResult:
+    """Replace the view, if it is still the one that the change was computed from."""
+    row, head = _load_session(tx, op.session)
+    done = None if op.fresh else _find_line(tx, row, head, op.change, op.key)
+    if done is not None:
+        return ViewChangeResult(done, replayed=True)
+    return _write_change(tx, row, head, op)
+
+
+@WRITES.handles(Rollback)
+def rollback(tx: Transaction, op: Rollback) -> ViewChangeResult:
+    """Make visible what a snapshot froze."""
+    row, head = _load_session(tx, op.session)
+    done = None if op.fresh else _find_line(tx, row, head, rules.ROLLBACK, op.key)
+    if done is not None:
+        return ViewChangeResult(done, replayed=True)
+    record = tx.find_snapshot(row, op.snapshot) if row else None
+    return _write_change(tx, row, head, rules.plan_rollback(op, head, record))
+
+
+@WRITES.handles(FindChange)
+def find_change(tx: Transaction, op: FindChange) -> JournalLine | None:
+    """Find a change by its key, and sync it."""
+    row, head = _load_session(tx, op.session)
+    return _find_line(tx, row, head, op.change, op.key)
+
+
+def _find_line(
+    tx: Transaction, row: SessionRow | None, head: Head, change: str, key: str
+) -> JournalLine | None:
+    if row is None or head.status is not Status.ACTIVE:
+        return None
+    line = tx.find_line(row, key)
+    if line is not None:
+        rules.refuse_different_change(row.name, key, change, line)
+        tx.sync(row)
+    return line
+
+
+def _write_change(
+    tx: Transaction, row: SessionRow | None, head: Head, op: ChangeView
+) -> ViewChangeResult:
+    rules.refuse_if_changed(op, head)
+    assert row is not None
+    line = rules.build_journal_line(op, head, tx.now_ms())
+    tx.save_session(
+        row._replace(
+            tail=line.after.tail,
+            extents=view.encode(line.after.extents),
+            generation=row.generation + 1,
+        )
+    )
+    tx.insert_line(row, line)
+    if op.undoes is not None:
+        tx.mark_undone(row, op.undoes, op.key)
+    return ViewChangeResult(line)
+
+
+@READS.handles(ReadJournal)
+def read_journal(tx: Transaction, op: ReadJournal) -> JournalPage:
+    """Read the newest changes of the view."""
+    row, head = _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        return JournalPage(head, ())
+    return JournalPage(head, tuple(tx.read_lines(row, limit=op.limit, changes_only=True)))
+
+
+# Snapshots
+
+
+@WRITES.handles(SaveSnapshot)
+def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
+    """Store the view and the end of the log under an id."""
+    row, head = _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        head = _build_head(row, tx.now_ms())
+    elif not op.fresh:
+        earlier = tx.find_snapshot(row, op.id)
+        if earlier is not None:
+            tx.sync(row)
+            return earlier
+    rules.refuse_too_many_extents(op.session, view.freeze(head.view, head.end))
+    record = SnapshotRecord(op.id, op.label, tx.now_ms(), head.view, head.end)
+    tx.insert_snapshot(row, record)
+    return record
+
+
+@READS.handles(ReadSnapshots)
+def read_snapshots(tx: Transaction, op: ReadSnapshots) -> SnapshotList:
+    """Read all snapshots of the session's life, or those with certain ids."""
+    row, head = _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        return SnapshotList(head, ())
+    if op.ids is None:
+        return SnapshotList(head, tuple(tx.read_snapshots(row)))
+    found = [tx.find_snapshot(row, snapshot_id) for snapshot_id in op.ids]
+    return SnapshotList(head, tuple(record for record in found if record is not None))
+
+
+@WRITES.handles(DeleteSnapshot)
+def delete_snapshot(tx: Transaction, op: DeleteSnapshot) -> bool:
+    """Delete one snapshot; entries stay."""
+    row = _find_active(tx, op.session)
+    if row is None or tx.find_snapshot(row, op.id) is None:
+        return False
+    tx.delete_snapshot(row, op.id)
+    return True
+
+
+# Staging
+
+
+@WRITES.handles(BeginStage)
+def begin_stage(tx: Transaction, op: BeginStage) -> Stage:
+    """Begin a life that is not visible yet."""
+    row = tx.find_session(op.session)
+    if row is not None:
+        if rules.compute_status(row.state, tx.now_ms()) is Status.ACTIVE:
+            raise rules.build_exists_error(op.session)
+        if op.first is not None:
+            # A copy that keeps its positions needs a log of its own: delete the dead session.
+            tx.delete_session(row)
+            row = None
+    begun = _begin_life(
+        tx,
+        op.session,
+        row,
+        ttl_s=op.ttl_s,
+        staged=True,
+        forked_from=op.forked_from,
+        first=op.first,
+    )
+    return Stage(begun.token, begun.born)
+
+
+@WRITES.handles(StageRows)
+def stage_rows(tx: Transaction, op: StageRows) -> None:
+    """Write entries at their positions."""
+    tx.insert_entries(_find_stage(tx, op.session, op.stage), op.rows, replace=True)
+
+
+@WRITES.handles(ShowStage)
+def show_stage(tx: Transaction, op: ShowStage) -> Head:
+    """Make the stage the session's life."""
+    tx.insert_entries(_find_stage(tx, op.session, op.stage), op.rows, replace=True)
+    # Once more, for the new end of its log.
+    row = _find_stage(tx, op.session, op.stage)
+    shown = View((), row.born) if op.view is None else op.view
+    row = row._replace(
+        staged=False,
+        metadata=op.metadata,
+        tail=shown.tail,
+        extents=view.encode(shown.extents),
+        generation=op.generation,
+        created_at_ms=row.created_at_ms if op.created_at_ms is None else op.created_at_ms,
+    )
+    # A view that reaches outside of the log is refused here: the stage is not shown.
+    head = _build_head(row, tx.now_ms())
+    for record in op.snapshots:
+        tx.insert_snapshot(row, record)
+    for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
+        version = rules.build_version(row.token, line.end, generation)
+        tx.insert_line(row, replace(line, version=version))
+    tx.save_session(row)
+    return head
+
+
+@WRITES.handles(DropStage)
+def drop_stage(tx: Transaction, op: DropStage) -> None:
+    """Remove a stage that will never be shown."""
+    row = tx.find_session(op.session)
+    if row is not None and rules.is_stage(row.state, op.stage):
+        tx.delete_session(row)
+
+
+def _find_stage(tx: Transaction, session: str, stage: str) -> SessionRow:
+    row = tx.find_session(session)
+    rules.refuse_if_not_staged(session, stage, row.state if row else None)
+    assert row is not None
+    return row
+
+
+# Maintenance
+
+
+@WRITES.handles(Reclaim)
+def reclaim(tx: Transaction, op: Reclaim) -> ReclaimResult:
+    """Remove entries that nothing can reach."""
+    row, head = _load_session(tx, op.session)
+    if row is None:
+        return ReclaimResult()
+    if head.status is Status.ACTIVE:
+        return _reclaim_active(tx, op, row, head)
+    if row.staged and head.now_ms < row.created_at_ms + STAGE_ABANDONED_S * 1000:
+        return ReclaimResult()
+    removed = tx.measure_entries(row, _WHOLE_LOG)
+    if op.dry_run:
+        return ReclaimResult(*removed)
+    if head.status is Status.EXPIRED:
+        # The row stays, says that the session has expired, and remembers the end of the log.
+        tx.delete_parts(row)
+        emptied = row._replace(born=row.end, tail=row.end, extents=b"", metadata=b"{}")
+        tx.save_session(emptied._replace(generation=row.generation + 1))
+    else:
+        tx.delete_session(row)
+    return ReclaimResult(*removed)
+
+
+def _reclaim_active(tx: Transaction, op: Reclaim, row: SessionRow, head: Head) -> ReclaimResult:
+    lines = tx.read_lines(row)
+    kept = rules.keep_undoable(lines, op.undo_since_ms)
+    reach = rules.find_reachable(head, tx.read_snapshots(row), kept)
+    # The newest entry stays: it carries the end of the log, and positions are never reused.
+    dead = view.subtract(((0, max(0, head.end - 1)),), reach)
+    count, size = tx.measure_entries(row, dead)
+    if not op.dry_run:
+        _keep_keys(tx, row, dead)
+        tx.delete_entries(row, dead)
+        tx.delete_old_parts(row, {line.key for line in kept})
+        if count:
+            tx.save_session(row._replace(vacuums=row.vacuums + 1))
+    return ReclaimResult(count, size, rules.count_removed_changes(lines, kept))
+
+
+def _keep_keys(tx: Transaction, row: SessionRow, dead: Extents) -> None:
+    """Keep the keys of appends that lose an entry, with the checksums of their entries."""
+    uses = tx.read_keys(row, KEYS_KEPT)
+    tx.delete_kept_keys(row, before=uses[-1].first if len(uses) == KEYS_KEPT else row.born)
+    for use in uses:
+        stop = use.first + use.entries
+        if view.clip(dead, use.first, stop):
+            tx.keep_key(row, use, tx.read_checksums(row, use.first, min(stop, row.end)))
+
+
+@WRITES.handles(Erase)
+def erase(tx: Transaction, op: Erase) -> EraseResult:
+    """Remove everything of a session."""
+    forks = tx.find_forks(op.session)
+    # Nothing of it is shown to anyone: a damaged session can be erased like any other.
+    row = tx.find_session(op.session, damaged=True)
+    if row is None:
+        return EraseResult(forks=forks)
+    count, size = tx.measure_entries(row, _WHOLE_LOG)
+    snapshots = tx.count_snapshots(row, all_lives=True)
+    tx.delete_session(row)
+    return EraseResult(count, snapshots, size, forks)
+
+
+@READS.handles(CheckSession)
+def check_session(_tx: Transaction, _op: CheckSession) -> tuple[str, ...]:
+    """Check nothing: other operations of a verification read every row of a session."""
+    return ()
+
+
+@WRITES.handles(Quarantine)
+def quarantine(tx: Transaction, op: Quarantine) -> None:
+    """Keep the bytes of entries that cannot be read."""
+    row = tx.find_session(op.session)
+    if row is not None:
+        tx.insert_quarantine(row, op.entries)
+
+
+@READS.handles(ReadQuarantine)
+def read_quarantine(tx: Transaction, op: ReadQuarantine) -> tuple[tuple[int, str, bytes], ...]:
+    """Read what was put into quarantine."""
+    row = tx.find_session(op.session)
+    return () if row is None else tuple(tx.read_quarantine(row))

@@ -1,0 +1,245 @@
+"""One transaction of an embedded engine: the primitives that `handlers.py` is written on.
+
+An engine that runs Python code inside of its transactions (memory, SQLite) implements this class
+and gets all operations on sessions from `handlers.py`. A primitive reads or writes rows and decides
+nothing. All calls on one object see one state, and what they write becomes visible at once, or not
+at all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from indelible import view
+from indelible.core.operations import (
+    JournalLine,
+    LogRow,
+    Outline,
+    SnapshotRecord,
+    StoredEntry,
+    tuple_new,
+)
+from indelible.core.rules import SessionState
+from indelible.model import Kind
+from indelible.view import Extents, View
+
+
+class SessionRow(NamedTuple):
+    """A session and its current life, with the end of its log."""
+
+    name: str
+    # Assigned by the store and never reused, not even after the session was forgotten.
+    number: int
+    # Counts the lives of the session, from 1.
+    life: int
+    # The first position of this life, and the end of the log.
+    born: int
+    end: int
+    generation: int
+    deadline_ms: int | None
+    staged: bool
+    # The view: its tail, and its extents as `view.encode` writes them.
+    tail: int
+    extents: bytes
+    created_at_ms: int
+    vacuums: int
+    forked_from: str | None
+    metadata: bytes
+
+    @property
+    def token(self) -> str:
+        """What tells this life from every other."""
+        return f"{self.number}.{self.life}"
+
+    @property
+    def state(self) -> SessionState:
+        """The part that decides about writes."""
+        return tuple_new(
+            SessionState,
+            (self.token, self.born, self.end, self.generation, self.deadline_ms, self.staged),
+        )
+
+    @property
+    def view(self) -> View:
+        """What the session shows; damaged extents are a `FormatError`."""
+        if not self.extents:
+            return View((), self.tail)
+        return view.build_view(view.decode(self.extents), self.tail)
+
+
+class KeyUse(NamedTuple):
+    """The append that a key was used for."""
+
+    key: str
+    first: int
+    entries: int
+    # Of the view, when it was written.
+    generation: int
+
+
+class Transaction(ABC):
+    """The primitives. Each concerns the current life of a session, unless it says otherwise."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """Return the time by the store's clock."""
+
+    # Sessions
+
+    @abstractmethod
+    def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
+        """Find a session. A damaged row is a `FormatError`, unless `damaged` allows it."""
+
+    @abstractmethod
+    def list_sessions(
+        self, prefix: str, after: str, limit: int
+    ) -> Sequence[tuple[str, SessionState | None]]:
+        """List sessions by name: those with the prefix, after a name. No state if damaged."""
+
+    @abstractmethod
+    def find_forks(self, name: str) -> tuple[str, ...]:
+        """Return the names of the sessions that were forked from this one, in order."""
+
+    @abstractmethod
+    def create_session(self, name: str) -> int:
+        """Add a session and return its number; `save_session` then writes its row."""
+
+    @abstractmethod
+    def save_session(self, row: SessionRow) -> None:
+        """Write the row of a session. A new `life` has no entries, keys, lines or snapshots yet."""
+
+    @abstractmethod
+    def delete_parts(self, row: SessionRow) -> None:
+        """Delete everything that belongs to a session, of all its lives, but not its row."""
+
+    @abstractmethod
+    def delete_session(self, row: SessionRow) -> None:
+        """Delete a session and everything that belongs to it."""
+
+    @abstractmethod
+    def sync(self, row: SessionRow) -> None:
+        """Make sure that the commit of this transaction syncs what was written before it."""
+
+    # Entries. The newest one carries the end of the log and the deadline.
+
+    @abstractmethod
+    def insert_entries(
+        self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
+    ) -> None:
+        """Write entries at their positions; with `replace`, over those that are there."""
+
+    @abstractmethod
+    def read_entries(
+        self, row: SessionRow, start: int, stop: int, kinds: frozenset[Kind] | None, *, newest: bool
+    ) -> list[StoredEntry]:
+        """Read the entries of these kinds at `[start, stop)`, with `newest` backwards.
+
+        For a position without an entry, return one with kind None and an empty envelope; if there
+        are too many of them, raise (`rules.refuse_many_missing`). An entry of which the kind
+        cannot be trusted is always returned.
+        """
+
+    @abstractmethod
+    def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
+        """Read the first entries from a position on, with all their columns."""
+
+    @abstractmethod
+    def read_outlines(self, row: SessionRow, start: int, stop: int) -> list[Outline]:
+        """Read entries without their bodies; raise if one is damaged, leave missing ones out."""
+
+    @abstractmethod
+    def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
+        """Read the checksums in the envelopes of entries (`codec.parse_checksum`)."""
+
+    @abstractmethod
+    def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+        """Return the number of entries at these positions, of all lives, and their size."""
+
+    @abstractmethod
+    def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+        """Delete the entries at these positions, of all lives."""
+
+    # Keys of appends
+
+    @abstractmethod
+    def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+        """Find the append with this key among the entries.
+
+        A generated key need only be looked for among the newest `KEYS_KEPT` entries.
+        """
+
+    @abstractmethod
+    def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+        """Read the keys of the newest appends that have entries, newest first."""
+
+    @abstractmethod
+    def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+        """Find a key that a vacuum kept, and the checksums of its entries."""
+
+    @abstractmethod
+    def keep_key(self, row: SessionRow, use: KeyUse, checksums: list[bytes]) -> None:
+        """Keep a key and the checksums of its entries; one that is kept already stays."""
+
+    @abstractmethod
+    def delete_kept_keys(self, row: SessionRow, before: int) -> None:
+        """Delete kept keys of appends before a position, and of earlier lives."""
+
+    # The journal
+
+    @abstractmethod
+    def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+        """Find the journal line with this key."""
+
+    @abstractmethod
+    def read_lines(
+        self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
+    ) -> list[JournalLine]:
+        """Read journal lines, newest first; with `changes_only` those that changed the view."""
+
+    @abstractmethod
+    def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+        """Add a journal line."""
+
+    @abstractmethod
+    def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+        """Write the key of the change that undid this line into it."""
+
+    @abstractmethod
+    def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+        """Delete the journal lines whose keys are not in `kept`, and parts of earlier lives."""
+
+    # Snapshots
+
+    @abstractmethod
+    def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+        """Find a snapshot by its id."""
+
+    @abstractmethod
+    def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+        """Read all snapshots, oldest first."""
+
+    @abstractmethod
+    def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
+        """Count the snapshots."""
+
+    @abstractmethod
+    def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+        """Add a snapshot."""
+
+    @abstractmethod
+    def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+        """Delete a snapshot."""
+
+    # Quarantine
+
+    @abstractmethod
+    def insert_quarantine(self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]) -> None:
+        """Keep position, reason and bytes of entries; a position that is kept already stays."""
+
+    @abstractmethod
+    def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+        """Read what was kept, by position."""

@@ -1,0 +1,176 @@
+"""One call on a handle and its record: what to ask for, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from memory_contract.adapter import NotFound, Refused
+from memory_contract.entries import id_of, ids_of, messages_of
+from memory_contract.history import NOT_FOUND, Ids, Operation, OpName, Outcome
+from memory_contract.redaction import redact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One operation that a worker is to make. Snapshots go by names that the kit gives."""
+
+    op: OpName
+    session: str
+    ids: Ids = ()
+    limit: int | None = None
+    keep: int | None = None
+    snapshot: str | None = None
+    target: str | None = None
+    key: str | None = None
+    expected: Any = None
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What one worker does, call by call."""
+
+    worker: str
+    calls: tuple[Call, ...]
+
+
+@dataclass(slots=True)
+class Log:
+    """What one worker recorded: operations, and the errors of those that raised, by place."""
+
+    operations: list[Operation] = field(default_factory=list)
+    errors: list[tuple[int, str, bool]] = field(default_factory=list)
+    # The store's ids of the snapshots that it took, by the kit's names.
+    names: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, operation: Operation, error: BaseException | None) -> None:
+        """Keep one operation; of an error, its words and whether it said that nothing happened."""
+        if error is not None:
+            refused = operation.outcome == "fail"
+            self.errors.append((len(self.operations), format_error(error), refused))
+        self.operations.append(operation)
+
+
+def format_error(error: BaseException) -> str:
+    """An error in one line."""
+    # A store may name its server in an error, with the password.
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {redact(text[0])}" if text else type(error).__name__
+
+
+def ask(handle: Any, call: Call, names: dict[str, Any]) -> Any:
+    """Make the call; the answer, or something to await for it."""
+    match call.op:
+        case "append":
+            options = {"key": call.key, "expected": call.expected, "ttl_s": call.ttl_s}
+            given = {name: value for name, value in options.items() if value is not None}
+            return handle.append(call.session, messages_of(call.ids), **given)
+        case "read" if call.limit is not None:
+            return handle.read(call.session, limit=call.limit)
+        case "trim":
+            return handle.trim(call.session, call.keep)
+        case "rollback":
+            return handle.rollback(call.session, names[call.snapshot or ""])
+        case "fork":
+            return handle.fork(call.session, call.target)
+        case _:
+            return getattr(handle, call.op)(call.session)
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """What an error says of the data: `fail` only where the store promises that nothing happened.
+
+    Beside `Refused`, an error whose `landed` is "no" promises that.
+    """
+    promised = isinstance(error, Refused) or str(getattr(error, "landed", "")) == "no"
+    return "fail" if promised else "info"
+
+
+def is_not_found(error: BaseException) -> bool:
+    """Whether the store says that it knows no such snapshot or session."""
+    return isinstance(error, NotFound) or type(error).__name__.endswith("NotFoundError")
+
+
+def _operation(
+    worker: str, call: Call, began: int, ended: int, outcome: Outcome, value: Any
+) -> Operation:
+    return Operation(
+        worker=worker,
+        session=call.session,
+        op=call.op,
+        invoke_ns=began,
+        complete_ns=ended,
+        outcome=outcome,
+        ids=call.ids,
+        limit=call.limit,
+        keep=call.keep,
+        snapshot=call.snapshot,
+        target=call.target,
+        key=call.key,
+        value=value,
+    )
+
+
+def succeeded(worker: str, call: Call, began: int, answer: Any, names: dict[str, Any]) -> Operation:
+    """The record of a call that came back."""
+    ended = time.monotonic_ns()
+    value: Ids | str | None = None
+    if call.op == "read":
+        value = ids_of(answer)
+    elif call.op == "pop":
+        value = None if answer is None else id_of(answer)
+    elif call.op == "snapshot":
+        names[call.snapshot or ""] = answer
+    return _operation(worker, call, began, ended, "ok", value)
+
+
+def failed(worker: str, call: Call, began: int, error: BaseException) -> Operation:
+    """The record of a call that raised."""
+    ended = time.monotonic_ns()
+    outcome = outcome_of(error)
+    # A read changes nothing: whatever it raised, it is over.
+    if call.op == "read":
+        outcome = "fail"
+    lost = call.op == "rollback" and outcome == "fail" and is_not_found(error)
+    value = NOT_FOUND if lost else None
+    return _operation(worker, call, began, ended, outcome, value)
+
+
+def run(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
+    """Make the calls of a program, one after the other, blocking."""
+    log.names = names
+    for call in program.calls:
+        began = time.monotonic_ns()
+        try:
+            answer = ask(handle, call, names)
+        except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
+            log.add(failed(program.worker, call, began, error), error)
+        else:
+            log.add(succeeded(program.worker, call, began, answer, names), None)
+
+
+def _cancelled() -> bool:
+    """Whether somebody cancelled this very task; a store may raise the same error by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def run_async(handle: Any, program: Program, names: dict[str, Any], log: Log) -> None:
+    """Make the calls of a program, one after the other, awaiting."""
+    log.names = names
+    for call in program.calls:
+        began = time.monotonic_ns()
+        try:
+            answer = ask(handle, call, names)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except BaseException as error:
+            log.add(failed(program.worker, call, began, error), error)
+            if _cancelled() or isinstance(error, GeneratorExit):
+                raise
+        else:
+            log.add(succeeded(program.worker, call, began, answer, names), None)

@@ -1,0 +1,376 @@
+"""The context of one run of a case: workspace, clients, workers, and the recorded history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from memory_contract.adapter import Adapter, Flavour, Refused
+from memory_contract.calls import Log, Program
+from memory_contract.client import Client, RemoteHandle
+from memory_contract.entries import EntryIds
+from memory_contract.gates import Mode
+from memory_contract.handles import Loop, LoopFactory, close, open_handle
+from memory_contract.history import Fault, Ids, Operation
+from memory_contract.results import CaseVerdict, Failure
+from memory_contract.workers import pool, tasks, threads
+from memory_contract.workers.pool import (
+    ANSWER_S_MAX,
+    StoreRaised,
+    Worker,
+    WorkerPlugin,
+    WorkerPool,
+)
+from memory_contract.workers.tasks import Suspensions
+
+T = TypeVar("T")
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+class CaseFailed(Exception):  # noqa: N818 -- names what happened
+    """The store broke a promise that the case holds it to."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.proof)
+        self.failure = failure
+
+
+class Inconclusive(Exception):  # noqa: N818 -- names what happened
+    """The case ends without a verdict on the store; the message is the reason."""
+
+    verdict: ClassVar[CaseVerdict]
+
+
+class CaseVacuous(Inconclusive):
+    """The case could not do what it is for, so nothing is proved."""
+
+    verdict = "VACUOUS"
+
+
+class CaseUnknown(Inconclusive):
+    """The machine may be the cause as well as the store."""
+
+    verdict = "UNKNOWN"
+
+
+class CaseNotClaimed(Inconclusive):
+    """The case found that the store does not offer what it is about."""
+
+    verdict = "NOT CLAIMED"
+
+
+class CaseNotRun(Inconclusive):
+    """This machine lacks what the case needs."""
+
+    verdict = "NOT RUN"
+
+
+class CaseContext:
+    """One run of one case, in one mode, with one seed."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        *,
+        mode: Mode,
+        flavours: tuple[Flavour, ...],
+        workspace: Path,
+        seed: int,
+        worker_pool: WorkerPool | None,
+        loop_factory: LoopFactory | None = None,
+    ) -> None:
+        self.adapter = adapter
+        self.mode = mode
+        self.flavours = flavours
+        self.workspace = workspace
+        self.random = Random(seed)  # noqa: S311 -- runs must repeat
+        self.history: list[Operation] = []
+        # Errors of the store: operation, message, and whether it says that nothing happened.
+        self.errors: list[tuple[Operation, str, bool]] = []
+        self.raised: list[BaseException] = []
+        self.racers: set[str] = set()
+        self.faults: list[Fault] = []
+        self.notes: list[str] = []
+        self.sessions: set[str] = set()
+        self.suspensions = Suspensions()
+        self.names: dict[str, Any] = {}
+        self._worker_pool = worker_pool
+        self._loop_factory = loop_factory
+        self._loop: Loop | None = None
+        self._clients: list[Client] = []
+        self._counters: dict[str, int] = {}
+        self._held = ExitStack()
+
+    # Names
+
+    def new_name(self, stem: str) -> str:
+        """A new name: `s1`, `s2`, ..."""
+        self._counters[stem] = number = self._counters.get(stem, 0) + 1
+        return f"{stem}{number}"
+
+    def new_session(self) -> str:
+        """A session that was not used yet."""
+        name = self.new_name("c-")
+        self.sessions.add(name)
+        return name
+
+    # Callers
+
+    @property
+    def flavour(self) -> Flavour:
+        """Whether clients here block or await: as the mode says, else as the store can."""
+        if self.mode in ("async", "tasks"):
+            return "async"
+        return "blocking" if self.mode in ("blocking", "threads") else self.flavours[0]
+
+    def open(self, workspace: Path | None = None, *, server: str | None = None) -> Client:
+        """Open a handle in this process; `server` replaces that of the adapter."""
+        loop = self._our_loop() if self.flavour == "async" else None
+        try:
+            where = workspace or self.workspace
+            handle = open_handle(self.adapter, where, self.flavour, loop, server)
+        except BaseException as error:
+            self.record_store_error(error)
+            raise
+        settle = loop.settle if loop is not None else _itself
+        return self._new_client(handle, settle, lambda: close(handle, loop))
+
+    def open_in_process(
+        self,
+        *,
+        wait_s: float = ANSWER_S_MAX,
+        plugin: WorkerPlugin | None = None,
+        server: str | None = None,
+        workspace: Path | None = None,
+    ) -> Client:
+        """Open a handle in a fresh process; a call longer than `wait_s` is `WorkerLost`.
+
+        `equipment` is installed there before the store is opened.
+        """
+        worker = self.start_worker()
+        try:
+            if plugin is not None:
+                worker.ask("install_plugin", plugin)
+            worker.ask("open", workspace or self.workspace, self.flavour, server)
+        except BaseException as error:
+            self.record_store_error(error)
+            worker.kill()
+            raise
+        return self.attach_client(worker, wait_s=wait_s)
+
+    def attach_client(self, worker: Worker, *, wait_s: float = ANSWER_S_MAX) -> Client:
+        """A client of the handle that a process has open, or will open."""
+        remote = RemoteHandle(worker, wait_s)
+        return self._new_client(remote, _itself, remote.close)
+
+    def start_worker(self) -> Worker:
+        """Start a process that has opened nothing; the caller ends it."""
+        if self._worker_pool is None:
+            raise CaseVacuous("there are no other processes to work in")
+        return self._worker_pool.start_worker()
+
+    def open_elsewhere(self) -> Client:
+        """A client as far away as the store allows: another process, a new handle, or the first."""
+        if self.adapter.reach == "machine" and self._worker_pool is not None:
+            return self.open_in_process()
+        if self.adapter.reach == "handle":
+            return self._clients[0]
+        return self.open()
+
+    def create_sibling_workspace(self) -> Path:
+        """Create another workspace, which shares nothing with this one."""
+        beside = self.workspace.with_name(f"{self.workspace.name}-{self.new_name('beside')}")
+        beside.mkdir()
+        return beside
+
+    def _new_client(self, handle: Any, settle: Any, close_it: Any) -> Client:
+        client = Client(self, self.new_name("c"), handle, settle, close_it)
+        self._clients.append(client)
+        return client
+
+    def _our_loop(self) -> Loop:
+        if self._loop is None:
+            self._loop = Loop(self._loop_factory)
+        return self._loop
+
+    # Workers
+
+    def new_ids(self, worker: str) -> EntryIds:
+        """A source of entry ids for a worker."""
+        return EntryIds(worker)
+
+    def race(
+        self,
+        programs: Sequence[Program],
+        *,
+        own_handles: bool = False,
+        server: str | None = None,
+        ready: Callable[[], None] = _nothing,
+    ) -> None:
+        """Run programs at the same time, as the mode says, and record their calls.
+
+        Tasks share a handle. So do threads, if the store is thread-safe and `own_handles` is not
+        set. New handles connect to `server`. Errors of calls are recorded, not raised; a handle
+        that cannot be opened raises. `ready` is called when all handles are open.
+        """
+        self.racers |= {program.worker for program in programs}
+        try:
+            logs = self._raced(programs, own_handles=own_handles, server=server, ready=ready)
+        except (StoreRaised, Refused) as error:
+            self.record_store_error(error)
+            raise
+        for log in logs:
+            self.add_log(log)
+
+    def _raced(
+        self,
+        programs: Sequence[Program],
+        *,
+        own_handles: bool,
+        server: str | None,
+        ready: Callable[[], None],
+    ) -> list[Log]:
+        if self.mode == "processes":
+            assert self._worker_pool is not None
+            return pool.race(
+                self._worker_pool,
+                self.workspace,
+                programs,
+                self.names,
+                self.flavours,
+                server=server,
+                ready=ready,
+            )
+        if self.mode == "tasks":
+            handle = self._first_client().handle
+            ready()
+            race = tasks.race(programs, self.names, handle, self.suspensions)
+            logs: list[Log] = self._our_loop().settle(race)
+            return logs
+        if self.adapter.thread_safe and not (own_handles and self.adapter.reach != "handle"):
+            return threads.race(
+                programs, self.names, handle=self._first_client().handle, ready=ready
+            )
+        return threads.race(
+            programs, self.names, open_own=lambda: self._open_bare(server), ready=ready
+        )
+
+    def _first_client(self) -> Client:
+        return self._clients[0] if self._clients else self.open()
+
+    def _open_bare(self, server: str | None) -> Any:
+        try:
+            return open_handle(self.adapter, self.workspace, self.flavour, None, server)
+        except BaseException as error:
+            self.record_store_error(error)
+            raise
+
+    def add_log(self, log: Log) -> None:
+        """Add what a worker recorded to the history."""
+        self.history += log.operations
+        self.names |= log.names
+        self.errors += [(log.operations[at], words, fair) for at, words, fair in log.errors]
+
+    def read_with_fresh_client(self, sessions: Sequence[str]) -> dict[str, Ids]:
+        """Read sessions at the end, in a fresh process where there can be one."""
+        reader = self.open_elsewhere() if self._clients else self.open()
+        return {session: reader.read(session) for session in sessions}
+
+    # Judging
+
+    def record(self, operation: Operation, error: BaseException | None = None) -> Operation:
+        """Add an operation to the history, and the error that the store raised."""
+        self.history.append(operation)
+        if error is not None:
+            self.raised.append(error)
+        return operation
+
+    def record_fault(self, name: str, began_ns: int, ended_ns: int | None = None) -> None:
+        """Record a fault that was made; without an end, it lasts until the case ends."""
+        self.faults.append(Fault(name=name, began_ns=began_ns, ended_ns=ended_ns))
+
+    def record_store_error(self, error: BaseException) -> None:
+        """Remember that the store raised this error, and not the kit."""
+        self.raised.append(error)
+
+    def record_expiry(
+        self, session: str, ttl_s: float, since: Operation | None = None
+    ) -> Operation:
+        """Record the window in which a session must expire, counted from its last append."""
+        last = (
+            since or [op for op in self.history if op.session == session and op.op == "append"][-1]
+        )
+        assert last.complete_ns is not None
+        window = Operation(
+            worker="clock",
+            session=session,
+            op="expire",
+            invoke_ns=last.invoke_ns + int(ttl_s * 1e9),
+            complete_ns=last.complete_ns + int((ttl_s + self.adapter.ttl_s_late) * 1e9),
+            outcome="ok",
+        )
+        self.history.append(window)
+        return window
+
+    def wait_until_after(self, window: Operation) -> None:
+        """Wait until a window has passed."""
+        while (left_ns := (window.complete_ns or 0) - time.monotonic_ns()) >= 0:
+            time.sleep(left_ns / 1e9 + 0.001)
+
+    def note(self, text: str) -> None:
+        """Note something for the report that is no failure."""
+        self.notes.append(text)
+
+    def expect(self, holds: bool, name: str, proof: str, *, session: str = "") -> None:
+        """Fail with `name` and `proof` unless a condition holds."""
+        if not holds:
+            self.fail(name, proof, session=session)
+
+    def expect_shown(
+        self,
+        reader: Client,
+        session: str,
+        expected: Ids,
+        name: str = "wrong contents",
+        *,
+        after: str = "",
+    ) -> None:
+        """Read a session, and hold the store to what it must show after something was done."""
+        seen = reader.read(session)
+        if seen != expected:
+            differ = sorted({*seen} ^ {*expected})
+            shows = f"{session} shows [{' '.join(seen)}] instead of [{' '.join(expected)}]"
+            proof = f"after {after}, {shows}" if after else shows
+            self.fail(name, proof, session=session, ids=tuple(differ))
+
+    def fail(self, name: str, proof: str, *, session: str = "", ids: Ids = ()) -> NoReturn:
+        """Report that the store broke a promise."""
+        witness = tuple(op for op in self.history if op.session == session)[-5:]
+        raise CaseFailed(Failure(name=name, session=session, proof=proof, ids=ids, witness=witness))
+
+    def enter(self, needed: AbstractContextManager[T]) -> T:
+        """Enter a context manager that handles depend on; it exits after they are closed."""
+        return self._held.enter_context(needed)
+
+    def close(self) -> None:
+        """Close every handle, then what they depend on."""
+        with self._held:
+            for client in reversed(self._clients):
+                try:
+                    client.close()
+                except BaseException as error:
+                    self.record_store_error(error)
+                    raise
+            if self._loop is not None:
+                self._loop.close()
+
+
+def _itself(answer: Any) -> Any:
+    return answer

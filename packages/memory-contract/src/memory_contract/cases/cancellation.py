@@ -1,0 +1,178 @@
+"""Tasks that are cancelled at any await: nothing is half done, and other calls work."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+import types
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final
+
+from memory_contract.calls import Call
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.cases.case import case
+from memory_contract.cases.locks import Heartbeat
+from memory_contract.cases.workload import Verb, build_calls, list_verbs, pace
+from memory_contract.client import Client
+
+# The awaits of one operation at which it is cancelled: all of them, up to this number.
+AWAITS_MAX: Final = 25
+# A call on a healthy store that takes longer is stuck.
+STUCK_S: Final = 20.0
+# How often another call may fail after a cancelled one.
+TRIES: Final = 3
+
+
+class Cancelled(Exception):  # noqa: N818 -- names what happened
+    """The task was cancelled, and the call ended."""
+
+
+class _StuckError(Exception):
+    """A call did not return."""
+
+
+class CancelAtAwait:
+    """Cancels the task that awaits something, at its n-th await."""
+
+    def __init__(self, nth: int) -> None:
+        self._nth = nth
+        self.reached = False
+
+    async def __call__(self, answer: Any) -> Any:
+        """Await it, and cancel."""
+        if not inspect.isawaitable(answer):
+            return answer
+        try:
+            return await _await_bounded(self._await_counted(answer))
+        except asyncio.CancelledError:
+            # The case cancelled it; the event loop must not treat the task as cancelled.
+            task = asyncio.current_task()
+            assert task is not None
+            while task.uncancel():
+                continue
+            raise Cancelled from None
+
+    @types.coroutine
+    def _await_counted(self, answer: Awaitable[Any]) -> Generator[Any, Any, Any]:
+        inner, left = answer.__await__(), self._nth
+        thrown: BaseException | None = None
+        while True:
+            try:
+                step = next(inner) if thrown is None else inner.throw(thrown)
+            except StopIteration as finished:
+                return finished.value
+            left -= 1
+            if left == 0:
+                self.reached = True
+                task = asyncio.current_task()
+                assert task is not None
+                # Takes effect when the task next waits, as if another task had cancelled it.
+                task.cancel()
+            thrown = None
+            try:
+                yield step
+            except BaseException as error:  # noqa: BLE001 -- it goes where it belongs
+                thrown = error
+
+
+@case(
+    "faults",
+    catches="a cancelled task that leaves half a batch, a lock or an unread reply behind",
+    modes=("async",),
+)
+def cancel_everywhere(context: CaseContext) -> None:
+    """Cancel every operation at each of its awaits; the next calls on the same handle are well."""
+    store, struck = context.open(), ""
+    for verb in pace(context, list_verbs(context), "operations", within_s=10.0):
+        for nth in range(1, AWAITS_MAX + 1):
+            session = _cancel(context, store, verb, nth)
+            if session is None:
+                break
+            struck = session
+            if _find_complaint(context, store, session, f"{verb} was cancelled at its await {nth}"):
+                _try_again(context, verb, nth)
+        if struck and context.adapter.reach != "handle":
+            # A lock that was left behind may not block the handle that took it.
+            other = context.open()
+            _find_complaint(context, other, struck, f"{verb} was cancelled on another handle")
+            other.close()
+    if not struck:
+        raise CaseNotClaimed("no call ever gave way, so none could be cancelled")
+    context.read_with_fresh_client(sorted(context.sessions))
+
+
+def _cancel(context: CaseContext, store: Client, verb: Verb, nth: int) -> str | None:
+    """Cancel an operation at its n-th await; its session, or None if it has no such await."""
+    *before, call = build_calls(context, verb)
+    for each in before:
+        store.make(each)
+    interrupting, began_ns = CancelAtAwait(nth), time.monotonic_ns()
+    done = store.attempt(call, interrupting)
+    if not interrupting.reached:
+        return None
+    context.record_fault(f"cancel {verb} at await {nth}", began_ns, done.complete_ns)
+    return call.session
+
+
+def _try_again(context: CaseContext, verb: Verb, nth: int) -> None:
+    """Repeat, after a later call failed once: if it happens again, the store fails."""
+    store = context.open()
+    session = _cancel(context, store, verb, nth)
+    if session is not None:
+        before = f"{verb} was cancelled at its await {nth}"
+        if said := _find_complaint(context, store, session, before):
+            context.fail("broken by a cancel", said, session=session)
+    store.close()
+
+
+def _find_complaint(context: CaseContext, client: Client, session: str, before: str) -> str:
+    """Make further calls on a handle; the first failure, or empty."""
+    makes = (_build_read(session), _build_append(client, session), _build_read(session))
+    said = [_find_error(context, client, make, before) for make in makes]
+    return next(filter(None, said), "")
+
+
+def _build_read(session: str) -> Callable[[], Call]:
+    return lambda: Call(op="read", session=session)
+
+
+def _build_append(client: Client, session: str) -> Callable[[], Call]:
+    return lambda: Call(op="append", session=session, ids=client.draw())
+
+
+def _find_error(context: CaseContext, client: Client, make: Callable[[], Call], before: str) -> str:
+    """Repeat a call until it succeeds; the error of the first attempt, or empty."""
+    said, last = "", None
+    with Heartbeat() as heart:
+        for _ in range(TRIES):
+            last = client.attempt(make(), _await_bounded)
+            if last.outcome == "ok":
+                return said
+            if isinstance(context.raised[-1], _StuckError):
+                break
+            words = f"{type(context.raised[-1]).__name__}: {context.raised[-1]}"
+            said = said or f"after {before}, {last.op} on {last.session} raised {words}"
+    assert last is not None
+    if heart.late_s > STUCK_S / 4:
+        raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
+    stuck = isinstance(context.raised[-1], _StuckError)
+    if stuck:
+        said = f"after {before}, {last.op} did not come back within {STUCK_S:g} s"
+    name = "stuck after a cancel" if stuck else "broken by a cancel"
+    return context.fail(name, said, session=last.session)
+
+
+async def _await_bounded(answer: Any) -> Any:
+    if not inspect.isawaitable(answer):
+        # A store may await some of its methods only.
+        return answer
+    limit = asyncio.timeout(STUCK_S)
+    try:
+        async with limit:
+            return await answer
+    except TimeoutError:
+        # A store has deadlines of its own.
+        if limit.expired():
+            raise _StuckError from None
+        raise

@@ -1,0 +1,230 @@
+"""Claimed capabilities work; others that the store offers are noted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+from memory_contract.adapter import CAPABILITIES, Capability
+from memory_contract.calls import format_error
+from memory_contract.case_context import CaseContext
+from memory_contract.cases.case import case
+from memory_contract.cases.contents import expect_there, is_same
+from memory_contract.client import Client
+from memory_contract.entries import ids_of, messages_of
+
+# Long enough not to expire during the case.
+TTL_S: Final = 3600.0
+METADATA: Final = {"mood": "curious", "tags": ["a", {"b": None}]}
+
+
+def _pop(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    ids = store.append(session, 2)
+    return store.pop(session) == ids[-1] and store.read(session) == ids[:-1]
+
+
+def _trim(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    store.append(session, 2)
+    last = store.append(session)
+    store.trim(session, len(last))
+    return store.read(session) == last
+
+
+def _clear(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    store.append(session)
+    store.clear(session)
+    return store.read(session) == ()
+
+
+def _ttl(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    return store.append(session, ttl_s=TTL_S) == store.read(session)
+
+
+def _snapshot(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    ids = store.append(session)
+    name = store.snapshot(session)
+    return context.names[name] is not None and store.read(session) == ids
+
+
+def _rollback(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    ids = store.append(session)
+    name = store.snapshot(session)
+    store.append(session)
+    store.rollback(session, name)
+    return store.read(session) == ids
+
+
+def _fork(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    ids = store.append(session, 2)
+    return store.read(store.fork(session)) == ids == store.read(session)
+
+
+def _undo(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    ids = store.append(session, 2)
+    store.clear(session)
+    store.undo(session)
+    return store.read(session) == ids
+
+
+def _keys(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    ids = store.append(session, key="k")
+    store.append(session, ids=ids, key="k")
+    return store.read(session) == ids
+
+
+def _expected(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    ids = store.append(session)
+    ids += store.append(session, expected=store.ask("version", session))
+    return store.read(session) == ids
+
+
+def _list(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    store.append(session)
+    return session in list(store.ask("sessions"))
+
+
+def _limit(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    store.append(session, 2)
+    last = store.append(session)
+    return store.read(session, limit=len(last)) == last
+
+
+def _fields(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    message = {"role": "user", "content": "fields", "metadata": METADATA, "an_unknown_field": 7}
+    answer = {"role": "assistant", "content": "fields"}
+    store.put(session, *([message, answer] if context.adapter.pairs else [message]))
+    kept = store.get(session)[0]
+    return is_same({name: kept.get(name) for name in message}, message)
+
+
+def _structure(context: CaseContext, store: Client) -> bool:
+    if context.adapter.pairs:
+        return True
+    session = context.new_session()
+    system = {"role": "system", "content": "You never forget."}
+    store.put(session, system, *({"role": "user", "content": str(n)} for n in range(4)))
+    store.ask("trim", session, 2)
+    return any(message.get("role") == "system" for message in store.get(session))
+
+
+def _pages(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    ids = store.append(session) + store.append(session)
+    first, cursor = store.ask("page", session, 1)
+    found = ids_of(first)
+    while cursor is not None:
+        page, cursor = store.ask("page", session, 1, cursor)
+        found += ids_of(page)
+    return found == ids
+
+
+def _export(context: CaseContext, store: Client) -> bool:
+    session = context.new_session()
+    ids = store.append(session)
+    text = store.ask("export", session)
+    again = context.new_session()
+    store.ask("import_session", text.replace(session, again))
+    return ids_of(store.get(again)) == ids
+
+
+TRIALS: Final[dict[Capability, Callable[[CaseContext, Client], bool]]] = {
+    "pop": _pop,
+    "trim": _trim,
+    "clear": _clear,
+    "ttl": _ttl,
+    "snapshot": _snapshot,
+    "rollback": _rollback,
+    "fork": _fork,
+    "undo": _undo,
+    "keys": _keys,
+    "expected": _expected,
+    "list": _list,
+    "limit": _limit,
+    "fields": _fields,
+    "structure": _structure,
+    # Nothing is damaged here: `damaged_file_is_loud` holds a store to this.
+    "checksum": lambda _context, _store: True,
+    "pages": _pages,
+    "export": _export,
+}
+# Capabilities that a trial needs beside its own.
+ALSO: Final[dict[str, tuple[Capability, ...]]] = {
+    "rollback": ("snapshot",),
+    "undo": ("clear",),
+    "structure": ("trim",),
+}
+# Where a handle offers it: a method, or a parameter of one.
+METHODS: Final[dict[str, str]] = {"list": "sessions", "expected": "version", "pages": "page"}
+PARAMETERS: Final[dict[str, tuple[str, str]]] = {
+    "keys": ("append", "key"),
+    "ttl": ("append", "ttl_s"),
+    "limit": ("read", "limit"),
+}
+
+
+@case("sequential", catches="a claimed operation that is missing or does something else")
+def capabilities_are_true(context: CaseContext) -> None:
+    """Try everything that is claimed once, and tell what is offered without being claimed."""
+    store, claimed = context.open(), context.adapter.capabilities
+    session = context.new_session()
+    # Nothing else can be tried on a store that does not keep its messages.
+    expect_there(context, store, session, messages_of(store.append(session)), "an entry")
+    for name, does in CAPABILITIES.items():
+        if name in claimed:
+            _expect_claim(context, store, name, does)
+    for name, does in CAPABILITIES.items():
+        if name not in claimed and _is_offered(store.handle, name):
+            _note_unclaimed(context, store, name, does)
+
+
+def _expect_claim(context: CaseContext, store: Client, name: Capability, does: str) -> None:
+    if lacking := [other for other in ALSO.get(name, ()) if not context.adapter.claims([other])]:
+        context.note(f"{name} is claimed without {lacking[0]}, so nothing about it can be tried")
+        return
+    try:
+        works = TRIALS[name](context, store)
+    except Exception as error:  # noqa: BLE001 -- whatever it raises, it was claimed
+        context.fail(
+            "untrue claim", f"{name} is claimed ({does}), and raised {format_error(error)}"
+        )
+    context.expect(works, "untrue claim", f"{name} is claimed ({does}), and did something else")
+
+
+def _is_offered(handle: Any, name: Capability) -> bool:
+    if name in PARAMETERS:
+        method, parameter = PARAMETERS[name]
+        try:
+            return parameter in inspect.signature(getattr(handle, method)).parameters
+        except (TypeError, ValueError):
+            return False
+    if name in ("fields", "structure", "checksum"):
+        return name == "fields"
+    return callable(getattr(handle, METHODS.get(name, name), None))
+
+
+def _note_unclaimed(context: CaseContext, store: Client, name: Capability, does: str) -> None:
+    """Try what is not claimed, and note the result; it is not judged."""
+    before = len(context.history)
+    try:
+        works = TRIALS[name](context, store)
+    except Exception:  # noqa: BLE001 -- not claimed, not there
+        return
+    finally:
+        del context.history[before:]
+    if works or name != "fields":
+        how = "works" if works else "does something else, or half of it"
+        context.note(f"not claimed: {name} ({does}); tried once, it {how}")

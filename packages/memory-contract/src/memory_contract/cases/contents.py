@@ -1,0 +1,168 @@
+"""Messages as they are, for what the checker cannot see: contents that carry no id."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import is_dataclass
+from typing import Any, Final
+
+from memory_contract.adapter import Message
+from memory_contract.calls import format_error
+from memory_contract.case_context import CaseContext
+from memory_contract.client import Client
+
+Spoken = tuple[Any, Any]
+# How long to wait for a write that may come late.
+LATE_S: Final = 1.0
+LOOK_AGAIN_S: Final = 0.01
+
+
+def build_batch(context: CaseContext, content: Any) -> list[Message]:
+    """The smallest batch that the store takes with this content: one message, or one turn."""
+    roles = ("user", "assistant") if context.adapter.pairs else ("user",)
+    return [{"role": role, "content": content} for role in roles]
+
+
+def to_spoken(messages: Iterable[Any]) -> list[Spoken]:
+    """Role and content of messages, without what a store adds."""
+    return [_to_spoken(message) for message in messages]
+
+
+def _to_spoken(message: Any) -> Spoken:
+    return (
+        (message.get("role"), message.get("content"))
+        if isinstance(message, dict)
+        else ("", message)
+    )
+
+
+def expect_there(
+    context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
+) -> None:
+    """Expect that what was acknowledged can be read at once."""
+    seen, told = to_spoken(store.get(session)), to_spoken(expected)
+    if not is_incomplete(seen, told):
+        return
+    if appears_late(store, session, expected):
+        proof = (
+            f"{what} was acknowledged, a read right after it did not show it, and a later one did"
+        )
+        context.fail("late write", proof, session=session)
+    context.fail("lost append", f"{what} was acknowledged and does not come back", session=session)
+
+
+def is_incomplete(seen: Sequence[Spoken], told: Sequence[Spoken]) -> bool:
+    """Whether messages are missing, and nothing else is wrong."""
+    rest = iter(told)
+    return len(seen) < len(told) and all(any(one == two for two in rest) for one in seen)
+
+
+def appears_late(store: Client, session: str, expected: Sequence[Message]) -> bool:
+    """Whether the expected messages appear after a while."""
+    began = time.monotonic()
+    while time.monotonic() - began < LATE_S:
+        if to_spoken(store.get(session)) == to_spoken(expected):
+            return True
+        time.sleep(LOOK_AGAIN_S)
+    return False
+
+
+def is_same(one: Any, two: Any) -> bool:
+    """Whether two values are equal in value and type, all the way down: True is not 1."""
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(is_same(one[key], two[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(two) and all(map(is_same, one, two))
+    return bool(one == two)
+
+
+def try_put(
+    context: CaseContext,
+    store: Client,
+    session: str,
+    batch: Sequence[Message],
+    what: str,
+    **options: Any,
+) -> bool:
+    """Whether the store took a batch; if it refused, nothing of it may be there."""
+    before = store.get(session)
+    try:
+        store.put(session, *batch, **options)
+    except Exception as error:  # noqa: BLE001 -- whatever is raised refuses
+        after = store.get(session)
+        context.expect(
+            to_spoken(after) == to_spoken(before),
+            "refused and changed",
+            f"{what} was refused ({format_error(error)}), and yet the session shows {len(after)} "
+            f"messages where it showed {len(before)}",
+            session=session,
+        )
+        return False
+    return True
+
+
+def is_refused(store: Client, method: str, *arguments: Any, **options: Any) -> bool:
+    """Whether a call of the handle raises."""
+    try:
+        store.ask(method, *arguments, **options)
+    except Exception:  # noqa: BLE001 -- whatever is raised refuses
+        return True
+    return False
+
+
+def shown(value: Any, width: int = 60) -> str:
+    """A value for a proof, shortened."""
+    text = ascii(value)
+    return text if len(text) <= width else f"{text[: width - 20]}... ({len(text)} characters)"
+
+
+CHANGED: Final = "changed"
+# The names under which messages and turns keep their text.
+SAID: Final = ("role", "content", "human", "ai")
+
+
+def scribble(value: Any, seen: set[int] | None = None) -> None:
+    """Overwrite a value recursively: lists, dicts, and messages that are objects.
+
+    Immutable objects are left as they are.
+    """
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, list | tuple):
+        for item in value:
+            scribble(item, seen)
+        if isinstance(value, list):
+            # Add items, whatever they are.
+            value += value[:2] or [{"role": "user", "content": "slipped in"}]
+    elif isinstance(value, dict):
+        _scribble_dict(value, seen)
+    elif not isinstance(value, type) and (is_dataclass(value) or _speaks(value)):
+        _scribble_object(value, seen)
+
+
+def _scribble_dict(value: dict[Any, Any], seen: set[int]) -> None:
+    for key, item in list(value.items()):
+        if isinstance(item, str):
+            value[key] = CHANGED
+        else:
+            scribble(item, seen)
+    value["more"] = CHANGED
+
+
+def _speaks(value: Any) -> bool:
+    return any(hasattr(value, name) for name in SAID)
+
+
+def _scribble_object(value: Any, seen: set[int]) -> None:
+    for item in list(getattr(value, "__dict__", {}).values()):
+        scribble(item, seen)
+    for name in SAID:
+        if hasattr(value, name):
+            with contextlib.suppress(Exception):
+                setattr(value, name, CHANGED)

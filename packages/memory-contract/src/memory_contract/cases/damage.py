@@ -1,0 +1,290 @@
+"""Damaged entries and files: reading raises, or shows nothing wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from memory_contract.adapter import Message, Refused
+from memory_contract.calls import Call, Log, Program, failed
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.cases.case import case
+from memory_contract.cases.contents import build_batch, expect_there, shown, to_spoken
+from memory_contract.cases.locks import SQLITE
+from memory_contract.cases.perturbation import Perturbation
+from memory_contract.cases.workload import build_append
+from memory_contract.entries import message_of
+from memory_contract.faults.vfs.images import Files, read_files, write_files
+from memory_contract.history import Ids, Operation
+from memory_contract.workers.pool import StoreRaised, WorkerLost
+
+ENTRIES: Final = 7
+DAMAGED: Final = 3
+# The first byte is invalid in UTF-8, the second in JSON.
+ROTS: Final = (b"\xff", b"\x01")
+
+
+def _build_text(number: int) -> str:
+    # Only letters, which every format stores as they are.
+    return f"indelible entry number {number} about to rot " + "keep" * 8
+
+
+@case("edges", reach="machine", catches="an unreadable entry that makes history shorter or empty")
+def damaged_entry_is_loud(context: CaseContext) -> None:
+    """Damage one stored entry in its file: reading raises or shows it, and leaves nothing out."""
+    # In a process that ends, so that nothing has the file open.
+    store, session = context.open_in_process(), context.new_session()
+    expected: list[Message] = []
+    for number in range(ENTRIES):
+        batch = build_batch(context, _build_text(number))
+        store.put(session, *batch)
+        expected += batch
+    store.close()
+    reader = context.open_in_process()
+    expect_there(context, reader, session, expected, "a message")
+    reader.close()
+    _checkpoint(context.workspace)
+    files = _find_files(context.workspace, _build_text(DAMAGED).encode())
+    if not files:
+        raise CaseNotClaimed("no file of the workspace holds the text of an entry as it is")
+    for rot in ROTS:
+        for path, data in files.items():
+            path.write_bytes(_overwrite(data, _build_text(DAMAGED).encode(), rot))
+        _expect_loud(context, session, expected)
+
+
+def _expect_loud(context: CaseContext, session: str, expected: list[Message]) -> None:
+    try:
+        # Always closed: a handle that raised may still hold a lock.
+        with contextlib.closing(context.open_in_process()) as reader:
+            seen = to_spoken(reader.get(session))
+    except Exception:  # noqa: BLE001 -- this is what should happen
+        return
+    context.expect(
+        len(seen) >= len(expected),
+        "silent loss",
+        f"one of {len(expected)} stored messages was damaged, and a read shows {len(seen)} "
+        "without an error",
+        session=session,
+    )
+    whole = [told for told in to_spoken(expected) if told[1] != _build_text(DAMAGED)]
+    lost = [told for told in whole if told not in seen]
+    context.expect(
+        not lost,
+        "silent loss",
+        f"one stored message was damaged, and others are gone without an error: {shown(lost)}",
+        session=session,
+    )
+    if seen == to_spoken(expected):
+        context.note("a byte of a stored entry was changed in its file, and it came back unchanged")
+
+
+def _checkpoint(workspace: Path) -> None:
+    """Checkpoint the write-ahead logs that SQLite left.
+
+    A damaged log ends where the damage begins: that is how SQLite reads one that a crash cut off,
+    and nothing that a store could tell.
+    """
+    for log in workspace.rglob("*-wal"):
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(str(log).removesuffix("-wal"))) as connection,
+        ):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _find_files(workspace: Path, text: bytes) -> dict[Path, bytes]:
+    """The files that contain the text, with their contents."""
+    files = [path for path in workspace.rglob("*") if path.is_file() and not path.is_symlink()]
+    data = {p: p.read_bytes() for p in files if not p.name.endswith(("-wal", "-journal"))}
+    return {path: held for path, held in data.items() if text in held}
+
+
+def _overwrite(data: bytes, text: bytes, rot: bytes) -> bytes:
+    """The data with a byte in the middle of the text overwritten, wherever the text occurs."""
+    middle = len(text) // 2
+    return data.replace(text, text[:middle] + rot + text[middle + 1 :])
+
+
+# How many bits a check flips, and at how many places it truncates a file; drawn by the seed.
+FLIPS: Final = 40
+CUTS: Final = 4
+TEXTS: Final = 8
+APPENDS: Final = 8
+WAL: Final = "-wal"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Damaged files. If it is `plain`, every store notices when it opens them."""
+
+    what: str
+    files: Files
+    plain: bool = False
+
+
+@case(
+    "crash",
+    catches="a damaged file that comes back as a shorter, another or an empty history",
+    reach="machine",
+    modes=("processes",),
+)
+def damaged_file_is_loud(context: CaseContext) -> None:
+    """Flip bits, cut files off, take a log away: reading raises, or shows nothing wrong."""
+    check_damage(context, FLIPS)
+
+
+def check_damage(context: CaseContext, flips: int) -> int:
+    """Open damaged files, which must be loud; how many there were."""
+    return DamagedFiles(context, flips).run()
+
+
+def _write_sessions(context: CaseContext) -> tuple[dict[str, list[Ids]], Files, Files, Files]:
+    """The batches that were appended; the files half-way, at the end, and after closing."""
+    writer = context.open_in_process()
+    told: dict[str, list[Ids]] = {context.new_session(): [], context.new_session(): []}
+    copies = []
+    for _ in range(2):
+        for turn in range(APPENDS):
+            for session, batches in told.items():
+                call = build_append(context, session, 1 + turn % 3)
+                writer.make(call)
+                batches.append(call.ids)
+        copies.append(read_files(context.workspace))
+    writer.close()
+    closed = read_files(context.workspace)
+    if not any(data.startswith(SQLITE) for data in closed.values()):
+        raise CaseNotClaimed("the store keeps no SQLite file in its workspace")
+    return told, copies[0], copies[1], closed
+
+
+def encode_text(id_: str) -> bytes:
+    """The content of a message, as it is stored by formats that do not change it."""
+    return str(message_of(id_)["content"]).encode()
+
+
+def _build_damages(
+    half: Files, hot: Files, closed: Files, flips: int, said: list[bytes], random: Random
+) -> Iterator[Damage]:
+    for name in [name for name, data in closed.items() if data.startswith(SQLITE)]:
+        data = closed[name]
+        garbage = random.randbytes(100) + data[100:]
+        yield Damage("the head of the file overwritten", closed | {name: garbage}, plain=True)
+        for _ in range(CUTS):
+            size = random.randrange(512, len(data) - 1)
+            yield Damage("the file cut off", closed | {name: data[:size]})
+            # A file that lacks whole pages is shorter than its header says.
+            pages = max(1, size // _read_page_size(data)) * _read_page_size(data)
+            yield Damage("pages cut off the file", closed | {name: data[:pages]}, plain=True)
+        for _ in range(flips):
+            yield Damage("a bit turned over", closed | {name: _flip_bit(data, random)})
+        there = [text for text in said if text in data]
+        for text in random.choices(there, k=TEXTS if there else 0):
+            before, _, after = data.partition(text)
+            flipped = before + _flip_bit(text, random) + after
+            yield Damage("a bit of a message turned over", closed | {name: flipped})
+        log = name + WAL
+        if not hot.get(log):
+            continue
+        yield Damage("the log taken away", {k: v for k, v in hot.items() if k != log})
+        yield Damage("the log cut off", hot | {log: hot[log][: random.randrange(len(hot[log]))]})
+        for _ in range(flips // 4):
+            yield Damage("a bit of the log turned over", hot | {log: _flip_bit(hot[log], random)})
+        if half.get(log):
+            yield Damage("an older log put in its place", hot | {log: half[log]})
+            yield Damage("a log left beside a later file", closed | {log: half[log]})
+
+
+def _read_page_size(data: bytes) -> int:
+    """The page size in a database header; 1 means 65536."""
+    size = int.from_bytes(data[16:18], "big")
+    return 65_536 if size == 1 else size
+
+
+def _flip_bit(data: bytes, random: Random) -> bytes:
+    at = random.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
+
+
+class DamagedFiles(Perturbation[Damage]):
+    """Opens damaged files, each with a handle of its own."""
+
+    noun = "damaged files"
+
+    def __init__(self, context: CaseContext, flips: int) -> None:
+        super().__init__(context)
+        self._flips = flips
+        self._appended, *self._copies = _write_sessions(context)
+        reads = tuple(Call(op="read", session=session) for session in self._appended)
+        self._program = Program("after", reads)
+        # Damage that no store on SQLite could notice, by what was shown.
+        self._unnoticed: Counter[str] = Counter()
+
+    def positions(self) -> Iterator[Damage]:
+        """The kinds of damage, at places drawn by the seed."""
+        batches = [batch for each in self._appended.values() for batch in each]
+        texts = [encode_text(id_) for batch in batches for id_ in batch]
+        half, hot, closed = self._copies
+        return _build_damages(half, hot, closed, self._flips, texts, self.context.random)
+
+    def disturb(self, position: Damage) -> None:
+        """Read damaged files; a store that cannot be opened fails the first read."""
+        self.count += 1
+        folder, began = self.context.create_sibling_workspace(), time.monotonic_ns()
+        write_files(position.files, folder)
+        worker = self.reopening_worker(folder)
+        try:
+            log = self.open_and_run(worker, folder, self._program)
+        except (StoreRaised, Refused) as error:
+            log = Log()
+            log.add(failed("after", self._program.calls[0], began, error), error)
+        except WorkerLost as error:
+            raise CaseUnknown(f"a process was lost with {position.what}: {error}") from error
+        finally:
+            with contextlib.suppress(StoreRaised, Refused, WorkerLost):
+                worker.ask("close")
+            shutil.rmtree(folder, ignore_errors=True)
+        self.context.record_fault(position.what, began, time.monotonic_ns())
+        self._judge(position, log)
+
+    def _judge(self, damage: Damage, log: Log) -> None:
+        found = ""
+        for op in log.operations:
+            states = [*accumulate(self._appended[op.session], initial=())]
+            if op.outcome != "ok" or op.value == states[-1]:
+                self.context.record(op)
+                continue
+            known = op.value in states
+            # Without checksums, SQLite returns what it finds, and so does a store on it.
+            if damage.plain or (not known and self.context.adapter.claims(["checksum"])):
+                self._fail(damage, op, states)
+            found = "older" if known and found != "changed" else "changed"
+        self._unnoticed[found] += 1
+
+    def _fail(self, damage: Damage, op: Operation, states: list[Ids]) -> None:
+        seen = op.value if isinstance(op.value, tuple) else ()
+        lost = [id_ for id_ in states[-1] if id_ not in seen]
+        more = [id_ for id_ in seen if id_ not in states[-1]]
+        wrong = f"lacks [{' '.join(lost)}]" + (f", has [{' '.join(more)}] too much" if more else "")
+        self.context.fail(
+            "silent loss" if op.value in states else "silently wrong",
+            f"with {damage.what}, a read of {op.session} raises nothing and {wrong}",
+            session=op.session,
+            ids=tuple(lost + more),
+        )
+
+    def summarize(self) -> None:
+        """Note the damage that was not noticed."""
+        for found, what in (("older", "showed an older state"), ("changed", "came back changed")):
+            if number := self._unnoticed[found]:
+                files = f"{number} of {self.count} damaged files"
+                self.context.note(f"{files} {what}, and nothing was said")

@@ -1,0 +1,267 @@
+"""Trimming, forks, undo, closing and eviction. Snapshots and expiry have modules of their own."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from memory_contract.adapter import Message
+from memory_contract.case_context import CaseContext, CaseNotClaimed
+from memory_contract.cases.case import case
+from memory_contract.cases.workload import pace
+from memory_contract.checker.phrases import is_, was
+from memory_contract.client import Client
+from memory_contract.entries import ids_of
+from memory_contract.history import Ids
+from memory_contract.model import take_last
+
+# Trimming
+
+
+@case("lifecycle", catches="a wrong window: only the last exchange is kept", needs=["trim"])
+def trim_keeps_the_newest(context: CaseContext) -> None:
+    """Trim to some entries, to more than there are and to none; the newest stay, in order."""
+    store, other = context.open(), context.open_elsewhere()
+    session, beside = context.new_session(), context.new_session()
+    untouched = store.append(beside, 3)
+    shown: Ids = ()
+    turn = 2 if context.adapter.pairs else 1
+    for turns in (context.random.randint(4, 7), context.random.randint(2, 3), 1, 40):
+        keep = turns * turn
+        shown += sum((store.append(session) for _ in range(9)), ())
+        store.trim(session, keep)
+        shown = take_last(shown, keep)
+        context.expect_shown(store, session, shown, after=f"a trim to {keep}")
+        context.expect_shown(other, session, shown, after=f"a trim to {keep}")
+    if _is_accepted(context, lambda: other.trim(session, 0)):
+        context.expect_shown(store, session, (), after="a trim to none")
+        shown = store.append(session)
+        context.expect_shown(other, session, shown, after="a trim to none and an append")
+    else:
+        context.note("a trim to none is refused")
+    context.expect_shown(other, beside, untouched, after="trims of another session")
+
+
+def _is_accepted(context: CaseContext, call: Callable[[], object]) -> bool:
+    """Whether the store accepts a call that it may also refuse."""
+    try:
+        call()
+    except Exception as error:
+        if not any(error is known for known in context.raised):
+            raise
+        return False
+    return True
+
+
+def _build_message(role: str, content: str, **fields: Any) -> Message:
+    return {"role": role, "content": content, **fields}
+
+
+def _build_tool_calls(content: str, *ids: str) -> Message:
+    calls = [
+        {"id": id_, "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+        for id_ in ids
+    ]
+    return _build_message("assistant", content, tool_calls=calls)
+
+
+# Tool calls answered at once, calls of one message answered out of order, and plain turns around
+# them, so that a trim at every place meets each kind.
+_CONVERSATION: Final[tuple[Message, ...]] = (
+    _build_message("system", "m0 Be brief."),
+    _build_message("user", "m1 Where is my parcel?"),
+    _build_tool_calls("m2 I look.", "call-a"),
+    _build_message("tool", "m3 In Ghent.", tool_call_id="call-a"),
+    _build_message("assistant", "m4 It is in Ghent."),
+    _build_message("user", "m5 And the two others?"),
+    _build_tool_calls("m6 I look again.", "call-b", "call-c"),
+    _build_message("tool", "m7 On the train.", tool_call_id="call-c"),
+    _build_message("tool", "m8 Delivered.", tool_call_id="call-b"),
+    _build_message("assistant", "m9 One is on a train, one is delivered."),
+    _build_message("user", "m10 Thanks."),
+    _build_message("assistant", "m11 You are welcome."),
+)
+
+
+@case(
+    "lifecycle",
+    catches="a tool result without its call, or a system message that is gone, after a trim",
+    needs=["trim", "structure", "fields"],
+)
+def trim_keeps_structure(context: CaseContext) -> None:
+    """Trim a conversation with tool calls at every place; calls and results stay together."""
+    store, other = context.open(), context.open_elsewhere()
+    for keep in range(len(_CONVERSATION) + 1):
+        session = context.new_session()
+        store.put(session, *_CONVERSATION)
+        store.ask("trim", session, keep)
+        broken = _find_broken_structure(other.get(session))
+        context.expect(
+            not broken, "broken structure", f"after a trim to {keep}, {broken}", session=session
+        )
+
+
+def _find_broken_structure(kept: Sequence[Message]) -> str:
+    """What is wrong after a trim; empty if nothing is."""
+    contents = [message.get("content") for message in kept]
+    known = [message["content"] for message in _CONVERSATION]
+    if contents != [content for content in known if content in contents]:
+        return "messages are doubled, strange or in another order"
+    if _CONVERSATION[0] not in kept:
+        return "the system message is gone"
+    calls = {call["id"] for message in kept for call in message.get("tool_calls") or ()}
+    results = {message["tool_call_id"] for message in kept if message.get("tool_call_id")}
+    if orphans := sorted(results - calls):
+        return f"the result of {orphans[0]} is there without its call"
+    if open_calls := sorted(calls - results):
+        return f"{open_calls[0]} is there without its result"
+    return ""
+
+
+# Forking
+
+
+@case(
+    "lifecycle",
+    catches="a fork that writes into the branch it left, or the other way round",
+    needs=["fork"],
+)
+def fork_is_independent(context: CaseContext) -> None:
+    """Fork a session, change both sides in turn, and see that neither hears of the other."""
+    store, other = context.open(), context.open_elsewhere()
+    source = context.new_session()
+    ours = sum((store.append(source, count) for count in (1, 2, 1)), ())
+    target = store.fork(source)
+    theirs = ours
+    for writer in (store, other):
+        context.expect_shown(writer, target, theirs, after="a fork of another session")
+        theirs += writer.append(target)
+        context.expect_shown(writer, source, ours, after="an append to its fork")
+        ours += writer.append(source)
+        context.expect_shown(writer, target, theirs, after="an append to what it was forked from")
+    if context.adapter.claims(["snapshot", "rollback"]):
+        _check_snapshots_of_a_fork(context, store, other, source, target)
+        return
+    for session, beside, shown in ((target, source, ours), (source, target, ())):
+        if context.adapter.claims(["clear"]):
+            store.clear(session)
+            context.expect_shown(other, beside, shown, after="a clear of the other side of a fork")
+
+
+def _check_snapshots_of_a_fork(
+    context: CaseContext, store: Client, other: Client, source: str, target: str
+) -> None:
+    ours, theirs = store.read(source), store.read(target)
+    taken = store.snapshot(target)
+    if context.adapter.claims(["trim"]):
+        store.trim(target, 2)
+        context.expect_shown(other, source, ours, after="a trim of its fork")
+    if context.adapter.claims(["clear"]):
+        store.clear(source)
+        ours = store.append(source)
+    other.rollback(target, taken)
+    context.expect_shown(store, target, theirs, after="a rollback to its own snapshot")
+    context.expect_shown(store, source, ours, after="a rollback of its fork")
+
+
+# Undoing
+
+
+@case(
+    "lifecycle",
+    catches="an undo that brings back too little, too much, or the wrong change",
+    needs=["undo", "clear"],
+)
+def undo_takes_back(context: CaseContext) -> None:
+    """Clear, trim and roll back, and undo each; what showed before shows again."""
+    store, other, session = context.open(), context.open_elsewhere(), context.new_session()
+    shown = sum((store.append(session) for _ in range(5)), ())
+    store.clear(session)
+    context.expect_shown(other, session, (), after="a clear")
+    other.undo(session)
+    context.expect_shown(store, session, shown, after="a clear that was undone")
+    _undo_one_by_one(context, store, other)
+
+
+def _undo_one_by_one(context: CaseContext, store: Client, other: Client) -> None:
+    # Not recorded: reads of one client are proof enough, and the checker does not search through
+    # trims that were undone.
+    session = context.new_session()
+    shown = sum((store.append(session) for _ in range(6)), ())
+    states = [shown]
+    if context.adapter.claims(["trim"]):
+        store.trim(session, 4)
+        states.append(take_last(shown, 4))
+    if context.adapter.claims(["snapshot", "rollback"]):
+        taken = store.snapshot(session)
+        store.clear(session)
+        states.append(())
+        other.rollback(session, taken)
+        states.append(states[1] if context.adapter.claims(["trim"]) else shown)
+    store.clear(session)
+    while states:
+        other.undo(session)
+        before = states.pop()
+        seen = read_unrecorded(store, session)
+        proof = f"an undo of {session} shows {list(seen)}, where {list(before)} showed before"
+        context.expect(seen == before, "wrong undo", proof, session=session)
+
+
+def read_unrecorded(reader: Client, session: str) -> Ids:
+    """The ids that a session shows, without recording the read."""
+    return ids_of(reader.get(session))
+
+
+# Closing
+
+
+@case("lifecycle", catches="a save after the end that says yes and keeps nothing")
+def close_is_final(context: CaseContext) -> None:
+    """Close a store twice and go on; whatever is acknowledged after that is there."""
+    store = context.open()
+    if not callable(getattr(store.handle, "close", None)):
+        raise CaseNotClaimed("there is nothing to close")
+    alone = context.adapter.reach == "handle"
+    witness = store if alone else context.open()
+    session = context.new_session()
+    kept = store.append(session, 2)
+    store.ask("close")
+    store.ask("close")
+    said: list[Ids] = []
+    _is_accepted(context, lambda: said.append(store.append(session, 2)))
+    kept += sum(said, ())
+    if not alone:
+        _expect_all(context, witness, session, kept)
+        _expect_all(context, context.open_elsewhere(), session, kept)
+    elif said:
+        _expect_all(context, store, session, kept)
+
+
+def _expect_all(context: CaseContext, reader: Client, session: str, ids: Ids) -> None:
+    seen = reader.read(session)
+    lost = tuple(id_ for id_ in ids if id_ not in seen)
+    proof = (
+        f"{' '.join(lost)} {was(lost)} acknowledged around a close and {is_(lost)} not there "
+        f"for {reader.name}"
+    )
+    context.expect(not lost, "lost append", proof, session=session)
+
+
+# More sessions than small caches hold.
+OTHERS: Final = 150
+
+
+@case("lifecycle", catches="a cache or an eviction that drops sessions which nobody touched")
+def nothing_goes_unasked(context: CaseContext) -> None:
+    """A session that was written first is still whole after many others came and were read."""
+    store, first = context.open(), context.new_session()
+    for _ in range(3):
+        store.append(first)
+    for _ in pace(context, range(OTHERS), "other sessions", least=20):
+        other = context.new_session()
+        store.append(other)
+        store.read(other)
+    gc.collect()
+    store.read(first)
+    context.read_with_fresh_client([first])

@@ -1,0 +1,124 @@
+"""Locks are waited for within a bound; helpers that tell a slow machine from a stuck store."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+from memory_contract.adapter import Refused
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.cases.case import case
+from memory_contract.client import Client
+from memory_contract.workers.pool import StoreRaised, WorkerLost
+
+SQLITE: Final = b"SQLite format 3\0"
+# How long a store without a declared bound is watched.
+UNDECLARED_S: Final = 8.0
+# The interval of the heartbeat thread.
+BEAT_S: Final = 0.05
+
+
+@case(
+    "concurrency",
+    catches="a writer that waits for a lock for ever",
+    reach="machine",
+    modes=("processes",),
+    overlaps=False,
+)
+def lock_is_bounded(context: CaseContext) -> None:
+    """While another holds the store's own lock, an append ends in time, one way or the other."""
+    session = context.new_session()
+    first = context.open_in_process()
+    first.append(session)
+    first.close()
+    patience_s = context.adapter.patience_s or UNDECLARED_S
+    waiting = context.open_in_process(wait_s=patience_s)
+    waiting.read(session)
+    with Heartbeat() as heart, _hold_locks(context.workspace):
+        ended = is_append_answered(waiting, session)
+    if not ended and heart.late_s > patience_s / 4:
+        raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
+    if not ended and context.adapter.patience_s is None:
+        raise CaseNotClaimed(f"it waits for a lock longer than {patience_s:g} s and names no bound")
+    context.expect(
+        ended,
+        "unbounded wait",
+        f"an append to {session} was still waiting for a lock after {patience_s:g} s",
+        session=session,
+    )
+    then = context.open_in_process()
+    then.append(session)
+    then.read(session)
+
+
+def is_append_answered(waiting: Client, session: str) -> bool:
+    """Whether an append returns or raises within the client's limit."""
+    try:
+        waiting.append(session)
+    except WorkerLost:
+        return False
+    except (StoreRaised, Refused):
+        return True
+    return True
+
+
+@contextmanager
+def _hold_locks(workspace: Path) -> Iterator[None]:
+    """Hold every lock of the workspace that the kit knows: SQLite databases and lock files."""
+    files = [path for path in workspace.rglob("*") if path.is_file()]
+    databases = [path for path in files if is_sqlite(path)]
+    locks = [path for path in files if path.name.endswith((".lock", ".lck"))]
+    if not databases and not locks:
+        raise CaseNotClaimed("the store keeps no lock that the kit could hold")
+    with ExitStack() as held:
+        for path in databases:
+            held.enter_context(_hold_database(path))
+        for path in locks:
+            file = held.enter_context(path.open("rb+"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether a file is a database of SQLite."""
+    with path.open("rb") as file:
+        return file.read(len(SQLITE)) == SQLITE
+
+
+@contextmanager
+def _hold_database(path: Path) -> Iterator[None]:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+class Heartbeat:
+    """Measures how long the machine kept an idle thread from running."""
+
+    def __init__(self) -> None:
+        self.late_s = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        before = time.monotonic()
+        while not self._stop.wait(BEAT_S):
+            now = time.monotonic()
+            self.late_s = max(self.late_s, now - before - BEAT_S)
+            before = now

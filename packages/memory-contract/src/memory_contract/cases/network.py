@@ -1,0 +1,270 @@
+"""Faults between a store and its server: lost replies, cut connections, refusals, silence."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from memory_contract.calls import Call, Program
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.cases.case import case
+from memory_contract.cases.concurrency import ProgramBuilder
+from memory_contract.cases.locks import UNDECLARED_S, Heartbeat, is_append_answered
+from memory_contract.cases.proxied_store import (
+    REQUESTS_MAX,
+    call_with_fault,
+    in_background,
+    insert_proxy,
+    make_append,
+    read_everything,
+    record_proxy_faults,
+    retry_until_ok,
+    start_session,
+)
+from memory_contract.cases.workload import Verb, build_calls, list_changes, pace
+from memory_contract.client import Client
+from memory_contract.faults.proxy import Proxy, ProxyFault
+from memory_contract.faults.proxy.fault_queue import CONNECT, What
+from memory_contract.gates import MANY_WORKERS
+
+# Error replies of a server that executed nothing.
+REFUSALS: Final = {
+    "redis": ("READONLY", "LOADING", "NOSCRIPT", "MOVED", "MISCONF", "CLUSTERDOWN"),
+    "postgresql": ("40001", "40P01", "53100", "57P01", "25006"),
+}
+# How many requests of one change are struck.
+SAMPLED: Final = 4
+# How often every connection is cut, and after how many requests each time.
+CUTS_MAX: Final = 5
+REQUESTS_BETWEEN_CUTS: Final = 12
+FLAPS: Final[tuple[What, ...]] = ("cut before", "cut before", "cut after", "cut midway", "slice")
+
+
+@case("faults", reach="machine", catches="a retry after a lost reply that stores a message twice")
+def reply_lost(context: CaseContext) -> None:
+    """Lose the reply to each request of an append; with a key it is asked again, and once there."""
+    with insert_proxy(context) as proxy:
+        store, keyed = context.open(server=proxy.url), context.adapter.claims(["keys"])
+        sessions = []
+        for what, appends in _combine(("cut after", "cut midway"), (0, 1)):
+            for nth in range(1, REQUESTS_MAX + 1):
+                session = start_session(context, store, proxy.url, appends)
+                sessions.append(session)
+                call = make_append(context, store, session)()
+                if keyed:
+                    call = _add_key(call, f"{what} {nth}")
+                struck = call_with_fault(
+                    context, proxy, ProxyFault(what, nth=nth), _build_attempt(store, call)
+                )
+                if keyed and context.history[-1].outcome != "ok":
+                    retry_until_ok(context, store, partial(_return_call, call), server=proxy.url)
+                store.attempt(Call(op="read", session=session))
+                if not struck:
+                    break
+        read_everything(context, sessions)
+
+
+def _combine(kinds: Sequence[What], appends: Sequence[int]) -> list[tuple[What, int]]:
+    return [(what, before) for what in kinds for before in appends]
+
+
+def _add_key(call: Call, key: str) -> Call:
+    return Call(op=call.op, session=call.session, ids=call.ids, key=key)
+
+
+@case(
+    "faults",
+    reach="machine",
+    catches="an error that says that nothing was written, although it was",
+)
+def error_but_applied_is_marked(context: CaseContext) -> None:
+    """Lose the reply to each request of every change; what failed by its words did not happen."""
+    with insert_proxy(context) as proxy:
+        store, sessions = context.open(server=proxy.url), []
+        for verb in pace(context, list_changes(context), "changes", within_s=8.0):
+            for nth in _draw_requests(context, proxy, store, verb):
+                call = _lead_to(context, store, verb, proxy.url)
+                sessions += [call.session] if call.target is None else [call.session, call.target]
+                act = _build_attempt(store, call)
+                call_with_fault(context, proxy, ProxyFault("cut after", nth=nth), act)
+                store.attempt(Call(op="read", session=call.session))
+        read_everything(context, sessions)
+
+
+def _draw_requests(context: CaseContext, proxy: Proxy, store: Client, verb: Verb) -> list[int]:
+    """Draw requests of a change; the last one, which commits, is among them."""
+    call = _lead_to(context, store, verb, proxy.url)
+    before = proxy.passed
+    store.attempt(call)
+    requests = max(1, proxy.passed - before)
+    chosen = context.random.sample(range(1, requests + 1), min(requests, SAMPLED))
+    return sorted({*chosen, requests})
+
+
+def _return_call(call: Call) -> Call:
+    return call
+
+
+def _build_attempt(store: Client, call: Call) -> Callable[[], object]:
+    return lambda: store.attempt(call)
+
+
+def _lead_to(context: CaseContext, store: Client, verb: Verb, server: str) -> Call:
+    """Make the calls that lead to an operation, and return the operation."""
+    *before, call = build_calls(context, verb)
+    for each in before:
+        retry_until_ok(context, store, partial(_return_call, each), server=server)
+    return call
+
+
+@case(
+    "faults",
+    reach="machine",
+    catches="a server that is full, and a store that says that all went well",
+)
+def oom_reply(context: CaseContext) -> None:
+    """Refuse each request of an append as a server without memory does, until there is some."""
+    with insert_proxy(context) as proxy:
+        if not proxy.url.startswith("redis"):
+            raise CaseNotClaimed("only Redis refuses writes for want of memory")
+        _refuse_requests(context, proxy, ("OOM",), times=0)
+
+
+@case(
+    "faults",
+    reach="machine",
+    catches="a refusal of the server that is taken for success, or retried in part",
+)
+def injected_replies(context: CaseContext) -> None:
+    """Refuse each request of an append once: as a replica, while starting, for a full disk, ..."""
+    with insert_proxy(context) as proxy:
+        scheme = "redis" if proxy.url.startswith("redis") else "postgresql"
+        _refuse_requests(context, proxy, REFUSALS[scheme], times=1)
+
+
+def _refuse_requests(
+    context: CaseContext, proxy: Proxy, replies: Sequence[str], *, times: int
+) -> None:
+    store, sessions = context.open(server=proxy.url), []
+    for reply in pace(context, replies, "refusals", within_s=8.0):
+        for nth in range(1, REQUESTS_MAX + 1):
+            session = start_session(context, store, proxy.url)
+            sessions.append(session)
+            act = _build_attempt(store, make_append(context, store, session)())
+            if not call_with_fault(
+                context, proxy, ProxyFault("answer", nth=nth, times=times, reply=reply), act
+            ):
+                break
+            store.attempt(Call(op="read", session=session))
+            retry_until_ok(context, store, make_append(context, store, session), server=proxy.url)
+    read_everything(context, sessions)
+
+
+@case(
+    "faults",
+    catches="writes that are lost or doubled when connections come and go",
+    reach="machine",
+    modes=MANY_WORKERS,
+    overlaps=False,
+)
+def connection_flap(context: CaseContext) -> None:
+    """Cut every connection again and again, before and after requests, while four workers write."""
+    with insert_proxy(context) as proxy:
+        store = context.open(server=proxy.url)
+        sessions = [start_session(context, store, proxy.url) for _ in range(2)]
+        chance = context.random
+        faults = [
+            ProxyFault(chance.choice(FLAPS), nth=1 + 4 * place + chance.randrange(4))
+            for place in range(14)
+        ]
+
+        def cut_again_and_again(over: threading.Event) -> None:
+            seen, cuts = proxy.passed, 0
+            while cuts < CUTS_MAX and not over.wait(0.002):
+                if proxy.passed < seen + REQUESTS_BETWEEN_CUTS:
+                    continue
+                began_ns = time.monotonic_ns()
+                # The first new connections are cut as well. Refusing all of them for a moment
+                # would be enough for a quick store to fail in all that it has to do.
+                proxy.arm(ProxyFault("cut before", CONNECT, times=2))
+                proxy.cut()
+                context.record_fault("cut all connections", began_ns, time.monotonic_ns())
+                seen, cuts = proxy.passed, cuts + 1
+
+        programs = build_programs(context, sessions, 12)
+        with in_background(lambda: proxy.arm(*faults), cut_again_and_again) as begin:
+            context.race(programs, server=proxy.url, ready=begin)
+        proxy.heal()
+        record_proxy_faults(context, proxy)
+        read_everything(context, sessions)
+
+
+def build_programs(context: CaseContext, sessions: Sequence[str], appends: int) -> list[Program]:
+    """Four workers that write and read."""
+    writing = ProgramBuilder(context)
+    return [writing.writer(f"w{n}", sessions, appends) for n in range(4)]
+
+
+# A heartbeat that is late by this share of the bound: the machine may be the cause.
+_LATE: Final = 0.25
+
+
+def patience_s(context: CaseContext) -> float:
+    """How long an operation may take; without a declared bound, how long it is watched."""
+    return context.adapter.patience_s or UNDECLARED_S
+
+
+@case(
+    "faults",
+    catches="a store that waits for ever for a server that is not there, or never looks again",
+    reach="machine",
+)
+def refused_connection(context: CaseContext) -> None:
+    """Refuse every connection: an append ends in time, and works again when the server is back."""
+    _check_deadline(context, "refuse connections", Proxy.down)
+
+
+@case(
+    "faults",
+    catches="a call without a deadline: a silent server holds the agent for ever",
+    reach="machine",
+)
+def slow_server_deadline(context: CaseContext) -> None:
+    """Answer nothing, on connections that stay open: an append ends in time all the same."""
+    _check_deadline(context, "answer nobody", Proxy.freeze)
+
+
+def _check_deadline(context: CaseContext, fault: str, begin: Callable[[Proxy], None]) -> None:
+    with insert_proxy(context) as proxy:
+        store = context.open_in_process(server=proxy.url, wait_s=patience_s(context))
+        session = start_session(context, store, proxy.url)
+        expect_append_in_time(context, store, session, fault, lambda: begin(proxy))
+        proxy.heal()
+        retry_until_ok(context, store, make_append(context, store, session), server=proxy.url)
+        store.attempt(Call(op="read", session=session))
+        read_everything(context, [session])
+
+
+def expect_append_in_time(
+    context: CaseContext, store: Client, session: str, fault: str, begin: Callable[[], None]
+) -> None:
+    """Begin a fault and append: that must end within the store's declared bound."""
+    bound_s, began_ns = patience_s(context), time.monotonic_ns()
+    begin()
+    with Heartbeat() as heart:
+        ended = is_append_answered(store, session)
+    context.record_fault(fault, began_ns, time.monotonic_ns())
+    if ended:
+        return
+    if heart.late_s > bound_s * _LATE:
+        raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
+    if context.adapter.patience_s is None:
+        raise CaseNotClaimed(f"it waits for a server longer than {bound_s:g} s and names no bound")
+    context.fail(
+        "unbounded wait",
+        f"an append to {session} was still waiting for the server after {bound_s:g} s",
+        session=session,
+    )

@@ -1,0 +1,342 @@
+"""Processes that are killed, stopped or forked in the middle of a call, or whose clock is set."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Final, Literal
+
+from memory_contract.adapter import Refused
+from memory_contract.calls import Call, Log, Program, format_error
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.cases.case import case
+from memory_contract.cases.lifecycle import read_unrecorded
+from memory_contract.client import Client
+from memory_contract.faults.clocks import JumpingClock
+from memory_contract.faults.process_faults import (
+    PausedProcess,
+    PendingCall,
+    fastest_append_s,
+    get_worker,
+    kill_process,
+    median_append_s,
+)
+from memory_contract.history import Operation
+from memory_contract.workers.pool import StoreRaised, Worker, WorkerLost
+
+WRITERS: Final = 3
+KILLS: Final = 8
+FIRST_OPENS: Final = 5
+# How long a store without a declared bound may be unusable after a kill. A store that holds a lock
+# for longer by design does not fail; one that cannot be read does.
+RECOVERY_S: Final = 8.0
+
+
+@case(
+    "crash",
+    catches="an entry that was acknowledged and dies with its writer, or half of a batch",
+    reach="machine",
+)
+def kill9_under_load(context: CaseContext) -> None:
+    """Kill writers in the middle of appends, again and again; who comes after finds all of it."""
+    sessions = [context.new_session(), context.new_session()]
+    writers = [context.open_in_process() for _ in range(WRITERS)]
+    for number in range(KILLS):
+        victim = number % WRITERS
+        # Alternate between a crowd, where a call mostly waits, and a single writer.
+        at_once = writers if number % 2 else [writers[victim]]
+        _append_in_parallel(context, at_once, sessions)
+        if not _append_in_parallel(context, at_once, sessions, writers[victim]):
+            break
+        writers[victim] = reopen(context)
+    expect_recovery(context, sessions)
+
+
+def _append_in_parallel(
+    context: CaseContext, writers: list[Client], sessions: list[str], victim: Client | None = None
+) -> bool:
+    """Let every writer append a batch at the same time, and kill the victim.
+
+    Gives whether anyone can still write, as far as is known.
+    """
+    chance, alone = context.random, len(writers) == 1
+    took_s = (
+        fastest_append_s(context.history)
+        if alone
+        else 1.4 * median_append_s(context.history[-len(writers) :])
+    )
+    pending = []
+    for writer in writers:
+        ids = writer.draw(context.adapter.at_once(chance.choice((1, 2, 3))))
+        call = Call(op="append", session=chance.choice(sessions), ids=ids)
+        pending.append(PendingCall(context, writer, call))
+    if victim is not None:
+        # Before the call begins, in the middle of it, or right after the answer.
+        time.sleep(chance.uniform(0.0, 1.0) * took_s)
+        kill_process(context, get_worker(victim))
+    done = [call.finish() for call in pending]
+    return alone or any(op.outcome == "ok" for op in done)
+
+
+@case(
+    "crash",
+    catches="a first start that was cut short, and no start ever after",
+    reach="machine",
+)
+def kill9_in_first_open(context: CaseContext) -> None:
+    """Kill a process while it opens a store that nobody opened before; the next one can."""
+    took_s = _measure_open(context)
+    for _ in range(FIRST_OPENS):
+        where, session = context.create_sibling_workspace(), context.new_session()
+        worker = _start_warm_worker(context)
+        dying = DyingProcess(context, worker, where, session)
+        time.sleep(context.random.uniform(0.0, 1.1) * took_s)
+        kill_process(context, worker)
+        dying.finish()
+        worker.kill()
+        expect_recovery(context, [session], where)
+
+
+class DyingProcess:
+    """A process that was told to open a store and to append to it."""
+
+    def __init__(self, context: CaseContext, worker: Worker, where: Path, session: str) -> None:
+        client = context.attach_client(worker)
+        worker.tell("open", where, context.flavour, None)
+        ids = client.draw(context.adapter.at_once(2))
+        self._pending = PendingCall(context, client, Call(op="append", session=session, ids=ids))
+
+    def finish(self) -> None:
+        """Record the append; its outcome is unknown unless the store was opened."""
+        with contextlib.suppress(Exception):
+            # If the store could not be opened, the append says the same.
+            get_worker(self._pending.client).answer()
+        self._pending.finish()
+
+
+def _start_warm_worker(context: CaseContext) -> Worker:
+    """Start a process that has imported what the store needs, with nothing open."""
+    worker = context.start_worker()
+    worker.ask("open", context.workspace, context.flavour, None)
+    worker.ask("close")
+    return worker
+
+
+def _measure_open(context: CaseContext) -> float:
+    worker, where = _start_warm_worker(context), context.create_sibling_workspace()
+    began = time.monotonic()
+    worker.ask("open", where, context.flavour, None)
+    took_s = time.monotonic() - began
+    worker.end()
+    return took_s
+
+
+def reopen(context: CaseContext, where: Path | None = None) -> Client:
+    """Open the store in a fresh process, within its recovery time."""
+    until = time.monotonic() + _get_recovery_s(context)
+    while True:
+        try:
+            return context.open_in_process(workspace=where)
+        except WorkerLost as lost:
+            raise CaseUnknown(f"the store did not open after a kill: {lost}") from lost
+        except (StoreRaised, Refused) as error:
+            if time.monotonic() > until:
+                words = "a process was killed, and no other can open the store since"
+                context.fail("unusable after a kill", f"{words}: {format_error(error)}")
+            time.sleep(0.05)
+
+
+def expect_recovery(context: CaseContext, sessions: list[str], where: Path | None = None) -> None:
+    """Expect that a fresh process can read every session and append."""
+    next_one = reopen(context, where)
+    for session in sessions:
+        _retry(context, next_one, "read", session)
+        _retry(context, next_one, "append", session)
+        _retry(context, next_one, "read", session)
+    next_one.close()
+
+
+def _retry(
+    context: CaseContext, client: Client, op: Literal["append", "read"], session: str
+) -> None:
+    """Repeat a call until it succeeds, within the recovery time."""
+    until = time.monotonic() + _get_recovery_s(context)
+    while True:
+        # A new entry each time, since an unanswered one may have landed.
+        ids = client.draw() if op == "append" else ()
+        if client.attempt(Call(op=op, session=session, ids=ids)).outcome == "ok":
+            return
+        error = context.raised[-1]
+        if isinstance(error, WorkerLost):
+            raise CaseUnknown(f"{op} after a kill was not answered: {error}")
+        if time.monotonic() > until:
+            words = f"a process was killed, and {op} raises ever since: {format_error(error)}"
+            # A lock that outlives its holder may expire later.
+            if op == "append" and context.adapter.patience_s is None:
+                raise CaseUnknown(f"{words}; the store names no bound")
+            context.fail("unusable after a kill", words, session=session)
+        time.sleep(0.05)
+
+
+def _get_recovery_s(context: CaseContext) -> float:
+    return context.adapter.patience_s or RECOVERY_S
+
+
+PAUSES: Final = 5
+# Longer than usual short leases on locks.
+PAUSE_S: Final = 0.8
+TAKEOVERS_MAX: Final = 4
+
+
+@case(
+    "crash",
+    catches="a writer that slept through its lease and writes over what came since",
+    reach="machine",
+    modes=("processes",),
+)
+def paused_writer(context: CaseContext) -> None:
+    """Stop a writer in the middle of an append, let another take over, and wake the first."""
+    sleeper, other, session = (
+        context.open_in_process(),
+        context.open_in_process(),
+        context.new_session(),
+    )
+    for _ in range(3):
+        sleeper.append(session)
+        other.append(session)
+    took_s = fastest_append_s(context.history)
+    for _ in range(PAUSES):
+        asleep = _start_append(context, sleeper, session)
+        time.sleep(context.random.uniform(0.2, 0.8) * took_s)
+        with PausedProcess(context, get_worker(sleeper)):
+            meanwhile = _append_meanwhile(context, other, session)
+        # A writer that waited for the stopped process can finish now.
+        for pending in (asleep, meanwhile):
+            if pending is not None:
+                pending.finish()
+        for reader in (sleeper, other):
+            reader.attempt(Call(op="read", session=session))
+    context.read_with_fresh_client([session])
+
+
+def _start_append(context: CaseContext, client: Client, session: str) -> PendingCall:
+    return PendingCall(context, client, Call(op="append", session=session, ids=client.draw()))
+
+
+def _append_meanwhile(context: CaseContext, other: Client, session: str) -> PendingCall | None:
+    """Append while the other is stopped; returns an append that still waits at the end."""
+    until = time.monotonic() + PAUSE_S
+    for _ in range(TAKEOVERS_MAX):
+        pending = _start_append(context, other, session)
+        if not get_worker(other).has_answered(max(0.0, until - time.monotonic())):
+            return pending
+        pending.finish()
+    return None
+
+
+FORKS: Final = 3
+APPENDS: Final = 6
+# A parent that lost its connection may fail before it reconnects.
+TRIES: Final = 3
+
+
+@case(
+    "crash",
+    catches="one file, socket or lock in the hands of two processes after a fork",
+    reach="machine",
+)
+def fork_safety(context: CaseContext) -> None:
+    """Fork with an open store; the child writes or refuses, and the parent takes no harm."""
+    parent, session = context.open_in_process(), context.new_session()
+    parent.append(session)
+    for number in range(FORKS):
+        ours = Program(parent.name, _build_calls(parent, session))
+        childs = Program(f"child{number}", _build_calls(parent, session))
+        began = time.monotonic_ns()
+        try:
+            log, childs_log = get_worker(parent).ask("fork", ours, childs, context.names)
+        except WorkerLost as lost:
+            raise CaseUnknown(f"the process that forked is not heard of any more: {lost}") from lost
+        context.record_fault("fork", began, time.monotonic_ns())
+        context.add_log(log)
+        context.add_log(childs_log or _build_unknown_log(childs, began))
+        _expect_parent_goes_on(context, parent, session)
+    context.read_with_fresh_client([session])
+
+
+def _build_calls(client: Client, session: str) -> tuple[Call, ...]:
+    appends = [Call(op="append", session=session, ids=client.draw()) for _ in range(APPENDS)]
+    read = Call(op="read", session=session)
+    return tuple(call for append in appends for call in (append, read))
+
+
+def _build_unknown_log(program: Program, began_ns: int) -> Log:
+    """The log of a child that never answered: every append may have happened."""
+    log = Log()
+    for call in program.calls:
+        if call.op == "append":
+            log.operations.append(
+                Operation(
+                    worker=f"{program.worker}-{call.ids[0]}",
+                    session=call.session,
+                    op=call.op,
+                    invoke_ns=began_ns,
+                    complete_ns=None,
+                    outcome="info",
+                    ids=call.ids,
+                )
+            )
+    return log
+
+
+def _expect_parent_goes_on(context: CaseContext, parent: Client, session: str) -> None:
+    """Expect that the parent can write and read, whatever the child did."""
+    for op in ("append", "read"):
+        for _ in range(TRIES):
+            ids = parent.draw() if op == "append" else ()
+            if parent.attempt(Call(op=op, session=session, ids=ids)).outcome == "ok":
+                break
+        else:
+            raised = format_error(context.raised[-1])
+            words = f"a process forked, and its own {op} raises since: {raised}"
+            context.fail("harmed by a fork", words, session=session)
+
+
+HOUR_S: Final = 3600.0
+# Ahead, behind, and right again.
+JUMPS: Final[tuple[float, ...]] = (-HOUR_S, 3 * HOUR_S, -24 * HOUR_S, 0.0)
+
+
+@case(
+    "faults",
+    catches="entries that go for good, or out of order, because a clock was set",
+    reach="machine",
+)
+def clock_jumps(context: CaseContext) -> None:
+    """Set a process's clock to and fro; when it is right again, everything is there in order."""
+    store = context.open_in_process(plugin=JumpingClock())
+    kept, mortal = context.new_session(), context.new_session()
+    # With a wrong clock, a read that renews a session may end it.
+    mortals = context.adapter.claims(["ttl"]) and context.adapter.ttl_refreshed_by != "read"
+    store.append(kept, 2)
+    mine = store.append(mortal, 2, ttl_s=HOUR_S) if mortals else ()
+    for ahead_s in JUMPS:
+        began = time.monotonic_ns()
+        get_worker(store).call_plugin("jump", ahead_s)
+        store.attempt(Call(op="append", session=kept, ids=store.draw()))
+        store.attempt(Call(op="read", session=kept))
+        if mortals:
+            # It may have expired by such a clock, but must not be deleted.
+            with contextlib.suppress(Exception):
+                read_unrecorded(store, mortal)
+        context.record_fault(
+            f"the clock is {ahead_s / HOUR_S:+g} h off", began, time.monotonic_ns()
+        )
+    if not get_worker(store).call_plugin("times_asked"):
+        raise CaseNotClaimed("the store never asks this process for the time")
+    context.read_with_fresh_client([kept])
+    if mortals:
+        seen = read_unrecorded(context.open_elsewhere(), mortal)
+        proof = f"{mortal} had an hour to live, its clock was set to and fro, and it shows {seen}"
+        context.expect(seen == mine, "early expiry", proof, session=mortal)

@@ -1,0 +1,146 @@
+"""Helpers for cases with a proxy between a store and its server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from memory_contract.calls import Call, format_error
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.cases.locks import Heartbeat
+from memory_contract.client import Client
+from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault
+from memory_contract.history import Operation
+
+# How many requests of one operation are struck at most.
+REQUESTS_MAX: Final = 12
+# How long a store may need to recover once the fault is over.
+RECOVERS_S: Final = 20.0
+PAUSE_S: Final = 0.02
+
+
+@contextmanager
+def in_background(
+    arm: Callable[[], None], make_faults: Callable[[threading.Event], None]
+) -> Iterator[Callable[[], None]]:
+    """Make faults in a thread until the block ends; the yielded function starts it."""
+    over = threading.Event()
+    thread = threading.Thread(target=make_faults, args=(over,), daemon=True)
+
+    def begin() -> None:
+        arm()
+        thread.start()
+
+    try:
+        yield begin
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()
+
+
+@contextmanager
+def insert_proxy(context: CaseContext, server: str | None = None) -> Iterator[Proxy]:
+    """A proxy before the store's server; all faults end with the block."""
+    server = server or context.adapter.server
+    if server is None:
+        raise CaseNotClaimed("the adapter names no server that the kit could stand before")
+    try:
+        proxy = context.enter(Proxy(server))
+    except ProxyError as error:
+        raise CaseNotClaimed(str(error)) from error
+    try:
+        yield proxy
+    finally:
+        proxy.heal()
+
+
+def call_with_fault(
+    context: CaseContext, proxy: Proxy, fault: ProxyFault, act: Callable[[], object]
+) -> bool:
+    """Do something with a fault armed; whether the fault struck."""
+    before = len(proxy.struck)
+    proxy.arm(fault)
+    act()
+    proxy.heal()
+    return record_proxy_faults(context, proxy, before)
+
+
+def record_proxy_faults(context: CaseContext, proxy: Proxy, before: int = 0) -> bool:
+    """Record the faults that struck since; whether there were any."""
+    struck = proxy.struck[before:]
+    for fault, name, began_ns, ended_ns in struck:
+        what = f"answer {fault.reply}" if fault.reply else fault.what
+        context.record_fault(f"{what}: {name}", began_ns, ended_ns)
+    return bool(struck)
+
+
+def retry_until_ok(
+    context: CaseContext, client: Client, call_of: Callable[[], Call], *, server: str | None
+) -> Operation:
+    """Repeat a call until it succeeds, after the faults are over."""
+    began = time.monotonic()
+    with Heartbeat() as heart:
+        while (done := client.attempt(call_of())).outcome != "ok":
+            if time.monotonic() - began > RECOVERS_S:
+                break
+            time.sleep(PAUSE_S)
+    if done.outcome != "ok":
+        _fail_unrecovered(context, done, heart, server)
+    return done
+
+
+def _fail_unrecovered(
+    context: CaseContext, last: Operation, heart: Heartbeat, server: str | None
+) -> None:
+    """Fail if a new handle works, which shows that the server is not the cause."""
+    failed = f"for {RECOVERS_S:g} s after the fault was over, every {last.op} failed"
+    if heart.late_s > RECOVERS_S / 4:
+        raise CaseUnknown(f"the machine itself stood still for {heart.late_s:.1f} s")
+    try:
+        context.open(server=server).append(context.new_session())
+    except Exception as error:
+        raise CaseUnknown(f"{failed}, and so it did on a new handle") from error
+    context.fail(
+        "does not recover", f"{failed}; on a new handle all was well", session=last.session
+    )
+
+
+def read_everything(
+    context: CaseContext, sessions: Sequence[str], server: str | None = None
+) -> None:
+    """Read sessions at the end, in a fresh process and without the proxy; with retries."""
+    reader = context.open_in_process(server=server)
+    for session in sessions:
+        call = partial(Call, op="read", session=session)
+        retry_until_ok(context, reader, call, server=server)
+
+
+def make_append(
+    context: CaseContext, client: Client, session: str, count: int = 2
+) -> Callable[[], Call]:
+    """A function that returns an append of new entries each time it is called."""
+    size = context.adapter.at_once(count)
+    return lambda: Call(op="append", session=session, ids=client.draw(size))
+
+
+def open_first(context: CaseContext, url: str) -> Client:
+    """Open the first handle on a fresh server."""
+    try:
+        return context.open(server=url)
+    except Exception as error:
+        raise CaseNotClaimed(
+            f"it cannot be opened on a server of the kit: {format_error(error)}"
+        ) from error
+
+
+def start_session(context: CaseContext, client: Client, server: str, appends: int = 1) -> str:
+    """Create a session with some entries."""
+    session = context.new_session()
+    for _ in range(appends):
+        retry_until_ok(context, client, make_append(context, client, session), server=server)
+    return session

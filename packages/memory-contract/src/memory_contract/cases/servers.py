@@ -1,0 +1,315 @@
+"""Servers of the kit that are killed, frozen, emptied, replaced, or have a full disk."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from memory_contract.calls import Call, format_error
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun
+from memory_contract.cases.case import case
+from memory_contract.cases.network import build_programs, expect_append_in_time, patience_s
+from memory_contract.cases.proxied_store import (
+    in_background,
+    insert_proxy,
+    make_append,
+    open_first,
+    read_everything,
+    retry_until_ok,
+    start_session,
+)
+from memory_contract.client import Client
+from memory_contract.faults.proxy import Proxy, ProxyFault
+from memory_contract.faults.servers import small_disk
+from memory_contract.faults.servers.managed import (
+    KINDS,
+    POSTGRES,
+    ManagedPostgres,
+    ManagedRedis,
+    ServerMissing,
+    SmallDiskServer,
+    start_managed,
+    start_on_small_disk,
+)
+from memory_contract.faults.servers.postgres import PostgresServer, with_standby
+from memory_contract.faults.servers.process import ServerError
+from memory_contract.history import Operation
+
+# After how many requests a server is struck.
+REQUESTS_BEFORE_A_STRIKE: Final = 25
+
+
+@contextmanager
+def _report_missing_servers() -> Iterator[None]:
+    """A server that this machine does not have, or that does not start, is no verdict."""
+    try:
+        yield
+    except ServerMissing as error:
+        raise CaseNotRun(str(error)) from error
+    except ServerError as error:
+        raise CaseNotRun(f"a server of the kit's own did not start: {error}") from error
+
+
+def _get_server_url(context: CaseContext) -> str:
+    url = context.adapter.server or ""
+    if not url.startswith(KINDS):
+        raise CaseNotClaimed("the store names no server of a kind that the kit has one of")
+    return url
+
+
+@contextmanager
+def _use_managed_server(
+    context: CaseContext,
+) -> Iterator[tuple[ManagedRedis | ManagedPostgres, str]]:
+    """A server of the kit like the store's, and its URL; afterwards it runs again."""
+    url = _get_server_url(context)
+    with _report_missing_servers():
+        managed = start_managed(url)
+        fresh = managed.fresh()
+    try:
+        yield managed, fresh
+    finally:
+        managed.server.thaw()
+
+
+@case(
+    "faults",
+    catches="what was acknowledged is gone, or there twice, after the server was killed",
+    reach="machine",
+    modes=("tasks", "processes"),
+    overlaps=False,
+    tier="server",
+)
+def server_restart(context: CaseContext) -> None:
+    """Kill the server with -9 and start it again while four workers write."""
+    _require_durability(context)
+    with _use_managed_server(context) as (managed, url), insert_proxy(context, url) as proxy:
+        store = open_first(context, proxy.url)
+        sessions = [start_session(context, store, proxy.url) for _ in range(2)]
+
+        def restart() -> None:
+            managed.server.kill()
+            managed.server.start()
+
+        with _strike_once(context, proxy, "kill -9 of the server", restart) as begin:
+            context.race(build_programs(context, sessions, 14), server=proxy.url, ready=begin)
+        retry_until_ok(context, store, make_append(context, store, sessions[0]), server=proxy.url)
+        read_everything(context, sessions, url)
+
+
+@case(
+    "faults",
+    catches="a store that stays with a server which is gone, or loses what its standby has",
+    reach="machine",
+    modes=("processes",),
+    overlaps=False,
+    tier="server",
+)
+def server_failover(context: CaseContext) -> None:
+    """Kill a PostgreSQL primary under load; its synchronous standby takes over in its place."""
+    _require_durability(context)
+    if not (context.adapter.server or "").startswith(POSTGRES):
+        raise CaseNotClaimed("the kit can start a standby of PostgreSQL alone")
+    with _start_with_standby() as (primary, standby), insert_proxy(context, primary.url()) as proxy:
+        store = open_first(context, proxy.url)
+        sessions = [start_session(context, store, proxy.url) for _ in range(2)]
+
+        def take_over() -> None:
+            primary.kill()
+            standby.promote()
+            proxy.lead_to(standby.url())
+            proxy.cut()
+
+        with _strike_once(context, proxy, "failover", take_over) as begin:
+            context.race(build_programs(context, sessions, 14), server=proxy.url, ready=begin)
+        retry_until_ok(context, store, make_append(context, store, sessions[0]), server=proxy.url)
+        read_everything(context, sessions, standby.url())
+
+
+def _require_durability(context: CaseContext) -> None:
+    if context.adapter.durability == "none":
+        raise CaseNotClaimed("the store does not claim to survive the end of its server")
+
+
+@contextmanager
+def _start_with_standby() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    folder = Path(tempfile.mkdtemp(prefix="indelible-standby-"))
+    # PostgreSQL refuses to be root; its user must be able to enter.
+    folder.chmod(0o755)
+    try:
+        primary, standby = with_standby(folder)
+        try:
+            yield primary, standby
+        finally:
+            primary.kill()
+            standby.kill()
+    except ServerError as error:
+        raise CaseNotRun(f"servers of the kit's own did not start: {error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _strike_once(
+    context: CaseContext, proxy: Proxy, name: str, act: Callable[[], None]
+) -> Iterator[Callable[[], None]]:
+    """Act on the server once, after some requests; the yielded function starts counting."""
+    failed: list[ServerError] = []
+
+    def arm() -> None:
+        # Requests of that moment are held back, so that they are open when the server is struck.
+        proxy.arm(ProxyFault("freeze", nth=REQUESTS_BEFORE_A_STRIKE))
+
+    def strike(over: threading.Event) -> None:
+        while not proxy.struck:
+            if over.wait(0.002):
+                return
+        began_ns = time.monotonic_ns()
+        try:
+            act()
+        except ServerError as error:
+            failed.append(error)
+        else:
+            context.record_fault(name, began_ns, time.monotonic_ns())
+        finally:
+            proxy.heal()
+
+    try:
+        with in_background(arm, strike) as begin:
+            yield begin
+    finally:
+        if failed:
+            raise CaseNotRun(f"the server did not come back: {failed[0]}")
+
+
+@case(
+    "faults",
+    catches="a write that is sent again because its answer is late, and lands twice",
+    reach="machine",
+    tier="server",
+)
+def server_frozen(context: CaseContext) -> None:
+    """Stop the server during an append and let it go on: the append landed once, or not."""
+    with _use_managed_server(context) as (managed, url):
+        session = start_session(context, open_first(context, url), url)
+        store = context.open_in_process(server=url, wait_s=patience_s(context))
+        store.attempt(Call(op="read", session=session))
+        expect_append_in_time(
+            context, store, session, "the server is stopped", managed.server.freeze
+        )
+        managed.server.thaw()
+        retry_until_ok(context, store, make_append(context, store, session), server=url)
+        read_everything(context, [session], url)
+
+
+@case(
+    "faults",
+    catches="a store that goes on showing, or adding to, what its server lost",
+    reach="machine",
+    tier="server",
+)
+def server_emptied(context: CaseContext) -> None:
+    """Empty the server under a store: it shows nothing of before, or raises; new handles work."""
+    with _use_managed_server(context) as (managed, url):
+        store = open_first(context, url)
+        session = start_session(context, store, url, 3)
+        store.attempt(Call(op="read", session=session))
+        versioned = context.adapter.claims(["expected"])
+        version = store.ask("version", session) if versioned else None
+        began_ns = time.monotonic_ns()
+        managed.empty(url)
+        _record_as_cleared(context, session, began_ns)
+        if versioned:
+            _expect_refusal(context, store, session, version)
+        # The answers of the open handle are judged: neither old entries nor lost new ones.
+        for _ in range(2):
+            store.attempt(Call(op="read", session=session))
+            store.attempt(make_append(context, store, session)())
+        context.record_fault("the server was emptied", began_ns, time.monotonic_ns())
+        try:
+            fresh = context.open(server=url)
+        except Exception as error:  # noqa: BLE001 -- whatever a store raises
+            context.fail(
+                "does not recover", f"a new handle cannot be opened: {format_error(error)}"
+            )
+        retry_until_ok(context, fresh, make_append(context, fresh, session), server=url)
+        read_everything(context, [session], url)
+
+
+def _expect_refusal(context: CaseContext, store: Client, session: str, version: object) -> None:
+    """Expect that an append with the version of a lost session is refused."""
+    call = Call(op="append", session=session, ids=store.draw(), expected=version)
+    context.expect(
+        store.attempt(call).outcome != "ok",
+        "hidden loss",
+        f"an append to {session} expected what the server had lost, and was not refused",
+        session=session,
+    )
+
+
+def _record_as_cleared(context: CaseContext, session: str, began_ns: int) -> None:
+    """Record a clear, so that the checker accepts no older entries."""
+    emptied = Operation(
+        worker="storm",
+        session=session,
+        op="clear",
+        invoke_ns=began_ns,
+        complete_ns=time.monotonic_ns(),
+        outcome="ok",
+    )
+    context.record(emptied)
+
+
+# How many appends are tried on a full disk: a server has some space allocated.
+APPENDS_MAX: Final = 300
+ENTRIES: Final = 8
+# How many refusals are enough, and how long is tried after the first one.
+REFUSED: Final = 3
+ENOUGH_S: Final = 1.0
+
+
+@case(
+    "faults",
+    catches="a server whose disk is full, and a store that says that all went well",
+    reach="machine",
+    tier="privileges",
+)
+def server_disk_full(context: CaseContext) -> None:
+    """Fill the disk of the server: an append is refused truly, and works when there is room."""
+    url = _get_server_url(context)
+    if why := small_disk.missing():
+        raise CaseNotRun(why)
+    with _report_missing_servers():
+        server: SmallDiskServer = start_on_small_disk(url)
+    url = server.url
+    store = open_first(context, url)
+    session = start_session(context, store, url, 2)
+    began_ns = time.monotonic_ns()
+    server.fill()
+    try:
+        refused = _append_until_refused(context, store, session)
+    finally:
+        server.free()
+    if refused:
+        context.record_fault("the server's disk was full", began_ns, time.monotonic_ns())
+    retry_until_ok(context, store, make_append(context, store, session), server=url)
+    read_everything(context, [session], url)
+
+
+def _append_until_refused(context: CaseContext, store: Client, session: str) -> int:
+    """How many appends were not acknowledged."""
+    refused, began = 0, time.monotonic()
+    for _ in range(APPENDS_MAX):
+        if store.attempt(make_append(context, store, session, ENTRIES)()).outcome != "ok":
+            refused += 1
+            # Existing entries can still be read, or reading raises.
+            store.attempt(Call(op="read", session=session))
+        if refused == REFUSED or (refused and time.monotonic() - began > ENOUGH_S):
+            break
+    return refused

@@ -1,1 +1,0 @@
-"""Workers: threads, tasks and processes that run programs at the same time and record them."""

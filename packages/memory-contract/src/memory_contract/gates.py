@@ -1,0 +1,31 @@
+"""The gates, the tiers and the modes of cases."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+Gate = Literal[
+    "sequential", "edges", "lifecycle", "concurrency", "faults", "crash", "compatibility"
+]
+GATES: Final[dict[Gate, str]] = {
+    "sequential": "one caller at a time: what was said comes back, once, in order",
+    "edges": "strange contents, sizes and names",
+    "lifecycle": "trimming, expiry, snapshots, rollback, forks, closing",
+    "concurrency": "many threads, tasks and processes at once, judged by the checker",
+    "faults": "errors, lost replies, full disks, cancelled calls",
+    "crash": "kill -9 and power loss",
+    "compatibility": "data of other versions, and recorded incidents",
+}
+# What a case needs beyond the store: nothing that Python does not have, the program of a server,
+# or rights that not every user has.
+Tier = Literal["nothing", "server", "privileges"]
+TIERS: Final[dict[Tier, str]] = {
+    "nothing": "needs nothing but Python",
+    "server": "needs the program of the server",
+    "privileges": "needs user namespaces or root",
+}
+# The gates whose cases make faults: errors are allowed, and without a fault nothing is proved.
+FAULT_GATES: Final[frozenset[Gate]] = frozenset({"faults", "crash"})
+Mode = Literal["blocking", "async", "threads", "tasks", "processes"]
+ONE_CALLER: Final[tuple[Mode, ...]] = ("blocking", "async")
+MANY_WORKERS: Final[tuple[Mode, ...]] = ("threads", "tasks", "processes")

@@ -1,0 +1,365 @@
+"""Runs cases against a store, as far as the store claims what they need, with a time limit."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from memory_contract.adapter import Adapter, Flavour
+from memory_contract.calls import format_error
+from memory_contract.case_context import CaseContext, CaseFailed, Inconclusive
+from memory_contract.cases.case import Case
+from memory_contract.checker import judge
+from memory_contract.checker.phrases import quote_name
+from memory_contract.checker.verdict import Undecided, Violated
+from memory_contract.coverage import check_fault_coverage, check_race_coverage
+from memory_contract.gates import FAULT_GATES, Mode
+from memory_contract.handles import Loop, LoopFactory, close, flavours_of, open_handle
+from memory_contract.results import (
+    RAISED,
+    CaseResult,
+    CaseVerdict,
+    Failure,
+    Unreachable,
+    worth_telling,
+)
+from memory_contract.timeouts import WorkTimedOut, run_with_timeout
+from memory_contract.workers.pool import WorkerLost, WorkerPool, WorkersUnavailable
+
+# For calls that hang; slow ones must fit in easily.
+CASE_S_MAX: Final = 240.0
+# How often, and how long, a race that proved nothing is repeated before the verdict is VACUOUS.
+TRIES_MIN: Final = 6
+TRYING_S: Final = 4.0
+FLAVOUR: Final[dict[Mode, Flavour]] = {
+    "blocking": "blocking",
+    "threads": "blocking",
+    "async": "async",
+    "tasks": "async",
+}
+# Verdicts that no other seed changes.
+_FINAL: Final = ("FAIL", "NOT CLAIMED", "NOT RUN")
+_REACHES: Final = ("handle", "process", "machine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcome of one round."""
+
+    verdict: CaseVerdict
+    reason: str = ""
+    failures: tuple[Failure, ...] = ()
+    context: CaseContext | None = None
+    # The stacks of threads, tasks and processes, if it hangs.
+    stacks: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the report, and the stacks."""
+        return (*(self.context.notes if self.context is not None else ()), *self.stacks)
+
+    @property
+    def refused(self) -> bool:
+        """Whether all failures are unexpected errors: another round may show a loss."""
+        return bool(self.failures) and {failure.name for failure in self.failures} == {RAISED}
+
+    def takes_nothing_back(self, before: Outcome) -> bool:
+        """Whether the outcome of an earlier round is still valid after this one."""
+        if before.refused:
+            return self.verdict != "FAIL" or self.refused
+        return self.verdict == "VACUOUS"
+
+
+class StoreUnderTest:
+    """One store under test: its workspaces and its worker processes."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.adapter = adapter
+        self._folder = _folder(adapter)
+        self._rooms = 0
+        self.worker_pool: WorkerPool | None = None
+        self.no_workers_reason = ""
+        try:
+            self.flavours = run_with_timeout(CASE_S_MAX, self._look)
+            self._start_workers()
+        except WorkTimedOut as error:
+            self.close()
+            stands = "; ".join(error.stacks[:1])
+            raise Unreachable(f"the store does not answer: {error}; {stands}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _look(self) -> tuple[Flavour, ...]:
+        """Open the store once, to see whether it can be reached and how it is called."""
+        loop = Loop()
+        with self.workspace() as workspace:
+            try:
+                first: Flavour = "blocking" if self.adapter.open is not None else "async"
+                handle = open_handle(self.adapter, workspace, first, loop)
+                try:
+                    # A case judges whether a missing session reads as empty.
+                    with contextlib.suppress(LookupError):
+                        loop.settle(handle.read("indelible-was-here"))
+                    return flavours_of(self.adapter, handle)
+                finally:
+                    close(handle, loop)
+            except BaseException as error:
+                raise Unreachable(
+                    f"the store cannot be opened and read: {format_error(error)}"
+                ) from error
+            finally:
+                loop.close()
+
+    def _start_workers(self) -> None:
+        if self.adapter.reach != "machine":
+            self.no_workers_reason = "the store is not shared between processes"
+            return
+        try:
+            self.worker_pool = WorkerPool(self.adapter)
+        except WorkersUnavailable as error:
+            self.no_workers_reason = str(error)
+
+    @contextmanager
+    def workspace(self, sessions: Iterable[str] = ()) -> Iterator[Path]:
+        """A folder for one run of a case; `sessions` are those that it used, when it ends."""
+        self._rooms += 1
+        # A folder around it, so that everything beside the workspace is deleted with it.
+        around = self._folder / str(self._rooms)
+        folder = around / f"{self._folder.name.rpartition('-')[2]}-{self._rooms}"
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise Unreachable(f"cannot work in {self._folder}: {error.strerror}") from error
+        try:
+            yield folder
+        finally:
+            self._discard(around, sessions)
+
+    def _discard(self, around: Path, sessions: Iterable[str]) -> None:
+        """Remove everything that a run wrote. If that fails, no further case runs."""
+        for used in around.iterdir():
+            if self.adapter.discard is not None and used.is_dir():
+                try:
+                    self.adapter.discard(used, sessions)
+                except Exception as error:
+                    raise Unreachable(
+                        f"what the kit wrote as {used.name} may still be there: "
+                        f"{format_error(error)}"
+                    ) from error
+        shutil.rmtree(around, ignore_errors=True)
+
+    def close(self) -> None:
+        """End the processes and remove the folders."""
+        if self.worker_pool is not None:
+            self.worker_pool.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _folder(adapter: Adapter) -> Path:
+    """Create the folder of all workspaces, in the adapter's home if it has one."""
+    if adapter.home is not None and not adapter.home.is_dir():
+        raise Unreachable(f"there is no folder {adapter.home}")
+    try:
+        return Path(tempfile.mkdtemp(prefix="indelible-check-", dir=adapter.home))
+    except OSError as error:
+        raise Unreachable(f"cannot work in {adapter.home}: {error.strerror}") from error
+
+
+def list_modes(case: Case, subject: StoreUnderTest) -> list[tuple[Mode, CaseResult | None]]:
+    """The modes of a case on this store, each with its result if that is known without a run."""
+    found = []
+    for mode in case.modes:
+        flavour = FLAVOUR.get(mode)
+        if flavour is None or flavour in subject.flavours:
+            found.append((mode, _known_already(case, mode, subject)))
+    return found
+
+
+def _known_already(case: Case, mode: Mode, subject: StoreUnderTest) -> CaseResult | None:
+    adapter = subject.adapter
+    blank = CaseResult(gate=case.gate, case=case.name, mode=mode, verdict="NOT CLAIMED")
+    if missing := sorted(case.needs - set(adapter.capabilities)):
+        return replace(blank, reason=f"the store does not claim {', '.join(missing)}")
+    if _REACHES.index(adapter.reach) < _REACHES.index(case.reach):
+        return replace(blank, reason=f"what is written is seen by one {adapter.reach} alone")
+    if mode == "threads" and adapter.reach == "handle" and not adapter.thread_safe:
+        return replace(blank, reason="threads may not share a handle, and nothing else is shared")
+    if mode == "processes" and adapter.reach != "machine":
+        return replace(blank, reason=subject.no_workers_reason)
+    if (mode == "processes" or case.reach == "machine") and subject.worker_pool is None:
+        return replace(blank, verdict="NOT RUN", reason=subject.no_workers_reason)
+    return None
+
+
+def run_case(
+    case: Case,
+    mode: Mode,
+    subject: StoreUnderTest,
+    *,
+    seed: int,
+    share_s: float = 0.0,
+    rounds: int = 1,
+    loop_factory: Callable[[int], LoopFactory] | None = None,
+) -> CaseResult:
+    """Run a case at least once, and again with other seeds while `share_s` lasts, if that helps.
+
+    A race runs `rounds` times, however long that takes.
+    """
+    began = time.monotonic()
+    seeds = Random(seed)  # noqa: S311 -- runs must repeat
+    ours, tries = seed, 0
+    rounds = rounds if case.races else 1
+    # The outcome so far: a pass, or unexpected errors, unless a later round shows more.
+    stands: tuple[Outcome, int] | None = None
+    while True:
+        tries += 1
+        factory = loop_factory(ours) if loop_factory else None
+        outcome = _bounded(case, mode, subject, ours, factory)
+        spent_s = time.monotonic() - began
+        if outcome.verdict == "PASS" or outcome.refused:
+            if stands is None or not stands[0].refused:
+                stands = outcome, ours
+            enough = tries >= rounds and spent_s * (tries + 1) / tries > share_s
+            done = enough or not case.repeats
+        else:
+            done = outcome.verdict in _FINAL or not case.overlaps
+            done = done or (tries >= TRIES_MIN and spent_s > TRYING_S)
+        if done:
+            break
+        ours = seeds.getrandbits(32)
+    if stands is not None and outcome.takes_nothing_back(stands[0]):
+        outcome, ours = stands
+    return CaseResult(
+        gate=case.gate,
+        case=case.name,
+        mode=mode,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        failures=outcome.failures,
+        seed=ours,
+        duration_s=spent_s,
+        history=tuple(outcome.context.history) if outcome.context is not None else (),
+        faults=tuple(outcome.context.faults) if outcome.context is not None else (),
+        notes=outcome.notes,
+    )
+
+
+def _bounded(
+    case: Case, mode: Mode, subject: StoreUnderTest, seed: int, factory: LoopFactory | None
+) -> Outcome:
+    try:
+        return run_with_timeout(CASE_S_MAX, lambda: run_round(case, mode, subject, seed, factory))
+    except WorkTimedOut as error:
+        return build_timeout_outcome(error, subject)
+
+
+def build_timeout_outcome(error: WorkTimedOut, subject: StoreUnderTest) -> Outcome:
+    """The outcome of a round that did not end. A slow run proves nothing."""
+    workers = subject.worker_pool.stacks() if subject.worker_pool is not None else ()
+    return Outcome(
+        verdict="UNKNOWN",
+        reason=f"it hangs, or is too slow to be judged: {error}",
+        stacks=(*error.stacks, *workers),
+    )
+
+
+def _stacks_of(error: BaseException) -> tuple[str, ...]:
+    """The stacks of the worker that did not answer, if that caused the error."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, WorkerLost):
+            return cause.stacks
+        cause = cause.__cause__ or cause.__context__
+    return ()
+
+
+def run_round(
+    case: Case, mode: Mode, subject: StoreUnderTest, seed: int, factory: LoopFactory | None = None
+) -> Outcome:
+    """Run a case once, in a fresh workspace, and judge it."""
+    sessions: set[str] = set()
+    with subject.workspace(sessions) as workspace:
+        context = CaseContext(
+            subject.adapter,
+            mode=mode,
+            flavours=subject.flavours,
+            workspace=workspace,
+            seed=seed,
+            worker_pool=subject.worker_pool,
+            loop_factory=factory,
+        )
+        try:
+            try:
+                case.run(context)
+            finally:
+                sessions |= context.sessions | {op.session for op in context.history}
+                context.close()
+        except CaseFailed as broken:
+            return _failed(context, broken.failure)
+        except Inconclusive as reason:
+            return Outcome(
+                verdict=reason.verdict,
+                reason=str(reason),
+                context=context,
+                stacks=_stacks_of(reason),
+            )
+        except BaseException as error:  # noqa: BLE001 -- the store's, or a defect of the kit
+            # Also SystemExit: a store must not end the kit. Ctrl-C reaches the main thread only.
+            return _raised(context, error)
+        return _judged(case, context)
+
+
+def _failure(name: str, proof: str) -> Failure:
+    return Failure(name=name, session="", proof=proof)
+
+
+def _failed(context: CaseContext, failure: Failure) -> Outcome:
+    # Proofs of the checker come first: they say more than what the case noticed.
+    verdict = judge(context.history)
+    proved = verdict.anomalies if isinstance(verdict, Violated) else ()
+    failures = (*worth_telling(proved), failure)
+    return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, context=context)
+
+
+def _raised(context: CaseContext, error: BaseException) -> Outcome:
+    if any(error is known for known in context.raised):
+        last = context.history[-1] if context.history else None
+        doing = f"{last.op} on {quote_name(last.session)}" if last is not None else "a call"
+        return _failed(context, _failure(RAISED, f"{doing} raised {format_error(error)}"))
+    return Outcome(
+        verdict="UNKNOWN",
+        reason=f"the kit itself failed: {format_error(error)}",
+        context=context,
+        stacks=_stacks_of(error),
+    )
+
+
+def _judged(case: Case, context: CaseContext) -> Outcome:
+    verdict = judge(context.history)
+    if isinstance(verdict, Violated):
+        failures = worth_telling(verdict.anomalies)
+        return Outcome(verdict="FAIL", reason=failures[0].proof, failures=failures, context=context)
+    unfair = [(op, words) for op, words, fair in context.errors if not fair]
+    if unfair and case.gate not in FAULT_GATES:
+        op, words = unfair[0]
+        proof = f"{op.op} on {quote_name(op.session)} raised {words}, although nothing was wrong"
+        failure = Failure(name=RAISED, session=op.session, proof=proof, witness=(op,))
+        return Outcome(verdict="FAIL", reason=proof, failures=(failure,), context=context)
+    if isinstance(verdict, Undecided):
+        return Outcome(verdict="UNKNOWN", reason=verdict.reason, context=context)
+    silent: CaseVerdict = "VACUOUS"
+    why = check_race_coverage(context.history, context.racers) if case.overlaps else None
+    if why and context.mode == "tasks" and not context.suspensions.count:
+        silent, why = "NOT CLAIMED", "no call ever gave way to another task, so none could overlap"
+    if case.gate in FAULT_GATES:
+        why = why or check_fault_coverage(context.history, context.faults)
+    return Outcome(verdict=silent if why else "PASS", reason=why or "", context=context)

@@ -1,0 +1,202 @@
+"""The other side of `processes`: a process that forks workers, and what a worker does."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from pathlib import Path
+from typing import Any, Final
+
+from memory_contract.adapter import Adapter, Conflict, Flavour
+from memory_contract.calls import (
+    Log,
+    Program,
+    format_error,
+    is_not_found,
+    outcome_of,
+    run,
+    run_async,
+)
+from memory_contract.handles import Loop, close, open_handle
+from memory_contract.stacks import install_dump
+from memory_contract.workers.pool import THREADED, WorkerPlugin
+
+# How long a forked child may take: long enough for stores that wait for a lock before they refuse.
+CHILD_S_MAX: Final = 15.0
+# Ends a process when the one that forked it ends. Linux alone has it.
+PR_SET_PDEATHSIG: Final = 1
+# What many workers are given: imported once, it costs each of them nothing.
+PLUGIN: Final = "memory_contract.faults.vfs.faulty_disk"
+
+
+def main() -> None:
+    """Import packages, then fork on demand until the kit closes the connection."""
+    control = Connection(int(sys.argv[1]))
+    sys.path[:], folder, packages = control.recv()
+    os.chdir(folder)
+    _preload([*packages, PLUGIN])
+    packed = control.recv_bytes()
+    if threading.active_count() > 1 or _count_threads() > 1:
+        control.send(THREADED)
+        return
+    # The kit handles Ctrl-C; ended workers are reaped by the system.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control.send(_try_to_build(packed))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with contextlib.suppress(EOFError, OSError):
+        while control.recv() == "fork":
+            handle, stacks = recv_handle(control), recv_handle(control)
+            if os.fork() == 0:
+                control.close()
+                install_dump(stacks)
+                _serve(packed, Connection(handle))
+            os.close(handle)
+            os.close(stacks)
+
+
+def _preload(packages: list[str]) -> None:
+    for name in packages:
+        # A module that cannot be imported raises again where it is needed.
+        with contextlib.suppress(BaseException):
+            importlib.import_module(name)
+
+
+def _count_threads() -> int:
+    """How many threads this process has, including those that Python does not know."""
+    try:
+        return len(os.listdir("/proc/self/task"))  # noqa: PTH208 -- names are all that is asked
+    except OSError:
+        return 1
+
+
+def _try_to_build(packed: bytes) -> str:
+    """Try in a forked process whether the store can be built; the error, or nothing."""
+    ours, theirs = Pipe(duplex=False)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            adapter: Adapter = pickle.loads(packed)  # noqa: S301 -- from the kit that started us
+            adapter.factory("blocking")
+            adapter.factory("async")
+            theirs.send("")
+        except BaseException as error:  # noqa: BLE001 -- told to the kit, which says it
+            theirs.send(format_error(error))
+        finally:
+            os._exit(0)
+    theirs.close()
+    try:
+        why: str = ours.recv()
+    except EOFError:
+        why = "a process that tried to ended at once"
+    os.waitpid(pid, 0)
+    return why
+
+
+def _serve(packed: bytes, connection: Connection) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(EOFError, OSError):
+        connection.send(("ok", os.getpid()))
+        worker = _Worker(pickle.loads(packed))  # noqa: S301 -- from the kit that started us
+        while True:
+            job, *arguments = connection.recv()
+            connection.send(_run_job(getattr(worker, job), arguments))
+    # Skip the exit handlers of the process that forked this one.
+    os._exit(0)
+
+
+def _run_job(job: Any, arguments: list[Any]) -> tuple[str, Any]:
+    try:
+        answer = job(*arguments)
+        pickle.dumps(answer)
+    except BaseException as error:  # noqa: BLE001 -- whatever a store raises goes to the kit
+        return _classify_error(error), format_error(error)
+    return "ok", answer
+
+
+def _classify_error(error: BaseException) -> str:
+    if is_not_found(error):
+        return "not found"
+    if isinstance(error, Conflict) or type(error).__name__ == "ConflictError":
+        return "conflict"
+    return "refused" if outcome_of(error) == "fail" else "raised"
+
+
+class _Worker:
+    """The jobs of a worker, by name."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._handle: Any = None
+        self._loop: Loop | None = None
+        # In a forked child: the parent's loop. Finalizing it here would remove its waker from the
+        # epoll that parent and child share, and the parent would sleep forever.
+        self._parents_loop: Loop | None = None
+        self._plugin: WorkerPlugin | None = None
+
+    def install_plugin(self, plugin: WorkerPlugin) -> None:
+        plugin.install()
+        self._plugin = plugin
+
+    def call_plugin(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        return getattr(self._plugin, method)(*arguments)
+
+    def open(self, workspace: Path, flavour: Flavour, server: str | None = None) -> None:
+        self._loop = Loop() if flavour == "async" else None
+        self._handle = open_handle(self._adapter, workspace, flavour, self._loop, server)
+
+    def call(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        answer = getattr(self._handle, method)(*arguments, **options)
+        return self._loop.settle(answer) if self._loop is not None else answer
+
+    def run(self, program: Program, names: dict[str, Any], start_ns: int) -> Log:
+        log = Log()
+        time.sleep(max(0.0, (start_ns - time.monotonic_ns()) / 1e9))
+        if self._loop is None:
+            run(self._handle, program, names, log)
+        else:
+            self._loop.settle(run_async(self._handle, program, names, log))
+        return log
+
+    def fork(self, ours: Program, childs: Program, names: dict[str, Any]) -> tuple[Log, Log | None]:
+        """Fork, and run a program here and another in the child, on the same open handle.
+
+        The second log is None if the child ended early or did not end in time.
+        """
+        reader, writer = Pipe(duplex=False)
+        pid = os.fork()
+        if pid == 0:
+            # No code of the parent may run here, not even after an error.
+            try:
+                self._parents_loop = self._loop
+                self._loop = Loop() if self._loop is not None else None
+                writer.send(self.run(childs, names, 0))
+            finally:
+                os._exit(0)
+        writer.close()
+        log, childs_log = self.run(ours, names, 0), None
+        with contextlib.suppress(EOFError, OSError):
+            if reader.poll(CHILD_S_MAX):
+                childs_log = reader.recv()
+        # The child is done.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return log, childs_log
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            close(handle, self._loop)
+        if self._loop is not None:
+            self._loop.close()

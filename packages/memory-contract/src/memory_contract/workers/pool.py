@@ -1,0 +1,318 @@
+"""A pool of worker processes, each forked from a server that has opened nothing.
+
+Starting Python takes longer than most cases. So the fork server imports the kit and the packages
+that the store uses, starts no thread, and forks a fresh process on demand. The store's own modules
+are imported in each worker anew, because they may keep state for their process; except for those
+that the store's opener lists in `modules`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Protocol
+
+from memory_contract.adapter import Adapter, Conflict, Flavour, NotFound, Refused
+from memory_contract.calls import Log, Program
+from memory_contract.stacks import ask_for_dump
+
+# For workers that hang; slow ones must fit in easily.
+ANSWER_S_MAX: Final = 120.0
+# How far ahead the common start is: until then every worker has its program.
+START_NS: Final = 4_000_000
+# The answer of a fork server that has threads after its imports.
+THREADED: Final = "threads"
+_KIT: Final = ("memory_contract.",)
+_MAIN: Final = "from memory_contract.workers.fork_server import main; main()"
+
+
+class StoreRaised(Exception):  # noqa: N818 -- names what happened
+    """The store raised this in another process; whether the call took effect is unknown."""
+
+
+class WorkerLost(Exception):  # noqa: N818 -- names what happened
+    """A worker process ended or did not answer."""
+
+    def __init__(self, words: str, stacks: tuple[str, ...] = ()) -> None:
+        super().__init__(words)
+        # The stacks of the process that did not answer.
+        self.stacks = stacks
+
+
+class WorkersUnavailable(Exception):  # noqa: N818 -- names what happened
+    """The store under test cannot be built in another process."""
+
+
+# Errors cross by what they say of the data, since their class may not be picklable.
+KINDS: Final = {"conflict": Conflict, "not found": NotFound, "refused": Refused}
+
+
+class WorkerPlugin(Protocol):
+    """Installed in a worker before it opens the store, to inject faults there.
+
+    It is pickled; `Worker.call_plugin` calls its methods in the worker.
+    """
+
+    def install(self) -> None:
+        """Take effect, in the worker."""
+
+
+class Worker:
+    """A process that opens the store and does what it is told."""
+
+    def __init__(self, connection: Connection, stacks: int) -> None:
+        """`stacks`: the pipe from which its stacks are read when it hangs."""
+        self._connection = connection
+        self._stacks = stacks
+        self._struck = False
+        self.pid: int = 0
+        try:
+            self.pid = self.answer()
+        except BaseException:
+            self._close()
+            raise
+
+    def tell(self, *message: Any) -> None:
+        """Send a job without waiting for its answer."""
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise WorkerLost("a worker process ended") from error
+
+    def answer(self, wait_s: float = ANSWER_S_MAX) -> Any:
+        """The answer to the oldest job; an error of the store is raised here."""
+        kind, value = self._receive(wait_s)
+        if kind == "ok":
+            return value
+        raise KINDS.get(kind, StoreRaised)(value)
+
+    def has_answered(self, wait_s: float) -> bool:
+        """Whether there is an answer to read within this time, or the process ended."""
+        return self._connection.poll(wait_s)
+
+    def ask(self, *message: Any, wait_s: float = ANSWER_S_MAX) -> Any:
+        """Send a job and wait for its answer."""
+        self.tell(*message)
+        return self.answer(wait_s)
+
+    def call_plugin(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the equipment."""
+        return self.ask("call_plugin", method, arguments)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was closed."""
+        return self._connection.closed
+
+    def strike(self) -> None:
+        """Kill it; what it answered before can still be read."""
+        # Only once: the process id may be reused.
+        struck, self._struck = self._struck, True
+        if not struck:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kill it, and close the connection."""
+        self.strike()
+        self._close()
+
+    def _close(self) -> None:
+        if not self._connection.closed:
+            os.close(self._stacks)
+        self._connection.close()
+
+    def stacks(self) -> tuple[str, ...]:
+        """The stacks of its threads and tasks, if it is alive."""
+        if self.ended or self._struck or not self.pid:
+            return ()
+        return ask_for_dump(self.pid, self._stacks)
+
+    def end(self) -> None:
+        """Close its handle, and end it."""
+        with contextlib.suppress(WorkerLost, StoreRaised, Refused):
+            self.ask("close")
+        self.kill()
+
+    def _receive(self, wait_s: float) -> Any:
+        try:
+            if self._connection.poll(wait_s):
+                return self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise WorkerLost("a worker process ended") from error
+        raise WorkerLost(f"a worker process did not answer for {wait_s:.0f} s", self.stacks())
+
+
+class WorkerPool:
+    """Fresh processes for one store under test."""
+
+    def __init__(self, adapter: Adapter, preload: Sequence[str] = ()) -> None:
+        """`preload`: modules of the store without state, which the fork server may import."""
+        self._workers: list[Worker] = []
+        try:
+            packed = pickle.dumps(adapter)
+        except Exception as error:
+            raise WorkersUnavailable(f"cannot be built in another process: {error}") from error
+        worth = [*_find_packages(adapter), *_list_stateless_modules(adapter), *preload]
+        if self._start(packed, worth) == THREADED:
+            # Forking a process with threads is not safe: let each worker import everything.
+            self.close()
+            self._start(packed, [])
+
+    def _start(self, packed: bytes, packages: list[str]) -> str:
+        self._control, theirs = Pipe()
+        self._fork_server = subprocess.Popen(  # noqa: S603 -- this very Python
+            [sys.executable, "-c", _MAIN, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            # Many frameworks import numpy, whose threads would prevent forking.
+            env={"OPENBLAS_NUM_THREADS": "1", **os.environ},
+        )
+        theirs.close()
+        try:
+            # Workers must find the same modules; sent before anything is unpickled.
+            self._control.send((sys.path, str(Path.cwd()), packages))
+            self._control.send_bytes(packed)
+            why: str = self._control.recv()
+        except (OSError, EOFError) as error:
+            self.close()
+            raise WorkersUnavailable(f"cannot be built in another process: {error!r}") from error
+        if why and why != THREADED:
+            self.close()
+            raise WorkersUnavailable(f"cannot be built in another process: {why}")
+        return why
+
+    def start_worker(self) -> Worker:
+        """Start a process that has opened nothing."""
+        ours, theirs = Pipe()
+        stacks, stacks_end = os.pipe()
+        self._control.send("fork")
+        send_handle(self._control, theirs.fileno(), self._fork_server.pid)
+        send_handle(self._control, stacks_end, self._fork_server.pid)
+        theirs.close()
+        os.close(stacks_end)
+        worker = Worker(ours, stacks)
+        self._workers = [each for each in self._workers if not each.ended]
+        self._workers.append(worker)
+        return worker
+
+    def stacks(self) -> tuple[str, ...]:
+        """The stacks of all processes in use."""
+        return tuple(line for worker in self._workers for line in worker.stacks())
+
+    def close(self) -> None:
+        """End every process, including those that a case left behind."""
+        for worker in self._workers:
+            if not worker.ended:
+                worker.kill()
+        self._control.close()
+        self._fork_server.kill()
+        self._fork_server.wait()
+
+
+def _find_packages(adapter: Adapter) -> list[str]:
+    """Installed modules that the store uses, without its own."""
+    own = {name.partition(".")[0] for name in _list_own_modules(adapter)}
+    return [
+        name
+        for name in _find_used_modules(set(_list_stateless_modules(adapter)) or own)
+        if name.partition(".")[0] not in own
+        and "site-packages" in (getattr(sys.modules[name], "__file__", None) or "")
+    ]
+
+
+def _find_used_modules(tops: set[str]) -> Iterator[str]:
+    """Modules that are reachable by names from these, in the order in which they were imported.
+
+    Other modules of this process have nothing to do with the store, and take long to import.
+    """
+    own = tuple(f"{top}." for top in tops)
+    found = {name for name in sys.modules if f"{name}.".startswith(own)}
+    ahead = list(found)
+    while ahead:
+        here = ahead.pop()
+        for attribute, value in list(vars(sys.modules[here]).items()):
+            name = value.__name__ if isinstance(value, ModuleType) else _get_module(value)
+            # A package has its submodules as attributes, whoever imported them. Dunder names, and
+            # what pytest adds to a module (`@pytest_ar`), do not belong to the store.
+            if name == f"{here}.{attribute}" or attribute.startswith(("__", "@")):
+                continue
+            if name not in found and name in sys.modules and not _is_unrelated(name):
+                found.add(name)
+                ahead.append(name)
+    return (name for name in list(sys.modules) if name in found)
+
+
+def _is_unrelated(name: str) -> bool:
+    """Whether a module refers to what does not belong to the store, as `sys.stdout` of pytest."""
+    return name.partition(".")[0] in sys.stdlib_module_names or f"{name}.".startswith(_KIT)
+
+
+def _get_module(value: object) -> str:
+    # Some objects have every attribute, and some raise.
+    with contextlib.suppress(Exception):
+        if isinstance(name := getattr(value, "__module__", None), str):
+            return name
+    return ""
+
+
+def _list_stateless_modules(adapter: Adapter) -> Iterator[str]:
+    """Modules of the store without state: those that its opener lists, and the kit's."""
+    for opener in (adapter.open, adapter.open_async):
+        yield from getattr(opener, "modules", ())
+    yield from (name for name in _list_own_modules(adapter) if name.startswith("memory_contract."))
+
+
+def _list_own_modules(adapter: Adapter) -> Iterator[str]:
+    return (name.partition(":")[0] for name in _list_targets(adapter))
+
+
+def _list_targets(adapter: Adapter) -> Iterator[str]:
+    for opener in (adapter.open, adapter.open_async):
+        if isinstance(opener, str):
+            yield opener
+        elif opener is not None:
+            yield str(getattr(opener, "name", None) or getattr(opener, "__module__", ""))
+
+
+def race(
+    worker_pool: WorkerPool,
+    workspace: Path,
+    programs: Sequence[Program],
+    names: dict[str, Any],
+    flavours: Sequence[Flavour],
+    *,
+    server: str | None = None,
+    ready: Callable[[], None] | None = None,
+) -> list[Log]:
+    """Run each program in a process of its own, all at once; flavours alternate.
+
+    `ready` is called when all handles are open.
+    """
+    workers = [worker_pool.start_worker() for _ in programs]
+    try:
+        for place, worker in enumerate(workers):
+            worker.tell("open", workspace, flavours[place % len(flavours)], server)
+        for worker in workers:
+            worker.answer()
+        if ready is not None:
+            ready()
+        start_ns = time.monotonic_ns() + START_NS
+        for worker, program in zip(workers, programs, strict=True):
+            worker.tell("run", program, names, start_ns)
+        return [worker.answer() for worker in workers]
+    finally:
+        for worker in workers:
+            worker.end()
