@@ -6,7 +6,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from memory_contract.adapter import Adapter, Flavour, Refused
 from memory_contract.runner import StoreUnderTest
@@ -27,32 +27,6 @@ TOLD_NS: Final = {"processes": 1_000_000, "threads": 300_000, "tasks": 300_000}
 TELLING_NS: Final = {"processes": 200_000, "threads": 20_000, "tasks": 20_000}
 
 
-class Cannot(Exception):  # noqa: N818 -- names what happened
-    """The replay cannot be run on this store; its words are the reason."""
-
-
-class HostInterface(Protocol):
-    """A host, wherever it is."""
-
-    def open(self, lane: str, group: str, server: str | None) -> None:
-        """Open the handle of a lane, on a server that stands in for the store's own."""
-
-    def start(self, ask: CallRequest) -> None:
-        """Have a call made."""
-
-    def finish(self, lane: str) -> CallResult:
-        """What came of the call of a lane."""
-
-    def cancel(self, lane: str) -> None:
-        """Cancel the call of a lane."""
-
-    def leave(self, lane: str) -> None:
-        """A lane has no more to do."""
-
-    def end(self) -> None:
-        """Close what is open."""
-
-
 class RemoteHost:
     """A host in a process of its own."""
 
@@ -64,9 +38,9 @@ class RemoteHost:
         """Open the handle of a lane there."""
         self._worker.call_plugin("open", lane, group, server)
 
-    def start(self, ask: CallRequest) -> None:
+    def start(self, request: CallRequest) -> None:
         """Have a call made there."""
-        self._worker.call_plugin("start", ask)
+        self._worker.call_plugin("start", request)
 
     def finish(self, lane: str) -> CallResult:
         """What came of it; who hangs there is given up."""
@@ -91,6 +65,9 @@ class RemoteHost:
     def kill(self) -> None:
         """End the process at once, wherever it is."""
         self._worker.kill()
+
+
+Host = ReplayHost | RemoteHost
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,17 +118,17 @@ class HostPool:
         self.way = way
         self._key = key
         self.replies = replies
-        self._hosts: dict[str, HostInterface] = {}
+        self._hosts: dict[str, Host] = {}
         self._lanes: dict[str, str] = {}
 
-    def at(self, lane: str, group: str) -> HostInterface:
+    def find(self, lane: str, group: str) -> Host:
         """The host of a lane, with its handle open."""
         if lane in self._lanes:
             return self._hosts[self._lanes[lane]]
         where = group if self.way.workers == "processes" else ""
         group = self.group_of(group)
         if where not in self._hosts:
-            self._hosts[where] = self._made(remote=self.way.workers == "processes")
+            self._hosts[where] = self._create(remote=self.way.workers == "processes")
         host = self._hosts[where]
         host.open(lane, group, self.replies.server_of(group))
         self._lanes[lane] = where
@@ -161,7 +138,7 @@ class HostPool:
         """Who shares a handle: as in the trace, or everybody, where one is all there is."""
         return "" if self._adapter.reach == "handle" else group
 
-    def _made(self, *, remote: bool, flavour: Flavour | None = None) -> HostInterface:
+    def _create(self, *, remote: bool, flavour: Flavour | None = None) -> Host:
         ours = flavour or self.way.flavour
         shared = ours == "async" or self._adapter.thread_safe or self._adapter.reach == "handle"
         host = ReplayHost(
@@ -178,12 +155,12 @@ class HostPool:
         host.install()
         return host
 
-    def afresh(self, lane: str) -> HostInterface:
+    def open_fresh(self, lane: str) -> Host:
         """A host for the last reads: in a process that has done nothing, where there can be one."""
         if self._adapter.reach == "handle" and self._hosts:
-            return self.at(lane, "")
+            return self.find(lane, "")
         remote = self._adapter.reach == "machine" and self._worker_pool is not None
-        host = self._hosts[lane] = self._made(remote=remote)
+        host = self._hosts[lane] = self._create(remote=remote)
         host.open(lane, lane, None)
         self._lanes[lane] = lane
         return host
@@ -207,14 +184,14 @@ class HostPool:
         self._lanes = {name: at for name, at in self._lanes.items() if at not in gone}
         return True
 
-    def moment(self, calls: int) -> int:
+    def plan_moment(self, calls: int) -> int:
         """When so many calls can begin at once: by then all hosts know of theirs."""
         ahead = TOLD_NS[self.way.workers] + calls * TELLING_NS[self.way.workers]
         return time.monotonic_ns() + ahead if calls > 1 else 0
 
-    def never_back(self, ask: CallRequest) -> CallResult:
+    def describe_lost(self, request: CallRequest) -> CallResult:
         """What is known of a call whose process was killed: that it may have been made."""
-        return CallResult(line=format_lost_call(ask, self._key))
+        return CallResult(line=format_lost_call(request, self._key))
 
     def end(self) -> None:
         """Close everything."""

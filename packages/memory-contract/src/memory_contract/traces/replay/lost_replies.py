@@ -24,7 +24,7 @@ class LostReplies:
         self._nth = nth
         self._proxies: dict[str, Proxy] = {}
         self._waiting: dict[str, int] = {}
-        self.why_not = NO_SERVER if server is None else _obstacle(server)
+        self.why_not = NO_SERVER if server is None else _find_obstacle(server)
 
     @property
     def lost(self) -> int:
@@ -59,7 +59,7 @@ class LostReplies:
                 proxy.close()
 
 
-def _obstacle(server: str) -> str:
+def _find_obstacle(server: str) -> str:
     try:
         Proxy(server).close()
     except ProxyError as error:

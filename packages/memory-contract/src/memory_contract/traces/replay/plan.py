@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Message
+from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
 from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, strip_fields
 
@@ -83,15 +84,13 @@ def build_plan(
     seed: int,
 ) -> ReplayPlan:
     """The calls that do to this store what was done to the other one."""
-    from memory_contract.traces.diagnosis.history_builder import merge_announced  # noqa: PLC0415
-
     operations, _ = merge_announced(lines)
     plan = ReplayPlan()
-    operations = _with_harmless_sessions(operations, plan)
-    plan.before = _older(operations, metadata)
-    _speed(plan, operations, metadata, adapter)
-    writer = _Writer(adapter, seed)
-    doubled = _doubled(operations)
+    operations = _rename_unsafe_sessions(operations, plan)
+    plan.before = _count_older(operations, metadata)
+    _set_speed(plan, operations, metadata, adapter)
+    factory = _MessageFactory(adapter, seed)
+    doubled = _find_doubled(operations)
     skipped = 0
     for op in operations:
         names = [op.session]
@@ -106,7 +105,7 @@ def build_plan(
             skipped += 1
             continue
         for name in names:
-            step = _step(len(plan.steps), op, name, writer, plan)
+            step = _build_step(len(plan.steps), op, name, factory, plan)
             twice = op.op == "append" and not doubled.isdisjoint(map(strip_fields, op.ids))
             plan.steps.append(replace(step, doubled=True) if twice else step)
     if skipped:
@@ -114,7 +113,7 @@ def build_plan(
     return plan
 
 
-def _with_harmless_sessions(
+def _rename_unsafe_sessions(
     operations: list[TraceOperation], plan: ReplayPlan
 ) -> list[TraceOperation]:
     """Give sessions whose ids could lead out of a store's folder other ids."""
@@ -143,12 +142,12 @@ def _with_harmless_sessions(
     ]
 
 
-def _step(
-    number: int, op: TraceOperation, session: str, writer: _Writer, plan: ReplayPlan
+def _build_step(
+    number: int, op: TraceOperation, session: str, factory: _MessageFactory, plan: ReplayPlan
 ) -> ReplayStep:
     found = _WORKER.fullmatch(op.worker)
     options: dict[str, Any] = {}
-    capabilities = writer.adapter.capabilities
+    capabilities = factory.adapter.capabilities
     if op.op == "append" and op.key is not None and "keys" in capabilities:
         options["key"] = op.key
     if op.op == "append" and op.ttl_s is not None and "ttl" in capabilities:
@@ -161,7 +160,7 @@ def _step(
         group=found["group"] if found else op.worker,
         op=op.op,
         session=session,
-        messages=writer.messages(op) if op.op == "append" else (),
+        messages=factory.messages(op) if op.op == "append" else (),
         options=options,
         keep=op.keep,
         snapshot=op.snapshot,
@@ -185,7 +184,7 @@ def has_tasks(steps: Sequence[ReplayStep]) -> bool:
     return any(each is not None and each["kind"] == "a" for each in found)
 
 
-def _older(operations: Sequence[TraceOperation], metadata: TraceMetadata) -> dict[str, int]:
+def _count_older(operations: Sequence[TraceOperation], metadata: TraceMetadata) -> dict[str, int]:
     """How many entries each session showed that are older than the trace."""
     if metadata.own_ids or metadata.fresh:
         return {}
@@ -197,7 +196,7 @@ def _older(operations: Sequence[TraceOperation], metadata: TraceMetadata) -> dic
     return {session: count for session, count in found.items() if count}
 
 
-def _doubled(operations: Sequence[TraceOperation]) -> set[str]:
+def _find_doubled(operations: Sequence[TraceOperation]) -> set[str]:
     """Entries that some read showed more often than they were appended."""
     appended = Counter(
         strip_fields(token) for op in operations if op.op == "append" for token in op.ids
@@ -210,7 +209,7 @@ def _doubled(operations: Sequence[TraceOperation]) -> set[str]:
     return found
 
 
-def _speed(
+def _set_speed(
     plan: ReplayPlan,
     operations: Sequence[TraceOperation],
     metadata: TraceMetadata,
@@ -223,7 +222,7 @@ def _speed(
     plan.expiring = {op.session for op in operations if op.ttl_s is not None}
 
 
-class _Writer:
+class _MessageFactory:
     """Makes messages up."""
 
     def __init__(self, adapter: Adapter, seed: int) -> None:
@@ -231,7 +230,7 @@ class _Writer:
         self._seed = seed
 
     def messages(self, op: TraceOperation) -> tuple[Message, ...]:
-        made = [self._message(op, place) for place in range(len(op.ids))]
+        made = [self._build_message(op, place) for place in range(len(op.ids))]
         if not self.adapter.pairs:
             return tuple(made)
         turn = [each["role"] for each in made] == ["user", "assistant"] * (len(made) // 2)
@@ -247,7 +246,7 @@ class _Writer:
             )
         )
 
-    def _message(self, op: TraceOperation, place: int) -> Message:
+    def _build_message(self, op: TraceOperation, place: int) -> Message:
         kept = op.contents[place] if place < len(op.contents) else None
         if isinstance(kept, dict) and "content" in kept:
             return dict(kept)
@@ -256,13 +255,13 @@ class _Writer:
         token = op.ids[place]
         message = {
             "role": role if role in ("user", "assistant", "system") else "user",
-            "content": self._text(strip_fields(token), size),
+            "content": self._build_text(strip_fields(token), size),
         }
         if FIELD in token and "fields" in self.adapter.capabilities:
             message["name"] = f"name-{token.partition(FIELD)[2][:8]}"
         return message
 
-    def _text(self, token: str, size: int) -> str:
+    def _build_text(self, token: str, size: int) -> str:
         """Words as long as what was said, at least long enough to be told from all others."""
         random = Random(f"{self._seed} {token}")  # noqa: S311 -- made-up words
         words, length = [f"{random.getrandbits(48):012x}"], 12
