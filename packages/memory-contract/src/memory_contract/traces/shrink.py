@@ -54,7 +54,7 @@ _LANE: Final = re.compile(r"(\d+)\.(\d+)-([ta])(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkResult:
-    """The smallest trace that was found, and the replay that showed it; or why there is none."""
+    """The smallest trace that still fails and its replay; or why there is none."""
 
     trace: LoadedTrace
     replay: Replay
@@ -64,12 +64,12 @@ class ShrinkResult:
 
     @property
     def operations(self) -> int:
-        """How many are left."""
+        """How many operations are left."""
         return self.replay.operations
 
     @property
     def workers(self) -> int:
-        """How many workers make them."""
+        """How many workers are left."""
         return len({line.worker for line in self.trace.lines})
 
 
@@ -113,7 +113,7 @@ def _keep_trace(trace: LoadedTrace, replay: Replay) -> ShrinkResult:
 
 
 class _Shrinker:
-    """Asks the store whether a smaller trace still fails."""
+    """Replays smaller and smaller traces and keeps those that still fail."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class _Shrinker:
         return replace(before, trace=trace, replay=self._best, questions=self._questions)
 
     def _fails(self, lines: Sequence[TraceOperation]) -> bool:
-        """Whether fewer lines still fail; if so, they are the best so far."""
+        """Replay fewer lines; keep them and return True if they still fail."""
         if self._questions >= QUESTIONS_MAX or time.monotonic() > self._until or not lines:
             return False
         self._questions += 1
@@ -213,7 +213,7 @@ class _Shrinker:
 
 
 def _has_overlap(lines: Sequence[TraceOperation]) -> bool:
-    """Whether any two operations were open at once."""
+    """Return whether any two operations were open at once."""
     ordered = sorted(lines, key=lambda line: line.invoke_ns)
     return any(then.invoke_ns <= _get_end(first) for first, then in pairwise(ordered))
 
@@ -233,7 +233,7 @@ def _find_mergeable(lines: Lines) -> Iterator[tuple[str, str]]:
 
 
 def _build_observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTrace:
-    """What the store did, under short names, with what was kept of what was said."""
+    """Build a trace of what the store did, with short worker names and the kept contents."""
     kept: dict[str, list[TraceOperation]] = {}
     for line in lines:
         if line.op == "append":
@@ -252,7 +252,7 @@ def _build_observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTra
 
 
 def _shorten_names(workers: Iterable[str]) -> dict[str, str]:
-    """Processes, stores and threads by their place: `1.1-t1`, `1.1-t2`, `2.1-t1`."""
+    """Number processes, stores and threads from one: `1.1-t1`, `1.1-t2`, `2.1-t1`."""
     known: dict[str, str] = {}
     pids: dict[str, int] = {}
     stores: dict[tuple[str, str], int] = {}

@@ -1,4 +1,4 @@
-"""Explain a trace: run the checker on what happened, session by session, and say what it proves."""
+"""Explain a trace: run the checker on each session and say what it proves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LOOKED_FOR_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AnomalyStory:
-    """The first anomaly of its name: the smallest history that shows it, and what was around."""
+    """The first anomaly of its name, the smallest history that shows it, and its surroundings."""
 
     anomaly: Anomaly
     small: tuple[Operation, ...]
@@ -76,7 +76,7 @@ class Explanation:
 def explain_trace(
     path: str | Path, *, session: str | None = None, progress: Progress | None = None
 ) -> Explanation:
-    """Judge what happened, in any number of operations; of one session alone, if it is named."""
+    """Judge a trace of any length, or one session of it."""
     ordered = TraceSorter(path, progress)
     builder = _ExplanationBuilder(ordered.metadata)
     for group in ordered.read_groups():
@@ -105,7 +105,7 @@ def _select_session(group: list[TraceCall], session: str) -> list[TraceCall]:
 
 
 def judge_lines(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Explanation:
-    """Judge lines that are at hand, as those of a file are judged."""
+    """Judge lines in memory as those of a file are judged."""
     builder = _ExplanationBuilder(metadata)
     everything = list(lines)
     for group in group_by_session(everything):
@@ -115,7 +115,7 @@ def judge_lines(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Explanat
 
 
 class _ExplanationBuilder:
-    """Verdicts on groups of sessions, added up."""
+    """Adds up the verdicts on groups of sessions."""
 
     def __init__(self, metadata: TraceMetadata) -> None:
         self.metadata = metadata
@@ -134,7 +134,7 @@ class _ExplanationBuilder:
         self._strange: list[tuple[Anomaly, ResolvedHistory]] = []
 
     def add(self, lines: list[TraceCall]) -> None:
-        """Judge some sessions that belong together."""
+        """Judge the sessions of one group."""
         _, others = merge_announced(lines)
         self.others.update(line.verb for line in others if not line.changes)
         resolved = build_history(lines, self.metadata)
@@ -159,7 +159,7 @@ class _ExplanationBuilder:
                     self._add_anomaly(anomaly, resolved)
 
     def find_leaks(self, appends_of: Callable[[set[str]], dict[str, TraceOperation]]) -> None:
-        """Ask of what nobody appended here whether somebody did in another session."""
+        """Find out whether garbage was appended in another session: then it leaked."""
         tokens = {anomaly.ids[0] for anomaly, _ in self._strange}
         origins = appends_of(tokens) if tokens else {}
         for anomaly, resolved in self._strange:
@@ -201,7 +201,7 @@ class _ExplanationBuilder:
             self._stories[anomaly.name] = _build_story(anomaly, resolved)
 
     def build(self, path: Path, *, unsure: str = "") -> Explanation:
-        """All of it."""
+        """Build the explanation."""
         for anomaly, resolved in self._strange:
             self._add_anomaly(anomaly, resolved)
         scope = Scope(self._operations, self._sessions, self._began or 0)
@@ -251,7 +251,7 @@ def _build_story(anomaly: Anomaly, resolved: ResolvedHistory) -> AnomalyStory:
 
 
 def _minimize_story(story: AnomalyStory) -> AnomalyStory:
-    """The same, with the smallest history that shows it."""
+    """Add the smallest history that shows the anomaly."""
     counted = any(isinstance(op, TraceOperation) for op in story.anomaly.witness)
     if not counted and len(story.around) <= SHRINKABLE_MAX:
         return replace(story, small=tuple(minimal(story.around, story.anomaly)))

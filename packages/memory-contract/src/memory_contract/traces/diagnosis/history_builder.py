@@ -1,4 +1,4 @@
-"""From the lines of a trace to a history that the checker can judge.
+"""Builds a history that the checker can judge from the lines of a trace.
 
 In a trace an entry is known by a hash, and two may share one ("yes" is said twice); entries may be
 older than the trace; and what takes entries away may be known only to have been begun. Here all of
@@ -44,7 +44,7 @@ class UnknownChange:
 
 @dataclass(slots=True)
 class ResolvedHistory:
-    """A history, what counting alone could show, and whether it must not be searched."""
+    """A history, the anomalies that counting shows, and whether it may be searched."""
 
     history: list[Operation] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
@@ -59,7 +59,7 @@ class ResolvedHistory:
 
 
 def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> ResolvedHistory:
-    """The history of some sessions: all that are connected by forks, and whatever touches all."""
+    """Build the history of a group of sessions."""
     operations, others = merge_announced(lines)
     resolved = ResolvedHistory()
     if metadata.own_ids:
@@ -90,7 +90,7 @@ def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Resolv
 def merge_announced(
     lines: Iterable[TraceCall],
 ) -> tuple[list[TraceOperation], list[OtherCall]]:
-    """What was announced and then done is one operation; in the order of invocation."""
+    """Merge announcements with their results, and sort by invocation."""
     operations: dict[tuple[str, int, str], list[TraceOperation]] = {}
     others: dict[tuple[str, int, str], list[OtherCall]] = {}
     for line in lines:
@@ -177,7 +177,7 @@ class _Sessions:
         }
 
     def is_whole(self, name: str) -> bool:
-        """Whether everything that the session ever held came in by an append of this trace."""
+        """Return whether all that the session ever held was appended in this trace."""
         return name in self._whole and self._metadata.complete
 
     def _begins_empty(self, name: str, ops: list[TraceOperation]) -> bool:
@@ -206,17 +206,17 @@ class _Sessions:
         return bool(empty)
 
     def _is_older(self, op: TraceOperation) -> bool:
-        """Whether an operation may be about a snapshot whose beginning is not in the trace."""
+        """Return whether an operation may be about a snapshot older than the trace."""
         taken = self._taken.get((op.session, op.snapshot))
         late = taken is None or (op.complete_ns is not None and op.complete_ns < taken)
         return late or not self._metadata.complete
 
     def may_show_older(self, op: TraceOperation) -> bool:
-        """Whether an operation may have seen entries that were gone when the session was empty."""
+        """Return whether an operation may have seen entries older than the empty session."""
         return op.invoke_ns <= self._empty_at.get(op.session, -1)
 
     def _find_stored(self, name: str, ops: list[TraceOperation]) -> Iterator[TraceOperation]:
-        """The appends that stored entries of their own, if they did what they said.
+        """Yield the appends that stored new entries, if they were acknowledged.
 
         A key may have been used before the trace began, in a line that is missing, or in the
         session that this one was forked from: then nothing was stored, and what was may be hidden.
@@ -238,7 +238,7 @@ class _Sessions:
                 heapq.heappush(given, (op.complete_ns, op.position))
 
     def _find_trusted(self) -> dict[str, tuple[str, int]]:
-        """The hashes that stand for one entry alone."""
+        """Find the hashes that stand for exactly one entry."""
         found: dict[str, tuple[str, int]] = {}
         # Where lines are missing, another entry may have the same hash; so may one that a fork
         # brought, or left behind, where older entries are.
@@ -276,7 +276,7 @@ class _Sessions:
     # From where on nothing is known
 
     def _find_unknown(self, others: list[OtherCall]) -> dict[str, OtherCall]:
-        """Of each session, the first call that may have changed it in a way that nobody knows."""
+        """Find the first call on each session whose effect is unknown."""
         found: dict[str, OtherCall] = {}
         for call in sorted(others, key=lambda each: each.invoke_ns):
             if call.changes:
@@ -294,7 +294,7 @@ class _Sessions:
         return found
 
     def is_decided(self, op: TraceOperation) -> bool:
-        """Whether an operation came before anything unknown; of a read, whether its end did."""
+        """Return whether an operation (a read: its end) came before any unknown change."""
         if op.every:
             return True
         call = self._unknown.get(op.session)
@@ -305,7 +305,7 @@ class _Sessions:
         return op.invoke_ns < call.invoke_ns
 
     def list_unknown(self, name: str) -> list[UnknownChange]:
-        """The call from which on a session is undecided, if there is one."""
+        """Return the call after which a session is undecided, if there is one."""
         call = self._unknown.get(name)
         if call is None:
             return []
@@ -315,7 +315,7 @@ class _Sessions:
     # How much is judged
 
     def is_judged(self, op: TraceOperation) -> bool:
-        """Whether an operation proves something, or could have."""
+        """Return whether an operation proves something, or could have."""
         if not self.is_decided(op):
             return False
         if op.op == "append" and op.outcome == "ok":
@@ -341,7 +341,7 @@ class _Sessions:
     def find_absences_of(
         self, name: str, ops: list[TraceOperation], changes: list[Operation]
     ) -> Iterator[Anomaly]:
-        """Acknowledged entries that are missing, of those that the checker does not judge."""
+        """Find missing acknowledged entries among those that the checker does not judge."""
         batches = self._batches[name]
         counted = {one for batch in batches for one in batch.ids if one not in self._trusted}
         whole = self.is_whole(name)
@@ -361,7 +361,7 @@ class _Sessions:
     # One operation
 
     def take(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
-        """Put an operation into the history, as far as it can be told what it was about."""
+        """Add an operation to the history, as far as its entries are known."""
         if op.every:
             for name in self.by_name:
                 _add_operation(
@@ -402,7 +402,7 @@ class _Sessions:
         _add_operation(resolved, _to_operation(op, value=value, limit=limit), op)
 
     def _seen(self, token: str, op: TraceOperation) -> str | None:
-        """The entry that a hash stands for; None if that cannot be told."""
+        """Return the entry that a hash stands for; None if it is ambiguous."""
         one = strip_fields(token)
         if self.may_show_older(op):
             return None
@@ -462,14 +462,14 @@ def _is_import(call: OtherCall) -> bool:
 
 
 def _has_fields(stored: str, seen: str) -> bool:
-    """Whether every other field of an entry came back as it was."""
+    """Return whether every other field of an entry came back as it was."""
     if FIELD not in stored:
         return True
     return set(stored.split(FIELD)[1:]) <= set(seen.split(FIELD)[1:])
 
 
 def shift_times(line: TraceCall, by_ns: int) -> TraceCall:
-    """The same, at other times."""
+    """Return the line with its times shifted."""
     if not by_ns:
         return line
     end = line.complete_ns

@@ -63,7 +63,7 @@ Progress = Callable[[int, int], None]
 
 
 def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
-    """A trace that is small enough to be replayed, and what it proves."""
+    """Load a trace that is small enough to be replayed, and what it proves."""
     ordered = TraceSorter(path)
     if session is None and ordered.operations > OPERATIONS_MAX:
         raise HistoryError(
@@ -116,7 +116,7 @@ def replay_trace(
     session: str | None = None,
     progress: Progress | None = None,
 ) -> Replay:
-    """Do to a store what a trace says was done to another one, at most `times` times."""
+    """Replay a trace against a store, at most `times` times."""
     trace = path if isinstance(path, LoadedTrace) else load_trace(path, session=session)
     try:
         subject = StoreUnderTest(resolve(store))
@@ -137,7 +137,7 @@ def replay_lines(
     times: int = 1,
     progress: Progress | None = None,
 ) -> Replay:
-    """The same, for lines at hand and a store that is open; the first run that fails decides.
+    """Replay lines in memory against an open store; the first run that fails decides.
 
     Where replies get lost there is a run for each request of a call, whatever `times` says: the
     one that matters may be the last of them.
@@ -175,7 +175,7 @@ def replay_lines(
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One run: how closely, with which chance, and to which request of a call replies get lost."""
+    """One run: its level, its seed, and which request of a call loses its reply."""
 
     level: ReplayLevel
     seed: int
@@ -243,7 +243,7 @@ def _run_plan(
 
 
 def build_metadata(adapter: Adapter) -> TraceMetadata:
-    """What is known of the lines of a replay: all of it was seen."""
+    """Build the metadata of a replay's own lines: none is missing."""
     return TraceMetadata(
         headers=1,
         own_ids=False,

@@ -1,4 +1,4 @@
-"""Where the workers of a replay live: threads or tasks of this process, or of another one.
+"""The host of a replay's workers: threads or tasks of this process, or of another one.
 
 A host keeps handles open and makes calls when it is told to. It answers in lines of a trace: what
 a replay sees is taken down exactly as a recorder takes it down.
@@ -40,7 +40,7 @@ CALLS_IN_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """One call to make: a method of a handle, when, and in whose name."""
+    """One call to make: a method of a handle, when, and for which worker."""
 
     lane: str
     method: str
@@ -54,7 +54,7 @@ class CallRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What came of it: a line of a trace, what was raised, and the store's id of a snapshot."""
+    """The result of a call: its line, what it raised, and the store's id of a snapshot."""
 
     line: str
     raised: str = ""
@@ -71,7 +71,7 @@ class CallHungError(Exception):
 
 
 class ReplayHost:
-    """Handles, and the lanes that call them. It travels by pickle before it is used."""
+    """Open handles, and the workers (lanes) that call them. It is pickled before it is used."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ReplayHost:
         self._preempted = preempted
 
     def install(self) -> None:
-        """Begin, in the process where the calls are to be made."""
+        """Start, in the process that makes the calls."""
         self._hasher = Hasher(Policy(), self._key)
         self._verbs = build_handle_methods(self._hasher)
         self._handles: dict[str, Any] = {}
@@ -127,7 +127,7 @@ class ReplayHost:
         return await handle if inspect.isawaitable(handle) else handle
 
     def start(self, request: CallRequest) -> None:
-        """Have a call made; `finish` waits for it."""
+        """Start a call; `finish` waits for it."""
         lane = self._lanes[request.lane]
         handle = self._handles[lane.owner]
         if self._loop is not None:
@@ -137,7 +137,7 @@ class ReplayHost:
             lane.answer = lane.thread.submit(lambda: self._call(handle, request))
 
     def finish(self, lane: str, wait_s: float = ANSWER_S_MAX) -> CallResult:
-        """What came of the call of a lane."""
+        """Wait for the call of a lane and return its result."""
         answer = self._lanes[lane].answer
         assert answer is not None
         try:
@@ -152,7 +152,7 @@ class ReplayHost:
             answer.cancel()
 
     def leave(self, lane: str) -> None:
-        """A lane has no more to do; the last one of a handle closes it."""
+        """End a lane; the last one of a handle closes the handle."""
         gone = self._lanes.pop(lane)
         if gone.thread is not None:
             hangs = gone.answer is not None and not gone.answer.done()
@@ -224,7 +224,7 @@ class ReplayHost:
 
 
 class _Pause:
-    """Lets others run once in a call, somewhere in the store's own code."""
+    """Lets other threads run once in a call, somewhere in the store's own code."""
 
     def __init__(self, request: CallRequest) -> None:
         self._left = Random(f"{request.lane} {request.start_ns}").randrange(1, CALLS_IN_MAX)  # noqa: S311
@@ -250,7 +250,7 @@ def _profile(pause: _Pause | None) -> Iterator[None]:
 
 
 def format_lost_call(request: CallRequest, key: bytes) -> str:
-    """The line of a call that never came back."""
+    """Format the line of a call that never returned."""
     hasher = Hasher(Policy(), key)
     record = build_handle_methods(hasher)[request.method].describe(
         request.session, *request.arguments, **request.options
@@ -289,7 +289,7 @@ class _Thread:
         return done
 
     def end(self, wait_s: float) -> None:
-        """Let it go; who hangs in a call is gone when the call is."""
+        """End the thread; one that hangs ends with its call."""
         self._jobs.put(None)
         self._thread.join(wait_s)
 

@@ -1,4 +1,4 @@
-"""Hosts by the way in which a replay runs: all lanes here, or each group in its own process."""
+"""The hosts of a replay: all lanes in this process, or each group in a process of its own."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class RemoteHost:
         self._worker.call_plugin("open", lane, group, server)
 
     def start(self, request: CallRequest) -> None:
-        """Have a call made there."""
+        """Start a call there."""
         self._worker.call_plugin("start", request)
 
     def finish(self, lane: str) -> CallResult:
-        """What came of it; who hangs there is given up."""
+        """Wait for a call there, up to a limit."""
         self._worker.tell("call_plugin", "finish", (lane,))
         answer: CallResult = self._worker.answer(ANSWER_S_MAX)
         return answer
@@ -53,17 +53,17 @@ class RemoteHost:
         self._worker.call_plugin("cancel", lane)
 
     def leave(self, lane: str) -> None:
-        """A lane has no more to do."""
+        """End a lane."""
         self._worker.call_plugin("leave", lane)
 
     def end(self) -> None:
-        """Close what is open there, and let the process go."""
+        """Close what is open there, and end the process."""
         with contextlib.suppress(WorkerLost, StoreRaised, Refused):
             self._worker.call_plugin("end")
         self._worker.kill()
 
     def kill(self) -> None:
-        """End the process at once, wherever it is."""
+        """Kill the process."""
         self._worker.kill()
 
 
@@ -81,7 +81,7 @@ class WorkerMode:
 def choose_worker_mode(
     subject: StoreUnderTest, steps: list[ReplayStep], asked: WorkerKind | None
 ) -> WorkerMode:
-    """As the trace ran, where the store can; else as near to that as it can."""
+    """Choose how workers run: as in the trace, or as close to it as the store allows."""
     adapter, flavours = subject.adapter, subject.flavours
     wanted = asked
     if wanted is None and len(list_processes(steps)) > 1:
@@ -122,7 +122,7 @@ class HostPool:
         self._lanes: dict[str, str] = {}
 
     def find(self, lane: str, group: str) -> Host:
-        """The host of a lane, with its handle open."""
+        """Return the host of a lane; open the lane's handle first."""
         if lane in self._lanes:
             return self._hosts[self._lanes[lane]]
         where = group if self.way.workers == "processes" else ""
@@ -135,7 +135,7 @@ class HostPool:
         return host
 
     def group_of(self, group: str) -> str:
-        """Who shares a handle: as in the trace, or everybody, where one is all there is."""
+        """Return which group shares a handle; everybody does where a store has only one."""
         return "" if self._adapter.reach == "handle" else group
 
     def _create(self, *, remote: bool, flavour: Flavour | None = None) -> Host:
@@ -156,7 +156,7 @@ class HostPool:
         return host
 
     def open_fresh(self, lane: str) -> Host:
-        """A host for the last reads: in a process that has done nothing, where there can be one."""
+        """Open a host for the last reads, in a fresh process where the store allows it."""
         if self._adapter.reach == "handle" and self._hosts:
             return self.find(lane, "")
         remote = self._adapter.reach == "machine" and self._worker_pool is not None
@@ -166,7 +166,7 @@ class HostPool:
         return host
 
     def leave(self, lane: str) -> None:
-        """A lane has no more to do."""
+        """End a lane."""
         where = self._lanes.pop(lane, None)
         # Where one handle is all there is, it stays open for the last reads.
         if where is not None and self._adapter.reach != "handle":
@@ -185,12 +185,12 @@ class HostPool:
         return True
 
     def plan_moment(self, calls: int) -> int:
-        """When so many calls can begin at once: by then all hosts know of theirs."""
+        """Choose a moment to start so many calls: by then all hosts have received theirs."""
         ahead = TOLD_NS[self.way.workers] + calls * TELLING_NS[self.way.workers]
         return time.monotonic_ns() + ahead if calls > 1 else 0
 
     def describe_lost(self, request: CallRequest) -> CallResult:
-        """What is known of a call whose process was killed: that it may have been made."""
+        """Return the result of a call whose process was killed: its outcome is unknown."""
         return CallResult(line=format_lost_call(request, self._key))
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What is to be done again: the operations of a trace as calls on any store.
+"""The plan of a replay: the operations of a trace as calls on any store.
 
 Sessions, workers, order and overlaps are the trace's. What was said is made up where the trace has
 only hashes: as long as it was, and the same again where the same was said again.
@@ -32,7 +32,7 @@ TTL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStep:
-    """One call: who makes it, on which handle, and what the trace says of it."""
+    """One call: its worker, its handle, and what the trace says about it."""
 
     number: int
     lane: str
@@ -56,7 +56,7 @@ class ReplayStep:
 
 @dataclass(slots=True)
 class ReplayPlan:
-    """All steps, in the order of invocation, and what cannot be done again."""
+    """All steps in the order of invocation, and what cannot be replayed."""
 
     steps: list[ReplayStep] = field(default_factory=list)
     # Capabilities that the store lacks, and words about what is left out.
@@ -70,7 +70,7 @@ class ReplayPlan:
 
     @property
     def sessions(self) -> list[str]:
-        """Every session that something is written to."""
+        """All sessions that are written to."""
         written = [s.session for s in self.steps if s.op == "append"]
         written += [s.target for s in self.steps if s.op == "fork" and s.target is not None]
         return list(dict.fromkeys(written))
@@ -83,7 +83,7 @@ def build_plan(
     *,
     seed: int,
 ) -> ReplayPlan:
-    """The calls that do to this store what was done to the other one."""
+    """Plan the calls that repeat a trace on this store."""
     operations, _ = merge_announced(lines)
     plan = ReplayPlan()
     operations = _rename_unsafe_sessions(operations, plan)
@@ -116,7 +116,7 @@ def build_plan(
 def _rename_unsafe_sessions(
     operations: list[TraceOperation], plan: ReplayPlan
 ) -> list[TraceOperation]:
-    """Give sessions whose ids could lead out of a store's folder other ids."""
+    """Replace session ids that could lead out of a store's folder."""
     named = dict.fromkeys(
         each for op in operations for each in (op.session, op.target) if each is not None
     )
@@ -173,19 +173,19 @@ def _build_step(
 
 
 def list_processes(steps: Sequence[ReplayStep]) -> set[str]:
-    """The processes that a trace tells of."""
+    """Return the processes that occur in a trace."""
     found = [_WORKER.fullmatch(step.lane) for step in steps]
     return {each["pid"] for each in found if each is not None}
 
 
 def has_tasks(steps: Sequence[ReplayStep]) -> bool:
-    """Whether tasks of an event loop made some of the calls."""
+    """Return whether tasks of an event loop made some of the calls."""
     found = [_WORKER.fullmatch(step.lane) for step in steps]
     return any(each is not None and each["kind"] == "a" for each in found)
 
 
 def _count_older(operations: Sequence[TraceOperation], metadata: TraceMetadata) -> dict[str, int]:
-    """How many entries each session showed that are older than the trace."""
+    """Count the entries of each session that are older than the trace."""
     if metadata.own_ids or metadata.fresh:
         return {}
     appended = {strip_fields(token) for op in operations if op.op == "append" for token in op.ids}
@@ -197,7 +197,7 @@ def _count_older(operations: Sequence[TraceOperation], metadata: TraceMetadata) 
 
 
 def _find_doubled(operations: Sequence[TraceOperation]) -> set[str]:
-    """Entries that some read showed more often than they were appended."""
+    """Find entries that some read showed more often than they were appended."""
     appended = Counter(
         strip_fields(token) for op in operations if op.op == "append" for token in op.ids
     )
@@ -262,7 +262,7 @@ class _MessageFactory:
         return message
 
     def _build_text(self, token: str, size: int) -> str:
-        """Words as long as what was said, at least long enough to be told from all others."""
+        """Make up a text of the recorded length, long enough to be unique."""
         random = Random(f"{self._seed} {token}")  # noqa: S311 -- made-up words
         words, length = [f"{random.getrandbits(48):012x}"], 12
         while length < size:

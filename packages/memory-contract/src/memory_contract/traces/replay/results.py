@@ -1,4 +1,4 @@
-"""What came of a replay, as values and for a person."""
+"""The result of a replay, and its text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LoadedTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What came of a replay."""
+    """The result of a replay."""
 
     verdict: ReplayVerdict
     reason: str = ""
@@ -69,17 +69,17 @@ class Replay:
 
     @property
     def told(self) -> str:
-        """What came of it, in words; what a failing test shows."""
+        """The result in words: what a failing test shows."""
         return render_replay(self)
 
     @property
     def exit_code(self) -> int:
-        """What a command that shows this ends with."""
+        """The exit code of a command that shows this."""
         return _EXITS[self.verdict]
 
 
 def render_replay(found: Replay) -> str:
-    """The verdict first, then the proof, then how it was run."""
+    """Render the verdict, how it was reached, and the proof."""
     lines = [f"{found.verdict}   {_MEANING[found.verdict]}"]
     if found.recorded or found.found:
         recorded = ", ".join(sorted(found.recorded)) or "nothing"

@@ -1,4 +1,4 @@
-"""The order in which calls are made again.
+"""The scheduler of a replay: the order in which calls are made.
 
 A trace says which operations were over before another began, and which overlapped. So does a
 replay: a call is made only when all are back that were back before it in the trace, and calls that
@@ -36,7 +36,7 @@ FINAL: Final = "final"
 
 @dataclass(slots=True)
 class ReplayRun:
-    """What came of one run."""
+    """The result of one run."""
 
     lines: list[TraceCall] = field(default_factory=list)
     # The line that each step became.
@@ -74,7 +74,7 @@ class Scheduler:
             self._left[step.lane] = self._left.get(step.lane, 0) + 1
 
     def run_plan(self) -> ReplayRun:
-        """All of it, with a last read of every session."""
+        """Run all steps, then read every session."""
         self._set_up()
         if self._level == "sequential":
             for step in self._plan.steps:
@@ -132,7 +132,7 @@ class Scheduler:
                 self._strike(step)
 
     def _build_request(self, step: ReplayStep) -> CallRequest | None:
-        """The call of a step; None if what it is about is not there."""
+        """Build the call of a step; None if its snapshot does not exist here."""
         arguments: tuple[Any, ...] = ()
         if step.op == "append":
             arguments = (list(step.messages),)
@@ -155,7 +155,7 @@ class Scheduler:
         )
 
     def _end(self, step: ReplayStep) -> None:
-        """Wait for a call."""
+        """Wait for the call of a step."""
         if self._open.get(step.lane) is not step:
             return
         answer = self._hosts.find(step.lane, step.group).finish(step.lane)
@@ -176,7 +176,7 @@ class Scheduler:
             self._names[step.snapshot] = answer.snapshot
 
     def _is_fair(self, step: ReplayStep) -> bool:
-        """Whether the store said that nothing happened, or a fault struck."""
+        """Return whether an error is allowed: nothing was written, or faults are injected."""
         line = self.run.by_step.get(step.number)
         return self._level == "faults" or (line is not None and line.outcome == "fail")
 
@@ -191,7 +191,7 @@ class Scheduler:
             self._hosts.leave(step.lane)
 
     def _pause(self, step: ReplayStep) -> None:
-        """Let as much time pass as had, where a session lives by the clock."""
+        """Wait as long as the trace did before a call on a session that expires."""
         known = self._last_ns.get(step.session)
         if step.session not in self._plan.expiring or known is None:
             return
@@ -207,7 +207,7 @@ class Scheduler:
         return find_fault(step) if self._level == "faults" else None
 
     def _lose_reply(self, step: ReplayStep) -> None:
-        """Have the reply lost that the trace's caller, or its store, never got."""
+        """Drop the reply that the caller in the trace never received."""
         if self._fault(step) != "lost reply":
             return
         replies = self._hosts.replies
@@ -218,7 +218,7 @@ class Scheduler:
         replies.arm(group)
 
     def _strike(self, step: ReplayStep) -> None:
-        """Make the day of a call that was begun a bad one, in the way that can be made here."""
+        """Cancel a call that was started or kill its process, as in the trace."""
         fault = self._fault(step)
         if fault == "cancel":
             if self._hosts.way.flavour != "async":
@@ -278,7 +278,7 @@ class Scheduler:
 
 
 def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]]:
-    """Every beginning (True) and end of a step, in order; of one moment, beginnings come first."""
+    """Yield every start (True) and end of a step in order; at one moment, starts come first."""
     found = [(step.invoke_ns, 0, step.number, step) for step in steps]
     found += [
         (step.complete_ns, 1, step.number, step) for step in steps if step.complete_ns is not None
@@ -288,7 +288,7 @@ def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]
 
 
 def find_fault(step: ReplayStep) -> ReplayFault | None:
-    """The bad moment that the trace tells of, by what its caller saw of it, or by what it left."""
+    """Infer the fault that struck a call from its outcome in the trace."""
     if step.outcome != "info":
         # Written twice, said once: its store heard nothing of the first time and sent it again.
         return "lost reply" if step.doubled else None
