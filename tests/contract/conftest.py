@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.support import postgres_server, redis_cluster, redis_server
+from tests.support import redis_cluster
+from tests.support.stores import EMBEDDED, ENGINES, empty_url
 
-SERVERS = ["redis", "cluster", "postgres"]
+SERVERS = [*(engine for engine in ENGINES if engine not in EMBEDDED), "cluster"]
 
 
 @pytest.fixture
@@ -13,27 +14,18 @@ def cluster():
     return redis_cluster.running()
 
 
-def _place(engine, request):
-    match engine:
-        case "redis":
-            return redis_server.emptied()
-        case "cluster":
-            return redis_cluster.emptied()
-        case "postgres":
-            return postgres_server.emptied_database()
-        case "sqlite":
-            return f"sqlite:///{request.getfixturevalue('tmp_path')}/agent.db"
-        case _:
-            return "memory:"
+def _url(engine, folder):
+    url = empty_url(engine, folder)
+    return f"sqlite:///{url}" if engine == "sqlite" else url
 
 
-@pytest.fixture(params=["memory", "sqlite", *SERVERS])
-def url(request):
+@pytest.fixture(params=[*EMBEDDED, *SERVERS])
+def url(request, tmp_path):
     """Where an engine is; what has no server is a file in a folder of its own."""
-    return _place(request.param, request)
+    return _url(request.param, tmp_path)
 
 
 @pytest.fixture(params=SERVERS)
-def server_url(request):
+def server_url(request, tmp_path):
     """Where a server is."""
-    return _place(request.param, request)
+    return _url(request.param, tmp_path)

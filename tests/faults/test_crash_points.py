@@ -12,10 +12,10 @@ from walked import DOES, SEAMS, OpenWalked
 from indelible.core.verbs import COMMITTING_OPERATIONS, VERBS
 from memory_contract import Adapter
 from memory_contract.workers.pool import WorkerLost, WorkerPool
-from tests.support import postgres_server, redis_server
+from tests.support import postgres_server, stores
 from tests.support.crash_points import CrashPoints
 
-ENGINES = ("sqlite", "redis", "cluster", "postgres")
+ENGINES = (*(engine for engine in stores.ENGINES if engine != "memory"), "cluster")
 # A verb that is done again without a key is another one.
 NOT_AGAIN = {"append", "snapshot"}
 SHOWN_BY_SNAPSHOT = [*(f"message {n}" for n in range(4)), "and", "so"]
@@ -51,14 +51,13 @@ def places(tmp_path_factory, request):
 
     def place(engine):
         match engine:
-            case "redis":
-                return redis_server.emptied()
             case "postgres":
                 return postgres_server.fresh_database()
             case "cluster":
                 return request.getfixturevalue("cluster_url")
-            case _:
+            case "sqlite":
                 return f"sqlite:///{tmp_path_factory.mktemp('walk')}/agent.db"
+        return stores.empty_url(engine, tmp_path_factory.mktemp("walk"))
 
     return place
 
@@ -179,7 +178,7 @@ def test_who_dies_in_a_verb_leaves_all_of_it_or_nothing(walks, engine, flavour, 
 
 
 @pytest.mark.parametrize("flavour", ["blocking", "async"])
-@pytest.mark.parametrize("engine", ["sqlite", "redis", "postgres"])
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "cluster"])
 def test_who_dies_in_the_first_open_leaves_what_the_next_one_completes(
     walks, places, engine, flavour
 ):

@@ -12,16 +12,16 @@ from indelible import ChatMessage
 from indelible.backends.postgres.driver import PostgresBackend
 from indelible.backends.redis.driver import RedisBackend
 from indelible.backends.sqlite.driver import SqliteBackend
-from tests.support import postgres_server, redis_server
+from tests.support import postgres_server
 from tests.support.interrupts import HANGS_S, Interrupter, Thread, interrupted
+from tests.support.stores import EMBEDDED, ENGINES, empty_url
 from tests.support.wait import wait_until
 
-ENGINES = ("memory", "sqlite", "redis", "postgres")
 SOAK = "INDELIBLE_SOAK" in os.environ
 # In the everyday run, points inside of the client libraries are left out, where most are.
 BENEATH = SOAK
 # Each point costs some round trips; on servers, an everyday run takes some of them.
-STRIDE = {"memory": 1, "sqlite": 1, "redis": 2, "postgres": 4}
+STRIDE = {**dict.fromkeys(ENGINES, 1), "redis": 2, "postgres": 4}
 WHOLE = {"append", "read"}
 BEFORE = [ChatMessage(role="user", content=content) for content in ("one", "two")]
 BATCH = [ChatMessage(role="user", content=f"part {n}") for n in range(3)]
@@ -29,19 +29,12 @@ BATCH = [ChatMessage(role="user", content=f"part {n}") for n in range(3)]
 
 def options_of(engine):
     """Deadlines that a slot which is never given back runs into."""
-    return {"busy_timeout_s": 3.0} if engine in ("memory", "sqlite") else {"timeout_s": 3.0}
+    return {"busy_timeout_s": 3.0} if engine in EMBEDDED else {"timeout_s": 3.0}
 
 
 def place_of(engine, folder):
-    match engine:
-        case "memory":
-            return "memory:"
-        case "sqlite":
-            return f"sqlite:///{folder}/agent.db"
-        case "redis":
-            return redis_server.emptied()
-        case _:
-            return postgres_server.fresh_database()
+    # Connections that were interrupted may still be in an emptied database.
+    return postgres_server.fresh_database() if engine == "postgres" else empty_url(engine, folder)
 
 
 @pytest.fixture

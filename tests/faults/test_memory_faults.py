@@ -16,21 +16,14 @@ from indelible import (
     UsageError,
 )
 from indelible.testing.faults import FAULT_VERBS, watching
-from tests.support import postgres_server, redis_server
+from tests.support.stores import ENGINES, empty_url
 
 pytest_plugins = ["pytester"]
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
+@pytest.fixture(params=ENGINES)
 def url(request, tmp_path):
-    match request.param:
-        case "sqlite":
-            return str(tmp_path / "agent.db")
-        case "redis":
-            return redis_server.emptied()
-        case "postgres":
-            return postgres_server.emptied_database()
-    return "memory:"
+    return empty_url(request.param, tmp_path)
 
 
 def texts(store):

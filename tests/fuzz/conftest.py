@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.stores import Stores
+from tests.support.stores import ENGINES, Stores
 
 # So many examples on each engine that a fuzzer takes seconds; a server takes longer for each.
-EXAMPLES = {"memory": 300, "sqlite": 150, "redis": 60, "postgres": 40}
+EXAMPLES = {**dict.fromkeys(ENGINES, 150), "memory": 300, "redis": 60, "postgres": 40}
 
 
 @pytest.fixture(params=EXAMPLES)

@@ -11,7 +11,9 @@ import indelible
 from indelible import Kind
 from tests.support import postgres_server, redis_cluster, redis_server
 
-ENGINES = ("memory", "sqlite", "redis", "postgres")
+# All tests of every engine take the engines from here, and the place of each from `empty_url`.
+EMBEDDED = ("memory", "sqlite")
+ENGINES = (*EMBEDDED, "redis", "postgres")
 STORES = [f"{engine}-{flavour}" for engine in ENGINES for flavour in ("blocking", "async")]
 # What a cluster adds to one server, both flavours share: finding the server of a session.
 STORES.append("cluster-async")
@@ -21,6 +23,22 @@ START_S = 1_700_000_000.25
 
 # No call takes this long; one that would wait forever fails here instead.
 CALL_S_MAX = 150
+
+
+def empty_url(engine, directory):
+    """Where an empty store of an engine is; one on files is in the directory."""
+    match engine:
+        case "memory":
+            return "memory:"
+        case "sqlite":
+            return str(directory / "agent.db")
+        case "redis":
+            return redis_server.emptied()
+        case "cluster":
+            return redis_cluster.emptied()
+        case "postgres":
+            return postgres_server.emptied_database()
+    raise AssertionError(engine)
 
 
 class Clock:
@@ -105,18 +123,9 @@ class Stores:
     def __init__(self, kind, directory: Path):
         self.engine, self.flavour = kind.split("-")
         self.clock = Clock()
-        self.target = self._target(directory)
+        self.target = empty_url(self.engine, directory)
         self._loop = LoopThread() if self.flavour == "async" else None
         self._open = []
-
-    def _target(self, directory):
-        if self.engine == "redis":
-            return redis_server.emptied()
-        if self.engine == "cluster":
-            return redis_cluster.emptied()
-        if self.engine == "postgres":
-            return postgres_server.emptied_database()
-        return "memory:" if self.engine == "memory" else str(directory / "agent.db")
 
     def open(self, **options):
         options.setdefault("clock", self.clock)

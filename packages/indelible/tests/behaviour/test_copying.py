@@ -14,17 +14,18 @@ from indelible import (
     UnavailableError,
     UsageError,
 )
-from tests.support.stores import one_of_each_kind, said
+from tests.support.stores import EMBEDDED, empty_url, one_of_each_kind, said
 
 # A copy joins two blocking stores.
 pytestmark = pytest.mark.parametrize(
-    "stores", ["memory-blocking", "sqlite-blocking"], indirect=True
+    "stores", [f"{engine}-blocking" for engine in EMBEDDED], indirect=True
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=EMBEDDED)
 def target(request, clock, tmp_path):
-    url = "memory:" if request.param == "memory" else tmp_path / "target.db"
+    (tmp_path / "target").mkdir()
+    url = empty_url(request.param, tmp_path / "target")
     with indelible.open(url, clock=clock) as opened:
         yield opened
 

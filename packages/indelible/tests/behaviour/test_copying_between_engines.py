@@ -5,10 +5,8 @@ from test_moving import lived, state
 
 import indelible
 from indelible import UsageError
-from tests.support import postgres_server, redis_server
-from tests.support.stores import one_of_each_kind
+from tests.support.stores import EMBEDDED, ENGINES, empty_url, one_of_each_kind
 
-ENGINES = ["memory", "sqlite", "redis", "postgres"]
 # A copy joins two blocking stores.
 pytestmark = pytest.mark.parametrize(
     "stores", [f"{engine}-blocking" for engine in ENGINES], indirect=True
@@ -17,13 +15,10 @@ pytestmark = pytest.mark.parametrize(
 
 def place_of(engine, stores, tmp_path):
     """Where the target is: beside the source, if they are on one server."""
-    if engine == "memory":
-        return "memory:"
-    if engine == "sqlite":
-        return tmp_path / "target.db"
-    if engine == stores.engine:
+    if engine == stores.engine and engine not in EMBEDDED:
         return stores.target
-    return redis_server.emptied() if engine == "redis" else postgres_server.emptied_database()
+    (tmp_path / "target").mkdir()
+    return empty_url(engine, tmp_path / "target")
 
 
 @pytest.fixture(params=ENGINES)

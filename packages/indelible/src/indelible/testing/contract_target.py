@@ -111,10 +111,17 @@ class OpenUrl:
         return StoreHandle(_open_with_retries(target, options))
 
     def _place(self, workspace: Path) -> tuple[str, dict[str, Any]]:
-        if find_engine(self.url).storage is Storage.MEMORY:
+        engine = find_engine(self.url)
+        if engine.storage is Storage.MEMORY:
             return self.url, {}
         if self.path is not None:
-            return str(workspace / "store.db"), {}
+            # A path of SQLite needs no scheme.
+            file = str(workspace / "store.db")
+            return (
+                (file, {})
+                if engine.schemes[0] == "sqlite"
+                else (f"{engine.schemes[0]}:///{file}", {})
+            )
         return self.url, {"namespace": _build_namespace(workspace)}
 
 
