@@ -26,6 +26,12 @@ class Stuck:
     op: Operation
 
 
+class _Vanishing(Event):
+    """An append that was never acknowledged is gone, although it was seen."""
+
+    __slots__ = ()
+
+
 class _Search:
     def __init__(self, events: list[Event], steps: int) -> None:
         self.events = sorted(events, key=lambda event: (event.lo, event.hi))
@@ -81,6 +87,8 @@ class _Search:
 
     def _steps(self, state: model.ModelState, event: Event) -> list[model.ModelState | None]:
         """What the event may come to; a trim leaves some room."""
+        if isinstance(event, _Vanishing):
+            return [replace(state, shown=tuple(i for i in state.shown if i not in event.op.ids))]
         if event.op.op != "trim":
             return [model.apply_operation(state, event.op)]
         # A trim may look first and act then: what was appended meanwhile stays beside the rest.
@@ -105,7 +113,12 @@ class _Search:
 
 def _predecessors(events: list[Event]) -> list[int]:
     """For each event, as bits, the appends that must come before it by what was seen."""
-    place = {id_: at for at, event in enumerate(events) for id_ in event.op.ids}
+    place = {
+        id_: at
+        for at, event in enumerate(events)
+        if event.op.op == "append"
+        for id_ in event.op.ids
+    }
     needs = [0] * len(events)
     for event in events:
         if isinstance(event.op.value, tuple) and event.sure:
@@ -141,9 +154,17 @@ def find_search_obstacle(session: SessionHistory) -> str | None:
     return None
 
 
-def search(session: SessionHistory, *, steps: int = STEPS_MAX) -> Stuck | bool | None:
-    """True: an order exists. Stuck: none does. None: the steps ran out."""
+def search(
+    session: SessionHistory, *, steps: int = STEPS_MAX, flicker: bool = True
+) -> Stuck | bool | None:
+    """True: an order exists. Stuck: none does. None: the steps ran out.
+
+    Without `flicker`, what was seen and never acknowledged may be gone later.
+    """
     events = [_as_seen(session, event) for event in session.of("append")]
+    if not flicker:
+        unsure = [event.op for event in session.of("append") if not event.sure]
+        events += [_Vanishing(replace(op, op="clear")) for op in unsure]
     # A snapshot that nobody returns to or looks at would only make equal states look different.
     used = {event.op.snapshot for event in session.of("rollback")}
     used |= {name for name, _, _ in session.contents}

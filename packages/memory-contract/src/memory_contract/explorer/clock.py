@@ -1,4 +1,4 @@
-"""Time as an exploring loop sees it: it passes with steps and waits, not with the machine's load.
+"""The clock of an exploring loop: it advances with steps and waits, not with the machine's load.
 
 So a timer comes due at the same place of each run. It never runs ahead of real time: who waits for
 a thread with a timeout has all of it.
@@ -18,32 +18,32 @@ STEP_S: Final = 2e-6
 
 
 class Clock:
-    """Time that passes when it is told to, until it is set free."""
+    """A clock that advances only when told to, until it is set free."""
 
     def __init__(self) -> None:
         self._now_s = _BEGIN_S
         self._offset_s: float | None = None
 
     def now(self) -> float:
-        """The time in seconds."""
+        """Return the time in seconds."""
         return self._now_s if self._offset_s is None else self._offset_s + time.monotonic()
 
     def tick(self) -> None:
-        """A step was taken."""
+        """Advance by one step."""
         self._now_s += STEP_S
 
     def waited(self, seconds: float) -> None:
-        """So long nothing happened."""
+        """Advance by a wait."""
         self._now_s += seconds
 
     def set_free(self) -> None:
-        """From now on time passes by itself: something came from outside."""
+        """Follow real time from now on: something outside the loop took part."""
         if self._offset_s is None:
             self._offset_s = self._now_s - time.monotonic()
 
 
 class WatchedSelector(selectors.DefaultSelector):
-    """Waits as ever; moves the clock by each wait, and tells who is waited for."""
+    """A selector that advances the clock by each wait and reports what is waited for."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class WatchedSelector(selectors.DefaultSelector):
         self.watching: Callable[[], None] | None = None
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Wait for a file too."""
+        """Register a file."""
         if self.watching is not None:
             self.watching()
         return super().register(fileobj, events, data)

@@ -12,7 +12,7 @@ from typing import Final
 
 from memory_contract.adapter import Adapter
 from memory_contract.cases.case import Case
-from memory_contract.checking import Item, Progress, asked_for, select
+from memory_contract.contract_run import Item, Progress, asked_for, select
 from memory_contract.ddmin import minimize
 from memory_contract.explorer.loop import ExploringLoop
 from memory_contract.explorer.render import describe_schedule
@@ -102,7 +102,7 @@ def explore(
 
 
 def replay(target: str | Adapter | type, *, case: str, seed: int, schedule: str) -> CaseResult:
-    """Run a case once with a schedule that was written down."""
+    """Run a case once with a recorded schedule."""
     (found,) = select((), [case])
     subject = StoreUnderTest(resolve(target))
     try:
@@ -174,7 +174,7 @@ _ORDER: Final[tuple[CaseVerdict, ...]] = ("PASS", "UNKNOWN", "VACUOUS", "NOT RUN
 
 
 def attempt_case(case: Case, subject: StoreUnderTest, seed: int, chooser: Chooser) -> Attempt:
-    """One run; one that does not end is left behind."""
+    """Run a case once; abandon a run that does not end."""
     loops: list[ExploringLoop] = []
 
     def exploring() -> ExploringLoop:
@@ -234,7 +234,7 @@ def _draw_at_same_places(seed: int, failing: Attempt) -> Iterator[AtPlaces]:
 
 
 def _text(seed: int, attempt: Attempt, *, repeats: bool = True) -> str:
-    """The schedule with its seed, in words, and how far it can be relied on."""
+    """Describe the schedule, its seed, and whether it repeats exactly."""
     count = len(attempt.schedule)
     lines = [f"seed {seed}, {count} {'switch' if count == 1 else 'switches'}: "]
     lines[0] += format_schedule(attempt.schedule[:_WRITTEN_MAX])

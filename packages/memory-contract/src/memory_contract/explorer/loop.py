@@ -1,4 +1,4 @@
-"""An event loop that takes the steps of tasks in an order of its own choosing.
+"""An event loop that runs the steps of tasks in an order that a strategy chooses.
 
 Only the steps of tasks: timers, transports and all other callbacks keep their order, and all that
 are due come before the next step. Built on the loop that asyncio itself uses, through what it
@@ -50,10 +50,10 @@ class StepTaken:
 
 
 class ExploringLoop(asyncio.SelectorEventLoop):
-    """Takes steps of tasks as a chooser says, and writes down where it left the plain order."""
+    """Runs steps of tasks as a strategy chooses, and records where it left the plain order."""
 
     def __init__(self, chooser: Chooser, *, places: bool = False) -> None:
-        """With `places`, it is also written down where in their code tasks were stopped."""
+        """With `places`, record also where in their code tasks were stopped."""
         self._places = places
         self._owner = threading.get_ident()
         self._clock = Clock()
@@ -73,7 +73,7 @@ class ExploringLoop(asyncio.SelectorEventLoop):
 
     @property
     def exact(self) -> bool:
-        """Whether all that happened came from the tasks themselves."""
+        """Return whether all that happened came from the tasks themselves."""
         return not self.inexact
 
     @property
@@ -94,14 +94,14 @@ class ExploringLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*_Args], _T], *args: *_Args
     ) -> asyncio.Future[_T]:
-        """As ever; threads take part from now on."""
+        """Note that threads take part from now on."""
         self._noticed(THREADS)
         return super().run_in_executor(executor, func, *args)
 
     def call_soon_threadsafe(
         self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.Handle:
-        """As ever; if it comes from another thread, that one takes part."""
+        """Note whether another thread takes part."""
         if threading.get_ident() != self._owner:
             self._noticed(WOKEN)
         return super().call_soon_threadsafe(callback, *args, context=context)
@@ -111,7 +111,7 @@ class ExploringLoop(asyncio.SelectorEventLoop):
     def call_soon(
         self, callback: Callable[[*_Args], object], *args: *_Args, context: Context | None = None
     ) -> asyncio.Handle:
-        """As ever, but for a step of a task, which is kept until it is chosen."""
+        """Keep a step of a task until it is chosen; schedule anything else as usual."""
         task = find_task(callback)
         if task is None:
             return super().call_soon(callback, *args, context=context)
@@ -124,7 +124,7 @@ class ExploringLoop(asyncio.SelectorEventLoop):
         return handle
 
     def _come_again(self) -> None:
-        """See to it that a step is taken, after all callbacks that are due before it."""
+        """Schedule the next step after all callbacks that are due before it."""
         if self._pool and not self._due:
             self._due = True
             super().call_soon(self._take_one)
@@ -168,6 +168,6 @@ class ExploringLoop(asyncio.SelectorEventLoop):
         return chosen, switch, find_location(first.coroutine) if self._places else ""
 
     def close(self) -> None:
-        """End the loop; what was not taken is dropped."""
+        """Close the loop and drop the steps that were not run."""
         self._pool.clear()
         super().close()

@@ -1,4 +1,4 @@
-"""Who goes on when several tasks can: strategies drawn from a seed, and what was recorded."""
+"""Strategies that choose the next task: drawn from a seed, or recorded."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Chooser(Protocol):
     """Picks the next step."""
 
     def pick(self, ready: Sequence[TaskStep]) -> int:
-        """The place of the step to take; the first is the one of the plain order."""
+        """Return the index of the step to run; the first is that of the plain order."""
 
 
 class PlainOrder:
     """The plain order: a task goes on as long as it can."""
 
     def pick(self, ready: Sequence[TaskStep]) -> int:  # noqa: ARG002 -- always the first
-        """The first."""
+        """Pick the first."""
         return 0
 
 
@@ -32,7 +32,7 @@ class Uniform:
         self._random = random
 
     def pick(self, ready: Sequence[TaskStep]) -> int:
-        """By chance."""
+        """Pick any step at random."""
         return self._random.randrange(len(ready))
 
 
@@ -44,7 +44,7 @@ class Sticky:
         self._chance = random.choice((0.3, 0.1, 0.03))
 
     def pick(self, ready: Sequence[TaskStep]) -> int:
-        """The first, or now and then another."""
+        """Pick the first, or now and then another."""
         if self._random.random() >= self._chance:
             return 0
         return self._random.randrange(1, len(ready))
@@ -64,7 +64,7 @@ class Priorities:
         self._lowest = 0.0
 
     def pick(self, ready: Sequence[TaskStep]) -> int:
-        """The highest rank, which may have fallen just now."""
+        """Pick the highest rank, after it may have fallen."""
         highest = self._highest(ready)
         if self._random.random() < self._chance:
             self._lowest -= 1.0
@@ -83,13 +83,13 @@ class Priorities:
 
 
 class RecordedOrder:
-    """What was written down, as far as it fits."""
+    """Repeats a recorded schedule, as far as it fits."""
 
     def __init__(self, schedule: Iterable[Switch]) -> None:
         self._taken = {(s.task, s.number, s.asked): s.taken for s in schedule}
 
     def pick(self, ready: Sequence[TaskStep]) -> int:
-        """Who was taken here; the first if that one cannot go on."""
+        """Pick the recorded task; the first if that one is not ready."""
         first = ready[0]
         taken = self._taken.get((first.task, first.number, first.asked))
         names = [step.task for step in ready]
@@ -107,7 +107,7 @@ class AtPlaces:
         self._places = list(places)
 
     def pick(self, ready: Sequence[TaskStep]) -> int:
-        """The first, or another if the first stands at the next place."""
+        """Pick the first, or another if the first is at the next place."""
         if not self._places:
             return 0
         place, passed_by = self._places[0]
@@ -129,6 +129,6 @@ _STRATEGIES: Final[tuple[Callable[[Random], Chooser], ...]] = (
 
 
 def build_chooser(seed: int) -> Chooser:
-    """The strategy that a seed stands for, with its chances."""
+    """Build the strategy that a seed stands for."""
     random = Random(seed)  # noqa: S311 -- runs must repeat
     return random.choice(_STRATEGIES)(random)

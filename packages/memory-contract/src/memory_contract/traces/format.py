@@ -140,12 +140,12 @@ LINE_BYTES_MAX: Final = 256 << 20
 
 
 def is_count(value: object) -> bool:
-    """Whether a value can say how many there are."""
+    """Return whether a value can say how many there are."""
     return type(value) is int and 0 <= value < NUMBER_MAX
 
 
 def is_seconds(value: object) -> bool:
-    """Whether a value can be a time to live."""
+    """Return whether a value can be a time to live."""
     return type(value) in (int, float) and 0 <= value <= TTL_S_MAX  # type: ignore[operator]
 
 

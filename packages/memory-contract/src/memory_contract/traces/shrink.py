@@ -54,7 +54,7 @@ _LANE: Final = re.compile(r"(\d+)\.(\d+)-([ta])(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkResult:
-    """The smallest trace that was found, and the replay that showed it; or why there is none."""
+    """The smallest trace that still fails and its replay; or why there is none."""
 
     trace: LoadedTrace
     replay: Replay
@@ -64,12 +64,12 @@ class ShrinkResult:
 
     @property
     def operations(self) -> int:
-        """How many are left."""
+        """How many operations are left."""
         return self.replay.operations
 
     @property
     def workers(self) -> int:
-        """How many workers make them."""
+        """How many workers are left."""
         return len({line.worker for line in self.trace.lines})
 
 
@@ -94,15 +94,15 @@ def shrink_trace(
         subject = StoreUnderTest(resolve(store))
     except Unreachable as error:
         blank = Replay(verdict="ERROR", reason=str(error), level=level, recorded=trace.names)
-        return _as_it_was(trace, blank)
+        return _keep_trace(trace, blank)
     try:
-        asked = _Asked(trace, subject, level, seed, times, budget_s, progress)
-        return asked.shrunk(small)
+        shrinker = _Shrinker(trace, subject, level, seed, times, budget_s, progress)
+        return shrinker.shrink(small)
     finally:
         subject.close()
 
 
-def _as_it_was(trace: LoadedTrace, replay: Replay) -> ShrinkResult:
+def _keep_trace(trace: LoadedTrace, replay: Replay) -> ShrinkResult:
     workers = len({line.worker for line in trace.lines})
     return ShrinkResult(
         trace=trace,
@@ -112,8 +112,8 @@ def _as_it_was(trace: LoadedTrace, replay: Replay) -> ShrinkResult:
     )
 
 
-class _Asked:
-    """Asks the store whether a smaller trace still fails."""
+class _Shrinker:
+    """Replays smaller and smaller traces and keeps those that still fail."""
 
     def __init__(
         self,
@@ -136,12 +136,12 @@ class _Asked:
         self._best: Replay | None = None
         self._lines: Lines = ()
 
-    def shrunk(self, guesses: Iterable[set[tuple[str, int]]]) -> ShrinkResult:
+    def shrink(self, guesses: Iterable[set[tuple[str, int]]]) -> ShrinkResult:
         operations, _ = merge_announced(self._trace.lines)
         first = replay_lines(
             self._trace, self._bench, level=self._level, seed=self._seed, times=4 * self._times
         )
-        before = _as_it_was(self._trace, first)
+        before = _keep_trace(self._trace, first)
         before = replace(before, operations_before=len(operations))
         if first.verdict not in ("FAILED", "CHANGED"):
             return before
@@ -152,16 +152,16 @@ class _Asked:
             few = tuple(op for op in operations if (op.worker, op.invoke_ns) in guess)
             if 0 < len(few) < len(self._lines):
                 self._fails(few)
-        self._fewer_sessions()
-        self._fewer_workers()
+        self._drop_sessions()
+        self._drop_workers()
         minimize(self._lines, self._try, tries=QUESTIONS_MAX)
-        self._merged_workers()
-        self._smaller_batches()
-        trace = _observed(self._lines, self._best, self._bench.adapter)
+        self._merge_workers()
+        self._cut_batches()
+        trace = _build_observed(self._lines, self._best, self._bench.adapter)
         return replace(before, trace=trace, replay=self._best, questions=self._questions)
 
     def _fails(self, lines: Sequence[TraceOperation]) -> bool:
-        """Whether fewer lines still fail; if so, they are the best so far."""
+        """Replay fewer lines; keep them and return True if they still fail."""
         if self._questions >= QUESTIONS_MAX or time.monotonic() > self._until or not lines:
             return False
         self._questions += 1
@@ -173,7 +173,7 @@ class _Asked:
             level=self._level,
             seed=self._seed + self._questions,
             # What one worker after the other does comes to the same every time.
-            times=self._times if _overlap(lines) else 1,
+            times=self._times if _has_overlap(lines) else 1,
         )
         if found.verdict != "FAILED":
             return False
@@ -183,21 +183,21 @@ class _Asked:
     def _try(self, lines: Lines) -> Lines | None:
         return lines if self._fails(lines) else None
 
-    def _fewer_sessions(self) -> None:
+    def _drop_sessions(self) -> None:
         for session in dict.fromkeys(line.session for line in self._lines):
             self._fails([line for line in self._lines if line.session != session])
 
-    def _fewer_workers(self) -> None:
+    def _drop_workers(self) -> None:
         for worker in dict.fromkeys(line.worker for line in self._lines):
             self._fails([line for line in self._lines if line.worker != worker])
 
-    def _merged_workers(self) -> None:
+    def _merge_workers(self) -> None:
         """Let one worker do what two did one after the other on the same handle."""
-        for one, two in _mergeable(self._lines):
+        for one, two in _find_mergeable(self._lines):
             if any(line.worker == two for line in self._lines):
                 self._fails([replace(x, worker=one) if x.worker == two else x for x in self._lines])
 
-    def _smaller_batches(self) -> None:
+    def _cut_batches(self) -> None:
         for place, line in enumerate(self._lines):
             for size in (1, 2):
                 if line.op == "append" and len(line.ids) > size:
@@ -212,33 +212,33 @@ class _Asked:
                         break
 
 
-def _overlap(lines: Sequence[TraceOperation]) -> bool:
-    """Whether any two operations were open at once."""
+def _has_overlap(lines: Sequence[TraceOperation]) -> bool:
+    """Return whether any two operations were open at once."""
     ordered = sorted(lines, key=lambda line: line.invoke_ns)
-    return any(then.invoke_ns <= _end(first) for first, then in pairwise(ordered))
+    return any(then.invoke_ns <= _get_end(first) for first, then in pairwise(ordered))
 
 
-def _end(line: TraceOperation) -> int:
+def _get_end(line: TraceOperation) -> int:
     return 1 << 63 if line.complete_ns is None else line.complete_ns
 
 
-def _mergeable(lines: Lines) -> Iterator[tuple[str, str]]:
+def _find_mergeable(lines: Lines) -> Iterator[tuple[str, str]]:
     workers = list(dict.fromkeys(line.worker for line in lines))
     for place, one in enumerate(workers):
         for two in workers[place + 1 :]:
             same = one.partition("-")[0] == two.partition("-")[0]
             ours = [line for line in lines if line.worker in (one, two)]
-            if same and not _overlap(ours):
+            if same and not _has_overlap(ours):
                 yield one, two
 
 
-def _observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTrace:
-    """What the store did, under short names, with what was kept of what was said."""
+def _build_observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTrace:
+    """Build a trace of what the store did, with short worker names and the kept contents."""
     kept: dict[str, list[TraceOperation]] = {}
     for line in lines:
         if line.op == "append":
             kept.setdefault(line.worker, []).append(line)
-    names = _short_names(line.worker for line in replay.lines)
+    names = _shorten_names(line.worker for line in replay.lines)
     seen: list[TraceCall] = []
     observed, _ = merge_announced(replay.lines)
     for line in observed:
@@ -251,8 +251,8 @@ def _observed(lines: Lines, replay: Replay, adapter: Adapter) -> LoadedTrace:
     return LoadedTrace(lines=tuple(seen), metadata=metadata, names=replay.found)
 
 
-def _short_names(workers: Iterable[str]) -> dict[str, str]:
-    """Processes, stores and threads by their place: `1.1-t1`, `1.1-t2`, `2.1-t1`."""
+def _shorten_names(workers: Iterable[str]) -> dict[str, str]:
+    """Number processes, stores and threads from one: `1.1-t1`, `1.1-t2`, `2.1-t1`."""
     known: dict[str, str] = {}
     pids: dict[str, int] = {}
     stores: dict[tuple[str, str], int] = {}

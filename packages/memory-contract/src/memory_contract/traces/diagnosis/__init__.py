@@ -1,4 +1,4 @@
-"""Explain a trace: run the checker on what happened, session by session, and say what it proves."""
+"""Explain a trace: run the checker on each session and say what it proves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LOOKED_FOR_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AnomalyStory:
-    """The first anomaly of its name: the smallest history that shows it, and what was around."""
+    """The first anomaly of its name, the smallest history that shows it, and its surroundings."""
 
     anomaly: Anomaly
     small: tuple[Operation, ...]
@@ -76,17 +76,17 @@ class Explanation:
 def explain_trace(
     path: str | Path, *, session: str | None = None, progress: Progress | None = None
 ) -> Explanation:
-    """Judge what happened, in any number of operations; of one session alone, if it is named."""
+    """Judge a trace of any length, or one session of it."""
     ordered = TraceSorter(path, progress)
-    gathered = _Gathered(ordered.metadata)
+    builder = _ExplanationBuilder(ordered.metadata)
     for group in ordered.read_groups():
-        ours = group if session is None else _only(group, session)
+        ours = group if session is None else _select_session(group, session)
         if any(isinstance(line, TraceOperation) for line in ours):
-            gathered.add(ours)
+            builder.add(ours)
     if ordered.clocks_disagree(CLOCKS_APART_NS):
-        return gathered.explanation(Path(path), unsure=_CLOCKS)
-    gathered.look_elsewhere(ordered.find_appends)
-    return gathered.explanation(Path(path))
+        return builder.build(Path(path), unsure=_CLOCKS)
+    builder.find_leaks(ordered.find_appends)
+    return builder.build(Path(path))
 
 
 _CLOCKS: Final = (
@@ -95,7 +95,7 @@ _CLOCKS: Final = (
 )
 
 
-def _only(group: list[TraceCall], session: str) -> list[TraceCall]:
+def _select_session(group: list[TraceCall], session: str) -> list[TraceCall]:
     names = {session}
     for line in group:
         if isinstance(line, TraceOperation) and line.op == "fork" and line.target == session:
@@ -105,17 +105,17 @@ def _only(group: list[TraceCall], session: str) -> list[TraceCall]:
 
 
 def judge_lines(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Explanation:
-    """Judge lines that are at hand, as those of a file are judged."""
-    gathered = _Gathered(metadata)
+    """Judge lines in memory as those of a file are judged."""
+    builder = _ExplanationBuilder(metadata)
     everything = list(lines)
     for group in group_by_session(everything):
-        gathered.add(group)
-    gathered.look_elsewhere(lambda tokens: find_first_appends(everything, tokens))
-    return gathered.explanation(Path())
+        builder.add(group)
+    builder.find_leaks(lambda tokens: find_first_appends(everything, tokens))
+    return builder.build(Path())
 
 
-class _Gathered:
-    """Verdicts on groups of sessions, added up."""
+class _ExplanationBuilder:
+    """Adds up the verdicts on groups of sessions."""
 
     def __init__(self, metadata: TraceMetadata) -> None:
         self.metadata = metadata
@@ -134,11 +134,11 @@ class _Gathered:
         self._strange: list[tuple[Anomaly, ResolvedHistory]] = []
 
     def add(self, lines: list[TraceCall]) -> None:
-        """Judge some sessions that belong together."""
+        """Judge the sessions of one group."""
         _, others = merge_announced(lines)
         self.others.update(line.verb for line in others if not line.changes)
         resolved = build_history(lines, self.metadata)
-        verdict = _judged(resolved)
+        verdict = _judge(resolved)
         self._operations += resolved.operations
         self._unjudged += resolved.unjudged
         if len(self._unknown) < TOLD_MAX:
@@ -156,21 +156,21 @@ class _Gathered:
                 if strange:
                     self._strange.append((anomaly, resolved))
                 else:
-                    self._tell(anomaly, resolved)
+                    self._add_anomaly(anomaly, resolved)
 
-    def look_elsewhere(self, appends_of: Callable[[set[str]], dict[str, TraceOperation]]) -> None:
-        """Ask of what nobody appended here whether somebody did in another session."""
+    def find_leaks(self, appends_of: Callable[[set[str]], dict[str, TraceOperation]]) -> None:
+        """Find out whether garbage was appended in another session: then it leaked."""
         tokens = {anomaly.ids[0] for anomaly, _ in self._strange}
         origins = appends_of(tokens) if tokens else {}
         for anomaly, resolved in self._strange:
             origin = origins.get(anomaly.ids[0])
             if origin is not None and origin.session != anomaly.session:
-                self._tell_leak(anomaly, resolved, origin)
+                self._add_leak(anomaly, resolved, origin)
             else:
-                self._tell(anomaly, resolved)
+                self._add_anomaly(anomaly, resolved)
         self._strange = []
 
-    def _tell_leak(
+    def _add_leak(
         self, anomaly: Anomaly, resolved: ResolvedHistory, origin: TraceOperation
     ) -> None:
         source = Operation(
@@ -186,41 +186,41 @@ class _Gathered:
             [*resolved.history, source], [], resolved.searchable, resolved.origin
         )
         again.origin[id(source)] = origin
-        verdict = _judged(again)
+        verdict = _judge(again)
         found = verdict.anomalies if isinstance(verdict, Violated) else ()
         for each in found:
             if each.name == "cross-session leak" and each.ids == anomaly.ids:
-                self._tell(each, again)
+                self._add_anomaly(each, again)
 
-    def _tell(self, anomaly: Anomaly, resolved: ResolvedHistory) -> None:
+    def _add_anomaly(self, anomaly: Anomaly, resolved: ResolvedHistory) -> None:
         self.counts[anomaly.name] += 1
         if self.counts[anomaly.name] <= TOLD_MAX:
             self._told.append(anomaly)
         known = self._stories.get(anomaly.name)
-        if known is None or _when(anomaly) < _when(known.anomaly):
-            self._stories[anomaly.name] = _story(anomaly, resolved)
+        if known is None or _get_moment(anomaly) < _get_moment(known.anomaly):
+            self._stories[anomaly.name] = _build_story(anomaly, resolved)
 
-    def explanation(self, path: Path, *, unsure: str = "") -> Explanation:
-        """All of it."""
+    def build(self, path: Path, *, unsure: str = "") -> Explanation:
+        """Build the explanation."""
         for anomaly, resolved in self._strange:
-            self._tell(anomaly, resolved)
+            self._add_anomaly(anomaly, resolved)
         scope = Scope(self._operations, self._sessions, self._began or 0)
         verdict: Verdict = Ok(scope)
         if unsure:
             verdict = Undecided(unsure, scope)
         elif self._told:
-            verdict = Violated(tuple(sorted(self._told, key=_when)), scope)
+            verdict = Violated(tuple(sorted(self._told, key=_get_moment)), scope)
         elif self._reasons:
             more = f" (and {self._undecided - 1} other sessions)" if self._undecided > 1 else ""
             verdict = Undecided(self._reasons[0] + more, scope)
         elif 2 * self._unjudged > self._operations:
             verdict = Undecided("most of the trace could not be judged", scope)
-        stories = sorted(self._stories.values(), key=lambda story: _when(story.anomaly))
+        stories = sorted(self._stories.values(), key=lambda story: _get_moment(story.anomaly))
         return Explanation(
             path=path,
             verdict=verdict,
             metadata=self.metadata,
-            stories=() if unsure else tuple(map(_smaller, stories)),
+            stories=() if unsure else tuple(map(_minimize_story, stories)),
             counts=Counter() if unsure else self.counts,
             others=self.others,
             unjudged=self._operations if unsure else self._unjudged,
@@ -228,7 +228,7 @@ class _Gathered:
         )
 
 
-def _judged(resolved: ResolvedHistory) -> Verdict:
+def _judge(resolved: ResolvedHistory) -> Verdict:
     verdict = judge(resolved.history, search_steps=STEPS_MAX if resolved.searchable else 0)
     if not resolved.anomalies:
         return verdict
@@ -236,11 +236,11 @@ def _judged(resolved: ResolvedHistory) -> Verdict:
     return Violated((*found, *resolved.anomalies), verdict.scope)
 
 
-def _when(anomaly: Anomaly) -> int:
+def _get_moment(anomaly: Anomaly) -> int:
     return max((op.invoke_ns for op in anomaly.witness), default=0)
 
 
-def _story(anomaly: Anomaly, resolved: ResolvedHistory) -> AnomalyStory:
+def _build_story(anomaly: Anomaly, resolved: ResolvedHistory) -> AnomalyStory:
     ours = resolved.history
     if len(ours) > SHRINKABLE_MAX:
         needed = set(map(id, (*anomaly.witness, *anomaly.beside)))
@@ -250,8 +250,8 @@ def _story(anomaly: Anomaly, resolved: ResolvedHistory) -> AnomalyStory:
     return AnomalyStory(anomaly, (), tuple(around), lines)
 
 
-def _smaller(story: AnomalyStory) -> AnomalyStory:
-    """The same, with the smallest history that shows it."""
+def _minimize_story(story: AnomalyStory) -> AnomalyStory:
+    """Add the smallest history that shows the anomaly."""
     counted = any(isinstance(op, TraceOperation) for op in story.anomaly.witness)
     if not counted and len(story.around) <= SHRINKABLE_MAX:
         return replace(story, small=tuple(minimal(story.around, story.anomaly)))

@@ -38,7 +38,7 @@ class AppendBatch:
 
 
 def join_attempts(appends: Iterable[TraceOperation]) -> list[AppendBatch]:
-    """The acknowledged appends, each once; a key that was used for two batches is left out."""
+    """Return each acknowledged append once; leave out keys that were used for two batches."""
     found: list[AppendBatch] = []
     keyed: dict[str, AppendBatch | None] = {}
     for op in appends:
@@ -80,7 +80,7 @@ def find_absences(
     changes: Iterable[Operation],
     counted: set[str],
 ) -> Iterator[Anomaly]:
-    """What reads of one session lack of the hashes in `counted`.
+    """Find what reads of one session lack of the hashes in `counted`.
 
     `reads` are complete and in the order in which they were invoked; `changes` are all operations
     that may have removed entries.
@@ -98,7 +98,7 @@ _REMOVAL, _BEGIN, _READ, _ACKNOWLEDGED, _READ_OVER = range(5)
 
 @dataclass(slots=True)
 class _Walk:
-    """Goes through the moments of a session in the order of time, and counts what must be there."""
+    """Walks through a session in the order of time and counts what must be there."""
 
     effects: list[Event]
     counted: set[str]
@@ -112,7 +112,7 @@ class _Walk:
     lacking: dict[str, _Lack] = field(default_factory=dict)
 
     def run(self, batches: Sequence[AppendBatch], reads: Sequence[TraceOperation]) -> list[_Lack]:
-        """All reads that lack something."""
+        """Return all reads that lack something."""
         moments: list[tuple[int, int, Event | AppendBatch | TraceOperation]] = []
         moments += [(event.lo, _REMOVAL, event) for event in self.effects]
         for batch in batches:
@@ -162,7 +162,7 @@ class _Walk:
                 self.must[one] = seen[one]
 
     def _stand_on(self, read: TraceOperation) -> None:
-        """Nothing was removed since a read: what it showed is still there."""
+        """Expect what a read showed, since nothing was removed after it."""
         for one, times in Counter(map(strip_fields, read.value or ())).items():
             if one in self.acknowledged:
                 self.must[one] = max(self.must[one], times - self.open[one])

@@ -1,4 +1,4 @@
-"""Entries that share a hash are counted: how many there can be.
+"""Counts of entries that share a hash: how many there can be.
 
 Which of them is which, nobody can tell, so nothing is said about their order. How many there must
 be is counted in `absences`.
@@ -36,12 +36,12 @@ class HashCounts:
         if op.outcome == "fail":
             return
         self._counted.add(id(op))
-        if not self._is_again(op):
+        if not self._is_retry(op):
             for token in op.ids:
                 self._by_hash[strip_fields(token)].append(op)
 
-    def _is_again(self, op: TraceOperation) -> bool:
-        """Whether it is one more attempt of an append that is known by its key."""
+    def _is_retry(self, op: TraceOperation) -> bool:
+        """Return whether it is one more attempt of an append that is known by its key."""
         if op.key is None:
             return False
         mark = (op.session, op.key)
@@ -50,32 +50,36 @@ class HashCounts:
             self._mixed_keys.add(mark)
         return known is not op and known.ids == op.ids
 
-    def appends(self, one: str) -> int:
-        """How many entries of this hash were appended, or may have been."""
+    def count_appends(self, one: str) -> int:
+        """Count the entries of this hash that were appended, or may have been."""
         return len(self._by_hash.get(one, ()))
 
-    def counts(self, op: TraceOperation) -> bool:
-        """Whether an append may have done anything, or is all that is known of its entries."""
-        return id(op) in self._counted or not any(map(self.appends, map(strip_fields, op.ids)))
+    def is_counted(self, op: TraceOperation) -> bool:
+        """Return whether an append may have had an effect, or is the only one of its entries."""
+        return id(op) in self._counted or not any(
+            map(self.count_appends, map(strip_fields, op.ids))
+        )
 
     def is_key(self, op: TraceOperation) -> bool:
-        """Whether the key of an append stands for it alone."""
+        """Return whether the key of an append stands for it alone."""
         return op.outcome != "fail" and (op.session, op.key or "") not in self._mixed_keys
 
     def is_plain(self, session: str) -> bool:
-        """Whether a trim of a session counts its entries and looks at nothing else."""
+        """Return whether a trim of a session counts its entries and looks at nothing else."""
         shared = any(
             len(ops) > 1 and any(op.session == session for op in ops)
             for ops in self._by_hash.values()
         )
         return session not in self._structured and not shared
 
-    def only_turns(self, session: str) -> bool:
-        """Whether a session holds nothing but whole turns."""
+    def has_only_turns(self, session: str) -> bool:
+        """Return whether a session holds nothing but whole turns."""
         return session not in self._not_turns
 
-    def judged(self, session: str, ops: list[TraceOperation], *, whole: bool) -> Iterator[Anomaly]:
-        """What the numbers of equal entries prove."""
+    def find_duplicates(
+        self, session: str, ops: list[TraceOperation], *, whole: bool
+    ) -> Iterator[Anomaly]:
+        """Find reads that show more equal entries than were appended."""
         shared = {
             one: appends
             for one, appends in self._by_hash.items()
@@ -86,13 +90,13 @@ class HashCounts:
         for op in ops:
             if op.op != "read" or not isinstance(op.value, tuple) or op.limit is not None:
                 continue
-            if op.turns and not self.only_turns(session):
+            if op.turns and not self.has_only_turns(session):
                 continue
             seen = Counter(map(strip_fields, op.value))
             for one, appends in shared.items():
-                yield from self._compared(one, appends, op, seen[one])
+                yield from self._compare(one, appends, op, seen[one])
 
-    def _compared(
+    def _compare(
         self, one: str, appends: list[TraceOperation], read: TraceOperation, seen: int
     ) -> Iterator[Anomaly]:
         begun = [op for op in appends if op.invoke_ns <= (read.complete_ns or 0)]

@@ -1,4 +1,4 @@
-"""From the lines of a trace to a history that the checker can judge.
+"""Builds a history that the checker can judge from the lines of a trace.
 
 In a trace an entry is known by a hash, and two may share one ("yes" is said twice); entries may be
 older than the trace; and what takes entries away may be known only to have been begun. Here all of
@@ -44,7 +44,7 @@ class UnknownChange:
 
 @dataclass(slots=True)
 class ResolvedHistory:
-    """A history, what counting alone could show, and whether it must not be searched."""
+    """A history, the anomalies that counting shows, and whether it may be searched."""
 
     history: list[Operation] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
@@ -59,12 +59,12 @@ class ResolvedHistory:
 
 
 def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> ResolvedHistory:
-    """The history of some sessions: all that are connected by forks, and whatever touches all."""
+    """Build the history of a group of sessions."""
     operations, others = merge_announced(lines)
     resolved = ResolvedHistory()
     if metadata.own_ids:
         for op in operations:
-            _keep(resolved, _plain(op), op)
+            _add_operation(resolved, _to_operation(op), op)
         resolved.operations = len(operations)
         return resolved
     sessions = _Sessions(operations, others, metadata)
@@ -77,29 +77,29 @@ def build_history(lines: Iterable[TraceCall], metadata: TraceMetadata) -> Resolv
         if name not in sessions.targets:
             later = [op for op in decided if not sessions.may_show_older(op)]
             whole = sessions.is_whole(name)
-            resolved.anomalies += sessions.tally.judged(name, later, whole=whole)
+            resolved.anomalies += sessions.counts.find_duplicates(name, later, whole=whole)
         ends = list(find_expiries(name, decided, metadata))
         resolved.history += ends
-        resolved.anomalies += sessions.absences(name, decided, [*every, *ends])
+        resolved.anomalies += sessions.find_absences_of(name, decided, [*every, *ends])
         resolved.operations += len(ops) + len(every)
         resolved.unjudged += sum(not sessions.is_judged(op) for op in ops)
-        resolved.unknown += sessions.unknown_of(name)
+        resolved.unknown += sessions.list_unknown(name)
     return resolved
 
 
 def merge_announced(
     lines: Iterable[TraceCall],
 ) -> tuple[list[TraceOperation], list[OtherCall]]:
-    """What was announced and then done is one operation; in the order of invocation."""
+    """Merge announcements with their results, and sort by invocation."""
     operations: dict[tuple[str, int, str], list[TraceOperation]] = {}
     others: dict[tuple[str, int, str], list[OtherCall]] = {}
     for line in lines:
         if isinstance(line, OtherCall):
-            _settle(line, others.setdefault((line.worker, line.invoke_ns, line.verb), []))
+            _merge_line(line, others.setdefault((line.worker, line.invoke_ns, line.verb), []))
         else:
             same = operations.setdefault((line.worker, line.invoke_ns, line.op), [])
             if line.op in REMOVERS:
-                _settle(line, same)
+                _merge_line(line, same)
             else:
                 same.append(line)
     flat = [op for same in operations.values() for op in same]
@@ -108,7 +108,7 @@ def merge_announced(
     ]
 
 
-def _settle(line: _L, same: list[_L]) -> None:
+def _merge_line(line: _L, same: list[_L]) -> None:
     """Add a line to those of its worker and moment, unless one of the two announced the other."""
     if same and line.complete_ns is None:
         return
@@ -117,12 +117,12 @@ def _settle(line: _L, same: list[_L]) -> None:
     same.append(line)
 
 
-def _plain(op: TraceOperation, **changes: object) -> Operation:
+def _to_operation(op: TraceOperation, **changes: object) -> Operation:
     values = {name: getattr(op, name) for name in _PLAIN}
     return Operation(**{**values, **changes})
 
 
-def _keep(resolved: ResolvedHistory, operation: Operation, line: TraceOperation) -> None:
+def _add_operation(resolved: ResolvedHistory, operation: Operation, line: TraceOperation) -> None:
     resolved.history.append(operation)
     resolved.origin[id(operation)] = line
 
@@ -140,12 +140,12 @@ class _Sessions:
                 self.by_name.setdefault(op.session, []).append(op)
         self._forks = [op for op in operations if op.op == "fork"]
         self.targets = {op.target for op in self._forks}
-        self.tally = HashCounts(operations)
+        self.counts = HashCounts(operations)
         self._deleted = {(each.session, each.snapshot) for each in others if each.snapshot}
         # What came in by another way than an append is in no line: any session may hold it.
-        self._filled = {"" if each.every else each.session for each in others if _fills(each)}
+        self._filled = {"" if each.every else each.session for each in others if _is_import(each)}
         self._forgotten = {op.session for op in operations if op.verb == "forget"}
-        self._unknown = self._first_unknown(others)
+        self._unknown = self._find_unknown(others)
         # When each snapshot of the trace was first begun.
         self._taken: dict[tuple[str, str | None], int] = {}
         for op in operations:
@@ -156,10 +156,10 @@ class _Sessions:
         self._whole = {name for name, ops in self.by_name.items() if self._begins_empty(name, ops)}
         # Appends whose entries are surely stored anew, and not those of an older append of one key.
         self._anew = {
-            id(op) for name, ops in self.by_name.items() for op in self._stored(name, ops)
+            id(op) for name, ops in self.by_name.items() for op in self._find_stored(name, ops)
         }
         # Of each hash that stands for one entry alone: its fields, and when it was appended.
-        self._trusted: dict[str, tuple[str, int]] = self._unmistakable()
+        self._trusted: dict[str, tuple[str, int]] = self._find_trusted()
         # Sessions of which the history does not hold all appends: nothing there can be counted off.
         self._partly = {
             op.session
@@ -177,7 +177,7 @@ class _Sessions:
         }
 
     def is_whole(self, name: str) -> bool:
-        """Whether everything that the session ever held came in by an append of this trace."""
+        """Return whether all that the session ever held was appended in this trace."""
         return name in self._whole and self._metadata.complete
 
     def _begins_empty(self, name: str, ops: list[TraceOperation]) -> bool:
@@ -206,17 +206,17 @@ class _Sessions:
         return bool(empty)
 
     def _is_older(self, op: TraceOperation) -> bool:
-        """Whether an operation may be about a snapshot whose beginning is not in the trace."""
+        """Return whether an operation may be about a snapshot older than the trace."""
         taken = self._taken.get((op.session, op.snapshot))
         late = taken is None or (op.complete_ns is not None and op.complete_ns < taken)
         return late or not self._metadata.complete
 
     def may_show_older(self, op: TraceOperation) -> bool:
-        """Whether an operation may have seen entries that were gone when the session was empty."""
+        """Return whether an operation may have seen entries older than the empty session."""
         return op.invoke_ns <= self._empty_at.get(op.session, -1)
 
-    def _stored(self, name: str, ops: list[TraceOperation]) -> Iterator[TraceOperation]:
-        """The appends that stored entries of their own, if they did what they said.
+    def _find_stored(self, name: str, ops: list[TraceOperation]) -> Iterator[TraceOperation]:
+        """Yield the appends that stored new entries, if they were acknowledged.
 
         A key may have been used before the trace began, in a line that is missing, or in the
         session that this one was forked from: then nothing was stored, and what was may be hidden.
@@ -237,8 +237,8 @@ class _Sessions:
             if op.outcome == "ok" and op.position is not None and op.complete_ns is not None:
                 heapq.heappush(given, (op.complete_ns, op.position))
 
-    def _unmistakable(self) -> dict[str, tuple[str, int]]:
-        """The hashes that stand for one entry alone."""
+    def _find_trusted(self) -> dict[str, tuple[str, int]]:
+        """Find the hashes that stand for exactly one entry."""
         found: dict[str, tuple[str, int]] = {}
         # Where lines are missing, another entry may have the same hash; so may one that a fork
         # brought, or left behind, where older entries are.
@@ -264,7 +264,7 @@ class _Sessions:
                 since = begun.setdefault(op.key, op.invoke_ns) if op.key else op.invoke_ns
                 for token in op.ids:
                     one = strip_fields(token)
-                    if self.tally.appends(one) != 1:
+                    if self.counts.count_appends(one) != 1:
                         continue
                     # Where older entries may be, one that was looked for before it was appended,
                     # and was not there, is none of them.
@@ -275,8 +275,8 @@ class _Sessions:
 
     # From where on nothing is known
 
-    def _first_unknown(self, others: list[OtherCall]) -> dict[str, OtherCall]:
-        """Of each session, the first call that may have changed it in a way that nobody knows."""
+    def _find_unknown(self, others: list[OtherCall]) -> dict[str, OtherCall]:
+        """Find the first call on each session whose effect is unknown."""
         found: dict[str, OtherCall] = {}
         for call in sorted(others, key=lambda each: each.invoke_ns):
             if call.changes:
@@ -294,7 +294,7 @@ class _Sessions:
         return found
 
     def is_decided(self, op: TraceOperation) -> bool:
-        """Whether an operation came before anything unknown; of a read, whether its end did."""
+        """Return whether an operation (a read: its end) came before any unknown change."""
         if op.every:
             return True
         call = self._unknown.get(op.session)
@@ -304,8 +304,8 @@ class _Sessions:
             return op.complete_ns is not None and op.complete_ns < call.invoke_ns
         return op.invoke_ns < call.invoke_ns
 
-    def unknown_of(self, name: str) -> list[UnknownChange]:
-        """The call from which on a session is undecided, if there is one."""
+    def list_unknown(self, name: str) -> list[UnknownChange]:
+        """Return the call after which a session is undecided, if there is one."""
         call = self._unknown.get(name)
         if call is None:
             return []
@@ -315,7 +315,7 @@ class _Sessions:
     # How much is judged
 
     def is_judged(self, op: TraceOperation) -> bool:
-        """Whether an operation proves something, or could have."""
+        """Return whether an operation proves something, or could have."""
         if not self.is_decided(op):
             return False
         if op.op == "append" and op.outcome == "ok":
@@ -323,7 +323,7 @@ class _Sessions:
             return counted or all(strip_fields(token) in self._trusted for token in op.ids)
         if op.op == "read" and op.outcome == "ok":
             if self.is_whole(op.session):
-                return not op.turns or self.tally.only_turns(op.session)
+                return not op.turns or self.counts.has_only_turns(op.session)
             trusted = op.session in self._partly_trusted
             complete = op.limit is None and not op.turns
             return trusted or (complete and bool(self._batches[op.session]))
@@ -338,10 +338,10 @@ class _Sessions:
             if self.is_decided(op)
         ]
 
-    def absences(
+    def find_absences_of(
         self, name: str, ops: list[TraceOperation], changes: list[Operation]
     ) -> Iterator[Anomaly]:
-        """Acknowledged entries that are missing, of those that the checker does not judge."""
+        """Find missing acknowledged entries among those that the checker does not judge."""
         batches = self._batches[name]
         counted = {one for batch in batches for one in batch.ids if one not in self._trusted}
         whole = self.is_whole(name)
@@ -349,7 +349,7 @@ class _Sessions:
         if not counted or (not whole and metadata.ttl_s is not None and metadata.ends_unseen):
             return
         removers = [op for op in ops if op.op in REMOVERS]
-        turns = whole and not removers and not changes and self.tally.only_turns(name)
+        turns = whole and not removers and not changes and self.counts.has_only_turns(name)
         reads = [
             op
             for op in ops
@@ -361,10 +361,12 @@ class _Sessions:
     # One operation
 
     def take(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
-        """Put an operation into the history, as far as it can be told what it was about."""
+        """Add an operation to the history, as far as its entries are known."""
         if op.every:
             for name in self.by_name:
-                _keep(resolved, _plain(op, session=name, worker=f"{op.worker}*{name}"), op)
+                _add_operation(
+                    resolved, _to_operation(op, session=name, worker=f"{op.worker}*{name}"), op
+                )
             return
         match op.op:
             case "append":
@@ -376,20 +378,20 @@ class _Sessions:
             case "trim":
                 self._trim(op, resolved)
             case _:
-                _keep(resolved, _plain(op, **self._changed(op)), op)
+                _add_operation(resolved, _to_operation(op, **self._adjust_change(op)), op)
 
     def _append(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         ids = tuple(one for one in map(strip_fields, op.ids) if one in self._trusted)
         # A failed attempt whose entries came in by a later one says nothing.
-        if ids and self.tally.counts(op):
-            key = op.key if self.tally.is_key(op) else None
-            _keep(resolved, _plain(op, ids=ids, key=key), op)
+        if ids and self.counts.is_counted(op):
+            key = op.key if self.counts.is_key(op) else None
+            _add_operation(resolved, _to_operation(op, ids=ids, key=key), op)
 
     def _read(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         if not isinstance(op.value, tuple):
-            _keep(resolved, _plain(op), op)
+            _add_operation(resolved, _to_operation(op), op)
             return
-        if op.turns and not self.tally.only_turns(op.session):
+        if op.turns and not self.counts.has_only_turns(op.session):
             return
         seen = tuple(self._seen(token, op) for token in op.value)
         value = tuple(id_ for id_ in seen if id_ is not None)
@@ -397,10 +399,10 @@ class _Sessions:
         if limit is not None and len(op.value) >= limit:
             # What was left out counted for the limit.
             limit = len(value)
-        _keep(resolved, _plain(op, value=value, limit=limit), op)
+        _add_operation(resolved, _to_operation(op, value=value, limit=limit), op)
 
     def _seen(self, token: str, op: TraceOperation) -> str | None:
-        """The entry that a hash stands for; None if that cannot be told."""
+        """Return the entry that a hash stands for; None if it is ambiguous."""
         one = strip_fields(token)
         if self.may_show_older(op):
             return None
@@ -409,8 +411,12 @@ class _Sessions:
             if (op.complete_ns or 0) < since:
                 # It was not appended yet: this is an older entry of the same hash.
                 return None
-            return one if op.turns or _kept_fields(known, token) else CORRUPTED + one
-        if self.tally.appends(one) or not self.is_whole(op.session) or op.session in self.targets:
+            return one if op.turns or _has_fields(known, token) else CORRUPTED + one
+        if (
+            self.counts.count_appends(one)
+            or not self.is_whole(op.session)
+            or op.session in self.targets
+        ):
             return None
         return one
 
@@ -418,23 +424,23 @@ class _Sessions:
         if isinstance(op.value, str):
             seen = self._seen(op.value, op)
             if seen is not None:
-                _keep(resolved, _plain(op, value=seen), op)
+                _add_operation(resolved, _to_operation(op, value=seen), op)
             return
-        _keep(resolved, _plain(op), op)
+        _add_operation(resolved, _to_operation(op), op)
 
     def _trim(self, op: TraceOperation, resolved: ResolvedHistory) -> None:
         # A fork brings what its source holds.
         held = self.by_name if op.session in self.targets else (op.session,)
         known = all(self.is_whole(name) and name not in self._partly for name in held)
-        exact = known and not op.unsure and self.tally.is_plain(op.session)
+        exact = known and not op.unsure and self.counts.is_plain(op.session)
         if exact:
-            _keep(resolved, _plain(op), op)
+            _add_operation(resolved, _to_operation(op), op)
             return
         # It may have taken anything and need not have taken anything.
         resolved.searchable = False
-        _keep(resolved, _plain(op, keep=0, outcome="info", key=None), op)
+        _add_operation(resolved, _to_operation(op, keep=0, outcome="info", key=None), op)
 
-    def _changed(self, op: TraceOperation) -> dict[str, object]:
+    def _adjust_change(self, op: TraceOperation) -> dict[str, object]:
         changes: dict[str, object] = {}
         if op.key is not None and (op.outcome == "fail" or op.op in REMOVERS):
             changes["key"] = op.key if op.outcome != "fail" else None
@@ -451,19 +457,19 @@ class _Sessions:
         return changes
 
 
-def _fills(call: OtherCall) -> bool:
+def _is_import(call: OtherCall) -> bool:
     return call.verb in ("add_entries", "import_")
 
 
-def _kept_fields(stored: str, seen: str) -> bool:
-    """Whether every other field of an entry came back as it was."""
+def _has_fields(stored: str, seen: str) -> bool:
+    """Return whether every other field of an entry came back as it was."""
     if FIELD not in stored:
         return True
     return set(stored.split(FIELD)[1:]) <= set(seen.split(FIELD)[1:])
 
 
 def shift_times(line: TraceCall, by_ns: int) -> TraceCall:
-    """The same, at other times."""
+    """Return the line with its times shifted."""
     if not by_ns:
         return line
     end = line.complete_ns

@@ -9,7 +9,7 @@ from memory_contract.checker.explain import explain
 from memory_contract.checker.phrases import quote_name
 from memory_contract.checker.verdict import Ok, Violated
 from memory_contract.history import Operation
-from memory_contract.report.wording import visible
+from memory_contract.report.text import visible
 from memory_contract.results import CaseResult, CaseVerdict, Failure, Report, failure_of
 from memory_contract.traces.diagnosis import AnomalyStory, Explanation
 
@@ -35,14 +35,14 @@ def render_explanation(found: Explanation) -> str:
             others = (each for each in verdict.anomalies if each is not story.anomaly)
             one = Violated((story.anomaly, *others), verdict.scope)
             lines += [explain(one).rstrip("\n"), *render_timeline(story.small), ""]
-        lines.append(_counted(found))
+        lines.append(_format_counts(found))
     else:
         lines.append(explain(verdict).rstrip("\n"))
     lines += [f"note: {note}" for note in list_notes(found)]
     return "\n".join(visible(line) for text in lines for line in text.split("\n")) + "\n"
 
 
-def _counted(found: Explanation) -> str:
+def _format_counts(found: Explanation) -> str:
     names = ", ".join(f"{name} ({count})" for name, count in found.counts.most_common())
     return f"Found: {names}"
 
@@ -100,13 +100,16 @@ def render_timeline(operations: Sequence[Operation]) -> list[str]:
     column = {moment: place * COLUMNS for place, moment in enumerate(moments)}
     width = max(column.values(), default=0) + 1
     name = max((len(op.worker) for op in rows), default=0)
-    lines = [f"    {op.worker:<{name}}  {_bar(op, column, width)}  {_done(op)}" for op in rows]
+    lines = [
+        f"    {op.worker:<{name}}  {_draw_bar(op, column, width)}  {_describe_call(op)}"
+        for op in rows
+    ]
     if len(ordered) > ROWS_MAX:
         lines.append(f"    … and {len(ordered) - ROWS_MAX} more")
     return ["  Timeline:", *lines] if rows else []
 
 
-def _bar(op: Operation, column: dict[int, int], width: int) -> str:
+def _draw_bar(op: Operation, column: dict[int, int], width: int) -> str:
     start = column[op.invoke_ns]
     if op.complete_ns is None:
         return (" " * start + "├" + "─" * (width - start - 2) + "…").ljust(width)
@@ -115,10 +118,10 @@ def _bar(op: Operation, column: dict[int, int], width: int) -> str:
     return (" " * start + bar).ljust(width)
 
 
-def _done(op: Operation) -> str:
+def _describe_call(op: Operation) -> str:
     words: list[str] = [op.op]
     if op.ids:
-        words.append(f"[{_few(op.ids)}]")
+        words.append(f"[{_format_few(op.ids)}]")
     if op.keep is not None:
         words.append(f"keep {op.keep}")
     if op.snapshot is not None:
@@ -126,14 +129,14 @@ def _done(op: Operation) -> str:
     if op.target is not None:
         words.append(f"into {quote_name(op.target)}")
     if isinstance(op.value, tuple):
-        words.append(f"saw [{_few(op.value)}]")
+        words.append(f"saw [{_format_few(op.value)}]")
     elif op.value is not None:
         words.append(op.value)
     words.append("" if op.outcome == "ok" else op.outcome)
     return f"{quote_name(op.session)}: " + " ".join(word for word in words if word)
 
 
-def _few(ids: Sequence[str]) -> str:
+def _format_few(ids: Sequence[str]) -> str:
     if len(ids) <= IDS_MAX:
         return " ".join(ids)
     return f"{' '.join(ids[:2])} … {ids[-1]} ({len(ids)})"
@@ -147,7 +150,9 @@ def build_report(found: Explanation, *, command: str) -> Report:
     if isinstance(found.verdict, Violated):
         verdict = "FAIL"
         failures = tuple(failure_of(story.anomaly) for story in found.stories)
-        history = list(dict.fromkeys(op for story in found.stories for op in _all(story)))
+        history = list(
+            dict.fromkeys(op for story in found.stories for op in _list_operations(story))
+        )
     elif not isinstance(found.verdict, Ok):
         verdict = "UNKNOWN"
     reason = failures[0].proof if failures else getattr(found.verdict, "reason", "")
@@ -165,6 +170,6 @@ def build_report(found: Explanation, *, command: str) -> Report:
     return Report(target=str(found.path), seed=0, gates=("compatibility",), results=(result,))
 
 
-def _all(story: AnomalyStory) -> tuple[Operation, ...]:
+def _list_operations(story: AnomalyStory) -> tuple[Operation, ...]:
     anomaly = story.anomaly
     return (*story.around, *anomaly.witness, *anomaly.beside)

@@ -81,7 +81,7 @@ class TraceMetadata:
 
     @property
     def complete(self) -> bool:
-        """Whether every append that was made stands in the trace."""
+        """Return whether every append that was made stands in the trace."""
         return not (self.dropped or self.unclosed or self.continued)
 
     @property
@@ -104,7 +104,7 @@ class TraceMetadata:
 
     @property
     def ends_unseen(self) -> bool:
-        """Whether a session's life may have begun before the trace and end at any time."""
+        """Return whether a session's life may have begun before the trace and end at any time."""
         return not self.fresh and self.ttl_refreshed_by == "nothing"
 
     def shift_ns(self, boot: str) -> int:

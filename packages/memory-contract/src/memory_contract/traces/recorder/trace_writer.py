@@ -313,7 +313,7 @@ def _read_boot_id() -> str:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether a trace is a folder, to which many processes write, or a file."""
+    """Return whether a trace is a folder, to which many processes write, or a file."""
     return path.is_dir() or path.suffix != SUFFIX
 
 

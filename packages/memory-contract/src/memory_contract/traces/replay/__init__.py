@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from random import Random
-from typing import Final, Literal
+from typing import Final
 
 from memory_contract.adapter import Adapter, Refused
 from memory_contract.calls import format_error
 from memory_contract.checker.verdict import Undecided, Violated
 from memory_contract.history import HistoryError
-from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED, Unreachable
+from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
 from memory_contract.targets import resolve
 from memory_contract.timeouts import WorkTimedOut, run_with_timeout
-from memory_contract.traces.diagnosis import Explanation, explain_trace, judge_lines
+from memory_contract.traces.diagnosis import explain_trace, judge_lines
 from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
 from memory_contract.traces.diagnosis.trace_sorter import TraceSorter
@@ -30,8 +30,9 @@ from memory_contract.traces.format import ReplayLevel, TraceCall
 from memory_contract.traces.replay.host import CallHungError
 from memory_contract.traces.replay.host_pool import HostPool, WorkerMode, choose_worker_mode
 from memory_contract.traces.replay.lost_replies import REQUESTS_MAX, LostReplies
-from memory_contract.traces.replay.overlaps import Overlaps, count_overlaps
+from memory_contract.traces.replay.overlaps import count_overlaps
 from memory_contract.traces.replay.plan import ReplayPlan, build_plan
+from memory_contract.traces.replay.results import LoadedTrace, Replay, ReplayVerdict
 from memory_contract.traces.replay.scheduler import ReplayRun, Scheduler, find_fault
 from memory_contract.workers.pool import StoreRaised, WorkerLost
 from memory_contract.workers.threads import many_switches
@@ -46,15 +47,6 @@ __all__ = [
     "replay_trace",
 ]
 
-ReplayVerdict = Literal["FIXED", "FAILED", "CHANGED", "UNKNOWN", "ERROR"]
-EXIT_ERROR: Final = 4
-_EXITS: Final[dict[ReplayVerdict, int]] = {
-    "FIXED": EXIT_PASS,
-    "FAILED": EXIT_FAIL,
-    "CHANGED": EXIT_FAIL,
-    "UNKNOWN": EXIT_UNDECIDED,
-    "ERROR": EXIT_ERROR,
-}
 # A replay holds its operations in memory and makes them one by one: this takes some minutes.
 OPERATIONS_MAX: Final = 100_000
 # What is made up at once: characters of texts, calls that are open together, and processes. A file
@@ -70,56 +62,8 @@ RUN_S_MAX: Final = 600.0
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedTrace:
-    """A trace in memory, with what it proves."""
-
-    lines: tuple[TraceCall, ...]
-    metadata: TraceMetadata
-    # The names of the anomalies that it shows.
-    names: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """What came of a replay."""
-
-    verdict: ReplayVerdict
-    reason: str = ""
-    level: ReplayLevel = "concurrent"
-    way: WorkerMode | None = None
-    seed: int = 0
-    times: int = 0
-    # What the trace shows, and what the deciding run does.
-    recorded: frozenset[str] = frozenset()
-    found: frozenset[str] = frozenset()
-    explanation: Explanation | None = None
-    lines: tuple[TraceCall, ...] = ()
-    overlaps: Overlaps = field(default_factory=Overlaps)
-    operations: int = 0
-    notes: tuple[str, ...] = ()
-    # Whether it is UNKNOWN for want of an overlap alone.
-    vacuous: bool = False
-    # How many replies of the server were lost in this run.
-    replies_lost: int = 0
-    # What the trace uses and the store does not offer.
-    lacking: frozenset[str] = frozenset()
-
-    @property
-    def told(self) -> str:
-        """What came of it, in words; what a failing test shows."""
-        from memory_contract.traces.replay.render import render_replay  # noqa: PLC0415
-
-        return render_replay(self)
-
-    @property
-    def exit_code(self) -> int:
-        """What a command that shows this ends with."""
-        return _EXITS[self.verdict]
-
-
 def load_trace(path: str | Path, *, session: str | None = None) -> LoadedTrace:
-    """A trace that is small enough to be replayed, and what it proves."""
+    """Load a trace that is small enough to be replayed, and what it proves."""
     ordered = TraceSorter(path)
     if session is None and ordered.operations > OPERATIONS_MAX:
         raise HistoryError(
@@ -172,7 +116,7 @@ def replay_trace(
     session: str | None = None,
     progress: Progress | None = None,
 ) -> Replay:
-    """Do to a store what a trace says was done to another one, at most `times` times."""
+    """Replay a trace against a store, at most `times` times."""
     trace = path if isinstance(path, LoadedTrace) else load_trace(path, session=session)
     try:
         subject = StoreUnderTest(resolve(store))
@@ -193,7 +137,7 @@ def replay_lines(
     times: int = 1,
     progress: Progress | None = None,
 ) -> Replay:
-    """The same, for lines at hand and a store that is open; the first run that fails decides.
+    """Replay lines in memory against an open store; the first run that fails decides.
 
     Where replies get lost there is a run for each request of a call, whatever `times` says: the
     one that matters may be the last of them.
@@ -207,7 +151,9 @@ def replay_lines(
             break
         if progress is not None:
             progress(min(number, times), times)
-        found = _one(trace, subject, _Round(level, ours, number, nth), ways[number % len(ways)])
+        found = _run_once(
+            trace, subject, _Attempt(level, ours, number, nth), ways[number % len(ways)]
+        )
         walking = found.replies_lost > 0 and nth < REQUESTS_MAX
         nth = nth + 1 if walking else 1
         if found.vacuous and len(ways) == 1:
@@ -228,8 +174,8 @@ def replay_lines(
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
-    """One run: how closely, with which chance, and to which request of a call replies get lost."""
+class _Attempt:
+    """One run: its level, its seed, and which request of a call loses its reply."""
 
     level: ReplayLevel
     seed: int
@@ -237,8 +183,8 @@ class _Round:
     nth: int
 
 
-def _one(
-    trace: LoadedTrace, subject: StoreUnderTest, turn: _Round, asked: WorkerMode | None
+def _run_once(
+    trace: LoadedTrace, subject: StoreUnderTest, turn: _Attempt, asked: WorkerMode | None
 ) -> Replay:
     seed, number = turn.seed, turn.number
     plan = build_plan(trace.lines, trace.metadata, subject.adapter, seed=seed + number)
@@ -252,12 +198,12 @@ def _one(
         operations=len(plan.steps),
         notes=tuple(plan.notes),
     )
-    if obstacle := _obstacle(plan):
+    if obstacle := _find_obstacle(plan):
         return replace(blank, reason=obstacle, lacking=frozenset(plan.lacking))
     # As it was first; then calls of one moment are moved apart a little, each time otherwise.
     jitter = Random(f"{seed} {number}") if number else None  # noqa: S311 -- runs must repeat
     try:
-        run = run_with_timeout(RUN_S_MAX, lambda: _conducted(plan, subject, way, turn, jitter))
+        run = run_with_timeout(RUN_S_MAX, lambda: _run_plan(plan, subject, way, turn, jitter))
     except WorkTimedOut as error:
         words = f"it hangs, or is too slow to be judged: {error}"
         return replace(blank, reason=words, notes=(*blank.notes, *error.stacks))
@@ -267,10 +213,10 @@ def _one(
         return replace(blank, verdict="ERROR", reason=f"the store raised {error}")
     except Exception as error:  # noqa: BLE001 -- a defect of the kit is no verdict on a store
         return replace(blank, reason=f"the kit itself failed: {format_error(error)}")
-    return _judged(blank, plan, run, subject.adapter)
+    return _judge_run(blank, plan, run, subject.adapter)
 
 
-def _obstacle(plan: ReplayPlan) -> str:
+def _find_obstacle(plan: ReplayPlan) -> str:
     if plan.lacking:
         return f"the store does not offer {', '.join(sorted(plan.lacking))}, which the trace uses"
     moments = [step.invoke_ns for step in plan.steps]
@@ -279,21 +225,25 @@ def _obstacle(plan: ReplayPlan) -> str:
     return "" if plan.steps else "the trace holds nothing that can be done again"
 
 
-def _conducted(
-    plan: ReplayPlan, subject: StoreUnderTest, way: WorkerMode, turn: _Round, jitter: Random | None
+def _run_plan(
+    plan: ReplayPlan,
+    subject: StoreUnderTest,
+    way: WorkerMode,
+    turn: _Attempt,
+    jitter: Random | None,
 ) -> ReplayRun:
     loses = turn.level == "faults" and any(find_fault(step) == "lost reply" for step in plan.steps)
     with subject.workspace(plan.sessions) as workspace, many_switches():
         replies = LostReplies(subject.adapter.server if loses else None, nth=turn.nth)
         hosts = HostPool(subject, workspace, way, secrets.token_bytes(32), replies)
         try:
-            return Scheduler(plan, hosts, level=turn.level, jitter=jitter).conduct()
+            return Scheduler(plan, hosts, level=turn.level, jitter=jitter).run_plan()
         finally:
             hosts.end()
 
 
 def build_metadata(adapter: Adapter) -> TraceMetadata:
-    """What is known of the lines of a replay: all of it was seen."""
+    """Build the metadata of a replay's own lines: none is missing."""
     return TraceMetadata(
         headers=1,
         own_ids=False,
@@ -303,9 +253,9 @@ def build_metadata(adapter: Adapter) -> TraceMetadata:
     )
 
 
-def _judged(blank: Replay, plan: ReplayPlan, run: ReplayRun, adapter: Adapter) -> Replay:
+def _judge_run(blank: Replay, plan: ReplayPlan, run: ReplayRun, adapter: Adapter) -> Replay:
     explanation = judge_lines(run.lines, build_metadata(adapter))
-    notes = [*plan.notes, *_notes(run)]
+    notes = [*plan.notes, *_list_notes(run)]
     result = replace(
         blank,
         explanation=explanation,
@@ -335,7 +285,7 @@ def _judged(blank: Replay, plan: ReplayPlan, run: ReplayRun, adapter: Adapter) -
     return replace(result, verdict="FIXED")
 
 
-def _notes(run: ReplayRun) -> Iterable[str]:
+def _list_notes(run: ReplayRun) -> Iterable[str]:
     if run.skipped:
         yield f"{run.skipped} calls were left out: what they are about is older than the trace"
     for (what, why), count in run.unmade.items():

@@ -1,4 +1,4 @@
-"""Where the workers of a replay live: threads or tasks of this process, or of another one.
+"""The host of a replay's workers: threads or tasks of this process, or of another one.
 
 A host keeps handles open and makes calls when it is told to. It answers in lines of a trace: what
 a replay sees is taken down exactly as a recorder takes it down.
@@ -40,7 +40,7 @@ CALLS_IN_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """One call to make: a method of a handle, when, and in whose name."""
+    """One call to make: a method of a handle, when, and for which worker."""
 
     lane: str
     method: str
@@ -54,7 +54,7 @@ class CallRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What came of it: a line of a trace, what was raised, and the store's id of a snapshot."""
+    """The result of a call: its line, what it raised, and the store's id of a snapshot."""
 
     line: str
     raised: str = ""
@@ -71,7 +71,7 @@ class CallHungError(Exception):
 
 
 class ReplayHost:
-    """Handles, and the lanes that call them. It travels by pickle before it is used."""
+    """Open handles, and the workers (lanes) that call them. It is pickled before it is used."""
 
     def __init__(
         self,
@@ -94,9 +94,9 @@ class ReplayHost:
         self._preempted = preempted
 
     def install(self) -> None:
-        """Begin, in the process where the calls are to be made."""
-        self._hand = Hasher(Policy(), self._key)
-        self._verbs = build_handle_methods(self._hand)
+        """Start, in the process that makes the calls."""
+        self._hasher = Hasher(Policy(), self._key)
+        self._verbs = build_handle_methods(self._hasher)
         self._handles: dict[str, Any] = {}
         self._lanes: dict[str, _Lane] = {}
         self._loop = _LoopThread() if self._flavour == "async" else None
@@ -109,35 +109,35 @@ class ReplayHost:
         owner = group if self._shared else lane
         if owner not in self._handles:
             try:
-                self._handles[owner] = self._opened(server)
+                self._handles[owner] = self._open(server)
             except Exception as error:
                 raise StoreRaised(format_error(error)) from error
         # A lane of the trace may have the name of ours: where its handle stays, so does its thread.
         if lane not in self._lanes:
             self._lanes[lane] = _Lane(owner, None if self._loop is not None else _Thread())
 
-    def _opened(self, server: str | None) -> Any:
+    def _open(self, server: str | None) -> Any:
         if self._loop is None:
             return open_handle(self._adapter, self._workspace, "blocking", None, server)
-        return self._loop.run(self._opened_there(server))
+        return self._loop.run(self._open_async(server))
 
-    async def _opened_there(self, server: str | None) -> Any:
+    async def _open_async(self, server: str | None) -> Any:
         options = {} if server is None else {"server": server}
         handle = self._adapter.factory("async")(self._workspace, **options)
         return await handle if inspect.isawaitable(handle) else handle
 
-    def start(self, ask: CallRequest) -> None:
-        """Have a call made; `finish` waits for it."""
-        lane = self._lanes[ask.lane]
+    def start(self, request: CallRequest) -> None:
+        """Start a call; `finish` waits for it."""
+        lane = self._lanes[request.lane]
         handle = self._handles[lane.owner]
         if self._loop is not None:
-            lane.answer = self._loop.submit(self._awaited(handle, ask))
+            lane.answer = self._loop.submit(self._call_async(handle, request))
         else:
             assert lane.thread is not None
-            lane.answer = lane.thread.submit(lambda: self._called(handle, ask))
+            lane.answer = lane.thread.submit(lambda: self._call(handle, request))
 
     def finish(self, lane: str, wait_s: float = ANSWER_S_MAX) -> CallResult:
-        """What came of the call of a lane."""
+        """Wait for the call of a lane and return its result."""
         answer = self._lanes[lane].answer
         assert answer is not None
         try:
@@ -152,7 +152,7 @@ class ReplayHost:
             answer.cancel()
 
     def leave(self, lane: str) -> None:
-        """A lane has no more to do; the last one of a handle closes it."""
+        """End a lane; the last one of a handle closes the handle."""
         gone = self._lanes.pop(lane)
         if gone.thread is not None:
             hangs = gone.answer is not None and not gone.answer.done()
@@ -166,7 +166,7 @@ class ReplayHost:
             if self._loop is None:
                 close(handle)
             else:
-                self._loop.run(_closed(handle))
+                self._loop.run(_close_async(handle))
 
     def end(self) -> None:
         """Close what is open."""
@@ -177,53 +177,57 @@ class ReplayHost:
 
     # One call
 
-    def _called(self, handle: Any, ask: CallRequest) -> CallResult:
-        time.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
-        note = self._note(ask)
-        method = getattr(handle, ask.method)
-        pause = _Pause(ask) if self._preempted and ask.start_ns else None
-        note.invoke_ns = time.monotonic_ns()
+    def _call(self, handle: Any, request: CallRequest) -> CallResult:
+        time.sleep(max(0.0, (request.start_ns - time.monotonic_ns()) / 1e9))
+        record = self._begin(request)
+        method = getattr(handle, request.method)
+        pause = _Pause(request) if self._preempted and request.start_ns else None
+        record.invoke_ns = time.monotonic_ns()
         try:
-            with _profiled(pause):
-                answer = method(ask.session, *ask.arguments, **ask.options)
+            with _profile(pause):
+                answer = method(request.session, *request.arguments, **request.options)
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            note.set_error(error)
-            return CallResult(line=format_call(note, self._hand), raised=format_error(error))
-        return self._came_back(note, answer)
+            record.set_error(error)
+            return CallResult(line=format_call(record, self._hasher), raised=format_error(error))
+        return self._complete(record, answer)
 
-    async def _awaited(self, handle: Any, ask: CallRequest) -> CallResult:
-        await asyncio.sleep(max(0.0, (ask.start_ns - time.monotonic_ns()) / 1e9))
-        note = self._note(ask)
-        note.invoke_ns = time.monotonic_ns()
+    async def _call_async(self, handle: Any, request: CallRequest) -> CallResult:
+        await asyncio.sleep(max(0.0, (request.start_ns - time.monotonic_ns()) / 1e9))
+        record = self._begin(request)
+        record.invoke_ns = time.monotonic_ns()
         try:
-            answer = getattr(handle, ask.method)(ask.session, *ask.arguments, **ask.options)
+            answer = getattr(handle, request.method)(
+                request.session, *request.arguments, **request.options
+            )
             if inspect.isawaitable(answer):
                 answer = await answer
         except BaseException as error:  # noqa: BLE001 -- whatever a store raises is an outcome
-            note.set_error(error)
-            return CallResult(line=format_call(note, self._hand), raised=format_error(error))
-        return self._came_back(note, answer)
+            record.set_error(error)
+            return CallResult(line=format_call(record, self._hasher), raised=format_error(error))
+        return self._complete(record, answer)
 
-    def _note(self, ask: CallRequest) -> CallRecord:
-        note = self._verbs[ask.method].describe(ask.session, *ask.arguments, **ask.options)
-        note.worker, note.verb = ask.lane, ask.method
-        return note
+    def _begin(self, request: CallRequest) -> CallRecord:
+        record = self._verbs[request.method].describe(
+            request.session, *request.arguments, **request.options
+        )
+        record.worker, record.verb = request.lane, request.method
+        return record
 
-    def _came_back(self, note: CallRecord, answer: Any) -> CallResult:
-        note.complete_ns = time.monotonic_ns()
-        note.outcome = "ok"
-        look = self._verbs[note.verb].read_result
+    def _complete(self, record: CallRecord, answer: Any) -> CallResult:
+        record.complete_ns = time.monotonic_ns()
+        record.outcome = "ok"
+        look = self._verbs[record.verb].read_result
         if look is not None:
-            look(note, answer, self._hand)
-        frozen = answer if note.verb == "snapshot" else None
-        return CallResult(line=format_call(note, self._hand), snapshot=frozen)
+            look(record, answer, self._hasher)
+        frozen = answer if record.verb == "snapshot" else None
+        return CallResult(line=format_call(record, self._hasher), snapshot=frozen)
 
 
 class _Pause:
-    """Lets others run once in a call, somewhere in the store's own code."""
+    """Lets other threads run once in a call, somewhere in the store's own code."""
 
-    def __init__(self, ask: CallRequest) -> None:
-        self._left = Random(f"{ask.lane} {ask.start_ns}").randrange(1, CALLS_IN_MAX)  # noqa: S311
+    def __init__(self, request: CallRequest) -> None:
+        self._left = Random(f"{request.lane} {request.start_ns}").randrange(1, CALLS_IN_MAX)  # noqa: S311
 
     def __call__(self, _: object, event: str, __: object) -> None:
         if event in ("call", "c_call"):
@@ -233,7 +237,7 @@ class _Pause:
 
 
 @contextlib.contextmanager
-def _profiled(pause: _Pause | None) -> Iterator[None]:
+def _profile(pause: _Pause | None) -> Iterator[None]:
     if pause is None:
         yield
         return
@@ -245,19 +249,19 @@ def _profiled(pause: _Pause | None) -> Iterator[None]:
         sys.setprofile(before)
 
 
-def format_lost_call(ask: CallRequest, key: bytes) -> str:
-    """The line of a call that never came back."""
+def format_lost_call(request: CallRequest, key: bytes) -> str:
+    """Format the line of a call that never returned."""
     hasher = Hasher(Policy(), key)
-    note = build_handle_methods(hasher)[ask.method].describe(
-        ask.session, *ask.arguments, **ask.options
+    record = build_handle_methods(hasher)[request.method].describe(
+        request.session, *request.arguments, **request.options
     )
-    note.worker, note.verb, note.invoke_ns = ask.lane, ask.method, ask.asked_ns
-    if note.op == "snapshot":
-        note.snapshot = f"lost-{ask.asked_ns}"
-    return format_call(note, hasher)
+    record.worker, record.verb, record.invoke_ns = request.lane, request.method, request.asked_ns
+    if record.op == "snapshot":
+        record.snapshot = f"lost-{request.asked_ns}"
+    return format_call(record, hasher)
 
 
-async def _closed(handle: Any) -> None:
+async def _close_async(handle: Any) -> None:
     method = getattr(handle, "close", None)
     answer = method() if callable(method) else None
     if inspect.isawaitable(answer):
@@ -276,7 +280,7 @@ class _Thread:
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=THREADS, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREADS, daemon=True)
         self._thread.start()
 
     def submit(self, job: Callable[[], CallResult]) -> futures.Future[CallResult]:
@@ -285,11 +289,11 @@ class _Thread:
         return done
 
     def end(self, wait_s: float) -> None:
-        """Let it go; who hangs in a call is gone when the call is."""
+        """End the thread; one that hangs ends with its call."""
         self._jobs.put(None)
         self._thread.join(wait_s)
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
             job, done = item
             try:
@@ -314,14 +318,14 @@ class _LoopThread:
 
     def end(self) -> None:
         with contextlib.suppress(Exception):
-            self.run(_cancelled_rest())
+            self.run(_cancel_rest())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(ANSWER_S_MAX)
         if not self._thread.is_alive():
             self._loop.close()
 
 
-async def _cancelled_rest() -> None:
+async def _cancel_rest() -> None:
     rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in rest:
         task.cancel()

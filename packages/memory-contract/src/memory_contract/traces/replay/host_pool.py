@@ -1,4 +1,4 @@
-"""Hosts by the way in which a replay runs: all lanes here, or each group in its own process."""
+"""The hosts of a replay: all lanes in this process, or each group in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from memory_contract.adapter import Adapter, Flavour, Refused
 from memory_contract.runner import StoreUnderTest
@@ -27,32 +27,6 @@ TOLD_NS: Final = {"processes": 1_000_000, "threads": 300_000, "tasks": 300_000}
 TELLING_NS: Final = {"processes": 200_000, "threads": 20_000, "tasks": 20_000}
 
 
-class Cannot(Exception):  # noqa: N818 -- names what happened
-    """The replay cannot be run on this store; its words are the reason."""
-
-
-class HostInterface(Protocol):
-    """A host, wherever it is."""
-
-    def open(self, lane: str, group: str, server: str | None) -> None:
-        """Open the handle of a lane, on a server that stands in for the store's own."""
-
-    def start(self, ask: CallRequest) -> None:
-        """Have a call made."""
-
-    def finish(self, lane: str) -> CallResult:
-        """What came of the call of a lane."""
-
-    def cancel(self, lane: str) -> None:
-        """Cancel the call of a lane."""
-
-    def leave(self, lane: str) -> None:
-        """A lane has no more to do."""
-
-    def end(self) -> None:
-        """Close what is open."""
-
-
 class RemoteHost:
     """A host in a process of its own."""
 
@@ -64,12 +38,12 @@ class RemoteHost:
         """Open the handle of a lane there."""
         self._worker.call_plugin("open", lane, group, server)
 
-    def start(self, ask: CallRequest) -> None:
-        """Have a call made there."""
-        self._worker.call_plugin("start", ask)
+    def start(self, request: CallRequest) -> None:
+        """Start a call there."""
+        self._worker.call_plugin("start", request)
 
     def finish(self, lane: str) -> CallResult:
-        """What came of it; who hangs there is given up."""
+        """Wait for a call there, up to a limit."""
         self._worker.tell("call_plugin", "finish", (lane,))
         answer: CallResult = self._worker.answer(ANSWER_S_MAX)
         return answer
@@ -79,18 +53,21 @@ class RemoteHost:
         self._worker.call_plugin("cancel", lane)
 
     def leave(self, lane: str) -> None:
-        """A lane has no more to do."""
+        """End a lane."""
         self._worker.call_plugin("leave", lane)
 
     def end(self) -> None:
-        """Close what is open there, and let the process go."""
+        """Close what is open there, and end the process."""
         with contextlib.suppress(WorkerLost, StoreRaised, Refused):
             self._worker.call_plugin("end")
         self._worker.kill()
 
     def kill(self) -> None:
-        """End the process at once, wherever it is."""
+        """Kill the process."""
         self._worker.kill()
+
+
+Host = ReplayHost | RemoteHost
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +81,7 @@ class WorkerMode:
 def choose_worker_mode(
     subject: StoreUnderTest, steps: list[ReplayStep], asked: WorkerKind | None
 ) -> WorkerMode:
-    """As the trace ran, where the store can; else as near to that as it can."""
+    """Choose how workers run: as in the trace, or as close to it as the store allows."""
     adapter, flavours = subject.adapter, subject.flavours
     wanted = asked
     if wanted is None and len(list_processes(steps)) > 1:
@@ -141,27 +118,27 @@ class HostPool:
         self.way = way
         self._key = key
         self.replies = replies
-        self._hosts: dict[str, HostInterface] = {}
+        self._hosts: dict[str, Host] = {}
         self._lanes: dict[str, str] = {}
 
-    def at(self, lane: str, group: str) -> HostInterface:
-        """The host of a lane, with its handle open."""
+    def find(self, lane: str, group: str) -> Host:
+        """Return the host of a lane; open the lane's handle first."""
         if lane in self._lanes:
             return self._hosts[self._lanes[lane]]
         where = group if self.way.workers == "processes" else ""
         group = self.group_of(group)
         if where not in self._hosts:
-            self._hosts[where] = self._made(remote=self.way.workers == "processes")
+            self._hosts[where] = self._create(remote=self.way.workers == "processes")
         host = self._hosts[where]
         host.open(lane, group, self.replies.server_of(group))
         self._lanes[lane] = where
         return host
 
     def group_of(self, group: str) -> str:
-        """Who shares a handle: as in the trace, or everybody, where one is all there is."""
+        """Return which group shares a handle; everybody does where a store has only one."""
         return "" if self._adapter.reach == "handle" else group
 
-    def _made(self, *, remote: bool, flavour: Flavour | None = None) -> HostInterface:
+    def _create(self, *, remote: bool, flavour: Flavour | None = None) -> Host:
         ours = flavour or self.way.flavour
         shared = ours == "async" or self._adapter.thread_safe or self._adapter.reach == "handle"
         host = ReplayHost(
@@ -178,18 +155,18 @@ class HostPool:
         host.install()
         return host
 
-    def afresh(self, lane: str) -> HostInterface:
-        """A host for the last reads: in a process that has done nothing, where there can be one."""
+    def open_fresh(self, lane: str) -> Host:
+        """Open a host for the last reads, in a fresh process where the store allows it."""
         if self._adapter.reach == "handle" and self._hosts:
-            return self.at(lane, "")
+            return self.find(lane, "")
         remote = self._adapter.reach == "machine" and self._worker_pool is not None
-        host = self._hosts[lane] = self._made(remote=remote)
+        host = self._hosts[lane] = self._create(remote=remote)
         host.open(lane, lane, None)
         self._lanes[lane] = lane
         return host
 
     def leave(self, lane: str) -> None:
-        """A lane has no more to do."""
+        """End a lane."""
         where = self._lanes.pop(lane, None)
         # Where one handle is all there is, it stays open for the last reads.
         if where is not None and self._adapter.reach != "handle":
@@ -207,14 +184,14 @@ class HostPool:
         self._lanes = {name: at for name, at in self._lanes.items() if at not in gone}
         return True
 
-    def moment(self, calls: int) -> int:
-        """When so many calls can begin at once: by then all hosts know of theirs."""
+    def plan_moment(self, calls: int) -> int:
+        """Choose a moment to start so many calls: by then all hosts have received theirs."""
         ahead = TOLD_NS[self.way.workers] + calls * TELLING_NS[self.way.workers]
         return time.monotonic_ns() + ahead if calls > 1 else 0
 
-    def never_back(self, ask: CallRequest) -> CallResult:
-        """What is known of a call whose process was killed: that it may have been made."""
-        return CallResult(line=format_lost_call(ask, self._key))
+    def describe_lost(self, request: CallRequest) -> CallResult:
+        """Return the result of a call whose process was killed: its outcome is unknown."""
+        return CallResult(line=format_lost_call(request, self._key))
 
     def end(self) -> None:
         """Close everything."""

@@ -1,4 +1,4 @@
-"""Replies that get lost again: a proxy before the server of each store that a trace tells of."""
+"""Lost replies of a server, repeated by a proxy before each store's server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_SERVER: Final = "the store names no server that the kit could stand before"
 
 
 class LostReplies:
-    """Loses the reply to the n-th request of a call, on cue, whoever's store makes it.
+    """Drops the reply to the n-th request of a call when armed.
 
     What shares a store shares its proxy: of calls that are open together on one store, the one
     whose request is the n-th is struck.
@@ -24,15 +24,15 @@ class LostReplies:
         self._nth = nth
         self._proxies: dict[str, Proxy] = {}
         self._waiting: dict[str, int] = {}
-        self.why_not = NO_SERVER if server is None else _obstacle(server)
+        self.why_not = NO_SERVER if server is None else _find_obstacle(server)
 
     @property
     def lost(self) -> int:
-        """How many replies were lost so far."""
+        """How many replies were dropped so far."""
         return sum(len(proxy.struck) for proxy in self._proxies.values())
 
     def server_of(self, group: str) -> str | None:
-        """Where the store of a group finds its server; None for its own way."""
+        """Return the server URL for a group's store; None if it uses its own."""
         if self.why_not or self._server is None:
             return None
         if group not in self._proxies:
@@ -42,24 +42,24 @@ class LostReplies:
         return self._proxies[group].url
 
     def arm(self, group: str) -> None:
-        """A call of this group begins, and is not to hear what came of it."""
+        """Arm the fault for a call of this group."""
         self._waiting[group] = self._waiting.get(group, 0) + 1
         self._proxies[group].arm(ProxyFault("cut after", nth=self._nth))
 
     def disarm(self, group: str) -> None:
-        """It is over; what did not strike it strikes nobody else."""
+        """Disarm the fault so that later calls are not affected."""
         self._waiting[group] -= 1
         if not self._waiting[group]:
             self._proxies[group].heal()
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close all proxies."""
         for proxy in self._proxies.values():
             with contextlib.suppress(Exception):
                 proxy.close()
 
 
-def _obstacle(server: str) -> str:
+def _find_obstacle(server: str) -> str:
     try:
         Proxy(server).close()
     except ProxyError as error:

@@ -1,4 +1,4 @@
-"""What is to be done again: the operations of a trace as calls on any store.
+"""The plan of a replay: the operations of a trace as calls on any store.
 
 Sessions, workers, order and overlaps are the trace's. What was said is made up where the trace has
 only hashes: as long as it was, and the same again where the same was said again.
@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Message
+from memory_contract.traces.diagnosis.history_builder import merge_announced
 from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
 from memory_contract.traces.format import FIELD, TraceCall, TraceOperation, strip_fields
 
@@ -31,7 +32,7 @@ TTL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStep:
-    """One call: who makes it, on which handle, and what the trace says of it."""
+    """One call: its worker, its handle, and what the trace says about it."""
 
     number: int
     lane: str
@@ -55,7 +56,7 @@ class ReplayStep:
 
 @dataclass(slots=True)
 class ReplayPlan:
-    """All steps, in the order of invocation, and what cannot be done again."""
+    """All steps in the order of invocation, and what cannot be replayed."""
 
     steps: list[ReplayStep] = field(default_factory=list)
     # Capabilities that the store lacks, and words about what is left out.
@@ -69,7 +70,7 @@ class ReplayPlan:
 
     @property
     def sessions(self) -> list[str]:
-        """Every session that something is written to."""
+        """All sessions that are written to."""
         written = [s.session for s in self.steps if s.op == "append"]
         written += [s.target for s in self.steps if s.op == "fork" and s.target is not None]
         return list(dict.fromkeys(written))
@@ -82,16 +83,14 @@ def build_plan(
     *,
     seed: int,
 ) -> ReplayPlan:
-    """The calls that do to this store what was done to the other one."""
-    from memory_contract.traces.diagnosis.history_builder import merge_announced  # noqa: PLC0415
-
+    """Plan the calls that repeat a trace on this store."""
     operations, _ = merge_announced(lines)
     plan = ReplayPlan()
-    operations = _with_harmless_sessions(operations, plan)
-    plan.before = _older(operations, metadata)
-    _speed(plan, operations, metadata, adapter)
-    writer = _Writer(adapter, seed)
-    doubled = _doubled(operations)
+    operations = _rename_unsafe_sessions(operations, plan)
+    plan.before = _count_older(operations, metadata)
+    _set_speed(plan, operations, metadata, adapter)
+    factory = _MessageFactory(adapter, seed)
+    doubled = _find_doubled(operations)
     skipped = 0
     for op in operations:
         names = [op.session]
@@ -106,7 +105,7 @@ def build_plan(
             skipped += 1
             continue
         for name in names:
-            step = _step(len(plan.steps), op, name, writer, plan)
+            step = _build_step(len(plan.steps), op, name, factory, plan)
             twice = op.op == "append" and not doubled.isdisjoint(map(strip_fields, op.ids))
             plan.steps.append(replace(step, doubled=True) if twice else step)
     if skipped:
@@ -114,10 +113,10 @@ def build_plan(
     return plan
 
 
-def _with_harmless_sessions(
+def _rename_unsafe_sessions(
     operations: list[TraceOperation], plan: ReplayPlan
 ) -> list[TraceOperation]:
-    """Give sessions whose ids could lead out of a store's folder other ids."""
+    """Replace session ids that could lead out of a store's folder."""
     named = dict.fromkeys(
         each for op in operations for each in (op.session, op.target) if each is not None
     )
@@ -143,12 +142,12 @@ def _with_harmless_sessions(
     ]
 
 
-def _step(
-    number: int, op: TraceOperation, session: str, writer: _Writer, plan: ReplayPlan
+def _build_step(
+    number: int, op: TraceOperation, session: str, factory: _MessageFactory, plan: ReplayPlan
 ) -> ReplayStep:
     found = _WORKER.fullmatch(op.worker)
     options: dict[str, Any] = {}
-    capabilities = writer.adapter.capabilities
+    capabilities = factory.adapter.capabilities
     if op.op == "append" and op.key is not None and "keys" in capabilities:
         options["key"] = op.key
     if op.op == "append" and op.ttl_s is not None and "ttl" in capabilities:
@@ -161,7 +160,7 @@ def _step(
         group=found["group"] if found else op.worker,
         op=op.op,
         session=session,
-        messages=writer.messages(op) if op.op == "append" else (),
+        messages=factory.messages(op) if op.op == "append" else (),
         options=options,
         keep=op.keep,
         snapshot=op.snapshot,
@@ -174,19 +173,19 @@ def _step(
 
 
 def list_processes(steps: Sequence[ReplayStep]) -> set[str]:
-    """The processes that a trace tells of."""
+    """Return the processes that occur in a trace."""
     found = [_WORKER.fullmatch(step.lane) for step in steps]
     return {each["pid"] for each in found if each is not None}
 
 
 def has_tasks(steps: Sequence[ReplayStep]) -> bool:
-    """Whether tasks of an event loop made some of the calls."""
+    """Return whether tasks of an event loop made some of the calls."""
     found = [_WORKER.fullmatch(step.lane) for step in steps]
     return any(each is not None and each["kind"] == "a" for each in found)
 
 
-def _older(operations: Sequence[TraceOperation], metadata: TraceMetadata) -> dict[str, int]:
-    """How many entries each session showed that are older than the trace."""
+def _count_older(operations: Sequence[TraceOperation], metadata: TraceMetadata) -> dict[str, int]:
+    """Count the entries of each session that are older than the trace."""
     if metadata.own_ids or metadata.fresh:
         return {}
     appended = {strip_fields(token) for op in operations if op.op == "append" for token in op.ids}
@@ -197,8 +196,8 @@ def _older(operations: Sequence[TraceOperation], metadata: TraceMetadata) -> dic
     return {session: count for session, count in found.items() if count}
 
 
-def _doubled(operations: Sequence[TraceOperation]) -> set[str]:
-    """Entries that some read showed more often than they were appended."""
+def _find_doubled(operations: Sequence[TraceOperation]) -> set[str]:
+    """Find entries that some read showed more often than they were appended."""
     appended = Counter(
         strip_fields(token) for op in operations if op.op == "append" for token in op.ids
     )
@@ -210,7 +209,7 @@ def _doubled(operations: Sequence[TraceOperation]) -> set[str]:
     return found
 
 
-def _speed(
+def _set_speed(
     plan: ReplayPlan,
     operations: Sequence[TraceOperation],
     metadata: TraceMetadata,
@@ -223,7 +222,7 @@ def _speed(
     plan.expiring = {op.session for op in operations if op.ttl_s is not None}
 
 
-class _Writer:
+class _MessageFactory:
     """Makes messages up."""
 
     def __init__(self, adapter: Adapter, seed: int) -> None:
@@ -231,7 +230,7 @@ class _Writer:
         self._seed = seed
 
     def messages(self, op: TraceOperation) -> tuple[Message, ...]:
-        made = [self._message(op, place) for place in range(len(op.ids))]
+        made = [self._build_message(op, place) for place in range(len(op.ids))]
         if not self.adapter.pairs:
             return tuple(made)
         turn = [each["role"] for each in made] == ["user", "assistant"] * (len(made) // 2)
@@ -247,7 +246,7 @@ class _Writer:
             )
         )
 
-    def _message(self, op: TraceOperation, place: int) -> Message:
+    def _build_message(self, op: TraceOperation, place: int) -> Message:
         kept = op.contents[place] if place < len(op.contents) else None
         if isinstance(kept, dict) and "content" in kept:
             return dict(kept)
@@ -256,14 +255,14 @@ class _Writer:
         token = op.ids[place]
         message = {
             "role": role if role in ("user", "assistant", "system") else "user",
-            "content": self._text(strip_fields(token), size),
+            "content": self._build_text(strip_fields(token), size),
         }
         if FIELD in token and "fields" in self.adapter.capabilities:
             message["name"] = f"name-{token.partition(FIELD)[2][:8]}"
         return message
 
-    def _text(self, token: str, size: int) -> str:
-        """Words as long as what was said, at least long enough to be told from all others."""
+    def _build_text(self, token: str, size: int) -> str:
+        """Make up a text of the recorded length, long enough to be unique."""
         random = Random(f"{self._seed} {token}")  # noqa: S311 -- made-up words
         words, length = [f"{random.getrandbits(48):012x}"], 12
         while length < size:

@@ -1,4 +1,4 @@
-"""The order in which calls are made again.
+"""The scheduler of a replay: the order in which calls are made.
 
 A trace says which operations were over before another began, and which overlapped. So does a
 replay: a call is made only when all are back that were back before it in the trace, and calls that
@@ -36,7 +36,7 @@ FINAL: Final = "final"
 
 @dataclass(slots=True)
 class ReplayRun:
-    """What came of one run."""
+    """The result of one run."""
 
     lines: list[TraceCall] = field(default_factory=list)
     # The line that each step became.
@@ -64,7 +64,7 @@ class Scheduler:
         self._apart_ns = jitter.choice(JITTERS_NS) if jitter is not None else 1
         self._names: dict[str, Any] = {}
         self._open: dict[str, ReplayStep] = {}
-        self._asks: dict[str, CallRequest] = {}
+        self._requests: dict[str, CallRequest] = {}
         self._left: dict[str, int] = {}
         # Steps whose replies are to get lost, with the groups whose servers were told.
         self._armed: dict[int, str] = {}
@@ -73,15 +73,15 @@ class Scheduler:
         for step in plan.steps:
             self._left[step.lane] = self._left.get(step.lane, 0) + 1
 
-    def conduct(self) -> ReplayRun:
-        """All of it, with a last read of every session."""
+    def run_plan(self) -> ReplayRun:
+        """Run all steps, then read every session."""
         self._set_up()
         if self._level == "sequential":
             for step in self._plan.steps:
                 self._begin([step])
                 self._end(step)
         else:
-            self._concurrently()
+            self._run_concurrently()
         for step in list(self._open.values()):
             self._end(step)
         self.run.replies_lost = self._hosts.replies.lost
@@ -89,7 +89,7 @@ class Scheduler:
         self._read_all()
         return self.run
 
-    def _concurrently(self) -> None:
+    def _run_concurrently(self) -> None:
         waiting: list[ReplayStep] = []
         for step, begins in iter_events(self._plan.steps):
             if begins:
@@ -105,32 +105,34 @@ class Scheduler:
 
     def _begin(self, steps: Sequence[ReplayStep]) -> None:
         """Make some calls at the same moment."""
-        asks: list[tuple[ReplayStep, CallRequest]] = []
+        requests: list[tuple[ReplayStep, CallRequest]] = []
         for step in steps:
             if (before := self._open.get(step.lane)) is not None:
                 self._end(before)
             self._pause(step)
-            ask = self._asked(step)
-            if ask is None:
+            request = self._build_request(step)
+            if request is None:
                 self.run.skipped += 1
-                self._done(step)
+                self._finish_step(step)
             else:
                 # Opened before the moment: what takes time must not take it from the others.
-                self._hosts.at(step.lane, step.group)
-                asks.append((step, ask))
-        moment = self._hosts.moment(len(asks))
-        for step, ask in asks:
+                self._hosts.find(step.lane, step.group)
+                requests.append((step, request))
+        moment = self._hosts.plan_moment(len(requests))
+        for step, request in requests:
             late = self._jitter.randrange(self._apart_ns) if self._jitter is not None else 0
-            self._asks[step.lane] = at = replace(ask, start_ns=moment + late if moment else 0)
-            self._lose_the_reply(step)
-            self._hosts.at(step.lane, step.group).start(at)
+            self._requests[step.lane] = at = replace(
+                request, start_ns=moment + late if moment else 0
+            )
+            self._lose_reply(step)
+            self._hosts.find(step.lane, step.group).start(at)
             self._open[step.lane] = step
-        for step, _ in asks:
+        for step, _ in requests:
             if self._open.get(step.lane) is step:
                 self._strike(step)
 
-    def _asked(self, step: ReplayStep) -> CallRequest | None:
-        """The call of a step; None if what it is about is not there."""
+    def _build_request(self, step: ReplayStep) -> CallRequest | None:
+        """Build the call of a step; None if its snapshot does not exist here."""
         arguments: tuple[Any, ...] = ()
         if step.op == "append":
             arguments = (list(step.messages),)
@@ -153,18 +155,18 @@ class Scheduler:
         )
 
     def _end(self, step: ReplayStep) -> None:
-        """Wait for a call."""
+        """Wait for the call of a step."""
         if self._open.get(step.lane) is not step:
             return
-        answer = self._hosts.at(step.lane, step.group).finish(step.lane)
+        answer = self._hosts.find(step.lane, step.group).finish(step.lane)
         if (armed := self._armed.pop(step.number, None)) is not None:
             self._hosts.replies.disarm(armed)
-        self._keep(step, answer)
+        self._add_line(step, answer)
         if answer.raised and step.outcome == "ok" and not self._is_fair(step):
             self.run.surprises.append(f"{step.op} raised {answer.raised}")
-        self._done(step)
+        self._finish_step(step)
 
-    def _keep(self, step: ReplayStep, answer: CallResult) -> None:
+    def _add_line(self, step: ReplayStep, answer: CallResult) -> None:
         line = parse_line(answer.line)
         assert isinstance(line, TraceCall)
         self.run.lines.append(line)
@@ -174,11 +176,11 @@ class Scheduler:
             self._names[step.snapshot] = answer.snapshot
 
     def _is_fair(self, step: ReplayStep) -> bool:
-        """Whether the store said that nothing happened, or a fault struck."""
+        """Return whether an error is allowed: nothing was written, or faults are injected."""
         line = self.run.by_step.get(step.number)
         return self._level == "faults" or (line is not None and line.outcome == "fail")
 
-    def _done(self, step: ReplayStep) -> None:
+    def _finish_step(self, step: ReplayStep) -> None:
         self._open.pop(step.lane, None)
         if step.number in self.run.by_step:
             line = self.run.by_step[step.number]
@@ -189,7 +191,7 @@ class Scheduler:
             self._hosts.leave(step.lane)
 
     def _pause(self, step: ReplayStep) -> None:
-        """Let as much time pass as had, where a session lives by the clock."""
+        """Wait as long as the trace did before a call on a session that expires."""
         known = self._last_ns.get(step.session)
         if step.session not in self._plan.expiring or known is None:
             return
@@ -204,46 +206,46 @@ class Scheduler:
     def _fault(self, step: ReplayStep) -> ReplayFault | None:
         return find_fault(step) if self._level == "faults" else None
 
-    def _lose_the_reply(self, step: ReplayStep) -> None:
-        """Have the reply lost that the trace's caller, or its store, never got."""
+    def _lose_reply(self, step: ReplayStep) -> None:
+        """Drop the reply that the caller in the trace never received."""
         if self._fault(step) != "lost reply":
             return
         replies = self._hosts.replies
         if replies.why_not:
-            self._cannot("replies of the server that could not be lost", replies.why_not)
+            self._count_unmade("replies of the server that could not be lost", replies.why_not)
             return
         self._armed[step.number] = group = self._hosts.group_of(step.group)
         replies.arm(group)
 
     def _strike(self, step: ReplayStep) -> None:
-        """Make the day of a call that was begun a bad one, in the way that can be made here."""
+        """Cancel a call that was started or kill its process, as in the trace."""
         fault = self._fault(step)
         if fault == "cancel":
             if self._hosts.way.flavour != "async":
-                self._cannot("calls that could not be cancelled", "the store is not awaited")
+                self._count_unmade("calls that could not be cancelled", "the store is not awaited")
                 return
-            self._hosts.at(step.lane, step.group).cancel(step.lane)
+            self._hosts.find(step.lane, step.group).cancel(step.lane)
             self.run.struck += 1
         elif fault == "kill":
-            if self._killed(step):
+            if self._kill(step):
                 self.run.struck += 1
             else:
-                self._cannot(
+                self._count_unmade(
                     "callers that could not be killed", "they have no process of their own"
                 )
 
-    def _cannot(self, what: str, why: str) -> None:
+    def _count_unmade(self, what: str, why: str) -> None:
         self.run.unmade[what, why] += 1
 
-    def _killed(self, step: ReplayStep) -> bool:
+    def _kill(self, step: ReplayStep) -> bool:
         if self._jitter is not None:
             time.sleep(self._jitter.random() * KILL_S_MAX)
         lost = [s for s in self._open.values() if s.group == step.group]
         if not self._hosts.kill(step.lane):
             return False
         for each in lost:
-            self._keep(each, self._hosts.never_back(self._asks[each.lane]))
-            self._done(each)
+            self._add_line(each, self._hosts.describe_lost(self._requests[each.lane]))
+            self._finish_step(each)
         return True
 
     # Around it
@@ -252,7 +254,7 @@ class Scheduler:
         for session, count in self._plan.before.items():
             for number in range(count):
                 message = {"role": "user", "content": f"older {session} {number}"}
-                self._now(SETUP, "append", session, [message])
+                self._call_now(SETUP, "append", session, [message])
         if self._plan.before:
             self._hosts.leave(SETUP)
 
@@ -260,12 +262,12 @@ class Scheduler:
         sessions = self._plan.sessions
         if not sessions:
             return
-        self._hosts.afresh(FINAL)
+        self._hosts.open_fresh(FINAL)
         for session in sessions:
-            self._now(FINAL, "read", session)
+            self._call_now(FINAL, "read", session)
 
-    def _now(self, lane: str, method: str, session: str, *arguments: Any) -> None:
-        host = self._hosts.at(lane, lane)
+    def _call_now(self, lane: str, method: str, session: str, *arguments: Any) -> None:
+        host = self._hosts.find(lane, lane)
         host.start(CallRequest(lane=lane, method=method, session=session, arguments=arguments))
         answer = host.finish(lane)
         line = parse_line(answer.line)
@@ -276,7 +278,7 @@ class Scheduler:
 
 
 def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]]:
-    """Every beginning (True) and end of a step, in order; of one moment, beginnings come first."""
+    """Yield every start (True) and end of a step in order; at one moment, starts come first."""
     found = [(step.invoke_ns, 0, step.number, step) for step in steps]
     found += [
         (step.complete_ns, 1, step.number, step) for step in steps if step.complete_ns is not None
@@ -286,7 +288,7 @@ def iter_events(steps: Sequence[ReplayStep]) -> Iterator[tuple[ReplayStep, bool]
 
 
 def find_fault(step: ReplayStep) -> ReplayFault | None:
-    """The bad moment that the trace tells of, by what its caller saw of it, or by what it left."""
+    """Infer the fault that struck a call from its outcome in the trace."""
     if step.outcome != "info":
         # Written twice, said once: its store heard nothing of the first time and sent it again.
         return "lost reply" if step.doubled else None

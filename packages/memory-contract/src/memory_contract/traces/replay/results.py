@@ -1,0 +1,110 @@
+"""The result of a replay, and its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from memory_contract.report.text import counted, visible
+from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED
+from memory_contract.traces.diagnosis import Explanation
+from memory_contract.traces.diagnosis.render import render_explanation
+from memory_contract.traces.diagnosis.trace_metadata import TraceMetadata
+from memory_contract.traces.format import ReplayLevel, TraceCall
+from memory_contract.traces.replay.host_pool import WorkerMode
+from memory_contract.traces.replay.overlaps import Overlaps
+
+ReplayVerdict = Literal["FIXED", "FAILED", "CHANGED", "UNKNOWN", "ERROR"]
+EXIT_ERROR: Final = 4
+_EXITS: Final[dict[ReplayVerdict, int]] = {
+    "FIXED": EXIT_PASS,
+    "FAILED": EXIT_FAIL,
+    "CHANGED": EXIT_FAIL,
+    "UNKNOWN": EXIT_UNDECIDED,
+    "ERROR": EXIT_ERROR,
+}
+_MEANING: Final[dict[ReplayVerdict, str]] = {
+    "FIXED": "the store does not do it",
+    "FAILED": "the store does the same again",
+    "CHANGED": "the store does something else that breaks the contract",
+    "UNKNOWN": "nothing was proved",
+    "ERROR": "the store could not be asked",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedTrace:
+    """A trace in memory, with what it proves."""
+
+    lines: tuple[TraceCall, ...]
+    metadata: TraceMetadata
+    # The names of the anomalies that it shows.
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """The result of a replay."""
+
+    verdict: ReplayVerdict
+    reason: str = ""
+    level: ReplayLevel = "concurrent"
+    way: WorkerMode | None = None
+    seed: int = 0
+    times: int = 0
+    # What the trace shows, and what the deciding run does.
+    recorded: frozenset[str] = frozenset()
+    found: frozenset[str] = frozenset()
+    explanation: Explanation | None = None
+    lines: tuple[TraceCall, ...] = ()
+    overlaps: Overlaps = field(default_factory=Overlaps)
+    operations: int = 0
+    notes: tuple[str, ...] = ()
+    # Whether it is UNKNOWN for want of an overlap alone.
+    vacuous: bool = False
+    # How many replies of the server were lost in this run.
+    replies_lost: int = 0
+    # What the trace uses and the store does not offer.
+    lacking: frozenset[str] = frozenset()
+
+    @property
+    def told(self) -> str:
+        """The result in words: what a failing test shows."""
+        return render_replay(self)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that shows this."""
+        return _EXITS[self.verdict]
+
+
+def render_replay(found: Replay) -> str:
+    """Render the verdict, how it was reached, and the proof."""
+    lines = [f"{found.verdict}   {_MEANING[found.verdict]}"]
+    if found.recorded or found.found:
+        recorded = ", ".join(sorted(found.recorded)) or "nothing"
+        again = ", ".join(sorted(found.found)) or "nothing"
+        lines.append(f"  in the trace: {recorded}; here: {again}")
+    if found.reason and found.verdict not in ("FAILED", "CHANGED"):
+        lines.append(f"  {found.reason}")
+    lines += [f"  {line}" for line in _how(found)]
+    lines += [f"  note: {note}" for note in found.notes]
+    text = "\n".join(map(visible, lines)) + "\n"
+    if found.verdict in ("FAILED", "CHANGED") and found.explanation is not None:
+        return f"{text}\n{render_explanation(found.explanation)}"
+    return text
+
+
+def _how(found: Replay) -> list[str]:
+    if not found.operations or found.way is None:
+        return []
+    runs = f"{counted(found.operations, 'operation')}, {counted(found.times, 'run')}"
+    lines = [f"{runs}, level {found.level}, by {found.way.workers}, seed {found.seed}"]
+    overlaps = found.overlaps
+    if overlaps.recorded:
+        pairs = counted(overlaps.recorded, "pair")
+        lines.append(
+            f"{overlaps.kept} of {pairs} of overlapping operations overlapped again"
+            f" ({overlaps.share:.0%})"
+        )
+    return lines
