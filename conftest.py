@@ -3,7 +3,8 @@
 import pytest
 from typer.testing import CliRunner
 
-from tests.support import canary, postgres_server
+from memory_contract.faults.servers import managed
+from tests.support import canary, redis_cluster
 
 canary.watch(CliRunner)
 
@@ -37,4 +38,5 @@ def no_canary_in_files(request):
 
 def pytest_sessionfinish():
     """Servers are ended with the test run, in each of its processes."""
-    postgres_server.end()
+    managed.end_started()
+    redis_cluster.end()

@@ -24,12 +24,6 @@ def server():
     return start_until_exit("postgres", lambda folder: PostgresServer(folder / "shared"))
 
 
-def end():
-    """End the server, if there is one."""
-    if server.cache_info().currsize:
-        server().remove()
-
-
 def fresh_database():
     """The URL of a database that nobody has seen."""
     name = f"fresh_{next(_numbers)}"

@@ -14,15 +14,18 @@ def running():
     """Six servers. Their files are not synced: no test here pulls the plug."""
     folder = Path(tempfile.mkdtemp(prefix="indelible-cluster-"))
     cluster = ValkeyCluster(folder, {"appendfsync": "no"})
+    atexit.register(end)
     cluster.start()
     cluster.calm()
 
-    def end():
-        cluster.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(end)
     return cluster
+
+
+def end():
+    """End the cluster, if there is one."""
+    if running.cache_info().currsize:
+        running().stop()
+        shutil.rmtree(running().nodes[0].folder.parent, ignore_errors=True)
 
 
 def emptied():

@@ -32,6 +32,7 @@ _SMALL: Final = {"min_wal_size": "32MB", "max_connections": "30"}
 REDIS_DISK_BYTES: Final = 4_000_000
 POSTGRES_DISK_BYTES: Final = 96_000_000
 _numbers = itertools.count(1)
+_started: list[tuple[ValkeyServer | PostgresServer, Path]] = []
 
 
 class ServerMissing(Exception):  # noqa: N818 -- names what happened
@@ -42,7 +43,9 @@ def start_until_exit(name: str, build: Callable[[Path], Server]) -> Server:
     """Start a server in a folder of its own; both are gone when this process ends."""
     folder = create_folder(name)
     server = build(folder)
-    atexit.register(_end, server, folder)
+    if not _started:
+        atexit.register(end_started)
+    _started.append((server, folder))
     if isinstance(server, PostgresServer):
         server.create()
     server.start()
@@ -56,10 +59,13 @@ def create_folder(name: str) -> Path:
     return folder
 
 
-def _end(server: ValkeyServer | PostgresServer, folder: Path) -> None:
-    server.thaw()
-    server.kill()
-    shutil.rmtree(folder, ignore_errors=True)
+def end_started() -> None:
+    """End all these servers. A test run calls it: its processes may be killed before they exit."""
+    while _started:
+        server, folder = _started.pop()
+        server.thaw()
+        server.kill()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def start_managed(url: str) -> ManagedRedis | ManagedPostgres:
