@@ -11,8 +11,8 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from memory_contract.checking import Item, check
-from memory_contract.report.wording import proof_lines, visible
+from memory_contract.contract_run import Item, check
+from memory_contract.report.text import proof_lines, visible
 from memory_contract.results import CaseResult
 from scoreboard.asking import BUDGET_S, ROUNDS, SEED, asked
 from scoreboard.results import Outcome, Seen

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from memory_contract.report.wording import counted
+from memory_contract.report.text import counted
 from memory_contract.results import SILENT
 from scoreboard.asking import GATES, LEFT_OUT, RACES, ROUNDS
 from scoreboard.results import Run

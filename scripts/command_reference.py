@@ -14,7 +14,7 @@ import typer.main
 
 from indelible.cli.command import list_shared_names
 from indelible.cli.main import app
-from memory_contract.cli.main import app as kit_app
+from memory_contract.cli.main import build_parser as build_kit_parser
 from pytest_snapshot_db.cli import build_parser
 
 OPENING = """\
@@ -77,30 +77,34 @@ def reference() -> str:
     parts = [OPENING, *_options(shared)]
     for name, command in commands.items():
         parts += ["", *_section(name, command)]
-    parts += [KIT]
-    for name, command in every_command(typer.main.get_command(kit_app)):
-        parts += ["", *_section(f"memory-contract {name}", command)]
-    parts += [GOLDENS, *_snapshot_db(build_parser())]
+    parts += [KIT, *_parser_sections("memory-contract", build_kit_parser())]
+    parts += [GOLDENS, *_parser_sections("snapshot-db", build_parser())]
     return "\n".join(parts) + "\n"
 
 
-def _snapshot_db(parser: argparse.ArgumentParser) -> Iterator[str]:
+def parser_commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The subcommands of a parser by name."""
     for action in parser._subparsers._group_actions:  # type: ignore[union-attr]  # noqa: SLF001
         assert isinstance(action.choices, dict)
-        for name, command in action.choices.items():
-            yield f"\n## snapshot-db {name}\n"
-            yield f"{command.description}\n"
-            yield "```console"
-            yield f"$ {command.epilog.removeprefix('Example: ')}"
-            yield "```"
-            yield "\n| argument or option | |\n|---|---|"
-            for each in command._actions:  # noqa: SLF001 (argparse has no public list)
-                if not isinstance(each, argparse._HelpAction):  # noqa: SLF001
-                    names = ", ".join(each.option_strings)
-                    takes_value = each.nargs != 0
-                    value = str(each.metavar) if takes_value else ""
-                    shown = " ".join(filter(None, (names, value)))
-                    yield f"| `{shown}` | {_cell(each.help)} |"
+        return action.choices
+    raise AssertionError("it has no commands")
+
+
+def _parser_sections(program: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    for name, command in parser_commands(parser).items():
+        yield f"\n## {program} {name}\n"
+        yield f"{command.description}\n"
+        yield "```console"
+        for example in (command.epilog or "").splitlines():
+            yield f"$ {example.removeprefix('Example: ')}"
+        yield "```"
+        yield "\n| argument or option | |\n|---|---|"
+        for each in command._actions:  # noqa: SLF001 (argparse has no public list)
+            if not isinstance(each, argparse._HelpAction):  # noqa: SLF001
+                names = ", ".join(sorted(each.option_strings, key=len, reverse=True))
+                value = str(each.metavar) if each.nargs != 0 else ""
+                shown = " ".join(filter(None, (names, value)))
+                yield f"| `{shown}` | {_cell(each.help)} |"
 
 
 def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

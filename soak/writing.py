@@ -128,7 +128,9 @@ class Writer:
         match self._chance.choice(("trim", "clear", "snapshot", "rollback")):
             case "trim":
                 call = self._record.begin(worker, session, "trim", keep=KEPT_BY_TRIM)
-                await self._tried(call, self._store.trim(session, keep_last=KEPT_BY_TRIM))
+                await self._tried(
+                    call, self._store.trim(session, keep_last=KEPT_BY_TRIM, align=None)
+                )
             case "clear":
                 call = self._record.begin(worker, session, "clear")
                 await self._tried(call, self._store.clear(session))

@@ -12,7 +12,8 @@ import pytest
 from test_cli_terminal import at_a_terminal
 
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.cli.checking import seconds
+from memory_contract.cli.check import is_quick, parse_seconds
+from memory_contract.cli.main import build_parser
 from memory_contract.errors import UsageError
 from memory_contract.gates import GATES
 from memory_contract.goldfish import GOLDFISH
@@ -51,6 +52,14 @@ class Chatty(Lossy):
     async def add_messages(self, session, messages):
         print("saving", session)
         await super().add_messages(session, messages)
+
+
+class Remote(Closed):
+    def __init__(self, host, db_path, retries=3): ...
+
+
+def make_remote(workspace):
+    return Remote("localhost", workspace / "store.db")
 
 
 class Endless:
@@ -222,13 +231,13 @@ def test_a_terminal_shows_a_bar(check, command):
     ("text", "time_s"), [("90", 90), ("90s", 90), ("2m", 120), ("1.5m", 90), ("1h", 3600)]
 )
 def test_times_are_written_as_people_write_them(text, time_s):
-    assert seconds(text) == time_s
+    assert parse_seconds(text) == time_s
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1", "2 days", "1e3", "nan", "0s", "٣"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(UsageError):
-        seconds(text)
+        parse_seconds(text)
 
 
 def test_cases_lists_the_book(command):
@@ -248,6 +257,7 @@ def test_cases_of_one_gate(command):
 
 
 SURVEY = """
+from memory_contract.cli.main import build_parser
 from memory_contract.errors import UsageError
 from memory_contract.goldfish import GOLDFISH
 for name in list(GOLDFISH):
@@ -290,9 +300,72 @@ def test_a_goldfish_that_gets_away_is_a_failure(command):
     assert done.out.endswith("0 of 1 goldfish caught, seed 7.\n")
 
 
+def test_the_factory_to_write_is_shown_for_the_class(check):
+    done = check("stores:Remote", code=2)
+    assert done.err == (
+        "Error: stores:Remote takes host, db_path, and the kit does not know what to pass. Nothing"
+        " was run.\n\nWrite a factory, for example in contract_store.py:\n\n"
+        "    from stores import Remote\n\n\n"
+        "    def make_store(workspace):\n"
+        '        return Remote(host=..., db_path=workspace / "store.db")\n\n'
+        "Then:  memory-contract check contract_store:make_store\n"
+    )
+
+
+def test_a_quick_check_ends_early_and_says_what_it_left_out(check):
+    done = check("stores:Lossy", "--quick", code=1)
+    assert "LOST APPEND" in done.err, "the first proof comes at once"
+    assert re.search(r"^Quick: \d+ cases left out; --full runs them.$", done.out, re.MULTILINE)
+    assert "Next: memory-contract check stores:Lossy --case " in done.out
+
+
+@pytest.mark.parametrize(
+    ("line", "at_terminal", "quick"),
+    [
+        (["check", "m:x"], True, True),
+        (["check", "m:x"], False, False),
+        (["check", "m:x", "--quick"], False, True),
+        (["check", "m:x", "--full"], True, False),
+        (["check", "m:x", "--case", "append_storm"], True, False),
+        (["check", "m:x", "--json"], True, False),
+        (["check", "m:x", "--quick", "--gate", "edges"], False, True),
+    ],
+)
+def test_a_check_is_quick_at_a_terminal_or_if_asked(line, at_terminal, quick, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: at_terminal, raising=False)
+    assert is_quick(build_parser().parse_args(line)) is quick
+
+
+def test_quick_and_full_exclude_one_another(check):
+    assert "not allowed with" in check("memory:", "--quick", "--full", code=2).err
+
+
+def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check, command):
+    done = command("init", "stores:Remote")
+    assert done.out.endswith("Next: memory-contract check contract_store:make_store\n")
+    factory = (command.folder / "contract_store.py").read_text("utf-8")
+    assert "def make_store(workspace):\n    return Remote(host=..., db_path=" in factory
+    test = (command.folder / "test_memory_contract.py").read_text("utf-8")
+    assert 'adapter = "contract_store:make_store"' in test
+    workflow = command.folder / ".github" / "workflows" / "memory-contract.yml"
+    assert "memory-contract check contract_store:make_store --full" in workflow.read_text("utf-8")
+    workflow.unlink()
+    (command.folder / "contract_store.py").write_text("mine", "utf-8")
+    again = command("init", "stores:Remote")
+    assert "contract_store.py is there already: left as it is." in again.err
+    assert (command.folder / "contract_store.py").read_text("utf-8") == "mine"
+    assert "are there already: nothing was written" in command("init", code=2).err
+
+
+def test_init_takes_a_factory_as_it_is(check, command):
+    done = command("init", "stores:make_remote", "--into", "project")
+    assert "Next: memory-contract check stores:make_remote" in done.out
+    assert not (command.folder / "project" / "contract_store.py").exists()
+
+
 def test_a_target_is_named_as_it_was_typed(check):
     said = check("stores:asyncio", code=2)
-    assert "stores:asyncio is neither an Adapter" in said.err
+    assert "stores:asyncio is neither an Adapter nor a factory" in said.err
 
 
 def test_the_faults_that_can_be_made_here_are_listed(command):

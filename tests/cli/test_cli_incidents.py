@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
-from memory_contract.cli.main import app
-from memory_contract.errors import UsageError
+from memory_contract.cli.main import main
+from memory_contract.errors import KitError, UsageError
 
 INCIDENTS = Path(__file__).parents[2] / "examples" / "incidents"
 OVERWRITTEN = INCIDENTS / "compression_raced" / "test_compression_raced.jsonl"
@@ -16,15 +16,27 @@ FISH = "from memory_contract.goldfish import GOLDFISH\n"
 PROGRAM = "memory-contract"
 
 
+class Done(NamedTuple):
+    exit_code: int
+    output: str
+    exception: BaseException | None
+
+
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch, capsys):
     """Run a command in a folder of its own, in which `fish:adapter` forgets."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "fish.py").write_text(f"{FISH}adapter = GOLDFISH['trim_of_an_old_list'].adapter\n")
 
     def call(*arguments):
-        return CliRunner().invoke(app, [str(each) for each in arguments])
+        capsys.readouterr()
+        try:
+            code, error = main([str(each) for each in arguments]), None
+        except KitError as refused:
+            code, error = refused.exit_code, refused
+        shown = capsys.readouterr()
+        return Done(code, shown.out + shown.err, error)
 
     return call
 

@@ -1,6 +1,7 @@
 """What the command line says about itself."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,30 +13,43 @@ from typer.testing import CliRunner
 import indelible
 from indelible.cli.main import app
 from indelible.core.extras import format_install_command
-from memory_contract.cli.main import app as kit_app
-from scripts.command_reference import every_command, reference
+from memory_contract.cli.main import build_parser, main
+from scripts.command_reference import every_command, parser_commands, reference
 from tests.support.transcripts import GOLDEN
 
 COMMANDS = dict(every_command(typer.main.get_command(app)))
-KIT_COMMANDS = dict(every_command(typer.main.get_command(kit_app)))
+KIT_COMMANDS = parser_commands(build_parser())
 DOCUMENT = Path(__file__).parents[2] / "docs" / "commands.md"
 
 
-@pytest.mark.parametrize(
-    ("program", "name"),
-    [
-        *(("indelible", name) for name in COMMANDS),
-        *(("memory-contract", name) for name in KIT_COMMANDS),
-    ],
-)
-def test_every_command_helps_with_an_example_that_parses(program, name):
-    group = app if program == "indelible" else kit_app
-    helped = CliRunner().invoke(group, [*name.split(), "--help"], env={"COLUMNS": "200"})
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_helps_with_an_example_that_parses(name):
+    helped = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"})
     assert helped.exit_code == 0
-    examples = re.findall(rf"Example: ({program} \S+)", helped.output)
+    examples = re.findall(r"Example: (indelible \S+)", helped.output)
     assert examples
-    assert set(examples) == {f"{program} {name}"}
-    assert (COMMANDS | KIT_COMMANDS)[name].help
+    assert set(examples) == {f"indelible {name}"}
+    assert COMMANDS[name].help
+
+
+@pytest.mark.parametrize("name", KIT_COMMANDS)
+def test_every_command_of_the_kit_helps_with_an_example_that_parses(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    examples = re.findall(r"Example: memory-contract (.+)", capsys.readouterr().out)
+    assert examples
+    for example in examples:
+        assert build_parser().parse_args(shlex.split(example)).run.__name__ == name
+    assert KIT_COMMANDS[name].description
+
+
+def test_the_kit_without_a_command_says_what_there_is(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(re.search(rf"^ +{name} ", shown, re.MULTILINE) for name in KIT_COMMANDS)
 
 
 def test_the_document_is_what_the_code_says_now():

@@ -6,7 +6,7 @@ import pytest
 
 from memory_contract.adapter import Adapter
 from memory_contract.cases.cancellation import CancelAtAwait, Cancelled
-from memory_contract.checking import select
+from memory_contract.contract_run import select
 from memory_contract.runner import StoreUnderTest, run_case
 
 

@@ -93,7 +93,7 @@ def test_a_read_that_times_out_has_an_outcome(memory_faults):
 @pytest.mark.parametrize(
     ("verb", "call"),
     [
-        ("trim", lambda store: store.trim("s", keep_last=1)),
+        ("trim", lambda store: store.trim("s", keep_last=1, align=None)),
         ("clear", lambda store: store.clear("s")),
         ("save_snapshot", lambda store: store.save_snapshot("s")),
         ("fork", lambda store: store.fork("s", "t")),

@@ -4,7 +4,7 @@ import pytest
 
 from memory_contract.adapter import Adapter
 from memory_contract.cases import servers
-from memory_contract.checking import select
+from memory_contract.contract_run import select
 from memory_contract.faults.servers.managed import ServerMissing
 from memory_contract.runner import StoreUnderTest, run_case
 from tests.support import redis_server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import sqlite3
@@ -55,9 +56,9 @@ class Kept:
 # How a class is told its place
 
 
-class PositionalOnly(Kept):
-    def __init__(self, table="said", workspace=None, /):
-        self.at(workspace / f"{table}.db")
+class FolderByDefault(Kept):
+    def __init__(self, directory: Path = HERE / "never"):
+        self.at(directory / "x.db")
 
 
 class KeywordOnly(Kept):
@@ -65,20 +66,9 @@ class KeywordOnly(Kept):
         self.at(where / "x.db")
 
 
-class FolderByDefault(Kept):
-    def __init__(self, directory: Path = HERE / "never"):
-        directory.mkdir(exist_ok=True)
-        self.at(directory / "x.db")
-
-
-class FolderByAnnotation(Kept):
-    def __init__(self, ttl: int = 60, where: Path | None = None):
-        self.at((where or HERE / "never") / "x.db")
-
-
-class FileByName(Kept):
-    def __init__(self, db_path=str(HERE / "never.db")):
-        self.at(db_path)
+class WorkspaceBesideOthers(Kept):
+    def __init__(self, ttl=3600, workspace=None):
+        self.at(workspace / "x.db")
 
 
 class FileInMemory(Kept):
@@ -96,24 +86,19 @@ class TextThatMustBeGiven(Kept):
         self.at(base + "/x.db")
 
 
+class FolderAndName(Kept):
+    def __init__(self, data_dir="never", db_name="x.db"):
+        self.at(f"{data_dir}/{db_name}")
+
+
 class UrlByDefault(Kept):
     def __init__(self, url="sqlite:///never.db"):
         self.at(url.removeprefix("sqlite:///"))
 
 
-class FolderAndName(Kept):
-    def __init__(self, data_dir="never", filename="x.db"):
-        self.at(f"{data_dir}/{filename}")
-
-
-class AnyArguments(Kept):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-
-
-class UnknownThatIsAPlace(Kept):
-    def __init__(self, somewhere="never"):
-        self.at(f"{somewhere}/x.db")
+class OnAServer(Kept):
+    def __init__(self, host, port, *, log_file, retries=3):
+        raise AssertionError("nobody knows what to pass")
 
 
 class InMemory:
@@ -134,20 +119,78 @@ class InMemory:
             return [dict(m) for m in self._sessions.get(session_id, [])]
 
 
-class UnknownThatIsNone(InMemory):
-    def __init__(self, namespace="default"):
-        super().__init__()
-
-
 class Settings(InMemory):
-    def __init__(self, ttl: int = 3600, max_len=10, strict=False, embedder=None):
+    def __init__(self, ttl: int = 3600, embedder=None):
         super().__init__()
-        assert (ttl, max_len, strict, embedder) == (3600, 10, False, None)
 
 
-class AnyArgumentsForNothing(InMemory):
-    def __init__(self, *args, **kwargs):
+class Limit(InMemory):
+    def __init__(self, max_messages=50):
         super().__init__()
+
+
+# Factories
+
+
+def make_kept(workspace):
+    return Kept(workspace)
+
+
+def make_in_memory(workspace):
+    return InMemory()
+
+
+def make_from_nothing():
+    return InMemory()
+
+
+SHARED = {}
+
+
+def make_shared(workspace):
+    return SHARED.setdefault(str(workspace), InMemory())
+
+
+async def make_awaited(workspace):
+    return Decorated(workspace)
+
+
+@contextlib.contextmanager
+def make_opened(workspace):
+    yield Kept(workspace)
+
+
+def make_from_two(host, port):
+    return InMemory()
+
+
+def make_number(workspace):
+    return 7
+
+
+def make_nothing(workspace):
+    raise ConnectionError("nobody is there")
+
+
+SERVER = {}
+
+
+class OnServer:
+    def __init__(self, url):
+        self._sessions = SERVER.setdefault(url, {})
+
+    def add_messages(self, session_id, messages):
+        self._sessions.setdefault(session_id, []).extend(messages)
+
+    def get_history(self, session_id):
+        return list(self._sessions.get(session_id, []))
+
+    def list_sessions(self):
+        return list(self._sessions)
+
+
+def make_on_server(url="redis://localhost:1"):
+    return OnServer(url)
 
 
 # Awaited in other ways
@@ -201,6 +244,39 @@ class MadeOnALoop(Kept):
     def __init__(self, workspace):
         asyncio.get_running_loop()
         super().__init__(workspace)
+
+
+# One message at a time
+
+
+class RoleAndContent(Kept):
+    add_messages = None
+
+    def add_message(self, session_id, role, content):
+        self.keep(session_id, [Said(role, content)])
+
+    def get_history(self, session_id):
+        return [(m["role"], m["content"]) for m in self.kept(session_id)]
+
+
+class OneDict(Kept):
+    add_messages = None
+
+    def add_message(self, session_id, message, metadata=None):
+        assert metadata is None
+        self.keep(session_id, [Said(message["role"], message["content"])])
+
+
+class OneObject(Kept):
+    add_messages = None
+
+    def add_message(self, session_id, message):
+        self.keep(session_id, [message])
+
+
+class Dicts(Kept):
+    def add_messages(self, session_id, messages):
+        self.keep(session_id, [Said(m["role"], m["content"]) for m in messages])
 
 
 # Text that is more than text

@@ -11,11 +11,18 @@ from pathlib import Path
 import pytest
 
 import under_test
-from memory_contract import Adapter, Unreachable, check, read_deviations
+from memory_contract import Adapter, Unreachable, check, contract_run, read_deviations
 from memory_contract import runner as runner_module
 from memory_contract.cases.case import REGISTRY
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.checking import SelectionError, select
+from memory_contract.contract_run import (
+    NOT_QUICK,
+    QUICK_GATES,
+    Item,
+    SelectionError,
+    order_quick,
+    select,
+)
 from memory_contract.gates import GATES
 from memory_contract.runner import run_round
 from memory_contract.targets import TargetError, resolve
@@ -132,6 +139,27 @@ def test_gates_and_cases_are_chosen_by_name():
         select([], ["append_strom"])
 
 
+def test_a_quick_run_takes_every_gate_in_turn_and_each_case_once_before_any_twice():
+    assert {case.name for case in all_cases()} >= NOT_QUICK
+    items = [Item(case=case, mode=mode, known=None) for case in all_cases() for mode in case.modes]
+    ordered = order_quick(items)
+    assert [item.case.gate for item in ordered[: len(QUICK_GATES)]] == list(QUICK_GATES)
+    firsts = {item.case.id for item in ordered}
+    assert {item.case.id for item in ordered[: len(firsts)]} == firsts
+    assert not NOT_QUICK & {item.case.name for item in ordered}
+
+
+def test_a_quick_run_leaves_out_what_it_has_no_time_for(monkeypatch):
+    monkeypatch.setattr(contract_run, "QUICK_S_MAX", 0.0)
+    report = check(under_test.smallest, seed=1, quick=True)
+    assert report.results == ()
+    assert report.left_out > len(QUICK_GATES)
+    monkeypatch.setattr(contract_run, "QUICK_S_MAX", 60.0)
+    report = check(under_test.smallest, cases=["append_then_read"], seed=1, quick=True)
+    assert [(r.case, r.verdict) for r in report.results] == [("append_then_read", "PASS")]
+    assert (report.verdict, report.gates, report.left_out) == ("PASS", ("sequential",), 0)
+
+
 def test_every_case_says_what_it_does_and_what_it_catches():
     assert len(all_cases()) >= 45
     for found in REGISTRY.values():
@@ -146,7 +174,7 @@ def test_every_case_says_what_it_does_and_what_it_catches():
     [
         ("no_such_module:thing", "cannot import"),
         ("under_test:no_such_thing", "cannot import"),
-        ("under_test:HandleOnAList", "neither an Adapter nor a class"),
+        ("under_test:HandleOnAList", "speaks no vocabulary of the kit"),
         ("under_test:", "name a URL"),
     ],
 )

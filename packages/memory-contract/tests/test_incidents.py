@@ -13,7 +13,7 @@ import pytest
 
 import plugin_projects
 from memory_contract import explain_trace, recorded, replay_trace, shrink_trace, write_test
-from memory_contract.checking import items_of, select
+from memory_contract.contract_run import items_of, select
 from memory_contract.goldfish import GOLDFISH
 from memory_contract.runner import StoreUnderTest, run_case
 from memory_contract.targets import resolve

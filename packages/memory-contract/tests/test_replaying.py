@@ -391,7 +391,7 @@ def test_a_session_with_a_hostile_name_cannot_leave_the_docstring(tmp_path):
 
 
 def test_the_kits_own_histories_can_be_replayed(tmp_path):
-    from memory_contract.checking import items_of, select
+    from memory_contract.contract_run import items_of, select
     from memory_contract.history import write_history
     from memory_contract.runner import StoreUnderTest, run_case
 

@@ -9,7 +9,7 @@ from memory_contract import Report
 from memory_contract.gates import GATES, MANY_WORKERS, ONE_CALLER
 from memory_contract.history import parse_operation
 from memory_contract.report import schema, to_json
-from memory_contract.report.wording import VERDICTS, verdict_of
+from memory_contract.report.text import VERDICTS, verdict_of
 from tests.support.report_samples import (
     every_verdict,
     hostile,

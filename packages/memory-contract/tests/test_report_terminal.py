@@ -2,14 +2,15 @@
 
 import io
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from memory_contract import Report, check
-from memory_contract.report.progress import Progress, line_of
-from memory_contract.report.terminal import NAMED_MAX, PROOFS_MAX, summary, summary_text
+from memory_contract.report.progress import ProgressDisplay, format_result
+from memory_contract.report.terminal import NAMED_MAX, PROOFS_MAX, print_summary, summary_text
 from tests.support.report_samples import (
     HOSTILE,
     every_verdict,
@@ -151,22 +152,37 @@ def test_what_is_copied_is_never_cut():
     assert f"{'a' * 90}/report.html#case-concurrency-append_storm-tasks\n" in text
 
 
-def test_as_one_drawing_it_is_wrapped_and_nothing_is_cut():
-    stream = io.StringIO()
-    page = Path("a" * 90) / "report.html"
-    Console(file=stream, width=40).print(summary(lossy(), page=page))
-    assert all(len(line) <= 40 for line in stream.getvalue().splitlines())
-    joined = re.sub(r"\s", "", stream.getvalue())
-    assert "report.html#case-concurrency-append_storm-tasks" in joined
-
-
-def test_colours_are_there_for_who_can_see_them():
-    stream = io.StringIO()
-    Console(file=stream, force_terminal=True, color_system="standard").print(
-        summary(every_verdict())
-    )
+def test_colours_are_there_for_who_can_see_them(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    print_summary(every_verdict(), stream=stream)
     assert "\x1b[" in stream.getvalue()
     assert "\x1b[" not in summary_text(every_verdict())
+
+
+def test_without_rich_there_is_plain_text(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    stream = Terminal()
+    print_summary(every_verdict(), stream=stream)
+    assert stream.getvalue() == summary_text(
+        every_verdict(), columns=shutil.get_terminal_size().columns
+    )
+    with ProgressDisplay(stream=stream) as progress:
+        progress(None, result("edges", "unicode_survives", "PASS", ""))
+    assert "PASS         edges/unicode_survives[blocking]" in stream.getvalue()
+
+
+def test_the_first_proof_is_shown_as_soon_as_there_is_one():
+    stream = io.StringIO()
+    report = lossy()
+    with ProgressDisplay(stream=stream, target=TARGET) as progress:
+        for _ in range(2):
+            for each in report.results:
+                progress(None, each)
+    shown = stream.getvalue()
+    assert shown.count(" ops shown · ") == shown.count("Reproduce with:") == 1
+    assert f"Reproduce with:  memory-contract check {TARGET} --case append_storm" in shown
 
 
 def test_hostile_names_do_not_reach_the_terminal():
@@ -178,10 +194,10 @@ def test_hostile_names_do_not_reach_the_terminal():
 
 def test_progress_is_a_line_for_each_result_where_nobody_watches():
     stream = io.StringIO()
-    with Progress(stream=stream) as progress:
+    with ProgressDisplay(stream=stream) as progress:
         report = check("memory:", cases=["append_then_read"], seed=1, progress=progress)
     lines = stream.getvalue().splitlines()
-    assert lines == [line_of(each) for each in report.results]
+    assert lines == [format_result(each) for each in report.results]
     assert re.fullmatch(
         r"PASS         sequential/append_then_read\[blocking\]  \d\.\d\d s", lines[0]
     )
@@ -192,7 +208,7 @@ def test_progress_is_a_bar_that_goes_away_for_who_watches(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Terminal()
-    with Progress(total=2, stream=stream) as progress:
+    with ProgressDisplay(stream=stream) as progress:
         check("memory:", cases=["append_then_read"], seed=1, progress=progress)
         last = result("edges", "unicode_survives", "FAIL", f"lost {HOSTILE}")
         progress(None, last)

@@ -5,9 +5,9 @@ import functools
 import pytest
 
 import class_stores
-from memory_contract import Adapter, Refused, check
+from memory_contract import Adapter, Refused, Unreachable, check
 from memory_contract.handles import flavours_of
-from memory_contract.targets import duck, resolve
+from memory_contract.targets import TargetError, probe, resolve
 
 CASES = [
     "append_then_read",
@@ -34,43 +34,103 @@ def failures(name, *cases):
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "takes"),
     [
-        ("Kept", [("workspace", "folder")]),
-        ("PositionalOnly", [("workspace", "folder")]),
-        ("KeywordOnly", [("where", "folder")]),
-        ("FolderByDefault", [("directory", "folder")]),
-        ("FolderByAnnotation", [("where", "folder")]),
-        ("FileByName", [("db_path", "file")]),
-        ("FileInMemory", [("path", "file")]),
-        ("FileThatMustBeGiven", [("path", "file")]),
-        ("TextThatMustBeGiven", [("base", "folder")]),
-        ("UrlByDefault", [("url", "url")]),
-        ("FolderAndName", [("data_dir", "folder")]),
-        ("UnknownThatIsAPlace", [("somewhere", "folder")]),
+        ("Kept", ("folder",)),
+        ("KeywordOnly", ("folder",)),
+        ("WorkspaceBesideOthers", ("folder",)),
+        ("FolderByDefault", ("folder",)),
+        ("FileInMemory", ("file",)),
+        ("FileThatMustBeGiven", ("file",)),
+        ("TextThatMustBeGiven", ("folder",)),
     ],
 )
-def test_a_class_is_told_its_place_by_the_parameter_that_means_one(name, given, tmp_path):
+def test_a_class_whose_constructor_takes_one_path_is_given_one(name, takes, tmp_path):
     adapter, opener = taken(name)
-    assert [(g.parameter, g.form) for g in opener.placing.given] == given
+    assert opener.factory.takes == takes
     assert adapter.reach == "machine"
     adapter.open(tmp_path).append("s", [{"role": "user", "content": "here"}])
     assert any(tmp_path.iterdir())
     assert not list(class_stores.HERE.glob("never*")), "nobody writes to a place of its own"
 
 
-def test_a_class_that_takes_any_arguments_gets_the_workspace():
-    adapter, opener = taken("AnyArguments")
-    assert opener.placing.starred
-    assert adapter.reach == "machine"
-    assert failures("AnyArguments") == {}
+@pytest.mark.parametrize(
+    ("name", "takes", "call"),
+    [
+        (
+            "OnAServer",
+            "host, port",
+            'OnAServer(host=..., port=..., log_file=workspace / "store.db")',
+        ),
+        (
+            "FolderAndName",
+            "data_dir, db_name",
+            'FolderAndName(data_dir=workspace, db_name=workspace / "store.db")',
+        ),
+        ("UrlByDefault", "url", 'UrlByDefault(url=f"sqlite:///{workspace}/store.db")'),
+        ("Settings", "ttl, embedder", "Settings()"),
+        ("Limit", "max_messages", "Limit()"),
+        ("make_from_two", "host, port", "make_from_two(host=..., port=...)"),
+    ],
+)
+def test_any_other_constructor_is_refused_with_the_factory_to_write(name, takes, call):
+    with pytest.raises(TargetError, match=f"class_stores:{name} takes {takes}") as refused:
+        resolve(f"class_stores:{name}")
+    lines = refused.value.hint.splitlines()
+    assert lines[0] == f"from class_stores import {name}"
+    assert lines[1:3] == ["", ""]
+    assert lines[3:] == ["def make_store(workspace):", f"    return {call}"]
+    compile(refused.value.hint, "factory", "exec")
 
 
-@pytest.mark.parametrize("name", ["UnknownThatIsNone", "Settings", "AnyArgumentsForNothing"])
-def test_a_parameter_that_is_no_place_is_left_alone(name):
+@pytest.mark.parametrize(
+    ("name", "reach", "flavours"),
+    [
+        ("make_kept", "machine", (True, False)),
+        ("make_opened", "machine", (True, False)),
+        ("make_awaited", "machine", (False, True)),
+        ("make_in_memory", "handle", (True, False)),
+        ("make_from_nothing", "handle", (True, False)),
+        ("make_shared", "process", (True, False)),
+    ],
+)
+def test_a_factory_is_asked_what_it_makes(name, reach, flavours):
+    adapter, _ = taken(name)
+    assert (adapter.open is not None, adapter.open_async is not None) == flavours
+    assert adapter.reach == reach
+    assert failures(name) == {}
+
+
+def test_a_factory_that_gives_no_store_is_refused_in_words():
+    with pytest.raises(TargetError, match="make_number returned int, which speaks no vocabulary"):
+        resolve("class_stores:make_number")
+    with pytest.raises(Unreachable, match="ConnectionError: nobody is there"):
+        resolve("class_stores:make_nothing")
+
+
+def test_a_factory_of_a_server_alone_gets_sessions_that_no_other_case_has(tmp_path):
+    adapter, _ = taken("make_on_server")
+    assert adapter.server == "redis://localhost:1"
+    assert failures("make_on_server", *CASES, "sessions_are_listed") == {}
+    one, two = (adapter.open(tmp_path / name) for name in ("one", "two"))
+    one.append("s", [{"role": "user", "content": "here"}])
+    assert (one.sessions(), two.sessions()) == (["s"], [])
+    assert two.read("s") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "batches"),
+    [
+        ("RoleAndContent", "texts", False),
+        ("OneDict", "dict", False),
+        ("OneObject", "object", False),
+        ("Dicts", "dict", True),
+        ("Kept", "object", True),
+    ],
+)
+def test_a_message_is_passed_as_the_store_takes_it(name, form, batches):
     adapter, opener = taken(name)
-    assert not opener.placing.told
-    assert adapter.reach == "handle"
+    assert (opener.options["form"], adapter.batches) == (form, batches)
     assert failures(name) == {}
 
 
@@ -115,7 +175,7 @@ def test_what_says_the_same_in_another_form_is_the_same(name):
 )
 def test_a_method_is_used_only_for_what_it_can_be_called_for(name, offers):
     adapter, opener = taken(name)
-    assert {what: offer.method for what, offer in opener.offers.items()} == offers
+    assert {what: offer.method for what, offer in opener.options["offers"].items()} == offers
     assert adapter.capabilities == set(offers)
     more = ["pop_from_the_end", "sessions_are_listed", "clear_then_append", "trim_keeps_the_newest"]
     assert failures(name, *CASES, *more) == {}
@@ -153,7 +213,7 @@ def test_the_store_itself_is_asked_what_is_no_text():
 
 
 def test_a_class_that_hangs_does_not_hang_the_trial(monkeypatch):
-    monkeypatch.setattr(duck, "TRIAL_S_MAX", 0.2)
+    monkeypatch.setattr(probe, "PROBE_S_MAX", 0.2)
     adapter, _ = taken("NeverAnswers")
     assert adapter.open is not None
     assert any("did not end" in note for note in adapter.notes)

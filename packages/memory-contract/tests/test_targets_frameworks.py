@@ -10,8 +10,8 @@ import pytest
 
 from memory_contract import Refused, check
 from memory_contract.targets import TargetError, resolve
-from memory_contract.targets.factories import Sessions
 from memory_contract.targets.langchain import from_langchain, to_langchain
+from memory_contract.targets.vocabulary import Sessions
 
 HERE = str(Path(__file__).parent)
 # Enough of each gate to see a store work; the kit's own tests run all of it.
@@ -242,14 +242,14 @@ def test_idle_objects_are_closed_when_they_are_many():
         for number in range(100):
             with sessions.using(str(number)):
                 pass
-        surplus = sessions.surplus()
+        surplus = sessions.take_surplus()
         assert first == "first"
     assert len(surplus) == 101 - 64
     assert "first" not in surplus, "somebody uses it"
     with sessions.using("99"):
         pass
     assert made.count("99") == 1
-    assert set(sessions.rest()) == {"first", *map(str, range(100))} - set(surplus)
+    assert set(sessions.take_all()) == {"first", *map(str, range(100))} - set(surplus)
 
 
 def test_objects_that_are_not_ours_stay_open():
@@ -257,4 +257,4 @@ def test_objects_that_are_not_ours_stay_open():
     for number in range(100):
         with sessions.using(str(number)):
             pass
-    assert sessions.surplus() == sessions.rest() == []
+    assert sessions.take_surplus() == sessions.take_all() == []

@@ -136,7 +136,7 @@ def test_a_store_that_others_have_too_stays_open(keep, closed, tmp_path):
     opener = resolve(target("agno", "database_to_close")).open
     handle = replace(opener, keep=keep)(tmp_path)
     handle.close()
-    assert handle._handle.store.closed == closed
+    assert handle.inner.store.closed == closed
 
 
 def test_what_a_store_leaves_out_is_not_claimed():

@@ -30,7 +30,7 @@ def lived(store, session="origin"):
         session, [ChatMessage(role="user", content=[{"type": "text", "text": "hi"}])]
     )
     store.undo(session)
-    store.trim(session, keep_last=2)
+    store.trim(session, keep_last=2, align=None)
     store.save_context(session, "q2", "a2")
     store.set_metadata(session, {"user": "ann", "nested": {"empty": {}}})
     return session

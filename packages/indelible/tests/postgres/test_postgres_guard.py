@@ -9,7 +9,7 @@ import indelible
 from indelible import ConflictError, LimitError
 from indelible.backends.postgres.append import build_call
 from indelible.backends.postgres.arrays import register_arrays
-from indelible.backends.postgres.sessions import session_checksum
+from indelible.backends.postgres.sessions import build_checksum
 from indelible.backends.postgres.statements import PostgresContext
 from indelible.core import rules
 from indelible.core.limits import LOG_ENTRIES_MAX
@@ -29,7 +29,7 @@ INSERT = f"""
         %(vacuums)s::integer AS vacuums, ''::bytea AS namespace, 's'::bytea AS name)
     INSERT INTO indelible.session (number, life, born, log_end, generation, deadline, staged, tail,
         extents, created_at, metadata, forked_from, vacuums, namespace, name, checksum)
-    SELECT *, {session_checksum()} FROM new"""
+    SELECT *, {build_checksum()} FROM new"""
 ENTRY = """
     INSERT INTO indelible.entry (session, position, written_at, generation, life, batch, kind, keep,
         key, payload, checksum)

@@ -307,16 +307,21 @@ class Odd:
         return self._vector
 
 
-@pytest.mark.parametrize(
-    "vector",
-    [[1.0] * (DIMENSIONS_MAX + 1), [float("nan"), 1.0], []],
-    ids=["long", "no number", "empty"],
-)
-def test_a_vector_that_no_server_takes_is_compared_by_the_store(url, session, vector):
-    watch = Watch()
+def test_a_vector_that_no_server_takes_is_compared_by_the_store(url, session):
+    watch, vector = Watch(), [1.0] * (DIMENSIONS_MAX + 1)
     with opened(url, watch, Settings(embedder=Odd(vector))) as store:
         store.add_summary(session, "text", [0.5] * len(vector), embedder="odd")
         assert len(store.search_summaries(session, "anything")) == 1
+    assert watch.compared == 0
+
+
+@pytest.mark.parametrize("vector", [[float("nan"), 1.0], []], ids=["no number", "empty"])
+def test_a_vector_without_a_direction_is_not_sent_to_the_server(url, session, vector):
+    watch = Watch()
+    with opened(url, watch, Settings(embedder=Odd(vector))) as store:
+        store.add_summary(session, "text", [0.5, 0.5], embedder="odd")
+        with pytest.raises(UsageError):
+            store.search_summaries(session, "anything")
     assert watch.compared == 0
 
 

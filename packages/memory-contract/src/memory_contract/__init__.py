@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from memory_contract.checker.explain import explain
     from memory_contract.checker.shrink import minimal
     from memory_contract.checker.verdict import Anomaly, Ok, Undecided, Verdict, Violated
-    from memory_contract.checking import check
+    from memory_contract.contract_run import check
     from memory_contract.deviations import Deviations, read_deviations
     from memory_contract.explorer import explore
     from memory_contract.history import (
@@ -76,80 +76,38 @@ __all__ = [
     "write_history",
     "write_test",
 ]
-# Where each of them is: loaded when it is asked for. A process that is forked for every check has
-# no use for most of it.
-_ROOMS: Final = {
-    "adapter": (
-        "Adapter",
-        "Conflict",
-        "Handle",
-        "NotFound",
-        "Refused",
-    ),
-    "checker": (
-        "check_history",
-        "judge",
-    ),
-    "checker.explain": ("explain",),
-    "checker.shrink": ("minimal",),
-    "checker.verdict": (
-        "Anomaly",
-        "Ok",
-        "Undecided",
-        "Verdict",
-        "Violated",
-    ),
-    "checking": ("check",),
-    "deviations": (
-        "Deviations",
-        "read_deviations",
-    ),
-    "traces.diagnosis": (
-        "Explanation",
-        "explain_trace",
-    ),
-    "explorer": ("explore",),
-    "history": (
-        "CORRUPTED",
-        "NOT_FOUND",
-        "HistoryError",
-        "Operation",
-        "read_history",
-        "write_history",
-    ),
-    "traces.regression_test": ("write_test",),
-    "traces.recorder": (
-        "Policy",
-        "record",
-        "recorded",
-    ),
-    "traces.replay": (
-        "Replay",
-        "load_trace",
-        "replay_trace",
-    ),
-    "results": (
-        "CONTRACT_VERSION",
-        "CaseResult",
-        "Failure",
-        "Report",
-        "Unreachable",
-    ),
-    "traces.shrink": ("shrink_trace",),
-    "plugin.suite": ("MemoryContract",),
+# The module of each public name: loaded when it is asked for, since a process that is forked for
+# every check has no use for most of them.
+_MODULES: Final = {
+    "adapter": "Adapter Conflict Handle NotFound Refused",
+    "checker": "check_history judge",
+    "checker.explain": "explain",
+    "checker.shrink": "minimal",
+    "checker.verdict": "Anomaly Ok Undecided Verdict Violated",
+    "contract_run": "check",
+    "deviations": "Deviations read_deviations",
+    "traces.diagnosis": "Explanation explain_trace",
+    "explorer": "explore",
+    "history": "CORRUPTED NOT_FOUND HistoryError Operation read_history write_history",
+    "traces.regression_test": "write_test",
+    "traces.recorder": "Policy record recorded",
+    "traces.replay": "Replay load_trace replay_trace",
+    "results": "CONTRACT_VERSION CaseResult Failure Report Unreachable",
+    "traces.shrink": "shrink_trace",
+    "plugin.suite": "MemoryContract",
 }
-_ROOM_OF: Final = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """What is asked for is loaded then."""
-    if name not in _ROOM_OF:
+    """Load a public name when it is first used."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
+    found = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    """All that can be asked for, loaded or not."""
+    """All public names, loaded or not."""
     return sorted({*globals(), *__all__})

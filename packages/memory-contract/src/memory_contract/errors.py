@@ -8,6 +8,11 @@ class KitError(Exception):
 
     exit_code = 1
 
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        # Lines to print after the message, as they are.
+        self.hint = hint
+
 
 class UsageError(KitError):
     """The command was wrong, or names something that cannot be used; nothing was run."""
@@ -19,3 +24,11 @@ class UnavailableError(KitError):
     """A store, a server or a file could not be reached."""
 
     exit_code = 4
+
+
+class TargetError(ValueError):
+    """The target names nothing that the kit can drive; `hint` is the factory to write."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint

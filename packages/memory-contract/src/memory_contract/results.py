@@ -31,6 +31,11 @@ EXIT_UNDECIDED: Final = 3
 class Unreachable(Exception):  # noqa: N818 -- names what happened
     """The store could not be opened and read, so nothing about it was found out."""
 
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        # The source of a factory to write, if the store may want other arguments.
+        self.hint = hint
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
@@ -111,6 +116,8 @@ class Report:
     duration_s: float = 0.0
     # About the store as a whole: what it claims, what it offers without claiming it.
     notes: tuple[str, ...] = field(default=())
+    # How many cases a quick run left out.
+    left_out: int = 0
 
     @property
     def verdict(self) -> CaseVerdict:

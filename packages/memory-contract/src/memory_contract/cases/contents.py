@@ -105,15 +105,6 @@ def try_put(
     return True
 
 
-def is_refused(store: Client, method: str, *arguments: Any, **options: Any) -> bool:
-    """Whether a call of the handle raises."""
-    try:
-        store.ask(method, *arguments, **options)
-    except Exception:  # noqa: BLE001 -- whatever is raised refuses
-        return True
-    return False
-
-
 def shown(value: Any, width: int = 60) -> str:
     """A value for a proof, shortened."""
     text = ascii(value)

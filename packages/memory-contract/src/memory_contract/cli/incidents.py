@@ -8,15 +8,21 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import typer
-
-from memory_contract.cli.checking import Seed, refusing
-from memory_contract.cli.output import AsJson
+from memory_contract.cli.check import translate_errors
+from memory_contract.cli.parser import (
+    Commands,
+    Parser,
+    add_command,
+    add_json,
+    add_seed,
+    parse_count,
+)
 from memory_contract.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,63 +34,104 @@ UNKNOWN = 3
 _PAGE_BEGINS = b"<!doctype html"
 Level = Literal["sequential", "concurrent", "faults"]
 
-TracePath = Annotated[
-    Path,
-    typer.Argument(
+
+def add_commands(commands: Commands) -> None:
+    """Add `explain`, `replay` and `shrink`."""
+    parser = add_command(
+        commands,
+        "explain",
+        explain,
+        "explain trace.jsonl",
+        "explain /var/log/agent/trace --session user-42 --report timeline.html",
+    )
+    _add_trace(parser)
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="Write the timeline as a page, to be opened in a browser.",
+    )
+    add_json(parser)
+    parser = add_command(
+        commands,
+        "replay",
+        replay,
+        "replay trace.jsonl --store mystore.contract:adapter --times 20",
+        "replay trace.jsonl --store agent.db --write-test tests/incidents/test_2026_05_amnesia.py",
+    )
+    _add_trace(parser)
+    _add_store(parser)
+    parser.add_argument(
+        "--write-test",
+        type=Path,
+        metavar="FILE",
+        help="Write a test that holds the store to it, and the trace beside it.",
+    )
+    add_json(parser)
+    parser = add_command(
+        commands, "shrink", shrink, "shrink trace.jsonl --store mystore.contract:adapter"
+    )
+    _add_trace(parser)
+    _add_store(parser)
+    parser.add_argument(
+        "--output",
+        "-o",
+        type=Path,
+        metavar="FILE",
+        help="Where the small trace goes. Without it: beside the trace, as NAME-small.jsonl.",
+    )
+    parser.add_argument(
+        "--write-test", type=Path, metavar="FILE", help="Write the small trace as a test."
+    )
+    add_json(parser)
+
+
+def _add_trace(parser: Parser) -> None:
+    parser.add_argument(
+        "trace",
+        type=Path,
         metavar="TRACE",
         help="A trace that `memory_contract.record` wrote: a file or a folder. A history of"
         " `memory-contract check --report` is one too.",
-    ),
-]
-Store = Annotated[
-    str,
-    typer.Option(
+    )
+    parser.add_argument("--session", metavar="ID", help="Only what was done to this session.")
+
+
+def _add_store(parser: Parser) -> None:
+    parser.add_argument(
         "--store",
+        required=True,
         metavar="TARGET",
         help="The store to do it to, named as for `memory-contract check`. It works in places of"
         " its own: what a store holds is not touched.",
-    ),
-]
-LevelName = Annotated[
-    Level,
-    typer.Option(
+    )
+    parser.add_argument(
         "--level",
+        choices=get_args(Level),
+        default="concurrent",
         metavar="LEVEL",
         help="sequential: one call at a time; concurrent: with the overlaps of the trace; faults:"
         " also with its kills, cancelled calls and lost replies.",
-    ),
-]
-Times = Annotated[
-    int,
-    typer.Option(
-        "--times", min=1, metavar="N", help="How often it is tried; the first that fails decides."
-    ),
-]
-Session = Annotated[
-    str | None,
-    typer.Option("--session", metavar="ID", help="Only what was done to this session."),
-]
+    )
+    add_seed(parser)
+    parser.add_argument(
+        "--times",
+        type=parse_count,
+        default=5,
+        metavar="N",
+        help="How often it is tried; the first that fails decides. Default: 5.",
+    )
 
 
-def explain(
-    trace: TracePath,
-    *,
-    session: Session = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            "--report",
-            metavar="FILE",
-            help="Write the timeline as a page, to be opened in a browser.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+def explain(arguments: Namespace) -> int:
     """Say what a trace proves: which entry was lost, who overwrote it, which reads were stale.
 
     Exits with 0 (nothing breaks the contract), 1 (something does), 2 (wrong usage) or 3
     (undecided, or most operations could not be judged).
     """
+    trace: Path = arguments.trace
+    session: str | None = arguments.session
+    report: Path | None = arguments.report
     from memory_contract.traces.diagnosis import explain_trace  # noqa: PLC0415
     from memory_contract.traces.diagnosis.render import build_report, render_explanation  # noqa: PLC0415
 
@@ -96,90 +143,58 @@ def explain(
 
         again = f"memory-contract explain {shlex.quote(str(trace))}"
         _write(report, to_page(build_report(found, command=again)))
-    if as_json:
+    if arguments.as_json:
         print(json.dumps(_explained(found), indent=2))
     else:
         print(render_explanation(found), end="")
         if report is not None:
             print(f"Timeline: {report}")
-    raise typer.Exit(_exit_of(found))
+    return _exit_of(found)
 
 
-def replay(
-    trace: TracePath,
-    *,
-    store: Store,
-    level: LevelName = "concurrent",
-    seed: Seed = None,
-    times: Times = 5,
-    session: Session = None,
-    write_test: Annotated[
-        Path | None,
-        typer.Option(
-            "--write-test",
-            metavar="FILE",
-            help="Write a test that holds the store to it, and the trace beside it.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+def replay(arguments: Namespace) -> int:
     """Do to a store what a trace says was done to another one.
 
     The same sessions, workers and overlaps; what was said is made up where the trace has only
     hashes. Exits with 0 (FIXED), 1 (FAILED, or CHANGED), 2 (wrong usage), 3 (UNKNOWN) or 4 (ERROR).
     """
+    store: str = arguments.store
+    level: Level = arguments.level
     from memory_contract.traces.replay import load_trace, replay_trace  # noqa: PLC0415
 
     with _reading(), _bar("replaying") as tell, redirect_stdout(sys.stderr):
-        loaded = load_trace(trace, session=session)
+        loaded = load_trace(arguments.trace, session=arguments.session)
         found = replay_trace(
             loaded,
             store,
             level=level,
-            seed=seed,
-            times=times,
+            seed=arguments.seed,
+            times=arguments.times,
             progress=tell and (lambda done, all_: tell("replaying", done / all_)),
         )
-    written = _tested(write_test, loaded, store, level)
-    if as_json:
+    written = _tested(arguments.write_test, loaded, store, level)
+    if arguments.as_json:
         print(json.dumps(_replayed(found), indent=2))
     else:
         print(found.told, end="")
         print(written, end="")
-    raise typer.Exit(found.exit_code)
+    return found.exit_code
 
 
-def shrink(
-    trace: TracePath,
-    *,
-    store: Store,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Where the small trace goes. Without it: beside the trace, as NAME-small.jsonl.",
-        ),
-    ] = None,
-    level: LevelName = "concurrent",
-    seed: Seed = None,
-    times: Times = 5,
-    session: Session = None,
-    write_test: Annotated[
-        Path | None,
-        typer.Option("--write-test", metavar="FILE", help="Write the small trace as a test."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+def shrink(arguments: Namespace) -> int:
     """Reduce a trace to the fewest operations and workers with which a store still fails.
 
     Exits with 0 (it is smaller now, or as small as can be), 2 (wrong usage), 3 (the store does not
     fail on it, so there is nothing to shrink) or 4 (the store could not be asked).
     """
+    trace: Path = arguments.trace
+    store: str = arguments.store
+    level: Level = arguments.level
     from memory_contract.traces.shrink import shrink_trace, write_small_trace  # noqa: PLC0415
 
-    place = output or trace.with_name(f"{trace.name.removesuffix('.jsonl')}-small.jsonl")
+    place: Path = arguments.output or trace.with_name(
+        f"{trace.name.removesuffix('.jsonl')}-small.jsonl"
+    )
     if place.exists():
         raise UsageError(f"{place} is there already: nothing was run. Name another with --output")
     with _reading(), _bar("shrinking") as tell, redirect_stdout(sys.stderr):
@@ -187,9 +202,9 @@ def shrink(
             trace,
             store,
             level=level,
-            seed=seed,
-            times=times,
-            session=session,
+            seed=arguments.seed,
+            times=arguments.times,
+            session=arguments.session,
             progress=tell and (lambda asked, left: tell(f"{left} operations left", asked / 600)),
         )
     failed = found.replay.verdict in ("FAILED", "CHANGED")
@@ -197,8 +212,8 @@ def shrink(
     if failed:
         with _reading():
             write_small_trace(place, found.trace, store=store, level=level)
-        written = _tested(write_test, found.trace, store, level)
-    if as_json:
+        written = _tested(arguments.write_test, found.trace, store, level)
+    if arguments.as_json:
         print(json.dumps(_shrunk(found, place if failed else None), indent=2))
     elif failed:
         print(found.replay.told)
@@ -210,7 +225,7 @@ def shrink(
     else:
         print(found.replay.told, end="")
         print("The store does not fail on this trace, so there is nothing to shrink.")
-    raise typer.Exit(0 if failed else found.replay.exit_code or UNKNOWN)
+    return 0 if failed else found.replay.exit_code or UNKNOWN
 
 
 @contextmanager
@@ -219,7 +234,7 @@ def _reading() -> Iterator[None]:
     from memory_contract.history import HistoryError  # noqa: PLC0415
 
     try:
-        with refusing():
+        with translate_errors():
             yield
     except HistoryError as error:
         raise UsageError(f"{error}. Nothing was run") from error
@@ -233,9 +248,12 @@ def _bar(doing: str) -> Iterator[Callable[[str, float], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console  # noqa: PLC0415 (only who sees the bar waits for it)
-    from rich.progress import Progress  # noqa: PLC0415
-
+    try:
+        from rich.console import Console  # noqa: PLC0415 -- an extra
+        from rich.progress import Progress  # noqa: PLC0415
+    except ImportError:
+        yield None
+        return
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=1.0)
         yield lambda what, share: bar.update(task, description=what, completed=share)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from memory_contract.checking import items_of, select
+from memory_contract.contract_run import items_of, select
 from memory_contract.gates import Mode
 from memory_contract.goldfish.registry import GOLDFISH, Goldfish
 from memory_contract.results import CaseResult

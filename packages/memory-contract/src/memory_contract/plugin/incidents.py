@@ -14,7 +14,7 @@ import pytest
 
 from memory_contract.adapter import Adapter
 from memory_contract.history import HistoryError
-from memory_contract.plugin.benches import benches_of
+from memory_contract.plugin.stores import get_stores
 from memory_contract.plugin.verdicts import shown
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
@@ -63,13 +63,13 @@ class IncidentItem(pytest.Item):
                 " or contract_store in the configuration of pytest",
                 pytrace=False,
             )
-        benches = benches_of(self.config)
+        stores = get_stores(self.config)
         try:
-            subject = benches.of(self._target())
+            subject = stores.of(self._target())
         except (Unreachable, TargetError) as error:
             pytest.fail(shown(f"{self._against}: {error}"), pytrace=False)
         found = replay_lines(
-            self._trace, subject, level=self._trace.metadata.level, seed=benches.seed, times=TIMES
+            self._trace, subject, level=self._trace.metadata.level, seed=stores.seed, times=TIMES
         )
         if found.lacking:
             pytest.skip(f"NOT CLAIMED: {found.reason}")

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from memory_contract.checking import Item, SelectionError, items_of, select
+from memory_contract.cli.check import explain_factory
+from memory_contract.contract_run import Item, SelectionError, items_of, select
 from memory_contract.deviations import DeviationsError
-from memory_contract.plugin.benches import Benches, benches_of
+from memory_contract.plugin.stores import ContractStores, get_stores
 from memory_contract.plugin.verdicts import shown, tell, unclaimed
 from memory_contract.results import Unreachable
 from memory_contract.runner import StoreUnderTest
-from memory_contract.targets import TargetError, resolve
+from memory_contract.targets import TargetError
 
 ROOT = "contract"
 
@@ -24,11 +25,13 @@ def validate(config: pytest.Config) -> None:
     """Refuse what cannot be run, in words, before anything is."""
     try:
         select(config.getoption("contract_gate"))
-        benches_of(config)
         for target in config.getoption("contract"):
-            resolve(target)
-    except (SelectionError, TargetError, DeviationsError) as error:
+            get_stores(config).resolve(target)
+    except (SelectionError, DeviationsError) as error:
         raise pytest.UsageError(shown(str(error))) from error
+    except TargetError as error:
+        lines = [shown(str(error)), *map(shown, explain_factory(error.hint).splitlines())]
+        raise pytest.UsageError("\n".join(lines)) from error
     except Unreachable:
         # It is there to be opened, and is not: an error of the run, not of the command line.
         return
@@ -37,7 +40,7 @@ def validate(config: pytest.Config) -> None:
 def header(config: pytest.Config) -> str:
     """Which stores, and the seed that repeats the run."""
     targets = ", ".join(map(shown, config.getoption("contract")))
-    return f"contract: {targets}, seed {benches_of(config).seed}"
+    return f"contract: {targets}, seed {get_stores(config).seed}"
 
 
 def collected(session: pytest.Session, ids: Sequence[str]) -> Iterator[pytest.Item]:
@@ -63,9 +66,9 @@ class Contract(pytest.Collector):
 
     def collect(self) -> list[pytest.Item | pytest.Collector]:
         """The gates, each with its cases."""
-        benches = benches_of(self.config)
+        stores = get_stores(self.config)
         try:
-            subject = benches.of(self._target)
+            subject = stores.of(self._target)
         except (Unreachable, TargetError) as error:
             raise self.CollectError(shown(f"{self._target}: {error}")) from error
         found = items_of(select(self.config.getoption("contract_gate")), subject)
@@ -144,9 +147,9 @@ class ContractItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the case; what it proves is the item's outcome."""
-        benches: Benches = benches_of(self.config)
-        self.user_properties.append(("contract_seed", benches.seed))
-        tell(benches.run(self._found, self._bench), self._target)
+        stores: ContractStores = get_stores(self.config)
+        self.user_properties.append(("contract_seed", stores.seed))
+        tell(stores.run(self._found, self._bench), self._target)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """One place for all of them, so that skips with one reason are told in one line."""

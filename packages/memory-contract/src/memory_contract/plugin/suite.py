@@ -13,9 +13,9 @@ import pytest
 
 from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
-from memory_contract.checking import Item, items_of
+from memory_contract.contract_run import Item, items_of
 from memory_contract.deviations import DeviationsError
-from memory_contract.plugin.benches import Target, benches_of
+from memory_contract.plugin.stores import Target, get_stores
 from memory_contract.plugin.verdicts import tell, unclaimed
 from memory_contract.results import Unreachable
 from memory_contract.targets import TargetError
@@ -63,7 +63,7 @@ def _items(found: Case, adapter: Target | None, config: pytest.Config) -> list[I
     if adapter is None:
         pytest.fail("say what the `adapter` is", pytrace=False)
     try:
-        return items_of([found], benches_of(config).of(adapter))
+        return items_of([found], get_stores(config).of(adapter))
     except (Unreachable, TargetError, DeviationsError) as error:
         pytest.fail(str(error), pytrace=False)
 
@@ -78,9 +78,9 @@ def _parameter(item: Item) -> Any:
 def _test_of(found: Case) -> Callable[..., None]:
     def test(self: MemoryContract, item: Item, pytestconfig: pytest.Config) -> None:
         assert self.adapter is not None
-        benches = benches_of(pytestconfig)
+        stores = get_stores(pytestconfig)
         target = self.adapter if isinstance(self.adapter, str) else ""
-        tell(benches.run(item, benches.of(self.adapter)), target)
+        tell(stores.run(item, stores.of(self.adapter)), target)
 
     test.__name__ = f"test_{found.gate}_{found.name}"
     test.__qualname__ = f"MemoryContract.{test.__name__}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory_contract.redaction import redact
-from memory_contract.report.wording import (
+from memory_contract.report.text import (
     headline,
     proof_lines,
     reproduce,

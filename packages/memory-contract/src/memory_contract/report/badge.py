@@ -9,7 +9,7 @@ from typing import Any, Final
 from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.gates import GATES, Gate
-from memory_contract.report.wording import counted
+from memory_contract.report.text import counted
 from memory_contract.results import SILENT, Report
 
 # The form of a badge endpoint that badge services read.

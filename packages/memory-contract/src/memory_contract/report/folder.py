@@ -11,7 +11,7 @@ from memory_contract.report.as_json import to_json
 from memory_contract.report.badge import badge_of
 from memory_contract.report.junit import to_junit
 from memory_contract.report.page import to_page
-from memory_contract.report.wording import slug
+from memory_contract.report.text import slug
 from memory_contract.results import CaseResult, Report
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from memory_contract.gates import Gate
 from memory_contract.report.badge import badge_of
-from memory_contract.report.wording import (
+from memory_contract.report.text import (
     headline,
     proof_lines,
     reproduce,

@@ -18,8 +18,7 @@ from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.gates import GATES
 from memory_contract.report.badge import badge_of
-from memory_contract.report.timeline import Keeper
-from memory_contract.report.wording import (
+from memory_contract.report.text import (
     VERDICTS,
     counts_of,
     reproduce,
@@ -28,6 +27,7 @@ from memory_contract.report.wording import (
     verdict_of,
     visible,
 )
+from memory_contract.report.timeline import Keeper
 from memory_contract.results import CaseResult, Report
 
 _BLANK: Final = re.compile(r"\{\{(\w+)\}\}")

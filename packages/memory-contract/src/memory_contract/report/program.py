@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Final
 
 from memory_contract.history import Operation
-from memory_contract.report.wording import target_of, visible
+from memory_contract.report.text import target_of, visible
 from memory_contract.results import CaseResult, Failure, Report
 
 _JUDGED: Final = '''\

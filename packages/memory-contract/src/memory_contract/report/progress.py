@@ -1,31 +1,24 @@
-"""What goes on while the kit runs: a bar for who watches, a line for each case for who reads."""
+"""What is shown while the kit runs: a bar at a terminal, else a line per case; the first proof."""
 
 from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
-from rich.text import Text
-
-from memory_contract.checking import Item
-from memory_contract.report.terminal import STYLES
-from memory_contract.report.wording import visible
-from memory_contract.results import CaseResult
+from memory_contract.contract_run import Item
+from memory_contract.report.terminal import STYLES, Line, print_lines, render_proof
+from memory_contract.report.text import visible
+from memory_contract.results import CaseResult, Report
 
 
-class Progress:
-    """Given to `check` as its `progress`, inside a `with`. `total` is how many items will come."""
+class ProgressDisplay:
+    """Given to `check` as its `progress`, inside a `with`; `target` is named in the first proof."""
 
-    def __init__(self, total: int | None = None, stream: TextIO | None = None) -> None:
+    def __init__(self, *, stream: TextIO | None = None, target: str = "") -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._bar: Bar | None = None
-        if self._stream.isatty():
-            self._bar = _bar(self._stream)
-            self._task = self._bar.add_task("", total=total, case="")
+        self._target = target
+        self._bar, self._task = _open_bar(self._stream)
         self._failed = 0
 
     def __enter__(self) -> Self:
@@ -43,35 +36,60 @@ class Progress:
             self._bar.stop()
 
     def __call__(self, item: Item, result: CaseResult | None) -> None:
-        """An item begins, or has ended with a result."""
-        if self._bar is None:
-            if result is not None:
-                print(line_of(result), file=self._stream, flush=True)
-            return
+        """A case begins, or has ended with a result."""
         if result is None:
-            self._bar.update(self._task, case=item.id)
+            if self._bar is not None:
+                self._bar.update(self._task, case=item.id)
             return
+        is_first = result.verdict == "FAIL" and not self._failed
         self._failed += result.verdict == "FAIL"
-        # What the summary will say is not said twice, but for what is worth stopping for.
-        if result.verdict in ("FAIL", "UNKNOWN"):
-            self._bar.console.print(Text(line_of(result), STYLES[result.verdict]))
-        failed = f"{self._failed} failed" if self._failed else ""
-        self._bar.update(self._task, advance=1, description=failed)
+        # A bar leaves to the summary all but what is worth stopping for.
+        if self._bar is None or result.verdict in ("FAIL", "UNKNOWN"):
+            self._print(Line(format_result(result), STYLES[result.verdict], is_copied=True))
+        if is_first and result.failures:
+            report = Report(target=self._target, seed=0, gates=(), results=(result,))
+            for line in render_proof(report, result):
+                self._print(line)
+        if self._bar is not None:
+            failed = f"{self._failed} failed" if self._failed else ""
+            self._bar.update(self._task, advance=1, description=failed)
+
+    def _print(self, line: Line) -> None:
+        if self._bar is None:
+            print_lines([line], self._stream)
+            self._stream.flush()
+        else:
+            self._bar.console.print(line.text, style=line.style, soft_wrap=True)
 
 
-def _bar(stream: TextIO) -> Bar:
-    return Bar(
+def _open_bar(stream: TextIO) -> tuple[Any, Any]:
+    """A progress bar of rich, if there is a terminal and rich is installed."""
+    if not stream.isatty():
+        return None, None
+    try:
+        from rich.console import Console  # noqa: PLC0415 -- an extra
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+    except ImportError:
+        return None, None
+    bar = Progress(
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.description}", style="bold red", markup=False),
         TextColumn("{task.fields[case]}", markup=False),
-        console=Console(file=stream, highlight=False, emoji=False),
+        console=Console(file=stream, highlight=False, markup=False, emoji=False),
         transient=True,
     )
+    return bar, bar.add_task("", total=None, case="")
 
 
-def line_of(result: CaseResult) -> str:
+def format_result(result: CaseResult) -> str:
     """One result in one line."""
     line = f"{result.verdict:<11}  {result.id}  {result.duration_s:.2f} s"
     return f"{line}  {visible(result.reason)}" if result.reason else line

@@ -1,20 +1,21 @@
-"""A report for a person at a terminal: proofs first, then the gates and all that is not PASS."""
+"""A report for a person at a terminal: proofs first, then the gates and all that is not PASS.
+
+With the package rich there are colours; without it, plain text.
+"""
 
 from __future__ import annotations
 
-import io
+import os
+import shutil
+import sys
+import textwrap
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
-
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import Final, NamedTuple, TextIO
 
 from memory_contract.report.badge import badge_of
-from memory_contract.report.wording import (
+from memory_contract.report.text import (
     VERDICTS,
     counted,
     counts_of,
@@ -26,13 +27,15 @@ from memory_contract.report.wording import (
     verdict_of,
     visible,
 )
-from memory_contract.results import CaseResult, CaseVerdict, Failure, Report
+from memory_contract.results import CaseResult, CaseVerdict, Report
 
-# What fails everywhere is not read everywhere: the rest has a line each, and the report folder all.
+# Proofs that are shown in full; the other failures have a line each, and the report folder all.
 PROOFS_MAX: Final = 8
 # Of the cases that share a reason, those that are named.
 NAMED_MAX: Final = 4
 TEXT_COLUMNS: Final = 120
+# The width of lines in a pipe.
+PIPE_COLUMNS: Final = 160
 STYLES: Final[dict[CaseVerdict, str]] = {
     "PASS": "green",
     "FAIL": "bold red",
@@ -44,126 +47,137 @@ STYLES: Final[dict[CaseVerdict, str]] = {
 }
 
 
-class Whole(Text):
-    """A line that is copied: where it is too long, the terminal wraps it, not we."""
+class Line(NamedTuple):
+    """A line and its style in the words of rich. One that is to be copied is not wrapped."""
+
+    text: str
+    style: str = ""
+    is_copied: bool = False
+
+    def wrap(self, columns: int) -> list[str]:
+        """Break the line, so that each part keeps its indentation."""
+        indent = " " * (len(self.text) - len(self.text.lstrip(" ")))
+        if self.is_copied or len(self.text) <= columns:
+            return [self.text.rstrip()]
+        return textwrap.wrap(self.text, columns, subsequent_indent=indent)
 
 
-def draw(console: Console, report: Report, *, page: Path | None = None) -> None:
-    """Print the whole report; `page` is where its timeline was written, if it was."""
-    for part in summary(report, page=page).renderables:
-        console.print(part, soft_wrap=isinstance(part, Whole))
-
-
-def summary(report: Report, *, page: Path | None = None) -> Group:
-    """The whole report as one drawing, in which every line is wrapped to the width."""
-    parts: list[RenderableType] = [*_proofs(report, page)]
-    parts += [_gates(report), Text(), *_reasons(report), *_notes(report), *_end(report)]
-    return Group(*parts)
+def print_summary(
+    report: Report, *, page: Path | None = None, stream: TextIO | None = None
+) -> None:
+    """Print the whole report; `page` is the path of its timeline, if it was written."""
+    print_lines(render_summary(report, page=page), sys.stdout if stream is None else stream)
 
 
 def summary_text(report: Report, *, page: Path | None = None, columns: int = TEXT_COLUMNS) -> str:
-    """The same as plain text."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=columns, color_system=None, emoji=False, highlight=False)
-    draw(console, report, page=page)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    """The whole report as plain text."""
+    lines = [part for line in render_summary(report, page=page) for part in line.wrap(columns)]
+    return "\n".join(lines) + "\n"
 
 
-def _proofs(report: Report, page: Path | None) -> Iterator[RenderableType]:
-    failed = [result for result in report.results if result.verdict == "FAIL"]
-    # The same case in another mode has, as a rule, the same story to tell.
-    told: set[tuple[str, str]] = set()
-    brief: list[CaseResult] = []
-    for result in failed:
-        first = result.failures[0] if result.failures else None
-        story = (result.case, first.name if first is not None else "")
-        if story in told or len(told) >= PROOFS_MAX:
-            brief.append(result)
-            continue
-        told.add(story)
-        yield from _proof(report, result, first, page)
-        yield Text()
-    if brief:
-        yield Text(f"FAILED too, {counted(len(brief), 'case')}:", style="bold red")
-        yield from (_briefly(result) for result in brief)
-        yield Text()
+def print_lines(lines: Iterable[Line], stream: TextIO) -> None:
+    """Print lines as wide as the terminal, with colours if there is a terminal and rich."""
+    is_pipe = not stream.isatty() and "COLUMNS" not in os.environ
+    columns = PIPE_COLUMNS if is_pipe else shutil.get_terminal_size().columns
+    parts = [(part, line.style) for line in lines for part in line.wrap(columns)]
+    try:
+        from rich.console import Console  # noqa: PLC0415 -- an extra
+        from rich.text import Text  # noqa: PLC0415
+    except ImportError:
+        stream.write("".join(f"{part}\n" for part, _ in parts))
+        return
+    if not stream.isatty():
+        stream.write("".join(f"{part}\n" for part, _ in parts))
+        return
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    for part, style in parts:
+        console.print(Text(part, style), soft_wrap=True)
 
 
-def _proof(
-    report: Report, result: CaseResult, failure: Failure | None, page: Path | None
-) -> Iterator[RenderableType]:
-    if failure is None:
-        yield _head([result.id, f"seed {result.seed}"])
-        yield _indented(f"  {visible(result.reason)}")
+def render_summary(report: Report, *, page: Path | None = None) -> list[Line]:
+    """All lines of the report."""
+    return [
+        *_render_proofs(report, page),
+        *_render_gates(report),
+        Line(""),
+        *_render_reasons(report),
+        *_render_notes(report),
+        *_render_end(report),
+    ]
+
+
+def render_proof(report: Report, result: CaseResult, page: Path | None = None) -> Iterator[Line]:
+    """The proof of a result's first failure, and the command that repeats it."""
+    if result.failures:
+        first = result.failures[0]
+        yield Line("FAILED " + "   ".join(headline(result, first)), "bold red")
+        yield from map(Line, proof_lines(result, first))
     else:
-        yield _head(headline(result, failure))
-        yield from map(_indented, proof_lines(result, failure))
+        yield Line(f"FAILED {result.id}   seed {result.seed}", "bold red")
+        yield Line(f"  {visible(result.reason)}")
     for line in result.schedule.splitlines():
-        yield _indented(f"  {visible(line)}")
-    yield Whole(f"  Reproduce with:  {reproduce(report, result)}", style="bold")
+        yield Line(f"  {visible(line)}")
+    yield Line(f"  Reproduce with:  {reproduce(report, result)}", "bold", is_copied=True)
     if page is not None:
-        yield Whole(f"  Timeline:        {visible(str(page))}#case-{slug(result)}")
+        anchor = f"{visible(str(page))}#case-{slug(result)}"
+        yield Line(f"  Timeline:        {anchor}", is_copied=True)
 
 
-def _head(parts: list[str]) -> Text:
-    line = Text("FAILED ", style="bold red")
-    line.append(parts[0], style="bold default")
-    for part in parts[1:]:
-        line.append(f"   {part}", style="bold red" if part.isupper() else "default")
-    return line
+def _render_proofs(report: Report, page: Path | None) -> Iterator[Line]:
+    failed = [result for result in report.results if result.verdict == "FAIL"]
+    # The same case in another mode has, as a rule, the same proof.
+    seen: set[tuple[str, str]] = set()
+    briefly = []
+    for result in failed:
+        name = result.failures[0].name if result.failures else ""
+        if (result.case, name) in seen or len(seen) >= PROOFS_MAX:
+            briefly.append(result)
+            continue
+        seen.add((result.case, name))
+        yield from render_proof(report, result, page)
+        yield Line("")
+    if briefly:
+        yield Line(f"FAILED too, {counted(len(briefly), 'case')}:", "bold red")
+        for result in briefly:
+            what = result.failures[0].name.upper() if result.failures else result.reason
+            yield Line(f"  {result.id}   {visible(what)}   seed {result.seed}")
+        yield Line("")
 
 
-def _indented(line: str, *, style: str = "") -> Padding:
-    """A line that keeps its indentation where the terminal makes several of it."""
-    text = line.lstrip(" ")
-    return Padding(Text(text, style=style), (0, 0, 0, len(line) - len(text)))
-
-
-def _briefly(result: CaseResult) -> Padding:
-    what = visible(result.failures[0].name).upper() if result.failures else visible(result.reason)
-    return _indented(f"  {result.id}   {what}   seed {result.seed}")
-
-
-def _gates(report: Report) -> Table:
+def _render_gates(report: Report) -> Iterator[Line]:
     counts = {gate: counts_of(report, gate) for gate in report.gates}
     shown = [v for v in VERDICTS if v in ("PASS", "FAIL") or any(c[v] for c in counts.values())]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("gate", overflow="fold")
-    table.add_column("", overflow="fold")
-    for verdict in shown:
-        table.add_column(verdict, justify="right", overflow="fold")
+    verdicts = {gate: verdict_of(report, gate) for gate in counts}
+    width = max(map(len, ["gate", *counts]))
+    second = max(map(len, ["", *verdicts.values()]))
+    yield Line("  ".join(["gate".ljust(width), " " * second, *shown]), "bold")
     for gate, found in counts.items():
-        verdict = verdict_of(report, gate)
-        cells = [Text(str(found[v]) if found[v] else "·", STYLES[v]) for v in shown]
-        table.add_row(Text(gate), Text(verdict, STYLES[verdict]), *cells)
-    return table
+        cells = [str(found[v] or "·").rjust(len(v)) for v in shown]
+        row = "  ".join([gate.ljust(width), verdicts[gate].ljust(second), *cells])
+        yield Line(row, STYLES[verdicts[gate]])
 
 
-def _reasons(report: Report) -> Iterator[RenderableType]:
-    """Why what is not PASS is not: what shares a reason shares a line."""
+def _render_reasons(report: Report) -> Iterator[Line]:
+    """Why what is not PASS is not: results with one reason share a line."""
     groups: dict[tuple[CaseVerdict, str], list[CaseResult]] = defaultdict(list)
     for result in report.results:
         if result.verdict not in ("PASS", "FAIL"):
             groups[result.verdict, result.reason].append(result)
-    for (verdict, reason), results in sorted(groups.items(), key=_by_verdict):
-        line = Text(f"{verdict} ({len(results)})  ", STYLES[verdict])
-        line.append(visible(reason) or "no reason was given", style="default")
-        yield line
+    for verdict, reason in sorted(groups, key=lambda group: VERDICTS.index(group[0])):
+        results = groups[verdict, reason]
+        words = visible(reason) or "no reason was given"
+        yield Line(f"{verdict} ({len(results)})  {words}", STYLES[verdict])
         # What a store does not offer is known by the reason alone.
         if verdict != "NOT CLAIMED":
-            yield _indented(f"  {_named(results)}", style="dim")
+            yield Line(f"  {_list_cases(results)}", "dim")
     for gate in report.gates:
         if verdict_of(report, gate) == "NOT RUN" and not counts_of(report, gate)["NOT RUN"]:
-            yield Text(f"NOT RUN  no case of the gate {gate} ran", STYLES["NOT RUN"])
+            yield Line(f"NOT RUN  no case of the gate {gate} ran", STYLES["NOT RUN"])
     if groups:
-        yield Text()
+        yield Line("")
 
 
-def _by_verdict(group: tuple[tuple[CaseVerdict, str], list[CaseResult]]) -> int:
-    return VERDICTS.index(group[0][0])
-
-
-def _named(results: list[CaseResult]) -> str:
+def _list_cases(results: list[CaseResult]) -> str:
     modes: dict[str, list[str]] = defaultdict(list)
     for result in results:
         modes[result.case].append(result.mode)
@@ -173,16 +187,16 @@ def _named(results: list[CaseResult]) -> str:
     return ", ".join(names[:NAMED_MAX]) + more
 
 
-def _notes(report: Report) -> Iterator[RenderableType]:
-    # The modes of a case note the same, and a report may have gathered it already.
+def _render_notes(report: Report) -> Iterator[Line]:
+    # The modes of a case have the same notes, and a report may have gathered them already.
     notes = (*report.notes, *(note for result in report.results for note in result.notes))
-    yield from (Text(f"note: {visible(note)}") for note in dict.fromkeys(notes))
+    yield from (Line(f"note: {visible(note)}") for note in dict.fromkeys(notes))
 
 
-def _end(report: Report) -> Iterator[RenderableType]:
-    line = Text(report.verdict, STYLES[report.verdict])
+def _render_end(report: Report) -> Iterator[Line]:
     parts = [visible(target_of(report)), f"contract {report.contract}", f"seed {report.seed}"]
     parts += [counted(len(report.results), "case"), f"{report.duration_s:.1f} s"]
-    line.append("   " + "   ".join(parts), style="default")
-    yield line
-    yield Text(badge_of(report).line, style="dim")
+    yield Line("   ".join([report.verdict, *parts]), STYLES[report.verdict])
+    if report.left_out:
+        yield Line(f"Quick: {counted(report.left_out, 'case')} left out; --full runs them.")
+    yield Line(badge_of(report).line, "dim")

@@ -10,7 +10,7 @@ from memory_contract.checker.causes import find_likely_cause
 from memory_contract.checker.shrink import minimal
 from memory_contract.history import Fault, Operation
 from memory_contract.report.program import program_of
-from memory_contract.report.wording import anomaly_of, scope_of
+from memory_contract.report.text import anomaly_of, scope_of
 from memory_contract.results import CaseResult, Failure, Report
 
 # More operations of one case than a browser draws at once; the page says so where it leaves some.

@@ -1,44 +1,59 @@
-"""From what a person names to an adapter: a URL, an importable object, or a framework's store."""
+"""From what a person names to an adapter: a URL, a factory, a class, or an adapter itself."""
 
 from __future__ import annotations
 
+import inspect
+import tempfile
+from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from memory_contract.adapter import Adapter, imported_from_here
+from memory_contract.calls import format_error
+from memory_contract.errors import TargetError
+from memory_contract.handles import Loop
 from memory_contract.redaction import is_keyword_dsn, redact, redact_url
 from memory_contract.registry import TARGETS, RegistrationError, load_registered
-from memory_contract.targets.duck import adapter_of_class
+from memory_contract.results import Unreachable
+from memory_contract.targets.factory import Factory, bind, enter_async, write_factory
+from memory_contract.targets.vocabulary import Vocabulary, close_all
+from memory_contract.timeouts import run_with_timeout
 
-# The framework whose store a factory makes, and the module that drives such stores.
+__all__ = ["FRAMEWORKS", "TargetError", "resolve"]
+
+# The frameworks whose stores can be named, and the modules with their vocabularies. None of them
+# imports its framework before a store is opened. The most telling methods come first.
 FRAMEWORKS: Final = {
     "langchain": "langchain",
+    "openai-agents": "openai_agents",
     "langgraph-saver": "langgraph_saver",
     "langgraph-store": "langgraph_store",
-    "openai-agents": "openai_agents",
-    "claude-agent": "claude_agent",
     "llama-index": "llama_index",
     "adk": "adk",
     "strands": "strands",
     "agno": "agno",
+    "claude-agent": "claude_agent",
 }
+# A bound on a factory that hangs.
+CALL_S_MAX: Final = 60.0
 KNOWN = (
-    "a URL of a registered store, module:adapter, or FRAMEWORK:module:factory with one of "
-    f"{', '.join(FRAMEWORKS)}"
+    "a URL of a registered store, module:factory (or :Class or :adapter), or"
+    f" FRAMEWORK:module:factory with one of {', '.join(FRAMEWORKS)}"
+)
+_SPEAKS_NONE = (
+    "the kit knows stores with save_context and load_memory, with add_message (or add_messages) and"
+    f" get_history, and those of {', '.join(FRAMEWORKS)}; any other needs an Adapter"
 )
 
 
-class TargetError(ValueError):
-    """The target names nothing that the kit can drive."""
-
-
-def resolve(target: str | Adapter | type) -> Adapter:
-    """The adapter that a target stands for."""
+def resolve(target: str | Adapter | Callable[..., Any]) -> Adapter:
+    """Find the adapter that a target stands for."""
     if isinstance(target, Adapter):
         return target
-    if isinstance(target, type):
-        return _of_object(target, f"{target.__module__}:{target.__qualname__}")
+    if not isinstance(target, str):
+        return _from_object(target, f"{target.__module__}:{target.__qualname__}")
     if not target.strip():
         raise TargetError(f"no target was named: name {KNOWN}")
     if is_keyword_dsn(target):
@@ -48,14 +63,61 @@ def resolve(target: str | Adapter | type) -> Adapter:
         )
     framework, _, rest = target.partition(":")
     if framework in FRAMEWORKS:
-        # Each knows its framework, and imports it only when it is asked for.
-        module = import_module(f"memory_contract.targets.{FRAMEWORKS[framework]}")
-        adapter = module.adapter_of_factory(rest)
-        assert isinstance(adapter, Adapter)
-        return adapter
+        return _from_framework(framework, rest)
+    return _from_registered(target) or _from_object(_import(target), target)
+
+
+def _from_framework(framework: str, name: str) -> Adapter:
+    from memory_contract.targets.probe import build_adapter  # noqa: PLC0415 -- costs no `import`
+
+    vocabulary = _load_vocabulary(framework)
+    if not _is_installed(vocabulary.module):
+        raise TargetError(
+            f"{vocabulary.package} is not installed: pip install {vocabulary.package}"
+        )
     try:
-        for registered in load_registered(TARGETS):
-            found = registered(target)
+        found = imported_from_here(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise TargetError(f"cannot import {name!r}: {error}") from error
+    takes = "session_id, workspace" if vocabulary.per_session else "workspace"
+    if not callable(found):
+        raise TargetError(f"{name} is no factory: {vocabulary.package} needs one of ({takes})")
+    factory = bind(found, name)
+    _expect_sessions(found, factory, vocabulary)
+    return build_adapter(factory, vocabulary, f"{framework}:{name}")
+
+
+def _expect_sessions(found: Any, factory: Factory, vocabulary: Vocabulary) -> None:
+    """Raise `TargetError` for a factory that takes a session id and should not, or the reverse."""
+    if ("session" in factory.takes) is vocabulary.per_session:
+        return
+    per_session = vocabulary.per_session
+    takes = "(session_id, workspace)" if per_session else "(workspace)"
+    raise TargetError(
+        f"{factory.name} makes {vocabulary.described}, so it must take {takes}",
+        hint=write_factory(found, factory.name, per_session=per_session),
+    )
+
+
+def _load_vocabulary(framework: str) -> Vocabulary:
+    module = import_module(f"memory_contract.targets.{FRAMEWORKS[framework]}")
+    found = module.VOCABULARY
+    assert isinstance(found, Vocabulary)
+    return found
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # Not even the package that it would be in.
+        return False
+
+
+def _from_registered(target: str) -> Adapter | None:
+    try:
+        for find_adapter in load_registered(TARGETS):
+            found = find_adapter(target)
             if found is not None:
                 assert isinstance(found, Adapter)
                 return found
@@ -66,26 +128,82 @@ def resolve(target: str | Adapter | type) -> Adapter:
             f"no installed package registers {redact_url(target)!r} with the kit (stores of"
             f" indelible need the package indelible): name {KNOWN}"
         )
-    return _of_name(target)
+    return None
 
 
-def _of_name(target: str) -> Adapter:
+def _import(target: str) -> Any:
     try:
-        found = imported_from_here(target)
+        return imported_from_here(target)
     except ValueError as error:
         raise TargetError(f"cannot read {redact_url(target)!r}: name {KNOWN}") from error
     except (ImportError, AttributeError) as error:
         raise TargetError(f"cannot import {redact_url(target)!r}: {redact(str(error))}") from error
-    return _of_object(found, target)
 
 
-def _of_object(found: Any, name: str) -> Adapter:
+def _from_object(found: Any, name: str) -> Adapter:
+    from memory_contract.targets.probe import build_adapter  # noqa: PLC0415 -- costs no `import`
+
     if isinstance(found, Adapter):
         return found
-    adapter = adapter_of_class(found, name) if callable(found) else None
-    if adapter is None:
+    if not callable(found):
+        raise TargetError(f"{name} is neither an Adapter nor a factory nor a class: name {KNOWN}")
+    if isinstance(found, type):
+        vocabulary = _recognise(found)
+        if vocabulary is None:
+            raise TargetError(f"{name} speaks no vocabulary of the kit: {_SPEAKS_NONE}")
+        factory = bind(found, name)
+    else:
+        factory = bind(found, name)
+        vocabulary = _recognise_made(factory)
+    _expect_sessions(found, factory, vocabulary)
+    return build_adapter(factory, vocabulary, name)
+
+
+def find_factory_source(target: str) -> str:
+    """The source of a factory for a class; nothing for what can be checked as it is."""
+    framework = target.partition(":")[0]
+    if framework in FRAMEWORKS or "://" in target:
+        return ""
+    found = _import(target)
+    return write_factory(found, target) if isinstance(found, type) else ""
+
+
+def _recognise(found: Any) -> Vocabulary | None:
+    from memory_contract.targets.simple_stores import VOCABULARIES  # noqa: PLC0415
+
+    every = [*VOCABULARIES, *map(_load_vocabulary, FRAMEWORKS)]
+    return next((each for each in every if each.is_spoken_by(found)), None)
+
+
+def _recognise_made(factory: Factory) -> Vocabulary:
+    """Call a factory once, on a running loop, and look at the methods of what it returns."""
+
+    async def make(workspace: Path) -> Any:
+        made, again = (factory.make(workspace, session="kit-probe") for _ in range(2))
+        for each in [made] if made is again else [again, made]:
+            store, leave = await enter_async(each, lambda found: _recognise(found) is not None)
+            # An object that the factory returns again is not the kit's to close.
+            answer = leave() if leave is not None else close_all([] if made is again else [store])
+            if inspect.isawaitable(answer):
+                await answer
+        return store
+
+    def run() -> Any:
+        loop = Loop()
+        try:
+            with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
+                return loop.settle(make(Path(at)))
+        finally:
+            loop.close()
+
+    try:
+        store = run_with_timeout(CALL_S_MAX, run)
+    except Exception as error:
+        raise Unreachable(f"{factory.name} cannot be called: {format_error(error)}") from error
+    vocabulary = _recognise(store)
+    if vocabulary is None:
         raise TargetError(
-            f"{name} is neither an Adapter nor a class with add_messages and get_history, or "
-            "save_context and load_memory"
+            f"{factory.name} returned {type(store).__name__}, which speaks no vocabulary of the"
+            f" kit: {_SPEAKS_NONE}"
         )
-    return adapter
+    return vocabulary

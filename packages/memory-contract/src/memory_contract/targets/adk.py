@@ -11,15 +11,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Conflict, Message, NotFound, Refused
-from memory_contract.targets.stores import Kind, StoreHandle, adapter_of_store
+from memory_contract.adapter import Conflict, Message, NotFound, Refused
+from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
-_KIND: Final = Kind(
-    package="google-adk",
-    module="google.adk",
-    called="a BaseSessionService of the Agent Development Kit",
-    methods=("create_session", "get_session", "append_event", "delete_session"),
-)
 _PLACE: Final = {"app_name": "indelible", "user_id": "kit"}
 # Who speaks: in the kit's words and in those of the model's contents.
 _ROLES: Final = {"user": "user", "assistant": "model"}
@@ -31,18 +25,6 @@ _REFUSALS: Final[dict[str, type[Refused]]] = {
     "StaleSessionError": Conflict,
     "SessionNotFoundError": NotFound,
 }
-
-
-def adapter_of_factory(name: str) -> Adapter:
-    """The adapter of `factory(workspace)`, which gives a `BaseSessionService`."""
-    return adapter_of_store(
-        name,
-        "adk",
-        _KIND,
-        awaited=ServiceHandle,
-        capabilities=["clear", "list", "limit"],
-        batches=False,
-    )
 
 
 class ServiceHandle(StoreHandle):
@@ -113,3 +95,15 @@ def _from_event(event: Any) -> Any:
         return event
     text = "".join(part.text or "" for part in said.parts)
     return {"role": _NAMES.get(said.role, said.role), "content": text}
+
+
+VOCABULARY: Final = Vocabulary(
+    name="adk",
+    package="google-adk",
+    module="google.adk",
+    described="a BaseSessionService of the Agent Development Kit",
+    methods=("create_session", "get_session", "append_event", "delete_session"),
+    handle=ServiceHandle,
+    flavours=("async",),
+    claims={"capabilities": ("clear", "list", "limit"), "batches": False},
+)

@@ -13,33 +13,14 @@ import uuid
 from importlib import import_module
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Message, Refused
-from memory_contract.targets.stores import Kind, StoreHandle, adapter_of_store
+from memory_contract.adapter import Message, Refused
+from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
-_KIND: Final = Kind(
-    package="agno",
-    module="agno.db",
-    called="a BaseDb of Agno",
-    methods=("get_session", "upsert_session", "delete_session", "get_sessions"),
-)
 _AGENT: Final = "kit"
 _ROLES: Final = frozenset({"user", "assistant", "system", "tool"})
 
 
-def adapter_of_factory(name: str) -> Adapter:
-    """The adapter of `factory(workspace)`, which gives a `BaseDb` or an `AsyncBaseDb`."""
-    return adapter_of_store(
-        name,
-        "agno",
-        _KIND,
-        blocking=DatabaseHandle,
-        awaited=DatabaseHandle,
-        own=_is_awaited,
-        capabilities=["clear", "list"],
-    )
-
-
-def _is_awaited(kind: type) -> bool:
+def _has_own_async(kind: type) -> bool:
     return inspect.iscoroutinefunction(getattr(kind, "upsert_session", None))
 
 
@@ -63,9 +44,9 @@ class DatabaseHandle(StoreHandle):
         run = _run(session, batch)
         found.upsert_run(run=run)
         index = import_module("agno.session._utils").resolve_run_index(found, run)
-        await self.settled(self.store.upsert_session(session=found))
+        await self.settle(self.store.upsert_session(session=found))
         try:
-            await self.settled(self.store.upsert_run(run=run, session_id=session, run_index=index))
+            await self.settle(self.store.upsert_run(run=run, session_id=session, run_index=index))
         except NotImplementedError:
             # So it is in the session, and was saved with it.
             return
@@ -77,16 +58,16 @@ class DatabaseHandle(StoreHandle):
 
     async def clear(self, session: str) -> None:
         """Delete the session."""
-        await self.settled(self.store.delete_session(session_id=session))
+        await self.settle(self.store.delete_session(session_id=session))
 
     async def sessions(self) -> list[str]:
         """The ids of the sessions."""
-        found = await self.settled(self.store.get_sessions(session_type=_of_agents()))
+        found = await self.settle(self.store.get_sessions(session_type=_of_agents()))
         return [session.session_id for session in found]
 
     async def _session(self, session: str) -> Any:
         found = self.store.get_session(session_id=session, session_type=_of_agents())
-        return await self.settled(found)
+        return await self.settle(found)
 
 
 def _of_agents() -> Any:
@@ -112,3 +93,15 @@ def _to_agno(message: Message) -> Any:
 
 def _from_agno(message: Any) -> Any:
     return {"role": message.role, "content": message.content}
+
+
+VOCABULARY: Final = Vocabulary(
+    name="agno",
+    package="agno",
+    module="agno.db",
+    described="a BaseDb of Agno",
+    methods=("get_session", "upsert_session", "delete_session", "get_sessions"),
+    handle=DatabaseHandle,
+    has_own_async=_has_own_async,
+    claims={"capabilities": ("clear", "list")},
+)

@@ -9,27 +9,10 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Message
-from memory_contract.targets.stores import Kind, StoreHandle, adapter_of_store
+from memory_contract.adapter import Message
+from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
-_KIND: Final = Kind(
-    package="claude-agent-sdk",
-    module="claude_agent_sdk",
-    called="a SessionStore of the Claude Agent SDK",
-    methods=("append", "load"),
-)
 _PROJECT: Final = "kit"
-
-
-def adapter_of_factory(name: str) -> Adapter:
-    """The adapter of `factory(workspace)`, which gives a `SessionStore`."""
-    return adapter_of_store(
-        name,
-        "claude-agent",
-        _KIND,
-        awaited=TranscriptsHandle,
-        capabilities=["clear", "list", "fields"],
-    )
 
 
 class TranscriptsHandle(StoreHandle):
@@ -65,3 +48,15 @@ class TranscriptsHandle(StoreHandle):
 
 def _key(session: str) -> dict[str, str]:
     return {"project_key": _PROJECT, "session_id": session}
+
+
+VOCABULARY: Final = Vocabulary(
+    name="claude-agent",
+    package="claude-agent-sdk",
+    module="claude_agent_sdk",
+    described="a SessionStore of the Claude Agent SDK",
+    methods=("append", "load"),
+    handle=TranscriptsHandle,
+    flavours=("async",),
+    claims={"capabilities": ("clear", "list", "fields")},
+)

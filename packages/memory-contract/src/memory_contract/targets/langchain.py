@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Message, Refused, imported
-from memory_contract.targets.factories import (
-    Sessions,
-    adapted,
-    close_all,
-    close_all_blocking,
-    factory_named,
-    of_one_session,
-    server_of,
-)
+from memory_contract.adapter import Message, Refused
+from memory_contract.targets.vocabulary import SessionsHandle, Vocabulary
 
 # What LangChain calls those who speak.
 _ROLES: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
@@ -30,100 +20,27 @@ _CLASSES: Final = {
 _NATIVE: Final = ("name", "id", "tool_call_id")
 
 
-def adapter_of_factory(name: str) -> Adapter:
-    """The adapter of `factory(session_id, workspace)`, which returns a `BaseChatMessageHistory`."""
-    factory = factory_named(name, "langchain-core", "langchain_core")
-    adapter = Adapter(
-        open=OpenHistories(name),
-        open_async=OpenHistories(name, awaited=True),
-        capabilities=["clear", "fields"],
-        name=f"langchain:{name}",
-        server=server_of(factory, name),
-    )
-    return adapted(adapter, of_one_session(factory), awaited=_is_awaited)
-
-
-def _is_awaited(kind: type) -> bool:
-    """Whether it has awaited methods of its own; else they are the blocking ones, in threads."""
-    base = import_module("langchain_core.chat_history").BaseChatMessageHistory
-    return getattr(kind, "aadd_messages", None) is not base.aadd_messages
-
-
-@dataclass(frozen=True, slots=True)
-class OpenHistories:
-    """Opens histories by the name of their factory, so that other processes can."""
-
-    name: str
-    awaited: bool = False
-    # Whether what the factory made is left open: it is shared, or all that there is.
-    keep: bool = False
-
-    def __call__(
-        self, workspace: Path, *, server: str | None = None
-    ) -> BlockingHandle | AwaitedHandle:
-        """A handle, which makes each history when it is first used."""
-        sessions = Sessions.of(imported(self.name), workspace, server=server, keep=self.keep)
-        return AwaitedHandle(sessions) if self.awaited else BlockingHandle(sessions)
-
-
-class BlockingHandle:
-    """A history's methods in the kit's words."""
-
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-
-    def append(self, session: str, messages: list[Message]) -> None:
-        """Add messages."""
-        batch = list(map(to_langchain, messages))
-        with self._sessions.using(session) as history:
-            history.add_messages(batch)
-        close_all_blocking(self._sessions.surplus())
-
-    def read(self, session: str) -> list[Any]:
-        """The messages."""
-        with self._sessions.using(session) as history:
-            found = list(map(from_langchain, history.messages))
-        close_all_blocking(self._sessions.surplus())
-        return found
-
-    def clear(self, session: str) -> None:
-        """Remove all messages."""
-        with self._sessions.using(session) as history:
-            history.clear()
-
-    def close(self) -> None:
-        """Close what was opened."""
-        close_all_blocking(self._sessions.rest())
-
-
-class AwaitedHandle:
-    """A history's awaited methods in the kit's words."""
-
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
+class HistoryHandle(SessionsHandle):
+    """A history's methods, blocking or async."""
 
     async def append(self, session: str, messages: list[Message]) -> None:
         """Add messages."""
         batch = list(map(to_langchain, messages))
-        with self._sessions.using(session) as history:
-            await history.aadd_messages(batch)
-        await close_all(self._sessions.surplus())
+        await self.call(session, "aadd_messages" if self.awaited else "add_messages", batch)
 
     async def read(self, session: str) -> list[Any]:
         """The messages."""
-        with self._sessions.using(session) as history:
-            found = list(map(from_langchain, await history.aget_messages()))
-        await close_all(self._sessions.surplus())
-        return found
+        found = await self.call(session, "aget_messages" if self.awaited else "messages")
+        return list(map(from_langchain, found))
 
     async def clear(self, session: str) -> None:
         """Remove all messages."""
-        with self._sessions.using(session) as history:
-            await history.aclear()
+        await self.call(session, "aclear" if self.awaited else "clear")
 
-    async def close(self) -> None:
-        """Close what was opened."""
-        await close_all(self._sessions.rest())
+
+def _has_own_async(kind: type) -> bool:
+    base = import_module("langchain_core.chat_history").BaseChatMessageHistory
+    return getattr(kind, "aadd_messages", None) is not base.aadd_messages
 
 
 def to_langchain(message: Message) -> Any:
@@ -164,3 +81,16 @@ def from_langchain(message: Any) -> Any:
 
 def _has_calls(message: Any) -> bool:
     return bool(getattr(message, "tool_calls", ()) or getattr(message, "invalid_tool_calls", ()))
+
+
+VOCABULARY: Final = Vocabulary(
+    name="langchain",
+    package="langchain-core",
+    module="langchain_core",
+    described="a BaseChatMessageHistory of LangChain",
+    methods=("add_messages", "aadd_messages", "aget_messages", "clear"),
+    handle=HistoryHandle,
+    per_session=True,
+    has_own_async=_has_own_async,
+    claims={"capabilities": ("clear", "fields")},
+)

@@ -15,16 +15,10 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Message
+from memory_contract.adapter import Message
 from memory_contract.targets.langchain import from_langchain, to_langchain
-from memory_contract.targets.stores import Kind, StoreHandle, adapter_of_store
+from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
-_KIND: Final = Kind(
-    package="langgraph",
-    module="langgraph",
-    called="a BaseCheckpointSaver of LangGraph",
-    methods=("get_tuple", "put", "put_writes"),
-)
 _NODE: Final = "chat"
 _RACES: Final = (
     "a graph reads a thread and puts it back with more: LangGraph leaves it to the application "
@@ -32,23 +26,7 @@ _RACES: Final = (
 )
 
 
-def adapter_of_factory(name: str) -> Adapter:
-    """The adapter of `factory(workspace)`, which gives a `BaseCheckpointSaver`."""
-    return adapter_of_store(
-        name,
-        "langgraph-saver",
-        _KIND,
-        blocking=SaverHandle,
-        awaited=SaverHandle,
-        own=_is_awaited,
-        capabilities=["clear", "fields"],
-        # A graph calls its saver from a pool of threads.
-        thread_safe=True,
-        notes=(_RACES,),
-    )
-
-
-def _is_awaited(kind: type) -> bool:
+def _has_own_async(kind: type) -> bool:
     base = import_module("langgraph.checkpoint.base").BaseCheckpointSaver
     return getattr(kind, "aput", None) is not base.aput
 
@@ -85,7 +63,7 @@ class SaverHandle(StoreHandle):
 
     async def _call(self, found: Any, method: str, *arguments: Any) -> Any:
         name = f"a{method}" if self.awaited else method
-        return await self.settled(getattr(found, name)(*arguments))
+        return await self.settle(getattr(found, name)(*arguments))
 
 
 def _thread(session: str) -> dict[str, Any]:
@@ -111,3 +89,20 @@ def _from_graph(message: Any) -> Any:
     return {name: value for name, value in found.items() if name != "id" or "id" in given} | (
         {"id": given["id"]} if "id" in given else {}
     )
+
+
+VOCABULARY: Final = Vocabulary(
+    name="langgraph-saver",
+    package="langgraph",
+    module="langgraph",
+    described="a BaseCheckpointSaver of LangGraph",
+    methods=("get_tuple", "put", "put_writes"),
+    handle=SaverHandle,
+    has_own_async=_has_own_async,
+    claims={
+        "capabilities": ("clear", "fields"),
+        # A graph calls its saver from a pool of threads.
+        "thread_safe": True,
+        "notes": (_RACES,),
+    },
+)

@@ -15,36 +15,15 @@ import uuid
 from importlib import import_module
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Message
-from memory_contract.targets.stores import Kind, StoreHandle, adapter_of_store
+from memory_contract.adapter import Message
+from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
-_KIND: Final = Kind(
-    package="langgraph",
-    module="langgraph",
-    called="a BaseStore of LangGraph",
-    methods=("batch", "abatch", "put", "search"),
-)
 _ROOT: Final = "conversations"
 # More than any case appends: a search without a limit gives ten.
 _ALL: Final = 100_000
 
 
-def adapter_of_factory(name: str) -> Adapter:
-    """The adapter of `factory(workspace)`, which gives a `BaseStore`."""
-    return adapter_of_store(
-        name,
-        "langgraph-store",
-        _KIND,
-        blocking=CollectionHandle,
-        awaited=CollectionHandle,
-        own=_is_awaited,
-        capabilities=["list", "fields"],
-        # A graph calls its store from a pool of threads.
-        thread_safe=True,
-    )
-
-
-def _is_awaited(kind: type) -> bool:
+def _has_own_async(kind: type) -> bool:
     """Whether it has an awaited search of its own."""
     base = import_module("langgraph.store.base").BaseStore
     return getattr(kind, "abatch", None) is not base.abatch
@@ -72,4 +51,20 @@ class CollectionHandle(StoreHandle):
 
     async def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         name = f"a{method}" if self.awaited else method
-        return await self.settled(getattr(self.store, name)(*arguments, **options))
+        return await self.settle(getattr(self.store, name)(*arguments, **options))
+
+
+VOCABULARY: Final = Vocabulary(
+    name="langgraph-store",
+    package="langgraph",
+    module="langgraph",
+    described="a BaseStore of LangGraph",
+    methods=("batch", "abatch", "put", "search"),
+    handle=CollectionHandle,
+    has_own_async=_has_own_async,
+    claims={
+        "capabilities": ("list", "fields"),
+        # A graph calls its store from a pool of threads.
+        "thread_safe": True,
+    },
+)

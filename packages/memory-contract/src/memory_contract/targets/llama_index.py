@@ -8,36 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Message, Refused
-from memory_contract.targets.stores import Kind, StoreHandle, adapter_of_store
+from memory_contract.adapter import Message, Refused
+from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
-_KIND: Final = Kind(
-    package="llama-index-core",
-    module="llama_index.core",
-    called="a BaseChatStore of LlamaIndex",
-    methods=("add_message", "get_messages", "delete_messages", "delete_last_message"),
-)
 # What the awaited methods are called.
 _AWAITED: Final = {"add_message": "async_add_message"}
 
 
-def adapter_of_factory(name: str) -> Adapter:
-    """The adapter of `factory(workspace)`, which gives a `BaseChatStore`."""
-    return adapter_of_store(
-        name,
-        "llama-index",
-        _KIND,
-        blocking=ChatStoreHandle,
-        awaited=ChatStoreHandle,
-        own=_is_awaited,
-        capabilities=["pop", "clear", "list", "fields"],
-        # Awaited methods that a store does not have itself are its blocking ones, in threads.
-        thread_safe=True,
-        batches=False,
-    )
-
-
-def _is_awaited(kind: type) -> bool:
+def _has_own_async(kind: type) -> bool:
     base = import_module("llama_index.core.storage.chat_store.base").BaseChatStore
     return getattr(kind, "async_add_message", None) is not base.async_add_message
 
@@ -73,7 +51,7 @@ class ChatStoreHandle(StoreHandle):
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         name = _AWAITED.get(method, f"a{method}") if self.awaited else method
-        return await self.settled(getattr(self.store, name)(*arguments))
+        return await self.settle(getattr(self.store, name)(*arguments))
 
 
 def to_llama(message: Message) -> Any:
@@ -99,3 +77,20 @@ def from_llama(message: Any) -> Any:
         return message
     role = getattr(message.role, "value", message.role)
     return {"role": role, "content": message.content, **message.additional_kwargs}
+
+
+VOCABULARY: Final = Vocabulary(
+    name="llama-index",
+    package="llama-index-core",
+    module="llama_index.core",
+    described="a BaseChatStore of LlamaIndex",
+    methods=("add_message", "get_messages", "delete_messages", "delete_last_message"),
+    handle=ChatStoreHandle,
+    has_own_async=_has_own_async,
+    claims={
+        "capabilities": ("pop", "clear", "list", "fields"),
+        # Async methods that a store does not have itself are its blocking ones, in threads.
+        "thread_safe": True,
+        "batches": False,
+    },
+)

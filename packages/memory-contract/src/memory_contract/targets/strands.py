@@ -10,28 +10,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Message, Refused
-from memory_contract.targets.stores import Kind, StoreHandle, adapter_of_store
+from memory_contract.adapter import Message, Refused
+from memory_contract.targets.vocabulary import StoreHandle, Vocabulary
 
-_KIND: Final = Kind(
-    package="strands-agents",
-    module="strands",
-    called="a SessionRepository of Strands Agents",
-    methods=("read_session", "create_session", "read_agent", "create_message", "list_messages"),
-)
 _AGENT: Final = "kit"
 _ROLES: Final = frozenset({"user", "assistant"})
 _RACES: Final = (
     "the next index is one after the last message that was listed: Strands leaves it to the "
     "application that one session is written by one agent at a time"
 )
-
-
-def adapter_of_factory(name: str) -> Adapter:
-    """The adapter of `factory(workspace)`, which gives a `SessionRepository`."""
-    return adapter_of_store(
-        name, "strands", _KIND, blocking=RepositoryHandle, batches=False, notes=(_RACES,)
-    )
 
 
 class RepositoryHandle(StoreHandle):
@@ -86,3 +73,15 @@ def _from_strands(message: Any) -> Any:
         return {"role": message["role"], "content": text}
     except (KeyError, TypeError):
         return message
+
+
+VOCABULARY: Final = Vocabulary(
+    name="strands",
+    package="strands-agents",
+    module="strands",
+    described="a SessionRepository of Strands Agents",
+    methods=("read_session", "create_session", "read_agent", "create_message", "list_messages"),
+    handle=RepositoryHandle,
+    flavours=("blocking",),
+    claims={"batches": False, "notes": (_RACES,)},
+)

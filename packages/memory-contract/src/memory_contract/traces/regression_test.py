@@ -11,7 +11,7 @@ from typing import Final
 
 from memory_contract.history import HistoryError
 from memory_contract.redaction import has_password, redact_url
-from memory_contract.report.wording import visible
+from memory_contract.report.text import visible
 from memory_contract.traces.diagnosis import Explanation, judge_lines
 from memory_contract.traces.diagnosis.render import render_timeline
 from memory_contract.traces.format import SUFFIX, ReplayLevel

@@ -9,9 +9,9 @@ from indelible.backends.postgres.arrays import BytesArray
 from indelible.backends.postgres.read import split_bounds
 from indelible.backends.postgres.sessions import (
     PostgresSessionRow,
+    build_checksum,
+    build_session_update,
     lock_session,
-    session_checksum,
-    update_session,
 )
 from indelible.backends.postgres.statements import READS, WRITES, All, Do, PostgresContext, Sql
 from indelible.backends.postgres.views import (
@@ -64,7 +64,7 @@ _KEEP_KEYS: Final = f"""
     ON CONFLICT DO NOTHING"""
 # The checksum that a row of each table must have.
 _DAMAGED: Final = {
-    "session": session_checksum(),
+    "session": build_checksum(),
     "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, id, label,"
     " extents)",
     "journal": "indelible.journal_checksum(session, life, generation, changed_at, log_end,"
@@ -103,7 +103,7 @@ def reclaim(context: PostgresContext, op: Reclaim) -> Plan[ReclaimResult]:
         )
         yield from _forget_old_parts(current, BytesArray(line.key.encode() for line in kept))
         if removed.entries:
-            yield Do(update_session(vacuums="vacuums + 1"), context.named(op.session))
+            yield Do(build_session_update(vacuums="vacuums + 1"), context.named(op.session))
     return gone
 
 
@@ -170,7 +170,7 @@ def remove_life(
     if forget:
         yield Do("DELETE FROM indelible.session WHERE namespace = $1 AND name = $2", named)
     else:
-        ended = update_session(
+        ended = build_session_update(
             born="log_end",
             tail="log_end",
             extents="'{}'",

@@ -33,23 +33,23 @@ _CHECKED_COLUMNS: Final = (
 )
 
 
-def session_checksum(**changed: str) -> str:
+def build_checksum(**changed: str) -> str:
     """The expression of a row's checksum, with other expressions for columns that change."""
     values = [changed.get(column, column) for column in _CHECKED_COLUMNS]
     return f"indelible.session_checksum({', '.join(values)})"
 
 
-def update_session(**changed: str) -> str:
+def build_session_update(**changed: str) -> str:
     """The statement that changes columns of the session $1, $2, and with them its checksum.
 
     The caller holds the row, and has checked that it was not damaged.
     """
-    columns = {**changed, "checksum": session_checksum(**changed)}
+    columns = {**changed, "checksum": build_checksum(**changed)}
     values = ", ".join(f"{column} = {value}" for column, value in columns.items())
     return f"UPDATE indelible.session SET {values} WHERE namespace = $1 AND name = $2"
 
 
-_IS_INTACT = f"checksum = {session_checksum()}"
+_IS_INTACT = f"checksum = {build_checksum()}"
 _COLUMNS = f"""
     indelible.now_ms($3::bigint), number, life, born, log_end, generation, deadline, staged, tail,
     extents, created_at, metadata, forked_from, vacuums, {_IS_INTACT}"""
@@ -72,7 +72,7 @@ _NEW_SESSION = """
     FROM indelible.now_ms($3::bigint) AS now, nextval('indelible.session_number') AS number
     ON CONFLICT DO NOTHING
     RETURNING number, created_at""".format(
-    checksum=session_checksum(
+    checksum=build_checksum(
         life="1",
         born="$4",
         generation="0",
@@ -89,7 +89,7 @@ _NEW_SESSION = """
         deadline="now + $5::bigint",
     )
 )
-_NEW_LIFE = update_session(
+_NEW_LIFE = build_session_update(
     life="life + 1",
     log_end="$3",
     born="$3",
@@ -291,7 +291,7 @@ def set_metadata(context: PostgresContext, op: SetMetadata) -> Plan[Head]:
     version = rules.compute_version(current.state, current.status)
     rules.refuse_if_moved(op.session, op.expected, version)
     current = yield from ensure_active(context, current, op.session, ttl_s=op.ttl_s)
-    yield Do(update_session(metadata="$3"), (*context.named(op.session), op.metadata))
+    yield Do(build_session_update(metadata="$3"), (*context.named(op.session), op.metadata))
     ((snapshots,),) = yield from perform(
         Sql(
             "SELECT count(*) FROM indelible.snapshot WHERE session = $1 AND life = $2",

@@ -8,9 +8,9 @@ from indelible.backends.postgres.maintenance import remove_life
 from indelible.backends.postgres.sessions import (
     PostgresSessionRow,
     begin_life,
+    build_session_update,
     lock_session,
     to_array,
-    update_session,
 )
 from indelible.backends.postgres.statements import WRITES, Do, PostgresContext
 from indelible.backends.postgres.views import insert_line, insert_snapshot
@@ -92,7 +92,7 @@ def stage_rows(context: PostgresContext, op: StageRows) -> Plan[None]:
         ),
     )
     yield Do(
-        update_session(log_end="greatest(log_end, $3)", deadline="$4"),
+        build_session_update(log_end="greatest(log_end, $3)", deadline="$4"),
         (*context.named(op.session), rows[-1].position + 1, rows[-1].deadline_ms),
     )
 
@@ -124,7 +124,7 @@ def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
         yield insert_line(current, line, generation)
     created_at = op.created_at_ms or current.created_at_ms
     yield Do(
-        update_session(
+        build_session_update(
             staged="false",
             metadata="$3",
             tail="$4",

@@ -9,12 +9,12 @@ from indelible.backends.postgres.sessions import (
     OF_SESSION,
     PostgresSessionRow,
     build_damage_error,
+    build_session_update,
     ensure_active,
     load_session,
     lock_session,
     to_array,
     to_extents,
-    update_session,
 )
 from indelible.backends.postgres.statements import (
     GUARDED_WRITES,
@@ -185,7 +185,7 @@ def _write_change(
     rules.refuse_if_changed(op, head)
     line = rules.build_journal_line(op, head, current.now_ms)
     yield Do(
-        update_session(tail="$3", extents="$4::bigint[]", generation="generation + 1"),
+        build_session_update(tail="$3", extents="$4::bigint[]", generation="generation + 1"),
         (*context.named(op.session), line.after.tail, to_array(line.after.extents)),
     )
     yield insert_line(current, line, head.generation + 1)

@@ -17,7 +17,6 @@ from indelible.backends.sqlite.transaction import SqliteTransaction
 from indelible.backends.sqlite.writer import Writer
 from indelible.core import fork, operations
 from indelible.core.cursors import derive_key
-from indelible.core.embedded import Write
 from indelible.core.handlers import READS
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, MOVED_CHECK_S
 from indelible.core.plan import Operation
@@ -53,6 +52,8 @@ class Database:
         self.readers = Readers(
             partial(self._connect, read_only=True), wait_s=options.busy_timeout_s
         )
+        # Performs operations in one transaction, and answers each.
+        self.write = self.writer.write
         self._cursor_key: bytes | None = None
         # SQLite must not be carried across a fork: not even a connection that is only opened in
         # the child is safe while inherited ones are there, since they share their idea of which
@@ -62,10 +63,6 @@ class Database:
             after_in_parent=self._after_fork_in_parent,
             after_in_child=self._after_fork_in_child,
         )
-
-    def write(self, batch: list[Write]) -> None:
-        """Perform operations in one transaction, and answer each."""
-        self.writer.write(batch)
 
     def read(self, op: Operation[Any]) -> Any:
         """Perform an operation that writes no rows."""

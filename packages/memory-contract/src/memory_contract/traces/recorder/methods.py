@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memory_contract.targets.duck_messages import messages_of_list, messages_of_turns
+from memory_contract.targets.simple_messages import messages_from_list, messages_from_turns
 from memory_contract.traces.format import CALL
 from memory_contract.traces.recorder.call_records import CallRecord
 from memory_contract.traces.recorder.hasher import CapturedMessage, Hasher
@@ -71,12 +71,12 @@ def capture_turn(human: Any, ai: Any, hasher: Hasher) -> list[CapturedMessage]:
 
 def record_messages(record: CallRecord, answer: Any, hasher: Hasher) -> None:
     """Note the messages that a read returned."""
-    record.seen = capture_messages(messages_of_list(answer) if answer is None else answer, hasher)
+    record.seen = capture_messages(messages_from_list(answer) if answer is None else answer, hasher)
 
 
 def record_turns(record: CallRecord, answer: Any, hasher: Hasher) -> None:
     """Note the messages of the turns that a read returned."""
-    found = [m for m in messages_of_turns(answer) if m.get("content") is not None]
+    found = [m for m in messages_from_turns(answer) if m.get("content") is not None]
     record.seen = capture_messages(found, hasher)
 
 
@@ -190,7 +190,7 @@ def build_handle_methods(hasher: Hasher) -> MethodSpecs:
 
 def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     """Build the table of a class of messages or of turns, under all names that the kit knows."""
-    from memory_contract.targets.duck_handles import OFFERED, offers_of  # noqa: PLC0415
+    from memory_contract.targets.simple_stores import METHOD_NAMES, find_offers  # noqa: PLC0415
 
     def add_messages(session: str, messages: Any, *_: Any, **__: Any) -> CallRecord:
         return describe_append(session, capture_messages(messages, hasher))
@@ -209,8 +209,8 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
     for letter in ("", "a"):
         found[f"{letter}save_context"] = MethodSpec(save_context)
         found[f"{letter}load_memory"] = MethodSpec(read, record_turns)
-    for what in OFFERED:
-        for offer in offers_of(store, what):
+    for what in METHOD_NAMES:
+        for offer in find_offers(store, what):
             if what in _DUCK_CHANGES:
                 found[offer.method] = _DUCK_CHANGES[what]
             elif what == "trim":
@@ -221,7 +221,7 @@ def build_duck_methods(store: Any, hasher: Hasher) -> MethodSpecs:
 
 
 def _record_list(record: CallRecord, answer: Any, hasher: Hasher) -> None:
-    record.seen = capture_messages(messages_of_list(answer), hasher)
+    record.seen = capture_messages(messages_from_list(answer), hasher)
 
 
 def _describe_trim(parameter: str) -> Callable[..., CallRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from memory_contract.report.wording import counted, visible
+from memory_contract.report.text import counted, visible
 from memory_contract.results import EXIT_FAIL, EXIT_PASS, EXIT_UNDECIDED
 from memory_contract.traces.diagnosis import Explanation
 from memory_contract.traces.diagnosis.render import render_explanation

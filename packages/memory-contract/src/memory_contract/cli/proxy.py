@@ -5,107 +5,92 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
-import typer
-
+from memory_contract.cli.parser import Commands, add_command
 from memory_contract.errors import UnavailableError, UsageError
 from memory_contract.redaction import redact_url
-from memory_contract.report.wording import counted, visible
+from memory_contract.report.text import counted, visible
 
 if TYPE_CHECKING:
     from memory_contract.faults.proxy import Proxy, ProxyFault, ProxyFaultEvent
+    from memory_contract.faults.proxy.fault_queue import What
 
-# How often it is looked whether a trouble came about.
+# How often it is looked whether a fault came about.
 LOOK_AGAIN_S = 0.1
 # A server that is there answers a connection at once.
 CONNECT_S_MAX = 5.0
 
-_Words = list[str] | None
-Server = Annotated[
-    str,
-    typer.Argument(
+# Each option makes one kind of fault; all take NAME:N, counted from 1.
+_FAULTS: Final[dict[What, tuple[str, str]]] = {
+    "cut before": ("NAME:N", "Cut; the server never hears of it."),
+    "cut after": ("NAME:N", "Let the server do it, and lose the reply."),
+    "cut midway": ("NAME:N", "Cut after half of the reply."),
+    "slice": ("NAME:N", "Give the reply in pieces of a few bytes."),
+    "delay": ("NAME:N=SECONDS", "Give the reply so much later."),
+    "freeze": ("NAME:N", "From then on, answer nobody."),
+    "answer": (
+        "NAME:N=REPLY",
+        "Refuse it in the server's place: OOM, READONLY, MOVED or any error of Redis; an SQLSTATE.",
+    ),
+}
+
+
+def add_commands(commands: Commands) -> None:
+    """Add `proxy`."""
+    parser = add_command(
+        commands,
+        "proxy",
+        proxy,
+        "proxy redis://localhost:6379 --cut-after EVALSHA:3",
+        "proxy postgresql://localhost/agent --answer COMMIT:1=40001 --listen 127.0.0.1:6432",
+    )
+    parser.add_argument(
+        "server",
         metavar="SERVER",
         help="redis://host:port or postgresql://host:port/database: one server, without TLS.",
-    ),
-]
-Listen = Annotated[
-    str,
-    typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 is any free one."),
-]
-CutBefore = Annotated[
-    _Words,
-    typer.Option("--cut-before", metavar="NAME:N", help="Cut; the server never hears of it."),
-]
-CutAfter = Annotated[
-    _Words,
-    typer.Option("--cut-after", metavar="NAME:N", help="Let the server do it, and lose the reply."),
-]
-CutMidway = Annotated[
-    _Words,
-    typer.Option("--cut-midway", metavar="NAME:N", help="Cut after half of the reply."),
-]
-Slice = Annotated[
-    _Words,
-    typer.Option("--slice", metavar="NAME:N", help="Give the reply in pieces of a few bytes."),
-]
-Delay = Annotated[
-    _Words,
-    typer.Option("--delay", metavar="NAME:N=SECONDS", help="Give the reply so much later."),
-]
-Freeze = Annotated[
-    _Words,
-    typer.Option("--freeze", metavar="NAME:N", help="From then on, answer nobody."),
-]
-Answer = Annotated[
-    _Words,
-    typer.Option(
-        "--answer",
-        metavar="NAME:N=REPLY",
-        help="Refuse it in the server's place: OOM, READONLY, LOADING, MOVED, NOSCRIPT or any error"
-        " of Redis; an SQLSTATE such as 40001, 57P01 or 53300.",
-    ),
-]
+    )
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:0",
+        metavar="HOST:PORT",
+        help="Where to listen; port 0 is any free one.",
+    )
+    for kind, (metavar, about) in _FAULTS.items():
+        option = f"--{kind.replace(' ', '-')}"
+        parser.add_argument(
+            option, dest=kind, action="append", default=[], metavar=metavar, help=about
+        )
 
 
-def proxy(
-    server: Server,
-    *,
-    listen: Listen = "127.0.0.1:0",
-    cut_before: CutBefore = None,
-    cut_after: CutAfter = None,
-    cut_midway: CutMidway = None,
-    slice_: Slice = None,
-    delay: Delay = None,
-    freeze: Freeze = None,
-    answer: Answer = None,
-) -> None:
-    """Stand between an application and its server, and make trouble. Ctrl-C ends it.
+def proxy(arguments: Namespace) -> int:
+    """Stand between an application and its server, and make faults. Ctrl-C ends it.
 
     Give the application the URL that is printed. NAME is a command of Redis, the first word of an
     SQL statement, CONNECT, STARTUP, or * for any request; N counts them, from 1.
     """
-    # Whoever asks for help does not wait for it.
-    from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault, ProxyFaultError  # noqa: PLC0415
+    from memory_contract.faults.proxy import (  # noqa: PLC0415
+        Proxy,
+        ProxyError,
+        ProxyFault,
+        ProxyFaultError,
+    )
 
+    server: str = arguments.server
     try:
         faults = [
-            *(ProxyFault.parse("cut before", words) for words in cut_before or ()),
-            *(ProxyFault.parse("cut after", words) for words in cut_after or ()),
-            *(ProxyFault.parse("cut midway", words) for words in cut_midway or ()),
-            *(ProxyFault.parse("slice", words) for words in slice_ or ()),
-            *(ProxyFault.parse("delay", words) for words in delay or ()),
-            *(ProxyFault.parse("freeze", words) for words in freeze or ()),
-            *(ProxyFault.parse("answer", words) for words in answer or ()),
+            ProxyFault.parse(kind, words) for kind in _FAULTS for words in getattr(arguments, kind)
         ]
-        host, port = _place(listen)
+        host, port = _place(arguments.listen)
         standing = Proxy(server, host=host, port=port)
     except (ProxyFaultError, ProxyError) as error:
         raise UsageError(f"{error}. Nothing was done.") from error
     with standing:
         _reach(standing, server)
         _stand(standing, server, faults)
+    return 0
 
 
 def _place(listen: str) -> tuple[str, int]:

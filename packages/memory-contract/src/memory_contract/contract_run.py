@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +20,15 @@ from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from memory_contract.targets import resolve
 
 BUDGET_S: Final = 60.0
+# A quick run repeats no race for long, and begins no case after so many seconds.
+QUICK_BUDGET_S: Final = 10.0
+QUICK_S_MAX: Final = 40.0
+# The gates of a quick run, the most telling first; of the others, nothing is run.
+QUICK_GATES: Final[tuple[Gate, ...]] = ("sequential", "concurrency", "edges", "lifecycle", "crash")
+# Cases that take many seconds.
+NOT_QUICK: Final = frozenset(
+    {"long_session", "many_sessions", "lock_is_bounded", "kill_at_every_step", "power_loss"}
+)
 # Of the time, what repeated races may use, and about as much what repeated bad days may; the rest
 # is for what runs once.
 _RACES: Final = 0.4
@@ -94,6 +105,7 @@ def check(
     seed: int | None = None,
     budget_s: float = BUDGET_S,
     rounds: int = 1,
+    quick: bool = False,
     deviations: Deviations | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -102,45 +114,84 @@ def check(
     Every case runs once, however long that takes; races, and the bad days of the gates `faults` and
     `crash`, are repeated with new seeds while the budget lasts. Races run at least `rounds` times,
     budget or not. `deviations` are failures that are known: see `read_deviations`.
+
+    A `quick` run takes less than a minute: it leaves slow cases out, and what it has no time for.
     """
     adapter = resolve(target)
     chosen = select(gates, cases)
-    ours = secrets.randbits(32) if seed is None else seed
+    seed = secrets.randbits(32) if seed is None else seed
     began = time.monotonic()
     subject = StoreUnderTest(adapter)
     try:
+        items = items_of(chosen, subject)
+        plan = Plan(
+            items=order_quick(items) if quick else items,
+            seed=seed,
+            rounds=rounds,
+            budget_s=QUICK_BUDGET_S if quick else budget_s,
+            until=began + QUICK_S_MAX if quick else math.inf,
+        )
         known = deviations or Deviations()
-        results = tuple(_run(chosen, subject, ours, rounds, began, budget_s, known, progress))
+        results = tuple(_run(plan, subject, known, progress))
     finally:
         subject.close()
+    if quick:
+        results = tuple(sorted(results, key=lambda result: _place_of(items, result)))
+        ran = {result.gate for result in results if result.verdict != "NOT CLAIMED"}
+        chosen = [case for case in chosen if case.gate in ran]
     return Report(
         target=target if isinstance(target, str) else adapter.name,
-        seed=ours,
+        seed=seed,
         gates=asked_for(gates, chosen),
         results=results,
         duration_s=time.monotonic() - began,
         notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
+        left_out=len(items) - len(results),
     )
 
 
-def _run(
-    chosen: Sequence[Case],
-    subject: StoreUnderTest,
-    seed: int,
-    rounds: int,
-    began: float,
-    budget_s: float,
-    deviations: Deviations,
-    progress: Progress | None,
-) -> Iterator[CaseResult]:
-    items = items_of(chosen, subject)
-    share_s = share_of(budget_s)
+def order_quick(items: Sequence[Item]) -> list[Item]:
+    """The items of a quick run: gate by gate in turn, each case in one mode before any in two."""
+    ranks: Counter[str] = Counter()
+    ranked = []
     for item in items:
+        if item.case.gate in QUICK_GATES and item.case.name not in NOT_QUICK:
+            ranks[item.case.id] += 1
+            mode = ranks[item.case.id]
+            place = ranks[f"{item.case.gate} {mode}"] = ranks[f"{item.case.gate} {mode}"] + 1
+            ranked.append(((mode, place, QUICK_GATES.index(item.case.gate)), item))
+    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _place_of(items: Sequence[Item], result: CaseResult) -> int:
+    return next(place for place, item in enumerate(items) if item.id == result.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be run, and for how long."""
+
+    items: Sequence[Item]
+    seed: int
+    rounds: int
+    budget_s: float
+    # The time on the monotonic clock after which no case begins.
+    until: float
+
+
+def _run(
+    plan: Plan, subject: StoreUnderTest, deviations: Deviations, progress: Progress | None
+) -> Iterator[CaseResult]:
+    share_s = share_of(plan.budget_s)
+    ended = time.monotonic() + plan.budget_s
+    for item in plan.items:
+        if time.monotonic() > plan.until:
+            return
         if progress is not None:
             progress(item, None)
-        share = share_s if time.monotonic() < began + budget_s else 0.0
+        share = share_s if time.monotonic() < ended else 0.0
         result = item.known or run_case(
-            item.case, item.mode, subject, seed=seed, share_s=share, rounds=rounds
+            item.case, item.mode, subject, seed=plan.seed, share_s=share, rounds=plan.rounds
         )
         result = deviations.apply(result)
         if progress is not None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from memory_contract.adapter import Adapter
-from memory_contract.checking import BUDGET_S, Item, share_of
+from memory_contract.contract_run import BUDGET_S, Item, share_of
 from memory_contract.deviations import Deviations, find_deviations
 from memory_contract.results import CaseResult
 from memory_contract.runner import StoreUnderTest, run_case
@@ -20,7 +22,7 @@ Target = str | Adapter | type
 
 
 @dataclass(slots=True)
-class Benches:
+class ContractStores:
     """What a run of pytest keeps: opened stores, what is known of them, and the seed."""
 
     seed: int
@@ -31,16 +33,19 @@ class Benches:
     def of(self, target: Target) -> StoreUnderTest:
         """The store, opened when it is first asked for."""
         if isinstance(target, str):
-            if target not in self._named:
-                self._named[target] = resolve(target)
-            target = self._named[target]
+            target = self.resolve(target)
         if id(target) not in self._opened:
-            with warnings.catch_warnings():
-                # Whether a store may warn is not the contract's question.
-                warnings.simplefilter("default")
+            with _allow_warnings():
                 # The target is kept with it: the id of what is gone could be another's.
                 self._opened[id(target)] = (target, StoreUnderTest(resolve(target)))
         return self._opened[id(target)][1]
+
+    def resolve(self, target: str) -> Adapter:
+        """The adapter of a target; a store is probed once."""
+        if target not in self._named:
+            with _allow_warnings():
+                self._named[target] = resolve(target)
+        return self._named[target]
 
     def run(self, item: Item, subject: StoreUnderTest) -> CaseResult:
         """What comes of one case in one mode."""
@@ -56,17 +61,25 @@ class Benches:
             subject.close()
 
 
-_BENCHES = pytest.StashKey[Benches]()
+@contextmanager
+def _allow_warnings() -> Iterator[None]:
+    """A project may treat warnings as errors; a store's verdict must not depend on that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield
 
 
-def benches_of(config: pytest.Config) -> Benches:
+_STORES = pytest.StashKey[ContractStores]()
+
+
+def get_stores(config: pytest.Config) -> ContractStores:
     """Those of this run."""
-    if _BENCHES not in config.stash:
+    if _STORES not in config.stash:
         seed = config.getoption("contract_seed", None)
-        benches = Benches(
+        stores = ContractStores(
             seed=secrets.randbits(32) if seed is None else seed,
             deviations=find_deviations(Path(config.invocation_params.dir), config.rootpath),
         )
-        config.stash[_BENCHES] = benches
-        config.add_cleanup(benches.close)
-    return config.stash[_BENCHES]
+        config.stash[_STORES] = stores
+        config.add_cleanup(stores.close)
+    return config.stash[_STORES]

@@ -1,0 +1,288 @@
+"""`memory-contract check`: point the kit at a store.
+
+The kit is imported when a command runs, so that `--help` does not wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from memory_contract.cli.parser import (
+    Commands,
+    Parser,
+    add_command,
+    add_json,
+    add_seed,
+    parse_count,
+)
+from memory_contract.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from memory_contract.cases.case import Case
+    from memory_contract.contract_run import Item, Progress
+    from memory_contract.deviations import Deviations
+    from memory_contract.results import CaseResult, Report
+
+BUDGET: Final = "60s"
+# What a shell adds to the number of the signal that ended a command.
+SIGNALLED: Final = 128
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def add_commands(commands: Commands) -> None:
+    """Add `check`."""
+    parser = add_command(
+        commands,
+        "check",
+        check,
+        "check mystore:make_store",
+        "check mystore.contract:adapter --gate concurrency --budget 2m --report out",
+    )
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="A factory, module:function, that takes a workspace folder and returns a store; or"
+        " module:Class, module:adapter, a URL of a registered store, or FRAMEWORK:module:factory"
+        " for a store of langchain, langgraph-saver, langgraph-store, openai-agents, claude-agent,"
+        " llama-index, adk, strands or agno.",
+    )
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument(
+        "--quick",
+        action="store_true",
+        help="Stop within a minute, after the most telling cases; the default at a terminal if no"
+        " gate, case, budget or rounds are named.",
+    )
+    extent.add_argument(
+        "--full", action="store_true", help="Run every case; the default without a terminal."
+    )
+    add_gate(parser)
+    parser.add_argument(
+        "--case", action="append", metavar="NAME", help="Only this case; may be given again."
+    )
+    add_seed(parser)
+    parser.add_argument(
+        "--budget",
+        metavar="TIME",
+        help="How long races and faults are repeated, with other seeds: 90, 90s or 2m. Every case"
+        f" runs at least once. Default: {BUDGET}.",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=parse_count,
+        metavar="N",
+        help="Run each race at least N times, with other seeds, however long that takes, so that"
+        " rare failures show on a slow machine too. Default: 1.",
+    )
+    parser.add_argument(
+        "--explore",
+        type=parse_count,
+        metavar="N",
+        help="Instead, run the races of an async store in N schedules of its tasks.",
+    )
+    add_json(parser)
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="DIR",
+        help="Write report.json, report.html and junit.xml to this folder.",
+    )
+    parser.add_argument(
+        "--deviations",
+        type=Path,
+        metavar="FILE",
+        help="Known failures, each with its reason. Without it: indelible-deviations.toml, if it is"
+        " in the current folder.",
+    )
+
+
+def add_gate(parser: Parser) -> None:
+    """Add the option `--gate`."""
+    parser.add_argument(
+        "--gate", action="append", metavar="NAME", help="Only this gate; may be given again."
+    )
+
+
+def check(arguments: Namespace) -> int:
+    """Hold any store of an agent's memory to the contract.
+
+    Exits with 0 (kept), 1 (broken), 2 (wrong usage), 3 (undecided) or 4 (store not reached).
+    """
+    budget_s = parse_seconds(arguments.budget or BUDGET)
+    folder: Path | None = arguments.report
+    with translate_errors():
+        known = _read_deviations(arguments.deviations)
+        _make_folder(folder)
+        found = _run(arguments, known, budget_s)
+    page = _write_report(found, folder)
+    if arguments.as_json:
+        from memory_contract.report import to_json  # noqa: PLC0415
+
+        # ASCII: what a store gave back may hold what no terminal and no pipe can take.
+        print(json.dumps(to_json(found), indent=2))
+    else:
+        from memory_contract.report.terminal import print_summary  # noqa: PLC0415
+
+        print_summary(found, page=page)
+        print(suggest_next(found, page))
+    return found.exit_code
+
+
+def parse_seconds(text: str) -> float:
+    """Parse a time such as `90`, `90s`, `2m` or `1h`."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text, re.ASCII)
+    time_s = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if time_s <= 0:
+        raise UsageError(f"--budget takes a time such as 90, 90s or 2m, not {text!r}: nothing ran")
+    return time_s
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Turn what the kit refuses into the errors of a command."""
+    from memory_contract.contract_run import SelectionError  # noqa: PLC0415
+    from memory_contract.deviations import DeviationsError  # noqa: PLC0415
+    from memory_contract.results import Unreachable  # noqa: PLC0415
+    from memory_contract.targets import TargetError  # noqa: PLC0415
+
+    try:
+        yield
+    except TargetError as error:
+        raise UsageError(f"{error}. Nothing was run", hint=explain_factory(error.hint)) from error
+    except (SelectionError, DeviationsError) as error:
+        raise UsageError(f"{error}. Nothing was run") from error
+    except Unreachable as error:
+        hint = explain_factory(error.hint, if_needed=True)
+        raise UnavailableError(str(error), hint=hint) from error
+
+
+def explain_factory(source: str, *, if_needed: bool = False) -> str:
+    """Say what to do with the source of a factory."""
+    if not source:
+        return ""
+    when = "If it takes something else than a path, write" if if_needed else "Write"
+    return (
+        f"{when} a factory, for example in contract_store.py:\n\n"
+        + "".join(f"    {line}".rstrip() + "\n" for line in source.splitlines())
+        + "\nThen:  memory-contract check contract_store:make_store"
+    )
+
+
+def _read_deviations(file: Path | None) -> Deviations:
+    from memory_contract.deviations import find_deviations, read_deviations  # noqa: PLC0415
+
+    return find_deviations(Path.cwd()) if file is None else read_deviations(file)
+
+
+def _make_folder(folder: Path | None) -> None:
+    """Create the folder of the report before the work, not after it."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write a report to {folder}: {error.strerror}. Nothing was run"
+        ) from error
+
+
+def is_quick(arguments: Namespace) -> bool:
+    """Whether the run is a quick one: asked for, or at a terminal and nothing else asked for."""
+    named = (arguments.gate, arguments.case, arguments.budget, arguments.rounds, arguments.explore)
+    if arguments.quick or arguments.full or any(each is not None for each in named):
+        return bool(arguments.quick)
+    return sys.stdout.isatty() and not arguments.as_json
+
+
+def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Report:
+    from memory_contract import contract_run  # noqa: PLC0415
+    from memory_contract.report.progress import ProgressDisplay  # noqa: PLC0415
+
+    gates, cases = arguments.gate or (), arguments.case or ()
+    # The whole command line is checked before the store is opened.
+    chosen = contract_run.select(gates, cases)
+    signal.signal(signal.SIGTERM, _end)
+    # What a store prints must not get between the lines of a report.
+    with ProgressDisplay(target=arguments.target) as display, redirect_stdout(sys.stderr):
+        progress = _apply_deviations(display, deviations)
+        if arguments.explore is not None:
+            found = _explore(arguments, chosen, progress)
+        else:
+            found = contract_run.check(
+                arguments.target,
+                gates=gates,
+                cases=cases,
+                seed=arguments.seed,
+                budget_s=budget_s,
+                rounds=arguments.rounds or 1,
+                quick=is_quick(arguments),
+                progress=progress,
+            )
+    return replace(found, results=deviations.apply_to_all(found.results))
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """End as after Ctrl-C, so that processes and folders are removed."""
+    raise SystemExit(SIGNALLED + number)
+
+
+def _explore(arguments: Namespace, chosen: Sequence[Case], progress: Progress) -> Report:
+    from memory_contract.explorer import explore  # noqa: PLC0415
+
+    races = [each.id for each in chosen if "tasks" in each.modes and each.overlaps]
+    if not races:
+        raise UsageError("there is no race between tasks in what was asked for: nothing was run")
+    return explore(
+        arguments.target,
+        cases=races,
+        schedules=arguments.explore,
+        seed=arguments.seed,
+        progress=progress,
+    )
+
+
+def _apply_deviations(progress: Progress, deviations: Deviations) -> Progress:
+    def show(item: Item, result: CaseResult | None) -> None:
+        progress(item, None if result is None else deviations.apply(result))
+
+    return show
+
+
+def _write_report(found: Report, folder: Path | None) -> Path | None:
+    """Write the report, if it was asked for; the path of its page."""
+    if folder is None:
+        return None
+    from memory_contract.report import write_report  # noqa: PLC0415
+
+    written = write_report(found, folder)
+    names = ", ".join(path.name for path in (written.page, written.json, written.junit))
+    sys.stderr.write(f"Wrote {names} to {folder}.\n")
+    return written.page
+
+
+def suggest_next(report: Report, page: Path | None) -> str:
+    """What to do next, in one or two lines."""
+    from memory_contract.report.text import reproduce, target_of, visible  # noqa: PLC0415
+
+    target = shlex.quote(visible(target_of(report)))
+    failed = [result for result in report.results if result.verdict == "FAIL"]
+    if failed and page is None:
+        return (
+            f"Next: {reproduce(report, failed[0])}\n"
+            "      repeats the first failure; --report out writes a page with its timeline."
+        )
+    if failed:
+        return f"Next: open {visible(str(page))}: it draws each failure as a timeline."
+    if report.left_out:
+        return f"Next: memory-contract check {target} --full   runs all cases."
+    return f"Next: memory-contract init {target}   writes a pytest file and a CI step."

@@ -1,0 +1,116 @@
+"""`memory-contract init`: the files with which a project checks its store."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Final
+
+from memory_contract.cli.check import translate_errors
+from memory_contract.cli.parser import Commands, add_command
+from memory_contract.errors import UsageError
+
+FACTORY_FILE: Final = "contract_store.py"
+TEST_FILE: Final = "test_memory_contract.py"
+CI_FILE: Final = ".github/workflows/memory-contract.yml"
+
+_FACTORY: Final = '''\
+"""The store that the memory contract is checked on."""
+
+{source}'''
+_EXAMPLE: Final = """\
+def make_store(workspace):
+    # Return a store that keeps all of its data in the folder `workspace` (a pathlib.Path), such as
+    # return MyStore(workspace / "store.db")
+    raise NotImplementedError("open your store here")
+"""
+_TEST: Final = '''\
+"""The memory contract: each case is a test of this class."""
+
+from memory_contract import MemoryContract
+
+
+class TestStore(MemoryContract):
+    adapter = "{target}"
+'''
+_CI: Final = """\
+name: memory contract
+on: [push, pull_request]
+jobs:
+  memory-contract:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.12"
+      - run: pip install memory-contract .
+      - run: memory-contract check {target} --full --report memory-contract-report
+      - uses: actions/upload-artifact@v4
+        if: always()
+        with:
+          name: memory-contract-report
+          path: memory-contract-report
+"""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add `init`."""
+    parser = add_command(commands, "init", init, "init mystore:Store", "init")
+    parser.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="A factory or a class of yours, module:name. Without it, the factory is a form to fill"
+        " in.",
+    )
+    parser.add_argument(
+        "--into",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="The folder of the project. Default: the current one.",
+    )
+
+
+def init(arguments: Namespace) -> int:
+    """Write a factory, a pytest file and a CI step that check a store; overwrite nothing.
+
+    Exits with 0, or with 2 if all of the files are there already.
+    """
+    target, source = _find_factory(arguments.target)
+    files = {FACTORY_FILE: _FACTORY.format(source=source)} if source else {}
+    files |= {TEST_FILE: _TEST.format(target=target), CI_FILE: _CI.format(target=target)}
+    written = [name for name, text in files.items() if _write(arguments.into / name, text)]
+    if not written:
+        raise UsageError(f"{', '.join(files)} are there already: nothing was written")
+    print(f"Next: memory-contract check {target}")
+    return 0
+
+
+def _find_factory(target: str | None) -> tuple[str, str]:
+    """The target to check, and the source of the factory that it needs."""
+    ours = f"{Path(FACTORY_FILE).stem}:make_store"
+    if target is None:
+        return ours, _EXAMPLE
+    from memory_contract.targets import find_factory_source  # noqa: PLC0415
+
+    with translate_errors():
+        source = find_factory_source(target)
+    return (ours, source) if source else (target, "")
+
+
+def _write(path: Path, text: str) -> bool:
+    """Write a new file; leave one alone that is there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        sys.stderr.write(f"{path} is there already: left as it is.\n")
+        return False
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    print(f"Wrote {path}.")
+    return True

@@ -1,0 +1,122 @@
+"""Commands that list what the kit has: its cases, its faults, and the goldfish that test it."""
+
+from __future__ import annotations
+
+import secrets
+from argparse import Namespace
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from memory_contract.cli.check import add_gate, translate_errors
+from memory_contract.cli.output import Output, format_table
+from memory_contract.cli.parser import Commands, add_command, add_json, add_seed
+
+if TYPE_CHECKING:
+    from memory_contract.goldfish import Caught, Goldfish
+
+NOT_CAUGHT: Final = 1
+
+
+def add_commands(commands: Commands) -> None:
+    """Add `cases`, `goldfish` and `faults`."""
+    parser = add_command(commands, "cases", cases, "cases --gate concurrency")
+    add_gate(parser)
+    add_json(parser)
+    parser = add_command(commands, "goldfish", goldfish, "goldfish --seed 7")
+    add_seed(parser)
+    add_json(parser)
+    add_json(add_command(commands, "faults", faults, "faults"))
+
+
+def cases(arguments: Namespace) -> int:
+    """List the cases of the contract: what each does, and the failure that it catches."""
+    from memory_contract.contract_run import select  # noqa: PLC0415
+
+    with translate_errors():
+        found = select(arguments.gate or ())
+    out = Output(as_json=arguments.as_json)
+    if not out.json(
+        [
+            {
+                "gate": each.gate,
+                "case": each.name,
+                "does": each.does,
+                "catches": each.catches,
+                "needs": sorted(each.needs),
+                "modes": each.modes,
+                "tier": each.tier,
+            }
+            for each in found
+        ]
+    ):
+        rows = [(each.gate, each.name, each.tier, each.does, each.catches) for each in found]
+        out.say("\n".join(format_table(("gate", "case", "tier", "does", "catches"), rows)))
+    return 0
+
+
+def goldfish(arguments: Namespace) -> int:
+    """Test the kit itself: is each goldfish, a store that is broken on purpose, caught.
+
+    Exits with 1 if one is not.
+    """
+    from memory_contract.goldfish import GOLDFISH, survey  # noqa: PLC0415
+
+    out = Output(as_json=arguments.as_json)
+    seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
+    width = max(map(len, GOLDFISH))
+
+    def show(fish: Goldfish, found: Caught | None) -> None:
+        if found is not None:
+            caught = "caught" if found.caught else "NOT CAUGHT"
+            out.say(f"{caught:<10}  {fish.name:<{width}}  {_describe(found)}")
+
+    everything = survey(seed, show)
+    caught = sum(each.caught for each in everything)
+    out.json(
+        {
+            "seed": seed,
+            "caught": caught,
+            "goldfish": [
+                {
+                    "name": each.goldfish.name,
+                    "sin": each.goldfish.sin,
+                    "caught": each.caught,
+                    "case": each.goldfish.caught_by,
+                    "modes": each.modes,
+                    "anomaly": each.anomaly,
+                }
+                for each in everything
+            ],
+        }
+    )
+    out.say(f"{caught} of {len(everything)} goldfish caught, seed {seed}.")
+    return 0 if caught == len(everything) else NOT_CAUGHT
+
+
+def _describe(found: Caught) -> str:
+    """Which case showed it, in which modes, and how; or what the case said instead."""
+    case = found.goldfish.caught_by
+    if found.caught:
+        return f"{case}[{','.join(found.modes)}]: {found.anomaly}"
+    verdicts = ", ".join(f"{result.mode} {result.verdict}" for result in found.results)
+    return f"{case}: {verdicts}"
+
+
+def faults(arguments: Namespace) -> int:
+    """Say which faults `check` can make on this machine, and what is missing for the others."""
+    from memory_contract.faults.tiers import means  # noqa: PLC0415
+    from memory_contract.gates import TIERS  # noqa: PLC0415
+
+    found = means()
+    out = Output(as_json=arguments.as_json)
+    if out.json({"means": [asdict(each) for each in found]}):
+        return 0
+    for tier, about in TIERS.items():
+        out.say(f"{tier}: {about}")
+        for each in found:
+            if each.tier == tier:
+                here = f"NOT HERE: {each.missing}" if each.missing else "here"
+                out.say(f"  {each.name}, for {each.makes}: {here}")
+    if any(each.missing for each in found):
+        out.say("Cases that need what is not here are NOT RUN, which is not PASS.")
+    return 0

@@ -1,0 +1,259 @@
+"""Factories: what a callable takes, how it is called, and the one to write where that is unclear.
+
+A factory takes a workspace folder, or a session id and a workspace folder; it may take a server as
+well, with the URL of its own as the default. A class whose constructor takes one path is a factory.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from memory_contract.adapter import imported
+from memory_contract.errors import TargetError
+from memory_contract.targets.vocabulary import (
+    AsyncStore,
+    BlockingStore,
+    PrefixedHandle,
+    Sessions,
+    SessionsHandle,
+    Vocabulary,
+    close_all,
+    close_all_blocking,
+)
+
+_FILE: Final = "store.db"
+_SESSION_NAMES: Final = frozenset({"session_id", "session", "thread_id", "conversation_id"})
+# In the last word of a parameter's name, these mean a file or a folder.
+_FILE_WORDS: Final = frozenset({"file", "filename", "filepath", "database", "db"})
+_FOLDER_WORDS: Final = frozenset({"path", "dir", "directory", "folder", "root", "workspace"})
+_STARS: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+Takes = Literal["session", "folder", "file"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factory:
+    """A callable by name, so that other processes can import it, and what it is called with."""
+
+    name: str
+    takes: tuple[Takes, ...] = ("folder",)
+    # The parameter of a workspace that has no position.
+    keyword: str = ""
+    as_text: bool = False
+    # The parameter that takes a server, and the server that the factory names as its default.
+    server_parameter: str = ""
+    server: str | None = field(default=None, repr=False)
+
+    @property
+    def is_told_workspace(self) -> bool:
+        """Whether the store knows its workspace."""
+        return bool({"folder", "file"} & set(self.takes))
+
+    def make(self, workspace: Path, *, session: str = "", server: str | None = None) -> Any:
+        """Call it."""
+        values = [
+            session if each == "session" else self._place(workspace, each) for each in self.takes
+        ]
+        options: dict[str, Any] = {self.keyword: values.pop()} if self.keyword else {}
+        if server is not None:
+            options[self.server_parameter] = server
+        return imported(self.name)(*values, **options)
+
+    def _place(self, workspace: Path, form: Takes) -> Path | str:
+        place = workspace if form == "folder" else workspace / _FILE
+        return str(place) if self.as_text else place
+
+    def variants(self) -> Iterator[Factory]:
+        """The ways to pass one path: as a folder or a file, as a `Path` or text."""
+        if self.takes != ("folder",):
+            yield self
+            return
+        forms: tuple[Takes, ...] = ("folder", "file")
+        for as_text, form in itertools.product((False, True), forms):
+            if as_text >= self.as_text:
+                yield replace(self, takes=(form,), as_text=as_text)
+
+
+def bind(found: Callable[..., Any], name: str) -> Factory:
+    """Decide what a callable is called with; a `TargetError` shows the factory to write instead."""
+    try:
+        every = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return Factory(name=name)
+    parameters = [each for each in every if each.kind not in _STARS]
+    server = next((each for each in parameters if _is_server(each)), None)
+    if server is not None and server.default is server.empty:
+        raise TargetError(
+            f"{name} takes a server and names none: give `{server.name}` a default, the URL of its"
+            " own"
+        )
+    factory = Factory(
+        name=name,
+        server_parameter=server.name if server is not None else "",
+        server=str(server.default) if server is not None and server.default else None,
+    )
+    parameters = [each for each in parameters if each is not server]
+    required = [each for each in parameters if each.default is each.empty]
+    if not parameters:
+        return replace(factory, takes=())
+    if len(required) == 2 and required[0].name in _SESSION_NAMES:
+        return _take(factory, required, ("session", "folder"))
+    place = required or [each for each in parameters if each.name == "workspace"] or parameters
+    if len(place) != 1 or place[0].name in _SESSION_NAMES or not _can_be_path(place[0]):
+        raise TargetError(
+            f"{name} takes {', '.join(each.name for each in place)}, and the kit does not know what"
+            " to pass",
+            hint=write_factory(found, name),
+        )
+    return _take(factory, place, ("folder",), beside=parameters[0] is not place[0])
+
+
+def _take(
+    factory: Factory,
+    parameters: list[inspect.Parameter],
+    takes: tuple[Takes, ...],
+    *,
+    beside: bool = False,
+) -> Factory:
+    last = parameters[-1]
+    by_name = beside or last.kind is last.KEYWORD_ONLY
+    return replace(
+        factory,
+        takes=takes,
+        keyword=last.name if by_name else "",
+        as_text=last.annotation in (str, "str"),
+    )
+
+
+def _is_server(parameter: inspect.Parameter) -> bool:
+    default = parameter.default
+    is_url = isinstance(default, str) and "://" in default
+    return parameter.name == "server" or (is_url and not default.startswith(("sqlite", "file")))
+
+
+def _can_be_path(parameter: inspect.Parameter) -> bool:
+    """Whether a path can be passed: not to a number, a switch, or the URL of a file."""
+    default, annotation = parameter.default, parameter.annotation
+    if isinstance(default, str) and "://" in default:
+        return False
+    return not isinstance(default, int | float) and annotation not in (int, float, bool)
+
+
+def write_factory(found: Callable[..., Any], name: str, *, per_session: bool = False) -> str:
+    """The source of a factory for this class."""
+    module, _, path = name.partition(":")
+    parameters = [
+        each for each in inspect.signature(found).parameters.values() if each.kind not in _STARS
+    ]
+    chosen = [each for each in parameters if each.default is each.empty or _is_place(each)]
+    values = [(each, _guess_value(each)) for each in chosen]
+    arguments = ", ".join(
+        value if each.kind is each.POSITIONAL_ONLY else f"{each.name}={value}"
+        for each, value in values
+    )
+    per_session = per_session or any(each.name in _SESSION_NAMES for each in chosen)
+    takes = "session_id, workspace" if per_session else "workspace"
+    return (
+        f"from {module} import {path.partition('.')[0]}\n\n\n"
+        f"def make_store({takes}):\n"
+        f"    return {path}({arguments})\n"
+    )
+
+
+def _is_place(parameter: inspect.Parameter) -> bool:
+    words = set(parameter.name.lower().split("_"))
+    return bool(words & (_FILE_WORDS | _FOLDER_WORDS)) or "sqlite" in str(parameter.default)
+
+
+def _guess_value(parameter: inspect.Parameter) -> str:
+    words = set(parameter.name.lower().split("_"))
+    default = parameter.default
+    if parameter.name in _SESSION_NAMES:
+        return "session_id"
+    if isinstance(default, str) and default.startswith("sqlite"):
+        return f'f"{default.partition(":")[0]}:///{{workspace}}/{_FILE}"'
+    if words & _FILE_WORDS or (isinstance(default, str) and Path(default).suffix):
+        return f'workspace / "{_FILE}"'
+    return "workspace" if words & _FOLDER_WORDS else "..."
+
+
+# Opening
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """Opens a store of a vocabulary; the adapter's `open` or `open_async`."""
+
+    factory: Factory
+    vocabulary: Vocabulary
+    awaited: bool = False
+    # Whether what the factory made is left open: it is shared, or holds all the data.
+    keep: bool = False
+    # Further arguments of the handle.
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, workspace: Path, *, server: str | None = None) -> Any:
+        """A handle, or an awaitable of it."""
+        if self.vocabulary.per_session:
+            make = partial(self._make_session, workspace, server)
+            return self._open_sessions(Sessions(make, keep=self.keep))
+        found = self.factory.make(workspace, server=server)
+        # Without a workspace, a server is shared by all cases.
+        is_shared = self.factory.server is not None and not self.factory.is_told_workspace
+        prefix = f"{workspace.name}/" if is_shared else ""
+        return self._open_async(found, prefix) if self.awaited else self._open(found, prefix)
+
+    def _make_session(self, workspace: Path, server: str | None, session: str) -> Any:
+        return self.factory.make(workspace, session=session, server=server)
+
+    def _open_sessions(self, sessions: Sessions) -> AsyncStore | BlockingStore:
+        assert issubclass(self.vocabulary.handle, SessionsHandle)
+        handle = self.vocabulary.handle(sessions, awaited=self.awaited)
+        if self.awaited:
+            return AsyncStore(handle, lambda: close_all(sessions.take_all()))
+        return BlockingStore(handle, lambda: close_all_blocking(sessions.take_all()))
+
+    def _open(self, found: Any, prefix: str) -> BlockingStore:
+        if not self.vocabulary.is_spoken_by(found):
+            if inspect.iscoroutine(found):
+                found.close()
+            if inspect.isawaitable(found) or hasattr(found, "__aenter__"):
+                raise TypeError("it is opened by awaiting")
+            if hasattr(found, "__enter__"):
+                leave = partial(found.__exit__, None, None, None)
+                return BlockingStore(self._handle(found.__enter__(), prefix), leave)
+        leave = partial(close_all_blocking, [] if self.keep else [found])
+        return BlockingStore(self._handle(found, prefix), leave)
+
+    async def _open_async(self, found: Any, prefix: str) -> AsyncStore:
+        found, leave = await enter_async(found, self.vocabulary.is_spoken_by)
+        leave = leave or partial(close_all, [] if self.keep else [found])
+        return AsyncStore(self._handle(found, prefix), leave)
+
+    def _handle(self, store: Any, prefix: str) -> Any:
+        if not self.vocabulary.is_spoken_by(store):
+            raise TargetError(
+                f"the factory {self.factory.name} gave {type(store).__name__}: expected"
+                f" {self.vocabulary.described}, or a context manager that gives one"
+            )
+        handle = self.vocabulary.handle(store, awaited=self.awaited, **self.options)
+        return PrefixedHandle(handle, prefix) if prefix else handle
+
+
+async def enter_async(
+    found: Any, is_store: Callable[[Any], bool]
+) -> tuple[Any, Callable[[], Any] | None]:
+    """Await what a factory returned and enter its context; the store, and how to leave it."""
+    if not is_store(found) and inspect.isawaitable(found):
+        found = await found
+    for enter, leave in (("__aenter__", "__aexit__"), ("__enter__", "__exit__")):
+        if hasattr(found, enter) and not is_store(found):
+            store = getattr(found, enter)()
+            store = await store if inspect.isawaitable(store) else store
+            return store, partial(getattr(found, leave), None, None, None)
+    return found, None

@@ -1,0 +1,384 @@
+"""Tries a store before it is judged, in folders that are thrown away.
+
+A factory declares nothing. So the kit finds out how its store is called (blocking, async or both),
+who sees what was written, and which further methods do what their names say. What fails here is
+noted and not tested.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import tempfile
+from collections.abc import Iterator
+from concurrent import futures
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from memory_contract.adapter import Adapter, Capability, Flavour, Reach, imported
+from memory_contract.calls import format_error
+from memory_contract.entries import EntryIds, messages_of
+from memory_contract.errors import TargetError
+from memory_contract.handles import Loop, close, open_handle
+from memory_contract.results import Unreachable
+from memory_contract.targets.factory import Factory, OpenStore, write_factory
+from memory_contract.targets.simple_stores import METHOD_NAMES, Offer, SimpleHandle, find_offers
+from memory_contract.targets.vocabulary import Vocabulary, close_all
+from memory_contract.timeouts import WorkTimedOut, run_with_timeout
+from memory_contract.workers.pool import StoreRaised, WorkerPool, WorkersUnavailable
+
+# A bound on what hangs: then only what was seen until then is known.
+PROBE_S_MAX: Final = 60.0
+_SESSION: Final = "kit-probe"
+# Enough for a store that writes to its disk only now and then.
+_MORE_APPENDS: Final = 11
+# Capabilities that no method of turns can have: one message, or a number of messages.
+_NOT_OF_TURNS: Final = frozenset({"pop", "trim"})
+# Parts of an interface that a store may leave out by raising `NotImplementedError`.
+_OPTIONAL: Final = {"list": "sessions", "pop": "pop", "clear": "clear"}
+
+
+@dataclass(slots=True)
+class ProbeAttempt:
+    """What one attempt to write and read showed."""
+
+    opened: bool = False
+    works: bool = False
+    has_waited: bool = False
+    raised: BaseException | None = None
+    on_disk: bool = False
+    seen_by_other: bool = False
+    # Whether a thread that did not open the store may call it.
+    other_threads: bool = True
+    missing: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is known of a store; probing adds to it."""
+
+    opener: OpenStore
+    reach: Reach
+    attempts: dict[Flavour, ProbeAttempt] = field(default_factory=dict)
+    # The class of the store, and whether the factory returns the same object again.
+    kind: type | None = None
+    shared: bool = False
+    offers: dict[str, Offer] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def flavours(self) -> list[Flavour]:
+        """How the store can be called; if nothing worked, as its methods look."""
+        works: list[Flavour] = [flavour for flavour, each in self.attempts.items() if each.works]
+        if works:
+            return works
+        vocabulary = self.opener.vocabulary
+        kind = imported(self.opener.factory.name)
+        method = getattr(kind, vocabulary.methods[0], None)
+        return ["async"] if inspect.iscoroutinefunction(method) else [vocabulary.flavours[0]]
+
+    def build(self, name: str) -> Adapter:
+        """The adapter, as far as it is known."""
+        vocabulary, factory = self.opener.vocabulary, self.opener.factory
+        claims = dict(vocabulary.claims)
+        missing = {name for each in self.attempts.values() for name in each.missing}
+        capabilities = set(claims.pop("capabilities", ())) - missing | set(self.offers)
+        # A handle that holds all the data can only be shared by threads.
+        attempts = [each for each in self.attempts.values() if each.works]
+        shareable = bool(attempts) and all(each.other_threads for each in attempts)
+        safe = self.reach == "handle" and self.is_simple and shareable
+        keep = self.shared or (self.reach == "handle" and not self.is_simple)
+        options = dict(self.opener.options) | ({"offers": self.offers} if self.is_simple else {})
+        openers = {
+            flavour: replace(self.opener, awaited=flavour == "async", keep=keep, options=options)
+            for flavour in self.flavours
+        }
+        return Adapter(
+            open=openers.get("blocking"),
+            open_async=openers.get("async"),
+            capabilities=capabilities,
+            name=name,
+            reach=self.reach,
+            thread_safe=claims.pop("thread_safe", safe),
+            server=factory.server,
+            notes=(*claims.pop("notes", ()), *self.notes),
+            **claims,
+        )
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether its further methods are found by their names."""
+        return issubclass(self.opener.vocabulary.handle, SimpleHandle)
+
+
+def build_adapter(factory: Factory, vocabulary: Vocabulary, name: str) -> Adapter:
+    """Probe the store that a factory makes, and describe it to the kit."""
+    findings = Findings(
+        OpenStore(factory, vocabulary, options=dict(vocabulary.variants[0])),
+        reach="machine" if factory.is_told_workspace else "handle",
+    )
+    with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
+        folders = _make_folders(Path(at))
+        try:
+            run_with_timeout(PROBE_S_MAX, lambda: _probe(findings, folders))
+        except WorkTimedOut as error:
+            findings.notes.append(
+                f"a probe did not end, {error}: what was not tried is not claimed"
+            )
+            findings.notes += error.stacks[:1]
+    if not factory.is_told_workspace and factory.server is None:
+        findings.notes.append("it takes no workspace: each instance is on its own")
+    return findings.build(name)
+
+
+def _make_folders(home: Path) -> Iterator[Path]:
+    number = 0
+    while True:
+        number += 1
+        folder = home / f"probe-{number}"
+        folder.mkdir()
+        yield folder
+
+
+def _probe(findings: Findings, folders: Iterator[Path]) -> None:
+    if not _find_opener(findings, folders):
+        _expect_opened(findings)
+        return
+    _find_object(findings, next(folders))
+    _choose_flavours(findings)
+    findings.reach = _find_reach(findings, next(folders))
+    if findings.is_simple:
+        _find_offers(findings, folders)
+    if findings.reach == "handle" and findings.opener.factory.is_told_workspace:
+        findings.notes.append(
+            "nothing is written to its workspace, and a second store on it does not see the first"
+            " one's messages: taken for a store in memory"
+        )
+    if missing := {name for each in findings.attempts.values() for name in each.missing}:
+        findings.notes.append(f"not implemented, and not claimed: {', '.join(sorted(missing))}")
+
+
+# How it is called
+
+
+def _find_opener(findings: Findings, folders: Iterator[Path]) -> bool:
+    """Find the variant that works: how a path is passed, and how a message is."""
+    first = findings.opener
+    for factory in first.factory.variants():
+        for options in first.vocabulary.variants:
+            opener = replace(first, factory=factory, options=dict(options))
+            attempts = {
+                flavour: _attempt(opener, flavour, next(folders))
+                for flavour in first.vocabulary.flavours
+            }
+            if any(each.works for each in attempts.values()):
+                findings.opener, findings.attempts = opener, attempts
+                return True
+            findings.attempts = findings.attempts or attempts
+    return False
+
+
+def _expect_opened(findings: Findings) -> None:
+    """Raise `Unreachable` for a store that could not even be opened."""
+    attempts = list(findings.attempts.values())
+    if any(each.opened for each in attempts) or not attempts:
+        return
+    factory = findings.opener.factory
+    error = attempts[0].raised
+    assert error is not None
+    hint = write_factory(imported(factory.name), factory.name) if factory.takes else ""
+    raise Unreachable(
+        f"the store cannot be opened and read: {format_error(error)}", hint=hint
+    ) from error
+
+
+def _attempt(opener: OpenStore, flavour: Flavour, workspace: Path) -> ProbeAttempt:
+    """Open the store twice, write through one and read through both."""
+    seen = ProbeAttempt()
+    loop = Loop() if flavour == "async" else None
+    adapter = Adapter(open=replace(opener, awaited=flavour == "async"))
+    pairs = bool(opener.vocabulary.claims.get("pairs"))
+    ids = EntryIds("probe")
+    handles: list[Any] = []
+    try:
+        handles.append(open_handle(adapter, workspace, flavour, loop))
+        seen.opened = True
+        _settle(handles[0].append(_SESSION, messages_of(ids.draw(pairs=pairs))), loop)
+        _settle(handles[0].read(_SESSION), loop)
+        for _ in range(0 if any(workspace.iterdir()) else _MORE_APPENDS):
+            _settle(handles[0].append(_SESSION, messages_of(ids.draw(pairs=pairs))), loop)
+        seen.has_waited = handles[0].inner.has_waited
+        handles.append(open_handle(adapter, workspace, flavour, loop))
+        with contextlib.suppress(LookupError):
+            seen.seen_by_other = bool(_settle(handles[1].read(_SESSION), loop))
+        seen.on_disk = any(workspace.iterdir())
+        if loop is None:
+            seen.other_threads = _works_in_another_thread(handles[0])
+        for capability in opener.vocabulary.claims.get("capabilities", ()):
+            seen.missing |= _find_missing(handles[0], capability, loop)
+        seen.works = True
+    except TargetError:
+        raise
+    except BaseException as error:  # noqa: BLE001 -- noted; the kit's own calls meet it again
+        seen.raised = error
+    finally:
+        _close_all(handles, loop)
+    seen.on_disk = seen.on_disk or any(workspace.iterdir())
+    return seen
+
+
+def _find_missing(handle: Any, capability: str, loop: Loop | None) -> set[str]:
+    if capability not in _OPTIONAL:
+        return set()
+    arguments = () if capability == "list" else (_SESSION,)
+    try:
+        _settle(getattr(handle, _OPTIONAL[capability])(*arguments), loop)
+    except NotImplementedError:
+        return {capability}
+    return set()
+
+
+def _works_in_another_thread(handle: Any) -> bool:
+    with futures.ThreadPoolExecutor(1) as other:
+        return other.submit(handle.read, _SESSION).exception() is None
+
+
+def _settle(answer: Any, loop: Loop | None) -> Any:
+    return answer if loop is None else loop.settle(answer)
+
+
+def _close_all(handles: list[Any], loop: Loop | None) -> None:
+    for handle in handles:
+        with contextlib.suppress(BaseException):
+            close(handle, loop)
+    if loop is not None:
+        with contextlib.suppress(BaseException):
+            loop.close()
+
+
+def _choose_flavours(findings: Findings) -> None:
+    """Drop the flavours that do not work, or that show nothing new."""
+    attempts, vocabulary = findings.attempts, findings.opener.vocabulary
+    blocking, awaited = attempts.get("blocking"), attempts.get("async")
+    if blocking is None or awaited is None:
+        return
+    if not blocking.works:
+        # Many can only be made, or called, where a loop runs.
+        del attempts["blocking"]
+    elif not awaited.works:
+        assert awaited.raised is not None
+        findings.notes.append(f"not driven async: {format_error(awaited.raised)}")
+        del attempts["async"]
+    elif not awaited.has_waited or (
+        findings.kind is not None and not vocabulary.has_own_async(findings.kind)
+    ):
+        del attempts["async"]
+
+
+def _find_object(findings: Findings, workspace: Path) -> None:
+    """Look at what the factory returns, twice. Some objects can only be made on a running loop."""
+    factory = findings.opener.factory
+
+    async def make() -> list[Any]:
+        made = [factory.make(workspace, session=_SESSION) for _ in range(2)]
+        findings.kind, findings.shared = type(made[0]), made[0] is made[1]
+        if not findings.shared:
+            await close_all(made)
+        return made
+
+    loop = Loop()
+    with contextlib.suppress(Exception):
+        loop.settle(make())
+    loop.close()
+
+
+# Who sees what was written
+
+
+def _find_reach(findings: Findings, workspace: Path) -> Reach:
+    """Files are for every process, whether it sees them or not."""
+    factory = findings.opener.factory
+    attempts = [each for each in findings.attempts.values() if each.works]
+    if isinstance(imported(factory.name), type) and factory.takes in (("folder",), ("file",)):
+        # A class that takes a path owes its data to whoever opens that path again.
+        return "machine"
+    if any(each.on_disk for each in attempts):
+        return "machine"
+    if not any(each.seen_by_other for each in attempts):
+        return "handle"
+    adapter = findings.build("probe")
+    try:
+        pool = WorkerPool(adapter)
+    except WorkersUnavailable:
+        return "process"
+    flavour = findings.flavours[0]
+    loop = Loop() if flavour == "async" else None
+    worker = pool.start_worker()
+    handle = None
+    try:
+        handle = open_handle(adapter, workspace, flavour, loop)
+        ids = EntryIds("probe").draw(pairs=adapter.pairs)
+        _settle(handle.append(_SESSION, messages_of(ids)), loop)
+        worker.ask("open", workspace, flavour)
+        return "machine" if worker.ask("call", "read", (_SESSION,), {}) else "process"
+    except StoreRaised:
+        return "process"
+    finally:
+        worker.end()
+        pool.close()
+        _close_all([handle] if handle is not None else [], loop)
+
+
+# What a simple store offers beside
+
+
+def _find_offers(findings: Findings, folders: Iterator[Path]) -> None:
+    """Claim the methods that do what their names say; note the others."""
+    flavour = findings.flavours[0]
+    loop = Loop() if flavour == "async" else None
+    handle = open_handle(findings.build("probe"), next(folders), flavour, loop)
+    store = handle.inner.store if not hasattr(handle.inner, "inner") else handle.inner.inner.store
+    pairs = bool(findings.opener.vocabulary.claims.get("pairs"))
+    for capability in METHOD_NAMES:
+        if pairs and capability in _NOT_OF_TURNS:
+            continue
+        reasons = []
+        for offer in find_offers(store, capability):
+            reason = _try_offer(findings, capability, offer, next(folders))
+            if not reason:
+                findings.offers[capability] = offer
+                break
+            reasons.append(f"not claimed: {capability} ({offer.method} {reason})")
+        if capability not in findings.offers:
+            findings.notes += reasons[:1] or _note_unusable(store, capability)
+    _close_all([handle], loop)
+
+
+def _note_unusable(store: Any, capability: Capability) -> list[str]:
+    names = METHOD_NAMES[capability]
+    found = [name for name in names if inspect.isroutine(getattr(type(store), name, None))]
+    return [f"not claimed: {capability} ({name} takes something else)" for name in found[:1]]
+
+
+def _try_offer(findings: Findings, capability: Capability, offer: Offer, workspace: Path) -> str:
+    """Why an offer cannot be claimed; nothing if it works, tried once."""
+    from memory_contract.case_context import CaseContext  # noqa: PLC0415
+    from memory_contract.cases.capabilities import ALSO, TRIALS  # noqa: PLC0415
+
+    if lacking := [other for other in ALSO.get(capability, ()) if other not in findings.offers]:
+        return f"is of no use without {lacking[0]}"
+    flavour = findings.flavours[0]
+    tried = replace(findings, offers={**findings.offers, capability: offer})
+    adapter = tried.build("probe")
+    context = CaseContext(
+        adapter, mode=flavour, flavours=(flavour,), workspace=workspace, seed=0, worker_pool=None
+    )
+    try:
+        works = TRIALS[capability](context, context.open())
+    except BaseException as error:  # noqa: BLE001 -- whatever it raises, nobody claimed it
+        return f"raised {format_error(error)}"
+    finally:
+        with contextlib.suppress(BaseException):
+            context.close()
+    return "" if works else "did something else when it was tried"

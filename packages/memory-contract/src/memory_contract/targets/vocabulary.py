@@ -1,0 +1,270 @@
+"""Vocabularies: the methods by which a kind of store is known, and a handle that calls them.
+
+A handle is written once, as coroutines. If the store blocks, nothing in them ever waits, and they
+run to their end like plain functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from memory_contract.adapter import Flavour
+from memory_contract.handles import Loop
+
+# How many objects a handle keeps open. Each may hold files, and a case may use many sessions.
+_OPEN_MAX: Final = 64
+
+
+class IsAwaited(TypeError):  # noqa: N818 -- names what happened
+    """A store that is called blocking returned something to await."""
+
+
+def is_any(_: type) -> bool:
+    """Every class has async methods of its own."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """A kind of store: how to recognise it, how to call it, and what it claims."""
+
+    name: str
+    # What a factory returns, in words.
+    described: str
+    # The methods that it is known by.
+    methods: tuple[str, ...]
+    handle: type[StoreHandle]
+    # The variants of the handle, as keyword arguments: the first that works is taken.
+    variants: tuple[Mapping[str, Any], ...] = ({},)
+    flavours: tuple[Flavour, ...] = ("blocking", "async")
+    # Whether the async methods of a class are its own, and not its blocking ones in threads.
+    has_own_async: Callable[[type], bool] = is_any
+    # Whether `factory(session_id, workspace)` makes one object per session.
+    per_session: bool = False
+    # The package to install, and the module that shows that it is.
+    package: str = ""
+    module: str = ""
+    # Further arguments of the `Adapter`.
+    claims: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_spoken_by(self, found: Any) -> bool:
+        """Whether an object, or a class, has the methods."""
+        return all(callable(getattr(found, method, None)) for method in self.methods)
+
+
+class StoreHandle:
+    """An open store, called as the kit's `Handle` protocol says."""
+
+    def __init__(self, store: Any, *, awaited: bool) -> None:
+        self.store = store
+        self.awaited = awaited
+        # Whether any answer had to be awaited.
+        self.has_waited = False
+
+    async def settle(self, answer: Any) -> Any:
+        """Await an answer of the store, if it is to be awaited."""
+        if not _is_awaited(answer):
+            return answer
+        if not self.awaited:
+            _dismiss(answer)
+            raise IsAwaited("what it returns is to be awaited")
+        self.has_waited = True
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return [item async for item in answer] if inspect.isasyncgen(answer) else answer
+
+
+def _is_awaited(answer: Any) -> bool:
+    return inspect.isawaitable(answer) or inspect.isasyncgen(answer)
+
+
+def _dismiss(answer: Any) -> None:
+    """End something that nobody will await, without a warning."""
+    for name in ("close", "cancel"):
+        if callable(end := getattr(answer, name, None)):
+            with contextlib.suppress(Exception):
+                end()
+            return
+
+
+# One object per session
+
+
+class Sessions:
+    """The objects that one handle has open: one per session."""
+
+    def __init__(self, make: Callable[[str], Any], *, keep: bool) -> None:
+        self._make = make
+        self._keep = keep
+        self._open: dict[str, Any] = {}
+        self._used: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def using(self, session: str) -> Iterator[Any]:
+        """The object of a session, which stays open meanwhile."""
+        with self._lock:
+            if session not in self._open:
+                self._open[session] = self._make(session)
+            self._used[session] += 1
+            found = self._open[session]
+        try:
+            yield found
+        finally:
+            with self._lock:
+                self._used[session] -= 1
+
+    def take_surplus(self) -> list[Any]:
+        """Remove and return idle objects beyond the limit; the caller closes them."""
+        if self._keep or len(self._open) <= _OPEN_MAX:
+            return []
+        with self._lock:
+            idle = [session for session in self._open if not self._used[session]]
+            return [self._open.pop(session) for session in idle[: len(self._open) - _OPEN_MAX]]
+
+    def take_all(self) -> list[Any]:
+        """Remove and return all objects, if they are the kit's to close."""
+        if self._keep:
+            return []
+        with self._lock:
+            found = list(self._open.values())
+            self._open.clear()
+        return found
+
+
+class SessionsHandle(StoreHandle):
+    """A handle whose store is a `Sessions`."""
+
+    async def call(self, session: str, method: str, *arguments: Any) -> Any:
+        """Call a method of the session's object; without arguments it may be a property."""
+        with self.store.using(session) as found:
+            member = getattr(found, method)
+            answer = await self.settle(member(*arguments) if callable(member) else member)
+        surplus = self.store.take_surplus()
+        if self.awaited:
+            await close_all(surplus)
+        else:
+            close_all_blocking(surplus)
+        return answer
+
+
+class PrefixedHandle:
+    """A handle on a store that knows no workspace: its sessions carry the workspace's name."""
+
+    def __init__(self, inner: StoreHandle, prefix: str) -> None:
+        self.inner = inner
+        self._prefix = prefix
+
+    def __getattr__(self, method: str) -> Any:
+        found = getattr(self.inner, method)
+        if not inspect.iscoroutinefunction(found):
+            return found
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            # The arguments that name a session come first; only `fork` has two.
+            count = {"sessions": 0, "fork": 2}.get(method, 1)
+            sessions = [self._prefix + session for session in arguments[:count]]
+            answer = await found(*sessions, *arguments[count:], **options)
+            return self._list_own(answer) if method == "sessions" else answer
+
+        call.__signature__ = inspect.signature(found)  # type: ignore[attr-defined]
+        return call
+
+    def _list_own(self, sessions: list[Any]) -> list[str]:
+        own = [each for each in sessions if str(each).startswith(self._prefix)]
+        return [each.removeprefix(self._prefix) for each in own]
+
+
+# Closing
+
+
+async def close_all(objects: list[Any]) -> None:
+    """Close objects, awaiting what is to be awaited."""
+    for found in objects:
+        answer = _close(found)
+        if inspect.isawaitable(answer):
+            await answer
+
+
+def close_all_blocking(objects: list[Any]) -> None:
+    """Close objects from code that does not await."""
+    if objects:
+        loop = Loop()
+        try:
+            loop.settle(close_all(objects))
+        finally:
+            loop.close()
+
+
+def _close(found: Any) -> Any:
+    """Close an object by its own method, or else the database engine that it opened."""
+    for name in ("aclose", "close"):
+        if callable(method := getattr(found, name, None)):
+            return method()
+    for name in ("async_engine", "engine"):
+        if callable(dispose := getattr(getattr(found, name, None), "dispose", None)):
+            return dispose()
+    return None
+
+
+# What the kit calls
+
+
+class OpenedStore:
+    """What is open, and how to close it."""
+
+    def __init__(self, handle: StoreHandle | PrefixedHandle, leave: Callable[[], Any]) -> None:
+        self.inner = handle
+        self._leave = leave
+
+    @property
+    def exchanged(self) -> Any:
+        """What was last passed in or out, as the very object: it shows shared memory."""
+        return getattr(self.inner, "exchanged", None)
+
+
+class AsyncStore(OpenedStore):
+    """A handle whose methods are awaited."""
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(self.inner, method)
+
+    async def close(self) -> None:
+        """Close the store."""
+        answer = self._leave()
+        if inspect.isawaitable(answer):
+            await answer
+
+
+class BlockingStore(OpenedStore):
+    """A handle whose methods are plain functions."""
+
+    def __getattr__(self, method: str) -> Any:
+        coroutine = getattr(self.inner, method)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return _run_blocking(coroutine(*arguments, **options))
+
+        # The parameters of a method tell what a store offers.
+        call.__signature__ = inspect.signature(coroutine)  # type: ignore[attr-defined]
+        return call
+
+    def close(self) -> None:
+        """Close the store."""
+        self._leave()
+
+
+def _run_blocking(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    raise IsAwaited("what it returns is to be awaited")
