@@ -115,13 +115,10 @@ class OpenUrl:
         if engine.storage is Storage.MEMORY:
             return self.url, {}
         if self.path is not None:
-            # A path of SQLite needs no scheme.
             file = str(workspace / "store.db")
-            return (
-                (file, {})
-                if engine.schemes[0] == "sqlite"
-                else (f"{engine.schemes[0]}:///{file}", {})
-            )
+            scheme = engine.schemes[0]
+            # A path without a scheme is SQLite's.
+            return file if scheme == "sqlite" else f"{scheme}:///{file}", {}
         return self.url, {"namespace": _build_namespace(workspace)}
 
 
