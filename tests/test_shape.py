@@ -237,12 +237,6 @@ def find_cycles(modules, arrows):
     }
 
 
-# Cycles that are still there. Nothing may be added.
-KNOWN_CYCLES = {
-    frozenset({"memory_contract.traces.replay", "memory_contract.traces.replay.render"}),
-}
-
-
 @pytest.mark.parametrize("package", ["memory_contract", "pytest_snapshot_db"])
 def test_no_modules_import_one_another(package):
     arrows = [
@@ -251,7 +245,7 @@ def test_no_modules_import_one_another(package):
         if package_of(source) == package_of(target) == package and source != target
     ]
     modules = {module for arrow in arrows for module in arrow}
-    assert find_cycles(modules, arrows) <= KNOWN_CYCLES
+    assert find_cycles(modules, arrows) == set()
 
 
 def test_a_cycle_is_found_through_a_third_module():
