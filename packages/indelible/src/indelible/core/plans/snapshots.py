@@ -33,6 +33,7 @@ from indelible.core.plan import Plan, perform
 from indelible.core.plans.read import EntryDecoder
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.view_changes import (
+    build_snapshot_not_found_error,
     find_snapshot,
     is_text,
     read_snapshots,
@@ -79,11 +80,12 @@ def list_snapshots(session_id: str) -> Plan[list[Snapshot]]:
 def delete_snapshot(session_id: str, snapshot_id: str) -> Plan[None]:
     """Delete one snapshot."""
     session = check_session_id(session_id)
-    if is_text(snapshot_id) and (yield from perform(DeleteSnapshot(session, snapshot_id))):
-        return
-    found = yield from perform(ReadSnapshots(session))
-    record = find_snapshot(session, found.records, snapshot_id)
-    yield from perform(DeleteSnapshot(session, record.id))
+    if not is_text(snapshot_id):
+        raise build_snapshot_not_found_error(session, snapshot_id)
+    if not (yield from perform(DeleteSnapshot(session, snapshot_id))):
+        found = yield from perform(ReadSnapshots(session))
+        record = find_snapshot(session, found.records, snapshot_id)
+        yield from perform(DeleteSnapshot(session, record.id))
 
 
 def diff_snapshots(session_id: str, first: str, second: str | None) -> Plan[SnapshotDiff]:

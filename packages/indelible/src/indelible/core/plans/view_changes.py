@@ -388,8 +388,12 @@ def read_snapshots(session: str, names: tuple[str, ...]) -> Plan[SnapshotList]:
     """Read snapshots by their names, in this order; see `find_snapshot`."""
     if any(isinstance(name, Snapshot) for name in names):
         raise UsageError("expected the id of a snapshot: pass snapshot.id")
-    # Ids that are not valid text cannot exist; do not send them to the engine.
-    found = yield from perform(ReadSnapshots(session, tuple(filter(is_text, names))))
+    for name in names:
+        # No snapshot is named by what is not valid text; do not send it to the engine.
+        if not is_text(name):
+            require_active(session, (yield from perform(ReadHead(session))))
+            raise build_snapshot_not_found_error(session, name)
+    found = yield from perform(ReadSnapshots(session, names))
     require_active(session, found.head)
     there = {record.id: record for record in found.records}
     if not there.keys() >= set(names):
