@@ -6,19 +6,30 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from memory_contract.faults.servers.managed import STARTS_MAX
+from memory_contract.faults.servers.process import ServerError
 from tests.support.valkey_cluster import ValkeyCluster
 
 
 @cache
 def running():
     """Six servers. Their files are not synced: no test here pulls the plug."""
-    folder = Path(tempfile.mkdtemp(prefix="indelible-cluster-"))
-    cluster = ValkeyCluster(folder, {"appendfsync": "no"})
     atexit.register(end)
-    cluster.start()
-    cluster.calm()
-
-    return cluster
+    for attempt in range(1, STARTS_MAX + 1):
+        folder = Path(tempfile.mkdtemp(prefix="indelible-cluster-"))
+        cluster = ValkeyCluster(folder, {"appendfsync": "no"})
+        try:
+            cluster.start()
+            cluster.calm()
+        except ServerError:
+            # Another process may have taken one of its twelve ports first.
+            cluster.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+            if attempt == STARTS_MAX:
+                raise
+        else:
+            return cluster
+    raise AssertionError("unreachable")
 
 
 def end():

@@ -343,6 +343,22 @@ def test_a_wrong_shape_is_refused_and_named(make_store, answer, told):
     assert store.session("s").logged == 0
 
 
+@pytest.mark.parametrize("values", [5, "text", Summary(text="one"), {"text": "one"}])
+def test_what_is_no_list_of_entries_is_refused_beside_an_embedder_too(make_store, values):
+    store = make_store(embedder=Letters())
+    with pytest.raises(UsageError, match="expected a list"):
+        store.add_entries("s", values)
+    with pytest.raises(UsageError, match="not a text to embed: 5"):
+        store.add_summary("s", 5)
+    assert store.session("s").logged == 0
+
+
+def test_entries_may_come_from_a_generator_beside_an_embedder(make_store):
+    store = make_store(embedder=Letters())
+    store.add_entries("s", (Summary(text=text) for text in ("aa", "b")))
+    assert found(store, "b") == ["b", "aa"]
+
+
 def test_a_wrong_number_of_vectors_is_refused(make_store):
     store = make_store(embedder=Wrong([[1.0, 2.0]]))
     with pytest.raises(UsageError, match="1 vectors for 2 texts"):

@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from indelible.core.codec import format_value
 from indelible.errors import UsageError
-from indelible.model import Embedder, Summary
+from indelible.model import Embedder, Payload, Summary
 
 Vector = tuple[float, ...]
 
 
 def embed(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
     """Compute the vectors of texts."""
+    _check_texts(texts)
     many = getattr(embedder, "embed_many", None)
     if many is not None and len(texts) > 1:
         return _check_vectors(embedder, texts, _call(many, list(texts)))
@@ -31,6 +32,7 @@ def embed(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
 
 async def embed_async(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
     """Compute the vectors of texts, outside of the event loop's thread if `embed` blocks."""
+    _check_texts(texts)
     many = getattr(embedder, "embed_many", None)
     if many is not None and len(texts) > 1:
         return _check_vectors(embedder, texts, await _call_async(many, list(texts)))
@@ -40,7 +42,8 @@ async def embed_async(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
 
 def embed_summaries(embedder: Embedder | None, values: Iterable[Any]) -> Iterable[Any]:
     """Give a vector to each summary that has none."""
-    if embedder is None:
+    if embedder is None or not is_several(values):
+        # What is no list of entries is refused when they are built.
         return values
     values = list(values)
     texts = [value.text for value in values if _lacks_vector(value)]
@@ -49,7 +52,8 @@ def embed_summaries(embedder: Embedder | None, values: Iterable[Any]) -> Iterabl
 
 async def embed_summaries_async(embedder: Embedder | None, values: Iterable[Any]) -> Iterable[Any]:
     """Give a vector to each summary that has none."""
-    if embedder is None:
+    if embedder is None or not is_several(values):
+        # What is no list of entries is refused when they are built.
         return values
     values = list(values)
     texts = [value.text for value in values if _lacks_vector(value)]
@@ -62,6 +66,11 @@ def to_floats(vector: Any) -> Vector:
         return tuple(map(float, vector))
     except (TypeError, ValueError, OverflowError):
         raise UsageError(f"not a vector: {format_value(vector)}", value=vector) from None
+
+
+def is_several(items: object) -> bool:
+    """Return whether a value holds several; text, a mapping and a payload are one, but iterable."""
+    return isinstance(items, Iterable) and not isinstance(items, str | bytes | Mapping | Payload)
 
 
 def _lacks_vector(value: Any) -> bool:
@@ -96,6 +105,12 @@ async def _call_async(function: Callable[[Any], Any], argument: Any) -> Any:
 
 async def _wait_for(answer: Any) -> Any:
     return await answer
+
+
+def _check_texts(texts: Sequence[object]) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise UsageError(f"not a text to embed: {format_value(text)}", value=text)
 
 
 def _check_vectors(embedder: Embedder, texts: Sequence[str], answers: Any) -> list[Vector]:

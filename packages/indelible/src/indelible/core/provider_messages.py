@@ -184,9 +184,10 @@ def _order(messages: list[_Message]) -> Iterator[_Message]:
     for call_id, call, answer in pair_calls(links):
         if call is not None and answer is not None:
             answers.setdefault(call, []).append((call_id, answer))
-    in_place: set[tuple[str, int]] = set()
+    # By message, the calls whose results stay in it.
+    in_place: dict[int, set[str]] = {}
     for index, message in enumerate(messages):
-        kept = _keep_results(message, {call_id for call_id, at in in_place if at == index})
+        kept = _keep_results(message, in_place.get(index, set()))
         if kept.role != "tool" or kept.results:
             yield kept
         behind = index + 1
@@ -195,7 +196,7 @@ def _order(messages: list[_Message]) -> Iterator[_Message]:
         moved = []
         for call_id, answer in answers.get(index, ()):
             if answer < behind:
-                in_place.add((call_id, answer))
+                in_place.setdefault(answer, set()).add(call_id)
             else:
                 moved += [one for one in messages[answer].results if one[0] == call_id]
         if moved:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import JsonValue, ValidationError
 
 from indelible.core.codec import encode, encode_text, format_value
-from indelible.core.embedding import to_floats
+from indelible.core.embedding import is_several, to_floats
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     APPEND_ATTEMPTS_MAX,
@@ -151,8 +151,7 @@ def build_entries(items: Iterable[Value]) -> tuple[Draft, ...]:
 
 def _check_several(items: Iterable[Any]) -> Iterable[Any]:
     """Refuse a single value where several are expected: iterating over it would not fail."""
-    single = isinstance(items, (str, bytes, Mapping, Payload)) or not isinstance(items, Iterable)
-    if single:
+    if not is_several(items):
         raise UsageError(f"expected a list, not {format_value(items)}", value=items)
     return items
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from memory_contract.faults.servers.postgres import DATA, WHEEL, PostgresServer
+from memory_contract.faults.servers.process import ServerError
 from memory_contract.faults.servers.small_disk import SmallDisk
 from memory_contract.faults.servers.valkey import ValkeyServer
 
@@ -31,6 +32,7 @@ _SMALL: Final = {"min_wal_size": "32MB", "max_connections": "30"}
 # A PostgreSQL takes 40 MB, and 16 MB for each of some parts of its log.
 REDIS_DISK_BYTES: Final = 4_000_000
 POSTGRES_DISK_BYTES: Final = 96_000_000
+STARTS_MAX: Final = 5
 _numbers = itertools.count(1)
 _started: list[tuple[ValkeyServer | PostgresServer, Path]] = []
 
@@ -40,16 +42,26 @@ class ServerMissing(Exception):  # noqa: N818 -- names what happened
 
 
 def start_until_exit(name: str, build: Callable[[Path], Server]) -> Server:
-    """Start a server in a folder of its own; both are gone when this process ends."""
-    folder = create_folder(name)
-    server = build(folder)
+    """Start a server in a folder of its own; both are gone when this process ends.
+
+    Another process may take its port before the server does; then the next one is built.
+    """
     if not _started:
         atexit.register(end_started)
-    _started.append((server, folder))
-    if isinstance(server, PostgresServer):
-        server.create()
-    server.start()
-    return server
+    for attempt in range(1, STARTS_MAX + 1):
+        folder = create_folder(name)
+        server = build(folder)
+        _started.append((server, folder))
+        try:
+            if isinstance(server, PostgresServer):
+                server.create()
+            server.start()
+        except ServerError:
+            if attempt == STARTS_MAX:
+                raise
+        else:
+            return server
+    raise AssertionError("unreachable")
 
 
 def create_folder(name: str) -> Path:
