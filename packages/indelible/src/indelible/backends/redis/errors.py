@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from typing import TypeGuard
 
 from redis import exceptions as theirs
 
@@ -65,6 +66,14 @@ def choose_next(error: Exception) -> Next:
         if isinstance(error, kind):
             return then
     return _BY_CODE.get(parse_code(error), Next.RAISE)
+
+
+def is_ask(error: BaseException | None) -> TypeGuard[theirs.AskError]:
+    """Whether a server sent one request to another while a slot moves between them.
+
+    The class of MOVED, which is for good, descends from the class of ASK.
+    """
+    return isinstance(error, theirs.AskError) and not isinstance(error, theirs.MovedError)
 
 
 # The code that scripts refuse a damaged session with.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,19 +16,10 @@ READY_S_MAX: Final = 60.0
 ENDED_S_MAX: Final = 60.0
 # Between two looks at a server that is not ready yet.
 LOOK_AGAIN_S: Final = 0.01
-LOOPBACK: Final = "127.0.0.1"
 
 
 class ServerError(RuntimeError):
     """A server did not start, or ended unexpectedly."""
-
-
-def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def unprivileged() -> int | None:
