@@ -84,8 +84,8 @@ def build_damaged_error(session: str, what: str) -> FormatError:
     """Build the error for a session that is not as it was written."""
     return FormatError(
         f"session {session!r} is damaged: {what}; nothing was changed. The server dropped keys"
-        " (doctor says whether it may), somebody else changed them, or a copy was restored in part."
-        " Restore the server's data, or forget the session and import an export of it",
+        " (doctor says whether it may), another program changed them, or a copy was restored in"
+        " part. Restore the server's data, or forget the session and import an export of it",
         session=session,
     )
 

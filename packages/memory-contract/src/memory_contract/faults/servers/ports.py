@@ -6,9 +6,7 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
@@ -46,7 +44,8 @@ def _lock(port: int) -> bool:
 @cache
 def _open_locks() -> int:
     """Open the file of locks. It stays open: closing it would release them all."""
-    path = Path(tempfile.gettempdir()) / f"memory-contract-ports-{os.getuid()}"
+    # Not in TMPDIR, which may differ between processes that must not take the same port.
+    path = f"/tmp/memory-contract-ports-{os.getuid()}"  # noqa: S108
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
