@@ -1,8 +1,11 @@
-"""The handlers of embedded engines: every operation on sessions, written on a `Transaction`.
+# Generated from handlers_async.py by scripts/generate_sync.py: edit that file instead.
+"""The handlers: every operation on sessions, written on the primitives of a transaction.
 
-A handler runs inside of one transaction. One that writes checks before it writes its first row;
-once it has written, it does not refuse. The operations that concern the engine itself (`Scrub`,
-`CheckEngine`, `FindRisks`, `Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
+Memory and SQLite use the blocking form. PostgreSQL uses the async form, in its blocking client too:
+what its primitives wait for are statements, which either client performs. A handler runs inside of
+one transaction. One that writes checks before it writes its first row; once it has written, it does
+not refuse. The operations that concern the engine itself (`Scrub`, `CheckEngine`, `FindRisks`,
+`Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
 """
 
 from __future__ import annotations
@@ -32,7 +35,6 @@ from indelible.core.operations import (
     ListSessions,
     LogPage,
     LogRow,
-    Outline,
     Quarantine,
     Read,
     ReadHead,
@@ -57,7 +59,8 @@ from indelible.core.operations import (
     ViewChangeResult,
     tuple_new,
 )
-from indelible.core.transaction import SessionRow, Transaction
+from indelible.core.rows import SessionRow, build_row_head
+from indelible.core.transaction import Transaction
 from indelible.errors import FormatError
 from indelible.model import Status
 from indelible.view import Extents, View
@@ -75,31 +78,7 @@ _WHOLE_LOG: Final = ((0, LOG_ENTRIES_MAX),)
 
 def _load_session(tx: Transaction, name: str) -> tuple[SessionRow | None, Head]:
     row = tx.find_session(name)
-    return row, _build_head(row, tx.now_ms())
-
-
-def _build_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> Head:
-    if row is None:
-        return rules.build_head(
-            None,
-            view=View(),
-            now_ms=now_ms,
-            created_at_ms=None,
-            metadata=b"",
-            snapshots=0,
-            forked_from=None,
-            vacuums=0,
-        )
-    return rules.build_head(
-        row.state,
-        view=row.view,
-        now_ms=now_ms,
-        created_at_ms=row.created_at_ms,
-        metadata=row.metadata,
-        snapshots=snapshots,
-        forked_from=row.forked_from,
-        vacuums=row.vacuums,
-    )
+    return row, build_row_head(row, tx.now_ms())
 
 
 def _find_active(tx: Transaction, name: str) -> SessionRow | None:
@@ -163,7 +142,7 @@ def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
         row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
     row = row._replace(metadata=op.metadata)
     tx.save_session(row)
-    return _build_head(row, tx.now_ms(), snapshots=tx.count_snapshots(row))
+    return build_row_head(row, tx.now_ms(), snapshots=tx.count_snapshots(row))
 
 
 @READS.handles(ListSessions)
@@ -292,7 +271,12 @@ def _choose_extents(extents: Extents, op: Read) -> Extents:
 
 
 def _read_extent(
-    tx: Transaction, op: Read, row: SessionRow, start: int, stop: int, entries: list[StoredEntry]
+    tx: Transaction,
+    op: Read,
+    row: SessionRow,
+    start: int,
+    stop: int,
+    entries: list[StoredEntry],
 ) -> bool:
     """Read an extent in chunks; return whether one more entry than the limit was found."""
     wanted = stop - start if op.limit is None else op.limit + 1
@@ -323,17 +307,15 @@ def read_log(tx: Transaction, op: ReadLog) -> LogPage:
 def read_outline(tx: Transaction, op: ReadOutline) -> SessionOutline:
     """Read kinds, sizes and tool call ids of the visible entries."""
     row, head = _load_session(tx, op.session)
-    entries: list[Outline] = []
-    for start, stop in view.freeze(head.view, head.end):
-        assert row is not None
-        found = tx.read_outlines(row, start, stop)
-        if len(found) != stop - start:
-            raise FormatError(
-                f"session {op.session!r} has entries missing between positions {start} and"
-                f" {stop}; nothing was changed. verify says which.",
-                session=op.session,
-            )
-        entries += found
+    extents = view.freeze(head.view, head.end)
+    if row is None or not extents:
+        return SessionOutline(head, ())
+    entries = tx.read_outlines(row, extents)
+    if len(entries) != view.count(extents):
+        raise FormatError(
+            f"session {op.session!r} has entries missing; nothing was changed. verify says which.",
+            session=op.session,
+        )
     return SessionOutline(head, tuple(entries))
 
 
@@ -417,7 +399,7 @@ def save_snapshot(tx: Transaction, op: SaveSnapshot) -> SnapshotRecord:
     row, head = _load_session(tx, op.session)
     if row is None or head.status is not Status.ACTIVE:
         row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
-        head = _build_head(row, tx.now_ms())
+        head = build_row_head(row, tx.now_ms())
     elif not op.fresh:
         earlier = tx.find_snapshot(row, op.id)
         if earlier is not None:
@@ -499,7 +481,7 @@ def show_stage(tx: Transaction, op: ShowStage) -> Head:
         created_at_ms=row.created_at_ms if op.created_at_ms is None else op.created_at_ms,
     )
     # A view that reaches outside of the log is refused here: the stage is not shown.
-    head = _build_head(row, tx.now_ms())
+    head = build_row_head(row, tx.now_ms())
     for record in op.snapshots:
         tx.insert_snapshot(row, record)
     for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
@@ -570,10 +552,8 @@ def _keep_keys(tx: Transaction, row: SessionRow, dead: Extents) -> None:
     """Keep the keys of appends that lose an entry, with the checksums of their entries."""
     uses = tx.read_keys(row, KEYS_KEPT)
     tx.delete_kept_keys(row, before=uses[-1].first if len(uses) == KEYS_KEPT else row.born)
-    for use in uses:
-        stop = use.first + use.entries
-        if view.clip(dead, use.first, stop):
-            tx.keep_key(row, use, tx.read_checksums(row, use.first, min(stop, row.end)))
+    lost = [use for use in uses if view.clip(dead, use.first, use.first + use.entries)]
+    tx.keep_keys(row, lost)
 
 
 @WRITES.handles(Erase)
@@ -583,11 +563,11 @@ def erase(tx: Transaction, op: Erase) -> EraseResult:
     # Nothing of it is shown to anyone: a damaged session can be erased like any other.
     row = tx.find_session(op.session, damaged=True)
     if row is None:
-        return EraseResult(forks=forks)
+        return EraseResult(forks=forks, kept=tx.kept)
     count, size = tx.measure_entries(row, _WHOLE_LOG)
     snapshots = tx.count_snapshots(row, all_lives=True)
     tx.delete_session(row)
-    return EraseResult(count, snapshots, size, forks)
+    return EraseResult(count, snapshots, size, forks, tx.kept)
 
 
 @READS.handles(CheckSession)

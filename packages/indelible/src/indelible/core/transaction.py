@@ -1,88 +1,38 @@
-"""One transaction of an embedded engine: the primitives that `handlers.py` is written on.
+# Generated from transaction_async.py by scripts/generate_sync.py: edit that file instead.
+"""One transaction of an engine: the primitives that the shared handlers are written on.
 
-An engine that runs Python code inside of its transactions (memory, SQLite) implements this class
-and gets all operations on sessions from `handlers.py`. A primitive reads or writes rows and decides
-nothing. All calls on one object see one state, and what they write becomes visible at once, or not
-at all.
+An engine whose transactions Python code can take part in implements this class, and gets the
+operations on sessions from the handlers beside it: memory and SQLite in the blocking form,
+PostgreSQL in the async form. A primitive reads or writes rows and decides nothing. All calls on one
+object see one state, and what they write becomes visible at once, or not at all.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import ClassVar
 
-from indelible import view
 from indelible.core.operations import (
     JournalLine,
     LogRow,
     Outline,
     SnapshotRecord,
     StoredEntry,
-    tuple_new,
 )
+from indelible.core.rows import KeyUse, SessionRow
 from indelible.core.rules import SessionState
 from indelible.model import Kind
-from indelible.view import Extents, View
-
-
-class SessionRow(NamedTuple):
-    """A session and its current life, with the end of its log."""
-
-    name: str
-    # Assigned by the store and never reused, not even after the session was forgotten.
-    number: int
-    # Counts the lives of the session, from 1.
-    life: int
-    # The first position of this life, and the end of the log.
-    born: int
-    end: int
-    generation: int
-    deadline_ms: int | None
-    staged: bool
-    # The view: its tail, and its extents as `view.encode` writes them.
-    tail: int
-    extents: bytes
-    created_at_ms: int
-    vacuums: int
-    forked_from: str | None
-    metadata: bytes
-
-    @property
-    def token(self) -> str:
-        """What tells this life from every other."""
-        return f"{self.number}.{self.life}"
-
-    @property
-    def state(self) -> SessionState:
-        """The part that decides about writes."""
-        return tuple_new(
-            SessionState,
-            (self.token, self.born, self.end, self.generation, self.deadline_ms, self.staged),
-        )
-
-    @property
-    def view(self) -> View:
-        """What the session shows; damaged extents are a `FormatError`."""
-        if not self.extents:
-            return View((), self.tail)
-        return view.build_view(view.decode(self.extents), self.tail)
-
-
-class KeyUse(NamedTuple):
-    """The append that a key was used for."""
-
-    key: str
-    first: int
-    entries: int
-    # Of the view, when it was written.
-    generation: int
+from indelible.view import Extents
 
 
 class Transaction(ABC):
     """The primitives. Each concerns the current life of a session, unless it says otherwise."""
 
     __slots__ = ()
+
+    # Where erased bytes may remain, for the receipt of an erasure.
+    kept: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def now_ms(self) -> int:
@@ -94,11 +44,14 @@ class Transaction(ABC):
     def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
         """Find a session. A damaged row is a `FormatError`, unless `damaged` allows it."""
 
-    @abstractmethod
     def list_sessions(
         self, prefix: str, after: str, limit: int
     ) -> Sequence[tuple[str, SessionState | None]]:
-        """List sessions by name: those with the prefix, after a name. No state if damaged."""
+        """List sessions by name: those with the prefix, after a name. No state if damaged.
+
+        Like `read_entries`, only for engines without a handler of their own for the operation.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def find_forks(self, name: str) -> tuple[str, ...]:
@@ -136,7 +89,6 @@ class Transaction(ABC):
         returns a row whose `end` is one after it and whose `deadline_ms` is its own.
         """
 
-    @abstractmethod
     def read_entries(
         self, row: SessionRow, start: int, stop: int, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
@@ -146,14 +98,15 @@ class Transaction(ABC):
         are too many of them, raise (`rules.refuse_many_missing`). An entry of which the kind
         cannot be trusted is always returned.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
         """Read the first entries from a position on, with all their columns."""
 
     @abstractmethod
-    def read_outlines(self, row: SessionRow, start: int, stop: int) -> list[Outline]:
-        """Read entries without their bodies; raise if one is damaged, leave missing ones out."""
+    def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
+        """Read entries without their bodies, in order; raise if one is damaged, skip gaps."""
 
     @abstractmethod
     def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
@@ -185,8 +138,8 @@ class Transaction(ABC):
         """Find a key that a vacuum kept, and the checksums of its entries."""
 
     @abstractmethod
-    def keep_key(self, row: SessionRow, use: KeyUse, checksums: list[bytes]) -> None:
-        """Keep a key and the checksums of its entries; one that is kept already stays."""
+    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+        """Keep keys and the checksums of their entries; one that is kept already stays."""
 
     @abstractmethod
     def delete_kept_keys(self, row: SessionRow, before: int) -> None:

@@ -10,8 +10,9 @@ from indelible.core import rules
 from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.codec import parse_checksum
 from indelible.core.operations import JournalLine, LogRow, Outline, SnapshotRecord, StoredEntry
+from indelible.core.rows import KeyUse, SessionRow
 from indelible.core.rules import SessionState
-from indelible.core.transaction import KeyUse, SessionRow, Transaction
+from indelible.core.transaction import Transaction
 from indelible.model import Kind
 from indelible.view import Extents
 
@@ -165,9 +166,9 @@ class MemoryTransaction(Transaction):
     def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
         return list(islice(self._read_rows(row, ((start, row.end),)), limit))
 
-    def read_outlines(self, row: SessionRow, start: int, stop: int) -> list[Outline]:
+    def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         outlines: list[Outline] = []
-        for each in self._read_rows(row, ((start, stop),)):
+        for each in self._read_rows(row, extents):
             if each.kind is None:
                 raise rules.build_outline_error(row.name, each.position)
             size = len(each.envelope)
@@ -210,9 +211,16 @@ class MemoryTransaction(Transaction):
     def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
         return self._get(row).kept_keys.get(key)
 
-    def keep_key(self, row: SessionRow, use: KeyUse, checksums: list[bytes]) -> None:
+    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
         session = self._change(row)
-        session.kept_keys = {use.key: (use, checksums), **session.kept_keys}
+        kept = {
+            use.key: (
+                use,
+                self.read_checksums(row, use.first, min(use.first + use.entries, row.end)),
+            )
+            for use in uses
+        }
+        session.kept_keys = {**kept, **session.kept_keys}
 
     def delete_kept_keys(self, row: SessionRow, before: int) -> None:
         session = self._change(row)

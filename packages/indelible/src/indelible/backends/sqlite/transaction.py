@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from functools import cache, lru_cache
-from itertools import takewhile
+from itertools import chain, takewhile
 from operator import itemgetter
 from typing import Any
 
@@ -40,8 +40,9 @@ from indelible.core.operations import (
     StoredEntry,
     tuple_new,
 )
+from indelible.core.rows import KeyUse, SessionRow
 from indelible.core.rules import SessionState
-from indelible.core.transaction import KeyUse, SessionRow, Transaction
+from indelible.core.transaction import Transaction
 from indelible.errors import FormatError
 from indelible.model import Kind
 from indelible.view import Extents
@@ -303,9 +304,10 @@ class SqliteTransaction(Transaction):
         found = self._db.execute(_READ_LOG, (self._salt(row), *ids, limit))
         return [_build_log_row(fields) for fields in found]
 
-    def read_outlines(self, row: SessionRow, start: int, stop: int) -> list[Outline]:
-        found = self._db.execute(_READ_OUTLINES, build_entry_ids(row.number, start, stop))
+    def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
         outlines: list[Outline] = []
+        ids = [build_entry_ids(row.number, start, stop) for start, stop in extents]
+        found = chain.from_iterable(self._db.execute(_READ_OUTLINES, each) for each in ids)
         for entry_id, kind, size, keep, opens, answers in found:
             position = entry_id & POSITION_MASK
             try:
@@ -359,9 +361,12 @@ class SqliteTransaction(Transaction):
         checksums = [joined[at : at + CHECKSUM_BYTES] for at in steps]
         return KeyUse(key, first, count, generation), checksums
 
-    def keep_key(self, row: SessionRow, use: KeyUse, checksums: list[bytes]) -> None:
-        fields = (row.number, row.life, *use, b"".join(checksums))
-        self._db.execute(_KEEP_KEY, (*fields, compute_row_checksum(*fields)))
+    def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+        for use in uses:
+            stop = min(use.first + use.entries, row.end)
+            joined = b"".join(self.read_checksums(row, use.first, stop))
+            fields = (row.number, row.life, *use, joined)
+            self._db.execute(_KEEP_KEY, (*fields, compute_row_checksum(*fields)))
 
     def delete_kept_keys(self, row: SessionRow, before: int) -> None:
         self._db.execute(

@@ -1,0 +1,594 @@
+"""The handlers: every operation on sessions, written on the primitives of a transaction.
+
+Memory and SQLite use the blocking form. PostgreSQL uses the async form, in its blocking client too:
+what its primitives wait for are statements, which either client performs. A handler runs inside of
+one transaction. One that writes checks before it writes its first row; once it has written, it does
+not refuse. The operations that concern the engine itself (`Scrub`, `CheckEngine`, `FindRisks`,
+`Identify`, `ReadCursorKey`, `FindNearest`) are left to the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from indelible import view
+from indelible.core import rules
+from indelible.core.backend import Handlers
+from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S
+from indelible.core.operations import (
+    Append,
+    AppendResult,
+    BeginStage,
+    ChangeView,
+    CheckSession,
+    DeleteSnapshot,
+    DropStage,
+    EntrySlice,
+    Erase,
+    EraseResult,
+    FindChange,
+    Head,
+    JournalLine,
+    JournalPage,
+    ListSessions,
+    LogPage,
+    LogRow,
+    Quarantine,
+    Read,
+    ReadHead,
+    ReadJournal,
+    ReadLog,
+    ReadOutline,
+    ReadQuarantine,
+    ReadSnapshots,
+    Reclaim,
+    ReclaimResult,
+    Rollback,
+    SaveSnapshot,
+    SessionOutline,
+    SessionPage,
+    SetMetadata,
+    ShowStage,
+    SnapshotList,
+    SnapshotRecord,
+    Stage,
+    StageRows,
+    StoredEntry,
+    ViewChangeResult,
+    tuple_new,
+)
+from indelible.core.rows import SessionRow, build_row_head
+from indelible.core.transaction_async import AsyncTransaction
+from indelible.errors import FormatError
+from indelible.model import Status
+from indelible.view import Extents, View
+
+# In a transaction that holds the write lock.
+WRITES: Final = Handlers[AsyncTransaction]()
+# In a transaction that only reads: one committed state.
+READS: Final = Handlers[AsyncTransaction]()
+
+_WHOLE_LOG: Final = ((0, LOG_ENTRIES_MAX),)
+
+
+# Sessions
+
+
+async def _load_session(tx: AsyncTransaction, name: str) -> tuple[SessionRow | None, Head]:
+    row = await tx.find_session(name)
+    return row, build_row_head(row, await tx.now_ms())
+
+
+async def _find_active(tx: AsyncTransaction, name: str) -> SessionRow | None:
+    """Find a session; None if it is not active."""
+    row = await tx.find_session(name)
+    if row is None or rules.compute_status(row.state, await tx.now_ms()) is not Status.ACTIVE:
+        return None
+    return row
+
+
+async def _begin_life(
+    tx: AsyncTransaction,
+    name: str,
+    row: SessionRow | None,
+    *,
+    ttl_s: float | None,
+    staged: bool = False,
+    forked_from: str | None = None,
+    first: int | None = None,
+) -> SessionRow:
+    """Begin a session, or its next life behind the end of its log."""
+    now_ms = await tx.now_ms()
+    born = rules.choose_stage_start(name, row.end if row else 0, first)
+    begun = SessionRow(
+        name=name,
+        number=row.number if row else await tx.create_session(name),
+        life=row.life + 1 if row else 1,
+        born=born,
+        end=born,
+        generation=0,
+        deadline_ms=rules.compute_deadline_ms(now_ms, ttl_s),
+        staged=staged,
+        tail=born,
+        extents=b"",
+        created_at_ms=now_ms,
+        vacuums=row.vacuums if row else 0,
+        forked_from=forked_from,
+        metadata=b"{}",
+    )
+    await tx.save_session(begun)
+    return begun
+
+
+@READS.handles(ReadHead)
+async def read_head(tx: AsyncTransaction, op: ReadHead) -> Head:
+    """Read a session without its entries."""
+    row, head = await _load_session(tx, op.session)
+    if op.count_snapshots and row is not None and head.status is Status.ACTIVE:
+        head.snapshots = await tx.count_snapshots(row)
+    return head
+
+
+@WRITES.handles(SetMetadata)
+async def set_metadata(tx: AsyncTransaction, op: SetMetadata) -> Head:
+    """Replace a session's metadata."""
+    row = await tx.find_session(op.session)
+    state = row.state if row else None
+    status = rules.compute_status(state, await tx.now_ms())
+    rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
+    if row is None or status is not Status.ACTIVE:
+        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+    row = row._replace(metadata=op.metadata)
+    await tx.save_session(row)
+    return build_row_head(row, await tx.now_ms(), snapshots=await tx.count_snapshots(row))
+
+
+@READS.handles(ListSessions)
+async def list_sessions(tx: AsyncTransaction, op: ListSessions) -> SessionPage:
+    """List a page of active sessions by name; the next page continues after the last name.
+
+    A session whose row is damaged is listed too, so that it is not overlooked.
+    """
+    names: list[str] = []
+    after = op.resume or ""
+    now_ms = await tx.now_ms()
+    while True:
+        found = await tx.list_sessions(op.prefix, after, op.limit + 1)
+        for name, state in found:
+            active = state is None or rules.compute_status(state, now_ms) is Status.ACTIVE
+            if not active and not op.dead:
+                continue
+            if len(names) == op.limit:
+                return SessionPage(tuple(names), names[-1])
+            names.append(name)
+        if len(found) <= op.limit:
+            return SessionPage(tuple(names), None)
+        after = found[-1][0]
+
+
+# Appending
+
+
+@WRITES.handles(Append)
+async def append(tx: AsyncTransaction, op: Append) -> AppendResult:
+    """Append a batch to the log."""
+    row = await tx.find_session(op.session)
+    state = row.state if row else None
+    now_ms = await tx.now_ms()
+    status = rules.compute_status(state, now_ms)
+    if row is not None and not op.fresh and status is Status.ACTIVE:
+        earlier = await _find_earlier(tx, row, op)
+        if earlier is not None:
+            return earlier
+    if op.expected is not None:
+        rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
+    count = len(op.drafts)
+    rules.refuse_if_full(op.session, row.end if row else 0, count)
+    if row is None or status is not Status.ACTIVE:
+        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+    first, generation = row.end, row.generation
+    deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
+    rows = [
+        tuple_new(
+            LogRow,
+            (
+                first + offset,
+                kind,
+                now_ms,
+                deadline_ms,
+                0 if offset else count,
+                generation,
+                keep,
+                None if offset else op.key,
+                opens,
+                answers,
+                envelope,
+                None,
+            ),
+        )
+        for offset, (kind, envelope, keep, opens, answers) in enumerate(op.drafts)
+    ]
+    await tx.insert_entries(row, rows)
+    return AppendResult(first, count, rules.build_version(row.token, first + count, generation))
+
+
+async def _find_earlier(tx: AsyncTransaction, row: SessionRow, op: Append) -> AppendResult | None:
+    """Return the result of the first append with this key; other content is a conflict."""
+    kept = await tx.find_kept_key(row, op.key)
+    if kept is not None:
+        use, stored = kept
+    else:
+        found = await tx.find_key(row, op.key)
+        if found is None:
+            return None
+        use = found
+        stored = await tx.read_checksums(row, use.first, min(use.first + use.entries, row.end))
+    rules.refuse_different_content(op, use.first, stored)
+    await tx.sync(row)
+    return AppendResult(
+        use.first,
+        use.entries,
+        rules.build_version(row.token, use.first + use.entries, use.generation),
+        replayed=True,
+        visible=rules.is_visible(row.view, row.end, use.first, use.entries),
+    )
+
+
+# Reading
+
+
+@READS.handles(Read)
+async def read(tx: AsyncTransaction, op: Read) -> EntrySlice:
+    """Read visible entries of one state, in order."""
+    row, head = await _load_session(tx, op.session)
+    frozen = rules.choose_frozen_view(op.session, op.frozen, head)
+    gaps_are_vacuumed = frozen.vacuums != head.vacuums
+    entries: list[StoredEntry] = []
+    for start, stop in _choose_extents(frozen.extents, op):
+        assert row is not None
+        enough = await _read_extent(tx, op, row, start, stop, entries)
+        if gaps_are_vacuumed and any(not entry.envelope for entry in entries):
+            raise rules.build_gone_error(op.session)
+        if enough:
+            break
+    resume = None
+    if op.limit is not None and len(entries) > op.limit:
+        entries = entries[: op.limit]
+        resume = entries[-1].position + (0 if op.newest else 1)
+    if op.newest:
+        entries.reverse()
+    return EntrySlice(head, frozen, tuple(entries), resume)
+
+
+def _choose_extents(extents: Extents, op: Read) -> Extents:
+    """Return what is still to be read, in the order of reading."""
+    start = op.start
+    if op.newest:
+        return (extents if start is None else view.clip(extents, 0, start))[::-1]
+    return view.clip(extents, start, extents[-1][1]) if start and extents else extents
+
+
+async def _read_extent(
+    tx: AsyncTransaction,
+    op: Read,
+    row: SessionRow,
+    start: int,
+    stop: int,
+    entries: list[StoredEntry],
+) -> bool:
+    """Read an extent in chunks; return whether one more entry than the limit was found."""
+    wanted = stop - start if op.limit is None else op.limit + 1
+    while start < stop:
+        chunk = min(stop - start, wanted)
+        # Twice as many next time: what was asked for may lie behind many entries of other kinds.
+        wanted *= 2
+        low, high = (stop - chunk, stop) if op.newest else (start, start + chunk)
+        entries += await tx.read_entries(row, low, high, op.kinds, newest=op.newest)
+        if op.limit is not None and len(entries) > op.limit:
+            return True
+        start, stop = (start, low) if op.newest else (high, stop)
+    return False
+
+
+@READS.handles(ReadLog)
+async def read_log(tx: AsyncTransaction, op: ReadLog) -> LogPage:
+    """Read the log of the session's life, whether its entries are visible or not."""
+    row, head = await _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        return LogPage(head, (), None)
+    start = min(max(op.start, head.born), head.end)
+    rows = tuple(await tx.read_log(row, start, op.limit))
+    return LogPage(head, rows, rows[-1].position + 1 if len(rows) == op.limit else None)
+
+
+@READS.handles(ReadOutline)
+async def read_outline(tx: AsyncTransaction, op: ReadOutline) -> SessionOutline:
+    """Read kinds, sizes and tool call ids of the visible entries."""
+    row, head = await _load_session(tx, op.session)
+    extents = view.freeze(head.view, head.end)
+    if row is None or not extents:
+        return SessionOutline(head, ())
+    entries = await tx.read_outlines(row, extents)
+    if len(entries) != view.count(extents):
+        raise FormatError(
+            f"session {op.session!r} has entries missing; nothing was changed. verify says which.",
+            session=op.session,
+        )
+    return SessionOutline(head, tuple(entries))
+
+
+# The view and its journal
+
+
+@WRITES.handles(ChangeView)
+async def change_view(tx: AsyncTransaction, op: ChangeView) -> ViewChangeResult:
+    """Replace the view, if it is still the one that the change was computed from."""
+    row, head = await _load_session(tx, op.session)
+    done = None if op.fresh else await _find_line(tx, row, head, op.change, op.key)
+    if done is not None:
+        return ViewChangeResult(done, replayed=True)
+    return await _write_change(tx, row, head, op)
+
+
+@WRITES.handles(Rollback)
+async def rollback(tx: AsyncTransaction, op: Rollback) -> ViewChangeResult:
+    """Make visible what a snapshot froze."""
+    row, head = await _load_session(tx, op.session)
+    done = None if op.fresh else await _find_line(tx, row, head, rules.ROLLBACK, op.key)
+    if done is not None:
+        return ViewChangeResult(done, replayed=True)
+    record = await tx.find_snapshot(row, op.snapshot) if row else None
+    return await _write_change(tx, row, head, rules.plan_rollback(op, head, record))
+
+
+@WRITES.handles(FindChange)
+async def find_change(tx: AsyncTransaction, op: FindChange) -> JournalLine | None:
+    """Find a change by its key, and sync it."""
+    row, head = await _load_session(tx, op.session)
+    return await _find_line(tx, row, head, op.change, op.key)
+
+
+async def _find_line(
+    tx: AsyncTransaction, row: SessionRow | None, head: Head, change: str, key: str
+) -> JournalLine | None:
+    if row is None or head.status is not Status.ACTIVE:
+        return None
+    line = await tx.find_line(row, key)
+    if line is not None:
+        rules.refuse_different_change(row.name, key, change, line)
+        await tx.sync(row)
+    return line
+
+
+async def _write_change(
+    tx: AsyncTransaction, row: SessionRow | None, head: Head, op: ChangeView
+) -> ViewChangeResult:
+    rules.refuse_if_changed(op, head)
+    assert row is not None
+    line = rules.build_journal_line(op, head, await tx.now_ms())
+    await tx.save_session(
+        row._replace(
+            tail=line.after.tail,
+            extents=view.encode(line.after.extents),
+            generation=row.generation + 1,
+        )
+    )
+    await tx.insert_line(row, line)
+    if op.undoes is not None:
+        await tx.mark_undone(row, op.undoes, op.key)
+    return ViewChangeResult(line)
+
+
+@READS.handles(ReadJournal)
+async def read_journal(tx: AsyncTransaction, op: ReadJournal) -> JournalPage:
+    """Read the newest changes of the view."""
+    row, head = await _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        return JournalPage(head, ())
+    return JournalPage(head, tuple(await tx.read_lines(row, limit=op.limit, changes_only=True)))
+
+
+# Snapshots
+
+
+@WRITES.handles(SaveSnapshot)
+async def save_snapshot(tx: AsyncTransaction, op: SaveSnapshot) -> SnapshotRecord:
+    """Store the view and the end of the log under an id."""
+    row, head = await _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+        head = build_row_head(row, await tx.now_ms())
+    elif not op.fresh:
+        earlier = await tx.find_snapshot(row, op.id)
+        if earlier is not None:
+            await tx.sync(row)
+            return earlier
+    rules.refuse_too_many_extents(op.session, view.freeze(head.view, head.end))
+    record = SnapshotRecord(op.id, op.label, await tx.now_ms(), head.view, head.end)
+    await tx.insert_snapshot(row, record)
+    return record
+
+
+@READS.handles(ReadSnapshots)
+async def read_snapshots(tx: AsyncTransaction, op: ReadSnapshots) -> SnapshotList:
+    """Read all snapshots of the session's life, or those with certain ids."""
+    row, head = await _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        return SnapshotList(head, ())
+    if op.ids is None:
+        return SnapshotList(head, tuple(await tx.read_snapshots(row)))
+    found = [await tx.find_snapshot(row, snapshot_id) for snapshot_id in op.ids]
+    return SnapshotList(head, tuple(record for record in found if record is not None))
+
+
+@WRITES.handles(DeleteSnapshot)
+async def delete_snapshot(tx: AsyncTransaction, op: DeleteSnapshot) -> bool:
+    """Delete one snapshot; entries stay."""
+    row = await _find_active(tx, op.session)
+    if row is None or await tx.find_snapshot(row, op.id) is None:
+        return False
+    await tx.delete_snapshot(row, op.id)
+    return True
+
+
+# Staging
+
+
+@WRITES.handles(BeginStage)
+async def begin_stage(tx: AsyncTransaction, op: BeginStage) -> Stage:
+    """Begin a life that is not visible yet."""
+    row = await tx.find_session(op.session)
+    if row is not None:
+        if rules.compute_status(row.state, await tx.now_ms()) is Status.ACTIVE:
+            raise rules.build_exists_error(op.session)
+        if op.first is not None:
+            # A copy that keeps its positions needs a log of its own: delete the dead session.
+            await tx.delete_session(row)
+            row = None
+    begun = await _begin_life(
+        tx,
+        op.session,
+        row,
+        ttl_s=op.ttl_s,
+        staged=True,
+        forked_from=op.forked_from,
+        first=op.first,
+    )
+    return Stage(begun.token, begun.born)
+
+
+@WRITES.handles(StageRows)
+async def stage_rows(tx: AsyncTransaction, op: StageRows) -> None:
+    """Write entries at their positions."""
+    await tx.insert_entries(await _find_stage(tx, op.session, op.stage), op.rows, replace=True)
+
+
+@WRITES.handles(ShowStage)
+async def show_stage(tx: AsyncTransaction, op: ShowStage) -> Head:
+    """Make the stage the session's life."""
+    await tx.insert_entries(await _find_stage(tx, op.session, op.stage), op.rows, replace=True)
+    # Once more, for the new end of its log.
+    row = await _find_stage(tx, op.session, op.stage)
+    shown = View((), row.born) if op.view is None else op.view
+    row = row._replace(
+        staged=False,
+        metadata=op.metadata,
+        tail=shown.tail,
+        extents=view.encode(shown.extents),
+        generation=op.generation,
+        created_at_ms=row.created_at_ms if op.created_at_ms is None else op.created_at_ms,
+    )
+    # A view that reaches outside of the log is refused here: the stage is not shown.
+    head = build_row_head(row, await tx.now_ms())
+    for record in op.snapshots:
+        await tx.insert_snapshot(row, record)
+    for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
+        version = rules.build_version(row.token, line.end, generation)
+        await tx.insert_line(row, replace(line, version=version))
+    await tx.save_session(row)
+    return head
+
+
+@WRITES.handles(DropStage)
+async def drop_stage(tx: AsyncTransaction, op: DropStage) -> None:
+    """Remove a stage that will never be shown."""
+    row = await tx.find_session(op.session)
+    if row is not None and rules.is_stage(row.state, op.stage):
+        await tx.delete_session(row)
+
+
+async def _find_stage(tx: AsyncTransaction, session: str, stage: str) -> SessionRow:
+    row = await tx.find_session(session)
+    rules.refuse_if_not_staged(session, stage, row.state if row else None)
+    assert row is not None
+    return row
+
+
+# Maintenance
+
+
+@WRITES.handles(Reclaim)
+async def reclaim(tx: AsyncTransaction, op: Reclaim) -> ReclaimResult:
+    """Remove entries that nothing can reach."""
+    row, head = await _load_session(tx, op.session)
+    if row is None:
+        return ReclaimResult()
+    if head.status is Status.ACTIVE:
+        return await _reclaim_active(tx, op, row, head)
+    if row.staged and head.now_ms < row.created_at_ms + STAGE_ABANDONED_S * 1000:
+        return ReclaimResult()
+    removed = await tx.measure_entries(row, _WHOLE_LOG)
+    if op.dry_run:
+        return ReclaimResult(*removed)
+    if head.status is Status.EXPIRED:
+        # The row stays, says that the session has expired, and remembers the end of the log.
+        await tx.delete_parts(row)
+        emptied = row._replace(born=row.end, tail=row.end, extents=b"", metadata=b"{}")
+        await tx.save_session(emptied._replace(generation=row.generation + 1))
+    else:
+        await tx.delete_session(row)
+    return ReclaimResult(*removed)
+
+
+async def _reclaim_active(
+    tx: AsyncTransaction, op: Reclaim, row: SessionRow, head: Head
+) -> ReclaimResult:
+    lines = await tx.read_lines(row)
+    kept = rules.keep_undoable(lines, op.undo_since_ms)
+    reach = rules.find_reachable(head, await tx.read_snapshots(row), kept)
+    # The newest entry stays: it carries the end of the log, and positions are never reused.
+    dead = view.subtract(((0, max(0, head.end - 1)),), reach)
+    count, size = await tx.measure_entries(row, dead)
+    if not op.dry_run:
+        await _keep_keys(tx, row, dead)
+        await tx.delete_entries(row, dead)
+        await tx.delete_old_parts(row, {line.key for line in kept})
+        if count:
+            await tx.save_session(row._replace(vacuums=row.vacuums + 1))
+    return ReclaimResult(count, size, rules.count_removed_changes(lines, kept))
+
+
+async def _keep_keys(tx: AsyncTransaction, row: SessionRow, dead: Extents) -> None:
+    """Keep the keys of appends that lose an entry, with the checksums of their entries."""
+    uses = await tx.read_keys(row, KEYS_KEPT)
+    await tx.delete_kept_keys(row, before=uses[-1].first if len(uses) == KEYS_KEPT else row.born)
+    lost = [use for use in uses if view.clip(dead, use.first, use.first + use.entries)]
+    await tx.keep_keys(row, lost)
+
+
+@WRITES.handles(Erase)
+async def erase(tx: AsyncTransaction, op: Erase) -> EraseResult:
+    """Remove everything of a session."""
+    forks = await tx.find_forks(op.session)
+    # Nothing of it is shown to anyone: a damaged session can be erased like any other.
+    row = await tx.find_session(op.session, damaged=True)
+    if row is None:
+        return EraseResult(forks=forks, kept=tx.kept)
+    count, size = await tx.measure_entries(row, _WHOLE_LOG)
+    snapshots = await tx.count_snapshots(row, all_lives=True)
+    await tx.delete_session(row)
+    return EraseResult(count, snapshots, size, forks, tx.kept)
+
+
+@READS.handles(CheckSession)
+async def check_session(_tx: AsyncTransaction, _op: CheckSession) -> tuple[str, ...]:
+    """Check nothing: other operations of a verification read every row of a session."""
+    return ()
+
+
+@WRITES.handles(Quarantine)
+async def quarantine(tx: AsyncTransaction, op: Quarantine) -> None:
+    """Keep the bytes of entries that cannot be read."""
+    row = await tx.find_session(op.session)
+    if row is not None:
+        await tx.insert_quarantine(row, op.entries)
+
+
+@READS.handles(ReadQuarantine)
+async def read_quarantine(
+    tx: AsyncTransaction, op: ReadQuarantine
+) -> tuple[tuple[int, str, bytes], ...]:
+    """Read what was put into quarantine."""
+    row = await tx.find_session(op.session)
+    return () if row is None else tuple(await tx.read_quarantine(row))

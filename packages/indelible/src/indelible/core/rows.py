@@ -1,0 +1,89 @@
+"""Rows that transactions read and write (see `transaction_async.py`)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from indelible import view
+from indelible.core import rules
+from indelible.core.operations import Head, tuple_new
+from indelible.core.rules import SessionState
+from indelible.view import View
+
+
+class SessionRow(NamedTuple):
+    """A session and its current life, with the end of its log."""
+
+    name: str
+    # Assigned by the store and never reused, not even after the session was forgotten.
+    number: int
+    # Counts the lives of the session, from 1.
+    life: int
+    # The first position of this life, and the end of the log.
+    born: int
+    end: int
+    generation: int
+    deadline_ms: int | None
+    staged: bool
+    # The view: its tail, and its extents as `view.encode` writes them.
+    tail: int
+    extents: bytes
+    created_at_ms: int
+    vacuums: int
+    forked_from: str | None
+    metadata: bytes
+
+    @property
+    def token(self) -> str:
+        """What tells this life from every other."""
+        return f"{self.number}.{self.life}"
+
+    @property
+    def state(self) -> SessionState:
+        """The part that decides about writes."""
+        return tuple_new(
+            SessionState,
+            (self.token, self.born, self.end, self.generation, self.deadline_ms, self.staged),
+        )
+
+    @property
+    def view(self) -> View:
+        """What the session shows; damaged extents are a `FormatError`."""
+        if not self.extents:
+            return View((), self.tail)
+        return view.build_view(view.decode(self.extents), self.tail)
+
+
+class KeyUse(NamedTuple):
+    """The append that a key was used for."""
+
+    key: str
+    first: int
+    entries: int
+    # Of the view, when it was written.
+    generation: int
+
+
+def build_row_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> Head:
+    """Build the head of a session from its row; None for one that does not exist."""
+    if row is None:
+        return rules.build_head(
+            None,
+            view=View(),
+            now_ms=now_ms,
+            created_at_ms=None,
+            metadata=b"",
+            snapshots=0,
+            forked_from=None,
+            vacuums=0,
+        )
+    return rules.build_head(
+        row.state,
+        view=row.view,
+        now_ms=now_ms,
+        created_at_ms=row.created_at_ms,
+        metadata=row.metadata,
+        snapshots=snapshots,
+        forked_from=row.forked_from,
+        vacuums=row.vacuums,
+    )

@@ -1,0 +1,203 @@
+"""One transaction of an engine: the primitives that the shared handlers are written on.
+
+An engine whose transactions Python code can take part in implements this class, and gets the
+operations on sessions from the handlers beside it: memory and SQLite in the blocking form,
+PostgreSQL in the async form. A primitive reads or writes rows and decides nothing. All calls on one
+object see one state, and what they write becomes visible at once, or not at all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import ClassVar
+
+from indelible.core.operations import (
+    JournalLine,
+    LogRow,
+    Outline,
+    SnapshotRecord,
+    StoredEntry,
+)
+from indelible.core.rows import KeyUse, SessionRow
+from indelible.core.rules import SessionState
+from indelible.model import Kind
+from indelible.view import Extents
+
+
+class AsyncTransaction(ABC):
+    """The primitives. Each concerns the current life of a session, unless it says otherwise."""
+
+    __slots__ = ()
+
+    # Where erased bytes may remain, for the receipt of an erasure.
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    async def now_ms(self) -> int:
+        """Return the time by the store's clock."""
+
+    # Sessions
+
+    @abstractmethod
+    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:
+        """Find a session. A damaged row is a `FormatError`, unless `damaged` allows it."""
+
+    async def list_sessions(
+        self, prefix: str, after: str, limit: int
+    ) -> Sequence[tuple[str, SessionState | None]]:
+        """List sessions by name: those with the prefix, after a name. No state if damaged.
+
+        Like `read_entries`, only for engines without a handler of their own for the operation.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    async def find_forks(self, name: str) -> tuple[str, ...]:
+        """Return the names of the sessions that were forked from this one, in order."""
+
+    @abstractmethod
+    async def create_session(self, name: str) -> int:
+        """Add a session and return its number; `save_session` then writes its row."""
+
+    @abstractmethod
+    async def save_session(self, row: SessionRow) -> None:
+        """Write the row of a session. A new `life` has no entries, keys, lines or snapshots yet."""
+
+    @abstractmethod
+    async def delete_parts(self, row: SessionRow) -> None:
+        """Delete everything that belongs to a session, of all its lives, but not its row."""
+
+    @abstractmethod
+    async def delete_session(self, row: SessionRow) -> None:
+        """Delete a session and everything that belongs to it."""
+
+    @abstractmethod
+    async def sync(self, row: SessionRow) -> None:
+        """Make sure that the commit of this transaction syncs what was written before it."""
+
+    # Entries. The newest one carries the end of the log and the deadline.
+
+    @abstractmethod
+    async def insert_entries(
+        self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
+    ) -> None:
+        """Write entries at their positions; with `replace`, over those that are there.
+
+        If the last of them is the newest entry of the log, or comes after it, `find_session` then
+        returns a row whose `end` is one after it and whose `deadline_ms` is its own.
+        """
+
+    async def read_entries(
+        self, row: SessionRow, start: int, stop: int, kinds: frozenset[Kind] | None, *, newest: bool
+    ) -> list[StoredEntry]:
+        """Read the entries of these kinds at `[start, stop)`, with `newest` backwards.
+
+        For a position without an entry, return one with kind None and an empty envelope; if there
+        are too many of them, raise (`rules.refuse_many_missing`). An entry of which the kind
+        cannot be trusted is always returned.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
+        """Read the first entries from a position on, with all their columns."""
+
+    @abstractmethod
+    async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
+        """Read entries without their bodies, in order; raise if one is damaged, skip gaps."""
+
+    @abstractmethod
+    async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
+        """Read the checksums in the envelopes of entries (`codec.parse_checksum`)."""
+
+    @abstractmethod
+    async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+        """Return the number of entries at these positions, of all lives, and their size."""
+
+    @abstractmethod
+    async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+        """Delete the entries at these positions, of all lives."""
+
+    # Keys of appends
+
+    @abstractmethod
+    async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+        """Find the append with this key among the entries.
+
+        A generated key need only be looked for among the newest `KEYS_KEPT` entries.
+        """
+
+    @abstractmethod
+    async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+        """Read the keys of the newest appends that have entries, newest first."""
+
+    @abstractmethod
+    async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+        """Find a key that a vacuum kept, and the checksums of its entries."""
+
+    @abstractmethod
+    async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+        """Keep keys and the checksums of their entries; one that is kept already stays."""
+
+    @abstractmethod
+    async def delete_kept_keys(self, row: SessionRow, before: int) -> None:
+        """Delete kept keys of appends before a position, and of earlier lives."""
+
+    # The journal
+
+    @abstractmethod
+    async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+        """Find the journal line with this key."""
+
+    @abstractmethod
+    async def read_lines(
+        self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
+    ) -> list[JournalLine]:
+        """Read journal lines, newest first; with `changes_only` those that changed the view."""
+
+    @abstractmethod
+    async def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+        """Add a journal line."""
+
+    @abstractmethod
+    async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+        """Write the key of the change that undid this line into it."""
+
+    @abstractmethod
+    async def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+        """Delete the journal lines whose keys are not in `kept`, and parts of earlier lives."""
+
+    # Snapshots
+
+    @abstractmethod
+    async def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+        """Find a snapshot by its id."""
+
+    @abstractmethod
+    async def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+        """Read all snapshots, oldest first."""
+
+    @abstractmethod
+    async def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
+        """Count the snapshots."""
+
+    @abstractmethod
+    async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+        """Add a snapshot."""
+
+    @abstractmethod
+    async def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+        """Delete a snapshot."""
+
+    # Quarantine
+
+    @abstractmethod
+    async def insert_quarantine(
+        self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]
+    ) -> None:
+        """Keep position, reason and bytes of entries; a position that is kept already stays."""
+
+    @abstractmethod
+    async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+        """Read what was kept, by position."""
