@@ -1,4 +1,4 @@
-"""What the schema's functions write is what each append, or the plans, would have written."""
+"""What the schema's functions write is what each append, or the handlers, would have written."""
 
 import itertools
 import random
@@ -169,18 +169,18 @@ def test_a_later_append_of_a_group_sees_the_version_of_an_earlier_one(url, other
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_guarded_snapshots_and_rollbacks_are_those_of_the_plans(url, other, seed, monkeypatch):
+def test_guarded_snapshots_and_rollbacks_are_those_of_the_shared_handlers(url, other, seed, monkeypatch):
     """The same story twice, in two namespaces: once with the guarded writes, once without."""
     done = Counter()
     guarded = views._call_guarded
 
-    def counted(function, *params):
-        row = yield from guarded(function, *params)
+    async def counted(function, *params):
+        row = await guarded(function, *params)
         done[function] += row is not None
         return row
 
-    def refused(*_):
-        yield from ()
+    async def refused(*_):
+        pass
 
     for namespace, call in (("guarded", counted), ("decided", refused)):
         monkeypatch.setattr(views, "_call_guarded", call)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar, cast
 
@@ -14,26 +13,25 @@ from indelible.backends.postgres import (  # noqa: F401 (some only register thei
     schema,
     search,
     sessions,
-    staging,
     views,
 )
 from indelible.backends.postgres.append import (
     build_call,
     build_result,
-    decide_append,
     sort_appends,
 )
 from indelible.backends.postgres.connection_pool import GivenPool, OwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
-from indelible.backends.postgres.statements import build_plan, in_transaction
+from indelible.backends.postgres.statements import StartHandler
+from indelible.backends.postgres.transaction import perform_in_transaction, start
 from indelible.backends.postgres.waiting import sleep
 from indelible.core.batcher import Batcher, Pending
 from indelible.core.cursors import derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from indelible.core.operations import Append, AppendResult, ReadCursorKey
-from indelible.core.plan import Operation, Plan, perform, run_plan
+from indelible.core.plan import Operation, run_plan
 from indelible.errors import (
     MemoryStoreBackendError,
     MemoryStoreError,
@@ -107,22 +105,22 @@ class PostgresClient:
             return cast(R, self._append(op, deadline))
         if isinstance(op, ReadCursorKey):
             return cast(R, self._read_cursor_key(op, deadline))
-        return self._retry(lambda: build_plan(self._context, op), deadline)
+        return self._retry(lambda: start(self._context, op), deadline)
 
     def _read_cursor_key(self, op: ReadCursorKey, deadline: Deadline) -> bytes:
         """Return the key for cursors; the first store that needs it writes the secret."""
         if self._cursor_key is None or op.again:
             secret = self._retry(schema.read_secret, deadline)
             if secret is None:
-                secret = self._retry(lambda: in_transaction(schema.ensure_secret()), deadline)
+                secret = self._retry(schema.ensure_secret, deadline)
             self._cursor_key = derive_key(secret, self._options.namespace)
         return self._cursor_key
 
-    def _retry(self, plan: Callable[[], Plan[R]], deadline: Deadline) -> R:
-        """Run a plan until the deadline; again only if nothing was written."""
+    def _retry(self, start_handler: StartHandler[R], deadline: Deadline) -> R:
+        """Run a handler until the deadline; again only if nothing was written."""
         while True:
             try:
-                return self._run(plan(), deadline)
+                return self._run(start_handler, deadline)
             except OutcomeUnknownError as error:
                 if deadline.left_s() == 0:
                     raise error.copy(exhausted=True) from error.__cause__
@@ -160,7 +158,7 @@ class PostgresClient:
         try:
             if alone:
                 call = build_call(self._context, [op])
-                ((version,),) = self._run(perform(call), deadline)
+                ((version,),) = self._run(lambda: call, deadline)
             else:
                 version = self.batcher.run(op, deadline)
             if version is not None:
@@ -170,7 +168,8 @@ class PostgresClient:
             op = replace(op, fresh=False)
             if not alone:
                 return self._try_append(op, deadline, alone=True)
-        return self._run(in_transaction(decide_append(self._context, op)), deadline)
+        op = replace(op, fresh=False)
+        return self._run(lambda: perform_in_transaction(self._context, op), deadline)
 
     def _send_group(self, batch: list[Pending[Append, str | None]]) -> None:
         """Send a group of appends; each has its outcome afterwards."""
@@ -179,7 +178,7 @@ class PostgresClient:
             appends = [one.request for one in ordered]
             call = build_call(self._context, appends, wait_s_max=GROUP_WAIT_S)
             deadline = min((one.deadline for one in batch), key=Deadline.left_s)
-            (versions,) = self._run(perform(call), deadline)
+            (versions,) = self._run(lambda: call, deadline)
             for one, version in zip(ordered, versions, strict=True):
                 one.succeed(version)
         except MemoryStoreError as error:
@@ -189,14 +188,14 @@ class PostgresClient:
             for one in batch:
                 one.fail(error)
 
-    def _run(self, plan: Plan[R], deadline: Deadline) -> R:
-        """Run a plan on a connection."""
+    def _run(self, start_handler: StartHandler[R], deadline: Deadline) -> R:
+        """Run a handler on a connection."""
         lease = Lease()
         healthy = False
         try:
             connection = self.pool.borrow(lease, deadline)
             try:
-                result = run_plan(plan, connection.execute)
+                result = run_plan(start_handler().__await__(), connection.execute)
                 healthy = True
             except BaseException as error:
                 healthy = is_usable_after(error) and connection.try_roll_back()

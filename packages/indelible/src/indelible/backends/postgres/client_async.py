@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar, cast
 
@@ -13,26 +12,25 @@ from indelible.backends.postgres import (  # noqa: F401 (some only register thei
     schema,
     search,
     sessions,
-    staging,
     views,
 )
 from indelible.backends.postgres.append import (
     build_call,
     build_result,
-    decide_append,
     sort_appends,
 )
 from indelible.backends.postgres.connection_pool_async import AsyncGivenPool, AsyncOwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
-from indelible.backends.postgres.statements import build_plan, in_transaction
+from indelible.backends.postgres.statements import StartHandler
+from indelible.backends.postgres.transaction import perform_in_transaction, start
 from indelible.backends.postgres.waiting import sleep_async
 from indelible.core.batcher import AsyncBatcher, Pending
 from indelible.core.cursors import derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from indelible.core.operations import Append, AppendResult, ReadCursorKey
-from indelible.core.plan import Operation, Plan, perform, run_plan_async
+from indelible.core.plan import Operation, run_plan_async
 from indelible.errors import (
     MemoryStoreBackendError,
     MemoryStoreError,
@@ -108,22 +106,22 @@ class AsyncPostgresClient:
             return cast(R, await self._append(op, deadline))
         if isinstance(op, ReadCursorKey):
             return cast(R, await self._read_cursor_key(op, deadline))
-        return await self._retry(lambda: build_plan(self._context, op), deadline)
+        return await self._retry(lambda: start(self._context, op), deadline)
 
     async def _read_cursor_key(self, op: ReadCursorKey, deadline: Deadline) -> bytes:
         """Return the key for cursors; the first store that needs it writes the secret."""
         if self._cursor_key is None or op.again:
             secret = await self._retry(schema.read_secret, deadline)
             if secret is None:
-                secret = await self._retry(lambda: in_transaction(schema.ensure_secret()), deadline)
+                secret = await self._retry(schema.ensure_secret, deadline)
             self._cursor_key = derive_key(secret, self._options.namespace)
         return self._cursor_key
 
-    async def _retry(self, plan: Callable[[], Plan[R]], deadline: Deadline) -> R:
-        """Run a plan until the deadline; again only if nothing was written."""
+    async def _retry(self, start_handler: StartHandler[R], deadline: Deadline) -> R:
+        """Run a handler until the deadline; again only if nothing was written."""
         while True:
             try:
-                return await self._run(plan(), deadline)
+                return await self._run(start_handler, deadline)
             except OutcomeUnknownError as error:
                 if deadline.left_s() == 0:
                     raise error.copy(exhausted=True) from error.__cause__
@@ -161,7 +159,7 @@ class AsyncPostgresClient:
         try:
             if alone:
                 call = build_call(self._context, [op])
-                ((version,),) = await self._run(perform(call), deadline)
+                ((version,),) = await self._run(lambda: call, deadline)
             else:
                 version = await self.batcher.run(op, deadline)
             if version is not None:
@@ -171,7 +169,8 @@ class AsyncPostgresClient:
             op = replace(op, fresh=False)
             if not alone:
                 return await self._try_append(op, deadline, alone=True)
-        return await self._run(in_transaction(decide_append(self._context, op)), deadline)
+        op = replace(op, fresh=False)
+        return await self._run(lambda: perform_in_transaction(self._context, op), deadline)
 
     async def _send_group(self, batch: list[Pending[Append, str | None]]) -> None:
         """Send a group of appends; each has its outcome afterwards."""
@@ -180,7 +179,7 @@ class AsyncPostgresClient:
             appends = [one.request for one in ordered]
             call = build_call(self._context, appends, wait_s_max=GROUP_WAIT_S)
             deadline = min((one.deadline for one in batch), key=Deadline.left_s)
-            (versions,) = await self._run(perform(call), deadline)
+            (versions,) = await self._run(lambda: call, deadline)
             for one, version in zip(ordered, versions, strict=True):
                 one.succeed(version)
         except MemoryStoreError as error:
@@ -190,14 +189,14 @@ class AsyncPostgresClient:
             for one in batch:
                 one.fail(error)
 
-    async def _run(self, plan: Plan[R], deadline: Deadline) -> R:
-        """Run a plan on a connection."""
+    async def _run(self, start_handler: StartHandler[R], deadline: Deadline) -> R:
+        """Run a handler on a connection."""
         lease = Lease()
         healthy = False
         try:
             connection = await self.pool.borrow(lease, deadline)
             try:
-                result = await run_plan_async(plan, connection.execute)
+                result = await run_plan_async(start_handler().__await__(), connection.execute)
                 healthy = True
             except BaseException as error:
                 healthy = is_usable_after(error) and await connection.try_roll_back()

@@ -126,6 +126,7 @@ class PostgresConnection:
         # Statements without a result wait for the next that has one.
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._in_transaction = False
+        self._writes = False
         self._warned = False
         register_arrays(driver)
         self._cursor = psycopg.RawCursor(driver, row_factory=tuple_row)
@@ -147,7 +148,7 @@ class PostgresConnection:
 
     def execute(self, op: Operation[Any]) -> Any:
         """Perform one operation of a plan."""
-        may_commit = isinstance(op, Commit) or (isinstance(op, Call) and not self._in_transaction)
+        may_commit = isinstance(op, Call) or (isinstance(op, Commit) and self._writes)
         try:
             if self._seam is not None:
                 answer = self._seam(op, lambda: self._execute(op))
@@ -178,8 +179,9 @@ class PostgresConnection:
             case Begin():
                 left_s = self.driver.deadline.left_s()
                 bounds = format_lock_wait(left_s), format_milliseconds(left_s)
-                self._pending = [(BEGIN_WRITE, ()), (BOUNDS, bounds)]
-                self._in_transaction = True
+                begin = BEGIN_WRITE if op.writes else BEGIN_READ
+                self._pending = [(begin, ()), (BOUNDS, bounds)]
+                self._in_transaction, self._writes = True, op.writes
             case Commit():
                 self._send(then="COMMIT")
                 self._in_transaction = False

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from indelible.backends.postgres.client_async import AsyncPostgresClient
 from indelible.backends.postgres.options import PostgresOptions
-from indelible.backends.postgres.statements import is_write
+from indelible.backends.postgres.transaction import is_write
 from indelible.core.deadline import Deadline
 from indelible.core.operations import Append
 from indelible.core.plan import Operation

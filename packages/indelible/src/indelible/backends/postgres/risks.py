@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from indelible.backends.postgres.statements import READS, All, PostgresContext, Sql
+from indelible.backends.postgres.statements import HANDLERS, All, PostgresContext, Sql
 from indelible.core.limits import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX
 from indelible.core.operations import FindRisks, Identify
-from indelible.core.plan import Plan, perform
 from indelible.model import Claims, Durability, Gravity, Risk
 
 # What each row of pg_stat_replication says is hidden from most roles; that it is there is not.
@@ -75,24 +74,24 @@ class PostgresSettings(NamedTuple):
         return Durability.POWER
 
 
-def read_settings() -> Plan[PostgresSettings]:
+async def read_settings() -> PostgresSettings:
     """Ask the server."""
-    ((version, *others),), strangers = yield from perform(All((Sql(_SETTINGS), Sql(_STRANGERS))))
+    ((version, *others),), strangers = await All((Sql(_SETTINGS), Sql(_STRANGERS)))
     settings = PostgresSettings(version.split()[0], *others)
     return settings._replace(strangers=tuple(role for (role,) in strangers))
 
 
-@READS.handles(Identify)
-def identify(context: PostgresContext, _op: Identify) -> Plan[str | None]:
+@HANDLERS.handles(Identify)
+async def identify(context: PostgresContext, _op: Identify) -> str | None:
     """Name the server and its database, whatever URL leads there, and the namespace."""
-    ((place,),) = yield from perform(Sql(_PLACE))
+    ((place,),) = await Sql(_PLACE)
     return f"{place} {context.namespace.decode()}"
 
 
-@READS.handles(FindRisks)
-def find_risks(_context: PostgresContext, _op: FindRisks) -> Plan[tuple[Risk, ...]]:
+@HANDLERS.handles(FindRisks)
+async def find_risks(_context: PostgresContext, _op: FindRisks) -> tuple[Risk, ...]:
     """Read the settings of the server, and say what may be lost."""
-    return build_risks((yield from read_settings()))
+    return build_risks(await read_settings())
 
 
 def build_claims(settings: PostgresSettings, *, ttl_clock: str) -> Claims:

@@ -15,7 +15,6 @@ from indelible.backends.postgres.statements import (
     format_milliseconds,
 )
 from indelible.core.cursors import SECRET_BYTES, create_secret
-from indelible.core.plan import Plan, perform
 from indelible.errors import FormatError
 
 FORMAT: Final = 1
@@ -36,23 +35,23 @@ _INSERT_WORDS: Final = """
     ON CONFLICT DO NOTHING"""
 
 
-def prepare(place: str, *, wait_s: float) -> Plan[None]:
+async def prepare(place: str, *, wait_s: float) -> None:
     """Make sure that the tables are there and up to date, or refuse them untouched."""
-    found, _ = yield from _read_format(place)
+    found, _ = await _read_format(place)
     if found >= FORMAT:
         return
-    yield Begin()
+    await Begin(writes=True)
     # A server may be told to read backslashes in literals as escapes; these files do not.
-    yield Do("SET LOCAL standard_conforming_strings = on")
-    yield Do("SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(wait_s),))
-    yield Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
+    await Do("SET LOCAL standard_conforming_strings = on")
+    await Do("SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(wait_s),))
+    await Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
     # Another process may have done it while this one waited.
-    found, has_schema = yield from _read_format(place)
+    found, has_schema = await _read_format(place)
     if not has_schema:
-        yield Do("CREATE SCHEMA indelible")
+        await Do("CREATE SCHEMA indelible")
     for version in range(found + 1, FORMAT + 1):
-        yield RunScript(read_migration(version))
-    yield Commit()
+        await RunScript(read_migration(version))
+    await Commit()
 
 
 def read_migration(version: int) -> str:
@@ -60,9 +59,9 @@ def read_migration(version: int) -> str:
     return files(__package__).joinpath("migrations", f"{version:04}.sql").read_text("utf-8")
 
 
-def read_secret() -> Plan[bytes | None]:
+async def read_secret() -> bytes | None:
     """The secret of the tables, or None while there is none."""
-    rows = yield from perform(Sql(_SELECT_WORDS))
+    rows = await Sql(_SELECT_WORDS)
     if not rows:
         return None
     if len(rows) != _WORDS_COUNT:
@@ -70,29 +69,31 @@ def read_secret() -> Plan[bytes | None]:
     return b"".join(value.to_bytes(8, "big", signed=True) for (value,) in rows)
 
 
-def ensure_secret() -> Plan[bytes]:
-    """The secret of the tables, written now if there is none; only in a transaction."""
+async def ensure_secret() -> bytes:
+    """The secret of the tables, written now if there is none."""
     new = create_secret()
     words = IntArray(
         int.from_bytes(new[at : at + 8], "big", signed=True) for at in range(0, SECRET_BYTES, 8)
     )
+    await Begin(writes=True)
     # A second process waits here for the first, and then reads the words of the first.
-    yield Do(_INSERT_WORDS, (words,))
-    secret = yield from read_secret()
+    await Do(_INSERT_WORDS, (words,))
+    secret = await read_secret()
+    await Commit()
     assert secret is not None
     return secret
 
 
-def _read_format(place: str) -> Plan[tuple[int, bool]]:
+async def _read_format(place: str) -> tuple[int, bool]:
     """The format, 0 if there are no tables, and whether there is a schema for them."""
-    ((is_ours, has_schema, is_used),) = yield from perform(Sql(_SCHEMA))
+    ((is_ours, has_schema, is_used),) = await Sql(_SCHEMA)
     if not is_ours:
         if is_used:
             raise FormatError(
                 f"the schema indelible of {place} belongs to another program; it was left as it is"
             )
         return 0, has_schema
-    rows = yield from perform(Sql("SELECT name, value FROM indelible.about"))
+    rows = await Sql("SELECT name, value FROM indelible.about")
     about: dict[str, int] = dict(rows)
     if not all(isinstance(about.get(name), int) for name in ("format", "oldest_format")):
         raise FormatError(f"{place} does not say its format; it was left as it is")

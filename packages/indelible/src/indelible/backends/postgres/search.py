@@ -12,13 +12,20 @@ from typing import Final
 from indelible import view
 from indelible.backends.postgres.arrays import BytesArray
 from indelible.backends.postgres.entries import KIND_NUMBERS, encode_embedder, pack_vector
-from indelible.backends.postgres.read import CONTENT, IN_MANY, build_stored_entry, split_bounds
+from indelible.backends.postgres.read import build_stored_entry
 from indelible.backends.postgres.sessions import load_session
-from indelible.backends.postgres.statements import READS, All, PostgresContext, Sql
+from indelible.backends.postgres.statements import (
+    CONTENT,
+    HANDLERS,
+    IN_MANY,
+    All,
+    PostgresContext,
+    Sql,
+    split_bounds,
+)
 from indelible.core import rules
 from indelible.core.codec import KIND_FROM, get_kind_prefix
 from indelible.core.operations import FindNearest, StoredEntry
-from indelible.core.plan import Plan, perform
 from indelible.model import Kind
 
 # The extension has a bound of its own; longer vectors are stored, and compared by core.
@@ -57,31 +64,23 @@ _MARKS: Final = BytesArray(
 )
 
 
-@READS.handles(FindNearest)
-def find_nearest(context: PostgresContext, op: FindNearest) -> Plan[tuple[StoredEntry, ...] | None]:
+@HANDLERS.handles(FindNearest)
+async def find_nearest(context: PostgresContext, op: FindNearest) -> tuple[StoredEntry, ...] | None:
     """Those that may be among the nearest; None where the server cannot tell."""
     dimension = len(op.vector)
     if not 0 < dimension <= DIMENSIONS_MAX or (vector := pack_vector(op.vector)) is None:
         return None
-    current, (extension,) = yield from load_session(context, op.session, Sql(_EXTENSION))
-    extents = rules.choose_frozen_view(op.session, None, current.head()).extents
-    if not extension or not extents:
+    row, head, (extension,) = await load_session(context, op.session, Sql(_EXTENSION))
+    extents = rules.choose_frozen_view(op.session, None, head).extents
+    if row is None or not extension or not extents:
         return None
     ((schema,),) = extension
     shown = view.count(extents)
-    within = current.number, *split_bounds(extents)
+    within = row.number, *split_bounds(extents)
     query = (encode_embedder(op.embedder), dimension, vector, compute_margin(dimension))
-    ((there,),), rows = yield from perform(
-        All(
-            (
-                Sql(_COUNT, within),
-                Sql(
-                    _NEAREST % {"schema": schema},
-                    (*within, *query, min(op.k, shown) - 1, _MARKS, context.salt(op.session)),
-                ),
-            )
-        )
-    )
+    nearest = _NEAREST % {"schema": schema}
+    params = *within, *query, min(op.k, shown) - 1, _MARKS, context.salt(op.session)
+    ((there,),), rows = await All((Sql(_COUNT, within), Sql(nearest, params)))
     if there != shown:
         # Vacuumed since the session was loaded, or damaged: a read of all finds out which.
         return None

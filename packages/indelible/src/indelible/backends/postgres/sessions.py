@@ -1,30 +1,26 @@
-"""Sessions: how their rows are read, locked and changed, how a life begins; metadata, lists."""
+"""Sessions: how their rows are read, locked and changed; heads and lists."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.arrays import IntArray
 from indelible.backends.postgres.statements import (
-    READS,
-    WRITES,
+    HANDLERS,
     All,
-    Do,
     Fetch,
     PostgresContext,
+    Row,
     Rows,
     Sql,
-    to_milliseconds,
 )
 from indelible.core import rules
-from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
-from indelible.core.plan import Plan, perform
+from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage
+from indelible.core.rows import SessionRow, build_row_head
 from indelible.core.rules import SessionState
-from indelible.errors import BusyError, FormatError
+from indelible.errors import FormatError
 from indelible.model import Status
-from indelible.view import View
 
 # The columns that a session's checksum covers, in the order in which its function takes them.
 _CHECKED_COLUMNS: Final = (
@@ -50,58 +46,19 @@ def build_session_update(**changed: str) -> str:
 
 
 _IS_INTACT = f"checksum = {build_checksum()}"
-_COLUMNS = f"""
-    indelible.now_ms($3::bigint), number, life, born, log_end, generation, deadline, staged, tail,
-    extents, created_at, metadata, forked_from, vacuums, {_IS_INTACT}"""
 # A row in any case: it carries the server's time, also where there is no session. With it come the
 # newest visible entries, if any are asked for, as an array for each column.
-_LOAD = "SELECT * FROM indelible.load_session($1, $2, $3, $4, $5, $6, $7)"
+LOAD_SESSION = "SELECT * FROM indelible.load_session($1, $2, $3, $4, $5, $6, $7)"
+# The same columns of a session, without entries.
+LOCK_SESSION = f"""
+    SELECT indelible.now_ms($3::bigint), number, life, born, log_end, generation, deadline, staged,
+        tail, extents, created_at, metadata, forked_from, vacuums, {_IS_INTACT}
+    FROM indelible.session WHERE namespace = $1 AND name = $2 FOR UPDATE"""
 _COLUMNS_COUNT: Final = 15
-# Every write locks the session's row first.
-_LOAD_AND_LOCK = f"""
-    SELECT {_COLUMNS} FROM indelible.session
-    WHERE namespace = $1 AND name = $2 FOR UPDATE"""
-# Parts of the session's life, without waiting for its number.
-OF_SESSION = """
+_COUNT_SNAPSHOTS = """
+    SELECT count(*) FROM indelible.snapshot AS part
     JOIN indelible.session AS own ON part.session = own.number AND part.life = own.life
     WHERE own.namespace = $1 AND own.name = $2"""
-_NEW_SESSION = """
-    INSERT INTO indelible.session (number, namespace, name, log_end, born, tail, created_at,
-        deadline, staged, forked_from, checksum)
-    SELECT number, $1, $2, $4, $4, $4, now, now + $5::bigint, $6, $7, {checksum}
-    FROM indelible.now_ms($3::bigint) AS now, nextval('indelible.session_number') AS number
-    ON CONFLICT DO NOTHING
-    RETURNING number, created_at""".format(
-    checksum=build_checksum(
-        life="1",
-        born="$4",
-        generation="0",
-        tail="$4",
-        created_at="now",
-        vacuums="0",
-        staged="$6",
-        namespace="$1",
-        name="$2",
-        forked_from="$7",
-        extents="'{}'",
-        metadata="'{}'",
-        log_end="$4",
-        deadline="now + $5::bigint",
-    )
-)
-_NEW_LIFE = build_session_update(
-    life="life + 1",
-    log_end="$3",
-    born="$3",
-    tail="$3",
-    generation="0",
-    created_at="$4",
-    deadline="$5",
-    staged="$6",
-    forked_from="$7",
-    metadata="'{}'",
-    extents="'{}'",
-)
 _LIST = f"""
     SELECT name, number, life, born, log_end, generation, deadline, staged,
         now, CASE WHEN staged OR deadline <= now THEN {_IS_INTACT} ELSE true END
@@ -109,82 +66,58 @@ _LIST = f"""
     WHERE namespace = $1 AND name >= $2 AND name > $3 ORDER BY name LIMIT $4"""
 
 
-class PostgresSessionRow(NamedTuple):
-    """A session's row; number 0 if there is none."""
-
-    now_ms: int = 0
-    number: int = 0
-    life: int = 0
-    state: SessionState | None = None
-    view: View = View()
-    created_at_ms: int | None = None
-    metadata: bytes = b"{}"
-    forked_from: str | None = None
-    vacuums: int = 0
-
-    @property
-    def status(self) -> Status:
-        """Whether there is a session here, now."""
-        return rules.compute_status(self.state, self.now_ms)
-
-    def head(self) -> Head:
-        """All about the session but its entries."""
-        return rules.build_head(
-            self.state,
-            view=self.view,
-            now_ms=self.now_ms,
-            created_at_ms=self.created_at_ms,
-            metadata=self.metadata,
-            snapshots=0,
-            forked_from=self.forked_from,
-            vacuums=self.vacuums,
-        )
-
-
-def load_session(
+async def load_session(
     context: PostgresContext, session: str, *also: Sql
-) -> Plan[tuple[PostgresSessionRow, list[Rows]]]:
+) -> tuple[SessionRow | None, Head, list[Rows]]:
     """Load a session, and send more queries that read the same state in the same round trip."""
     params = *context.named(session), context.now_ms(), 0, None, 0, 0
     if also:
-        first, *others = yield from perform(All((Sql(_LOAD, params), *also)))
-        return build_session_row(session, first), others
-    return build_session_row(session, (yield from perform(Fetch(_LOAD, params)))), []
+        (first,), *others = await All((Sql(LOAD_SESSION, params), *also))
+    else:
+        (first,), others = await Fetch(LOAD_SESSION, params), []
+    row, now_ms = build_session_row(session, first)
+    return row, build_row_head(row, now_ms), others
 
 
-def load_newest(
+async def load_newest(
     context: PostgresContext, session: str, count: int, *, without: IntArray, cut: int
-) -> Plan[tuple[PostgresSessionRow, Rows]]:
+) -> tuple[SessionRow | None, Head, Rows]:
     """Load a session and its newest entries; payloads of kinds in `without` are cut."""
     salt = context.salt(session) if count else 0
     params = *context.named(session), context.now_ms(), count, without, cut, salt
-    rows = yield from perform(Fetch(_LOAD, params))
-    columns = rows[0][_COLUMNS_COUNT:]
+    (fields,) = await Fetch(LOAD_SESSION, params)
+    row, now_ms = build_session_row(session, fields)
+    columns = fields[_COLUMNS_COUNT:]
     entries = [] if columns[0] is None else list(zip(*columns, strict=True))
-    return build_session_row(session, rows), entries
+    return row, build_row_head(row, now_ms), entries
 
 
-def build_session_row(session: str, rows: Rows) -> PostgresSessionRow:
-    """Build the session from its row; raise a `FormatError` if the row is damaged."""
-    if not rows:
-        return PostgresSessionRow()
-    now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = rows[0]
+def build_session_row(session: str, fields: Row) -> tuple[SessionRow | None, int]:
+    """Build a session, if there is one, and the time; raise a `FormatError` if it is damaged."""
+    now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = fields
     if number is None:
-        return PostgresSessionRow(now_ms)
+        return None, now_ms
     created_at, metadata, forked_from, vacuums, is_intact = rest[: _COLUMNS_COUNT - 10]
     if not is_intact:
         raise build_damage_error(session, "its row in indelible.session")
-    return PostgresSessionRow(
-        now_ms,
-        number,
-        life,
-        SessionState(f"{number}.{life}", born, end, generation, deadline, staged),
-        view.build_view(to_extents(extents), tail),
-        created_at,
-        metadata,
-        None if forked_from is None else forked_from.decode(),
-        vacuums,
+    shown = view.build_view(to_extents(extents), tail)
+    row = SessionRow(
+        name=session,
+        number=number,
+        life=life,
+        born=born,
+        end=end,
+        generation=generation,
+        deadline_ms=deadline,
+        staged=staged,
+        tail=shown.tail,
+        extents=view.encode(shown.extents),
+        created_at_ms=created_at,
+        vacuums=vacuums,
+        forked_from=None if forked_from is None else forked_from.decode(),
+        metadata=metadata,
     )
+    return row, now_ms
 
 
 def to_extents(numbers: list[int]) -> view.Extents:
@@ -206,111 +139,27 @@ def build_damage_error(session: str, what: str) -> FormatError:
     )
 
 
-def lock_session(
-    context: PostgresContext, session: str, *also: Sql
-) -> Plan[tuple[PostgresSessionRow, list[Rows]]]:
-    """Lock a session until the transaction ends, and send more queries behind its lock."""
-    lock = Sql(_LOAD_AND_LOCK, (*context.named(session), context.now_ms()))
-    first, *others = yield from perform(All((lock, *also)))
-    return build_session_row(session, first), others
-
-
-@READS.handles(ReadHead)
-def read_head(context: PostgresContext, op: ReadHead) -> Plan[Head]:
+@HANDLERS.handles(ReadHead)
+async def read_head(context: PostgresContext, op: ReadHead) -> Head:
     """Read a session without its entries."""
     if not op.count_snapshots:
-        current, _ = yield from load_session(context, op.session)
-        return current.head()
-    query = "SELECT count(*) FROM indelible.snapshot AS part" + OF_SESSION
-    count = Sql(query, context.named(op.session))
-    current, (((snapshots,),),) = yield from load_session(context, op.session, count)
-    head = current.head()
-    return replace(head, snapshots=snapshots) if head.status is Status.ACTIVE else head
+        _, head, _ = await load_session(context, op.session)
+        return head
+    count = Sql(_COUNT_SNAPSHOTS, context.named(op.session))
+    _, head, (((snapshots,),),) = await load_session(context, op.session, count)
+    if head.status is Status.ACTIVE:
+        head.snapshots = snapshots
+    return head
 
 
-def begin_life(
-    context: PostgresContext,
-    current: PostgresSessionRow,
-    session: str,
-    *,
-    ttl_s: float | None,
-    staged: bool = False,
-    forked_from: str | None = None,
-    first: int | None = None,
-) -> Plan[PostgresSessionRow]:
-    """Begin a session, or its next life behind the end of the last one."""
-    state = current.state
-    born = rules.choose_stage_start(session, state.end if state else 0, first)
-    origin = None if forked_from is None else forked_from.encode()
-    if state is None:
-        named = (*context.named(session), context.now_ms())
-        rows = yield from perform(
-            Sql(_NEW_SESSION, (*named, born, to_milliseconds(ttl_s), staged, origin)),
-        )
-        if not rows:
-            raise BusyError(f"another writer began session {session!r} at this very moment")
-        ((number, now_ms),) = rows
-        life, vacuums = 1, 0
-    else:
-        number, now_ms, life, vacuums = (
-            current.number,
-            current.now_ms,
-            current.life + 1,
-            current.vacuums,
-        )
-    deadline = rules.compute_deadline_ms(now_ms, ttl_s)
-    if state is not None:
-        changed = (born, now_ms, deadline, staged, origin)
-        yield Do(_NEW_LIFE, (*context.named(session), *changed))
-    return PostgresSessionRow(
-        now_ms,
-        number,
-        life,
-        SessionState(f"{number}.{life}", born, born, 0, deadline, staged),
-        view.build_empty_view(born),
-        now_ms,
-        b"{}",
-        forked_from,
-        vacuums,
-    )
-
-
-def ensure_active(
-    context: PostgresContext, current: PostgresSessionRow, session: str, *, ttl_s: float | None
-) -> Plan[PostgresSessionRow]:
-    """The session as it is, or a new life of it if it is not active."""
-    if current.status is Status.ACTIVE:
-        return current
-    return (yield from begin_life(context, current, session, ttl_s=ttl_s))
-
-
-@WRITES.handles(SetMetadata)
-def set_metadata(context: PostgresContext, op: SetMetadata) -> Plan[Head]:
-    """Replace a session's metadata."""
-    current, _ = yield from lock_session(context, op.session)
-    version = rules.compute_version(current.state, current.status)
-    rules.refuse_if_moved(op.session, op.expected, version)
-    current = yield from ensure_active(context, current, op.session, ttl_s=op.ttl_s)
-    yield Do(build_session_update(metadata="$3"), (*context.named(op.session), op.metadata))
-    ((snapshots,),) = yield from perform(
-        Sql(
-            "SELECT count(*) FROM indelible.snapshot WHERE session = $1 AND life = $2",
-            (current.number, current.life),
-        )
-    )
-    return replace(current._replace(metadata=op.metadata).head(), snapshots=snapshots)
-
-
-@READS.handles(ListSessions)
-def list_sessions(context: PostgresContext, op: ListSessions) -> Plan[SessionPage]:
+@HANDLERS.handles(ListSessions)
+async def list_sessions(context: PostgresContext, op: ListSessions) -> SessionPage:
     """Name a page of active sessions, by name; the last name looked at is where to go on."""
     names: list[str] = []
     prefix = op.prefix.encode()
     after = (op.resume or "").encode()
     while True:
-        rows = yield from perform(
-            Sql(_LIST, (context.namespace, prefix, after, op.limit + 1, context.now_ms()))
-        )
+        rows = await Sql(_LIST, (context.namespace, prefix, after, op.limit + 1, context.now_ms()))
         for name, number, life, *state, now_ms, is_intact in rows:
             if not name.startswith(prefix):
                 return SessionPage(tuple(names), None)

@@ -1,15 +1,22 @@
-"""What the plans of this backend share: context, tables of handlers, and statements."""
+"""What the handlers of this backend share: their context, and the statements that they await.
+
+Handlers are coroutines that await statements and nothing else. So the blocking client runs them as
+well as the async one: it performs each statement and sends its result into the coroutine.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from indelible.backends.postgres.arrays import IntArray
 from indelible.core.backend import Handlers
 from indelible.core.checksums import compute_session_salt
 from indelible.core.clock import Clock, read_clock_ms
-from indelible.core.plan import Operation, Plan
+from indelible.core.plan import Operation
+from indelible.view import Extents
 
 R = TypeVar("R")
 
@@ -47,17 +54,25 @@ def to_milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else math.ceil(seconds * 1000)
 
 
-# Plans that only read.
-READS: Final[Handlers[PostgresContext]] = Handlers()
-# Plans that run inside of a transaction.
-WRITES: Final[Handlers[PostgresContext]] = Handlers()
-# Plans that begin with a guarded write, which commits by itself. If it wrote nothing, they go on in
-# a transaction: they load the session, and the rules decide.
-GUARDED_WRITES: Final[Handlers[PostgresContext]] = Handlers()
+# Operations that this backend performs in its own way; the shared handlers do the others.
+HANDLERS: Final[Handlers[PostgresContext]] = Handlers()
+
+
+class Statement(Operation[R]):
+    """What a handler awaits."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Statement[R], R, R]:
+        return (yield self)
+
+
+# Starts a handler. A client may do so several times, each on a connection of its own.
+StartHandler = Callable[[], Awaitable[R]]
 
 
 @dataclass(slots=True)
-class Sql(Operation[Rows]):
+class Sql(Statement[Rows]):
     """One statement that returns rows; outside of a transaction, it only reads."""
 
     text: str
@@ -65,14 +80,14 @@ class Sql(Operation[Rows]):
 
 
 @dataclass(slots=True)
-class All(Operation[list[Rows]]):
+class All(Statement[list[Rows]]):
     """Several `Sql` in one round trip; outside of a transaction, they read one state."""
 
     queries: tuple[Sql, ...]
 
 
 @dataclass(slots=True)
-class Fetch(Operation[Rows]):
+class Fetch(Statement[Rows]):
     """One statement that reads outside of a transaction; every name in it must be qualified."""
 
     text: str
@@ -80,7 +95,7 @@ class Fetch(Operation[Rows]):
 
 
 @dataclass(slots=True)
-class Call(Operation[Row]):
+class Call(Statement[Row]):
     """A call of a function that writes, with its row; outside of a transaction, it commits.
 
     The connection adds the function's first argument: how long it may wait for a lock.
@@ -92,7 +107,7 @@ class Call(Operation[Row]):
 
 
 @dataclass(slots=True)
-class Do(Operation[None]):
+class Do(Statement[None]):
     """One statement without a result. It is sent together with the next that has one."""
 
     text: str
@@ -100,24 +115,34 @@ class Do(Operation[None]):
 
 
 @dataclass(slots=True)
-class RunScript(Operation[None]):
+class RunScript(Statement[None]):
     """Several statements as they stand in a file."""
 
     text: str
 
 
-class Begin(Operation[None]):
-    """Begin a transaction that writes. It is sent together with the next statement."""
+@dataclass(slots=True)
+class Begin(Statement[None]):
+    """Begin a transaction. It is sent together with the next statement."""
 
-    __slots__ = ()
+    # One that only reads sees one state; one that writes sees all that others have committed.
+    writes: bool
 
 
-class Commit(Operation[None]):
+class Commit(Statement[None]):
     """Commit it."""
 
     __slots__ = ()
 
 
+# `unnest` of several arrays is part of the syntax, and means that of pg_catalog.
+IN_MANY: Final = """
+    FROM unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)
+    JOIN indelible.entry ON session OPERATOR(pg_catalog.=) $1
+        AND position OPERATOR(pg_catalog.>=) start AND position OPERATOR(pg_catalog.<) stop"""
+# The checksum that the content of an entry must have, if its row is where it was written.
+CONTENT: Final = """indelible.content_at(
+    checksum, position, written_at, deadline, generation, batch, {salt}::bigint)"""
 # Independent of the defaults of server and role: each statement sees all that was committed before
 # it. So a query behind the lock of a session's row sees what the last holder of the lock committed.
 BEGIN_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -137,28 +162,6 @@ BOUNDS: Final = f"""
         pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)"""
 
 
-def is_write(op: Operation[Any]) -> bool:
-    """Whether an operation changes anything."""
-    return type(op) in WRITES or type(op) in GUARDED_WRITES
-
-
-def build_plan(context: PostgresContext, op: Operation[R]) -> Plan[R]:
-    """The plan that performs an operation."""
-    if type(op) in READS:
-        return READS.plan(context, op)
-    if type(op) in GUARDED_WRITES:
-        return GUARDED_WRITES.plan(context, op)
-    return in_transaction(WRITES.plan(context, op))
-
-
-def in_transaction(plan: Plan[R]) -> Plan[R]:
-    """Put one transaction around a plan that writes; if it fails, the client rolls back."""
-    yield Begin()
-    result = yield from plan
-    yield Commit()
-    return result
-
-
 def format_lock_wait(left_s: float, wait_s_max: float = LOCK_WAIT_S) -> str:
     """Milliseconds to wait for a lock: the server must give up and say so before its caller."""
     return format_milliseconds(min(left_s / 2, wait_s_max))
@@ -167,3 +170,8 @@ def format_lock_wait(left_s: float, wait_s_max: float = LOCK_WAIT_S) -> str:
 def format_milliseconds(seconds: float) -> str:
     """A bound as the server takes it; 0 would mean none."""
     return str(max(1, int(seconds * 1000)))
+
+
+def split_bounds(extents: Extents) -> tuple[IntArray, IntArray]:
+    """Extents as `IN_MANY` takes them."""
+    return IntArray(start for start, _ in extents), IntArray(stop for _, stop in extents)

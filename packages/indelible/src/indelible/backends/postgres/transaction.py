@@ -1,0 +1,522 @@
+"""A transaction on the tables: the statements behind each primitive of the shared handlers.
+
+A primitive without a result only adds a statement, which is sent with the next that has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Sequence
+from operator import itemgetter
+from typing import Any, Final, TypeVar
+
+from indelible import view
+from indelible.backends.postgres.arrays import BytesArray, IntArray
+from indelible.backends.postgres.entries import KINDS, EntryColumns, decode_links
+from indelible.backends.postgres.sessions import (
+    LOAD_SESSION,
+    LOCK_SESSION,
+    build_damage_error,
+    build_session_row,
+    build_session_update,
+    to_array,
+    to_extents,
+)
+from indelible.backends.postgres.statements import (
+    CONTENT,
+    HANDLERS,
+    IN_MANY,
+    Begin,
+    Commit,
+    Do,
+    PostgresContext,
+    Row,
+    Sql,
+    split_bounds,
+)
+from indelible.core import rules
+from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
+from indelible.core.codec import CHECKSUM_BYTES, CHECKSUM_FROM
+from indelible.core.handlers_async import READS, WRITES
+from indelible.core.operations import JournalLine, LogRow, Outline, SnapshotRecord
+from indelible.core.plan import Operation
+from indelible.core.rows import KeyUse, SessionRow
+from indelible.core.transaction_async import AsyncTransaction
+from indelible.errors import BusyError
+from indelible.view import Extents
+
+R = TypeVar("R")
+
+# Tables whose rows belong to a session by its number.
+PARTS: Final = ("entry", "snapshot", "journal", "kept_key", "quarantine")
+# The checksum that a row of each table must have.
+CHECKSUMS: Final = {
+    "snapshot": "indelible.snapshot_checksum(session, life, number, taken_at, log_end, id, label,"
+    " extents)",
+    "journal": "indelible.journal_checksum(session, life, generation, changed_at, log_end,"
+    " tail_before, tail_after, operation, change, undone_by, extents_before, extents_after)",
+    "kept_key": "indelible.kept_key_checksum(session, life, position, generation, entries, key,"
+    " checksums)",
+}
+
+_CREATE_SESSION: Final = """
+    INSERT INTO indelible.session (namespace, name, log_end, born, tail, created_at, checksum)
+    VALUES ($1, $2, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING RETURNING number"""
+_SAVE_SESSION: Final = build_session_update(
+    life="$3",
+    born="$4",
+    log_end="$5",
+    generation="$6",
+    deadline="$7",
+    staged="$8",
+    tail="$9",
+    extents="$10::bigint[]",
+    created_at="$11",
+    vacuums="$12",
+    forked_from="$13",
+    metadata="$14",
+)
+_EXTEND_LOG: Final = build_session_update(log_end="greatest(log_end, $3)", deadline="$4")
+
+# Rows as one array for each column: one statement for any number of them.
+_INSERT_ENTRIES: Final = """
+    INSERT INTO indelible.entry (session, life, position, written_at, deadline, generation, batch,
+        key, kind, keep, opens, answers, payload, embedder, vector, checksum)
+    SELECT $1, $2, position, written_at, deadline, generation, batch, key, kind, keep, opens,
+        answers, payload, embedder, vector::real[], checksum
+    FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
+        $9::bigint[], $10::boolean[], $11::text[], $12::text[], $13::bytea[], $14::bytea[],
+        $15::text[], $16::bigint[])
+        AS row (position, written_at, deadline, generation, batch, key, kind, keep, opens, answers,
+            payload, embedder, vector, checksum)"""
+_READ_LOG: Final = f"""
+    SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
+        payload, {CONTENT.format(salt="$4")}
+    FROM indelible.entry WHERE session = $1 AND position >= $2 ORDER BY position LIMIT $3"""
+_READ_OUTLINES: Final = f"""
+    SELECT position, kind, octet_length(payload), keep, opens, answers {IN_MANY}"""
+_CHECKSUM: Final = f"substr(payload, {CHECKSUM_FROM + 1}, {CHECKSUM_BYTES})"
+_READ_CHECKSUMS: Final = f"""
+    SELECT {_CHECKSUM} FROM indelible.entry
+    WHERE session = $1 AND position >= $2 AND position < $3 ORDER BY position"""
+_MEASURE_ENTRIES: Final = f"""
+    SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint {IN_MANY}"""
+_DELETE_ENTRIES: Final = """
+    DELETE FROM indelible.entry USING unnest($2::bigint[], $3::bigint[]) AS extent (start, stop)
+    WHERE session = $1 AND position >= start AND position < stop"""
+
+_FIND_KEY: Final = f"""
+    SELECT position, batch, generation, payload, {CONTENT.format(salt="$4")}
+    FROM indelible.entry WHERE session = $1 AND life = $2 AND key = $3"""
+_READ_KEYS: Final = """
+    SELECT position, batch, generation FROM indelible.entry
+    WHERE session = $1 AND life = $2 AND key IS NOT NULL ORDER BY position DESC LIMIT $3"""
+_FIND_KEPT_KEY: Final = f"""
+    SELECT position, entries, generation, checksums, checksum = {CHECKSUMS["kept_key"]}
+    FROM indelible.kept_key WHERE session = $1 AND life = $2 AND key = $3"""
+_KEEP_KEYS: Final = f"""
+    INSERT INTO indelible.kept_key (session, life, key, position, entries, generation, checksums,
+        checksum)
+    SELECT session, life, key, position, batch, generation, checksums,
+        indelible.kept_key_checksum(session, life, position, generation, batch, key, checksums)
+    FROM indelible.entry AS first, LATERAL (
+        SELECT string_agg({_CHECKSUM}, '' ORDER BY position) AS checksums
+        FROM indelible.entry AS whole WHERE whole.session = $1
+            AND whole.position >= first.position
+            AND whole.position < first.position + first.batch) AS entries
+    WHERE session = $1 AND position = ANY($2::bigint[])
+    ON CONFLICT DO NOTHING"""
+
+_LINES: Final = f"""
+    SELECT operation, change, changed_at, generation, log_end, tail_before, tail_after,
+        extents_before, extents_after, undone_by, checksum = {CHECKSUMS["journal"]}
+    FROM indelible.journal WHERE session = $1 AND life = $2"""
+# A line that changed nothing is there for the sake of its key alone.
+_CHANGED: Final = " AND NOT (tail_before = tail_after AND extents_before = extents_after)"
+_INSERT_LINE: Final = """
+    INSERT INTO indelible.journal (session, life, operation, change, changed_at, generation,
+        log_end, tail_before, tail_after, extents_before, extents_after, undone_by, checksum)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::bigint[], $11::bigint[], $12,
+        indelible.journal_checksum($1, $2, $6, $5, $7, $8, $9, $3, $4, $12, $10::bigint[],
+            $11::bigint[]))"""
+_MARK_UNDONE: Final = f"""
+    UPDATE indelible.journal SET undone_by = $4,
+        checksum = {CHECKSUMS["journal"].replace("undone_by", "$4")}
+    WHERE session = $1 AND life = $2 AND operation = $3"""
+
+_SNAPSHOTS: Final = f"""
+    SELECT id, label, taken_at, log_end, extents, checksum = {CHECKSUMS["snapshot"]}
+    FROM indelible.snapshot WHERE session = $1 AND life = $2"""
+_INSERT_SNAPSHOT: Final = """
+    INSERT INTO indelible.snapshot (session, life, id, label, taken_at, log_end, extents, number,
+        checksum)
+    SELECT $1, $2, $3, $4, $5, $6, $7::bigint[], number,
+        indelible.snapshot_checksum($1, $2, number, $5, $6, $3, $4, $7::bigint[])
+    FROM nextval('indelible.snapshot_number') AS number"""
+
+
+def is_write(op: Operation[Any]) -> bool:
+    """Whether an operation changes anything."""
+    return type(op) in WRITES
+
+
+def start(context: PostgresContext, op: Operation[R]) -> Coroutine[Any, Any, R]:
+    """Return the coroutine that performs an operation."""
+    if type(op) in HANDLERS:
+        handler: Any = HANDLERS.find(op)
+        coroutine: Coroutine[Any, Any, R] = handler(context, op)
+        return coroutine
+    return perform_in_transaction(context, op)
+
+
+async def perform_in_transaction(context: PostgresContext, op: Operation[R]) -> R:
+    """Perform an operation by its shared handler; if it fails, the client rolls back."""
+    writes = is_write(op)
+    handler: Any = (WRITES if writes else READS).find(op)
+    await Begin(writes)
+    result: R = await handler(PostgresTransaction(context, writes=writes), op)
+    await Commit()
+    return result
+
+
+class PostgresTransaction(AsyncTransaction):
+    """Runs the primitives inside of a transaction. One that writes locks each session it finds."""
+
+    __slots__ = ("_context", "_now_ms", "_writes")
+
+    # A deleted row is not overwritten at once; no client can reach the server's logs and copies.
+    kept = (
+        "the server's tables, until its own vacuum has passed and the space is used again",
+        "its write-ahead log and the archive of it, for as long as they are kept",
+        "standbys until they have caught up, and backups",
+    )
+
+    def __init__(self, context: PostgresContext, *, writes: bool) -> None:
+        self._context = context
+        self._writes = writes
+        self._now_ms: int | None = None
+
+    async def now_ms(self) -> int:
+        if self._now_ms is None:
+            query = Sql("SELECT indelible.now_ms($1::bigint)", (self._context.now_ms(),))
+            ((self._now_ms,),) = await query
+        now_ms: int = self._now_ms
+        return now_ms
+
+    # Sessions
+
+    async def find_session(self, name: str, *, damaged: bool = False) -> SessionRow | None:  # noqa: ARG002 (its number may be what is damaged)
+        params = *self._context.named(name), self._context.now_ms()
+        if self._writes:
+            rows = await Sql(LOCK_SESSION, params)
+        else:
+            rows = await Sql(LOAD_SESSION, (*params, 0, None, 0, 0))
+        if not rows:
+            return None
+        row, self._now_ms = build_session_row(name, rows[0])
+        return row
+
+    async def find_forks(self, name: str) -> tuple[str, ...]:
+        rows = await Sql(
+            "SELECT name FROM indelible.session WHERE namespace = $1 AND forked_from = $2"
+            " ORDER BY name",
+            self._context.named(name),
+        )
+        return tuple(fork.decode() for (fork,) in rows)
+
+    async def create_session(self, name: str) -> int:
+        rows = await Sql(_CREATE_SESSION, self._context.named(name))
+        if not rows:
+            raise BusyError(f"another writer began session {name!r} at this very moment")
+        number: int = rows[0][0]
+        return number
+
+    async def save_session(self, row: SessionRow) -> None:
+        shown = row.view
+        await Do(
+            _SAVE_SESSION,
+            (
+                *self._context.named(row.name),
+                row.life,
+                row.born,
+                row.end,
+                row.generation,
+                row.deadline_ms,
+                row.staged,
+                shown.tail,
+                to_array(shown.extents),
+                row.created_at_ms,
+                row.vacuums,
+                None if row.forked_from is None else row.forked_from.encode(),
+                row.metadata,
+            ),
+        )
+
+    async def delete_parts(self, row: SessionRow) -> None:
+        for table in PARTS:
+            await Do(f"DELETE FROM indelible.{table} WHERE session = $1", (row.number,))
+
+    async def delete_session(self, row: SessionRow) -> None:
+        await self.delete_parts(row)
+        await Do(
+            "DELETE FROM indelible.session WHERE namespace = $1 AND name = $2",
+            self._context.named(row.name),
+        )
+
+    async def sync(self, row: SessionRow) -> None:
+        """Do nothing: to lock a session's row is a write, whose commit waits for earlier ones."""
+
+    # Entries
+
+    async def insert_entries(
+        self, row: SessionRow, rows: Sequence[LogRow], *, replace: bool = False
+    ) -> None:
+        if not rows:
+            return
+        salt, entries = self._context.salt(row.name), EntryColumns()
+        for each in rows:
+            checksum = compute_entry_checksum(
+                salt,
+                each.envelope,
+                position=each.position,
+                written_at_ms=each.written_at_ms,
+                deadline_ms=each.deadline_ms,
+                generation=each.generation,
+                batch=each.batch,
+            )
+            entries.add(each.kind, each.keep, each.opens, each.answers, each.envelope, checksum)
+        await Do(
+            # What is there already was written by an earlier attempt, and is the same.
+            _INSERT_ENTRIES + " ON CONFLICT (session, position) DO NOTHING" * replace,
+            (
+                row.number,
+                row.life,
+                IntArray(each.position for each in rows),
+                IntArray(each.written_at_ms for each in rows),
+                IntArray(each.deadline_ms for each in rows),
+                IntArray(each.generation for each in rows),
+                IntArray(each.batch for each in rows),
+                BytesArray(None if each.key is None else each.key.encode() for each in rows),
+                *entries.build_params(),
+            ),
+        )
+        named = self._context.named(row.name)
+        await Do(_EXTEND_LOG, (*named, rows[-1].position + 1, rows[-1].deadline_ms))
+
+    async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
+        params = row.number, start, limit, self._context.salt(row.name)
+        return [_build_log_row(fields) for fields in await Sql(_READ_LOG, params)]
+
+    async def read_outlines(self, row: SessionRow, extents: Extents) -> list[Outline]:
+        found = await Sql(_READ_OUTLINES, (row.number, *split_bounds(extents)))
+        outlines: list[Outline] = []
+        for position, kind, size, keep, opens, answers in sorted(found, key=itemgetter(0)):
+            try:
+                links = decode_links(opens), decode_links(answers)
+                outlines.append(Outline(position, KINDS[kind], size, keep, *links))
+            except (KeyError, ValueError) as error:
+                raise rules.build_outline_error(row.name, position) from error
+        return outlines
+
+    async def read_checksums(self, row: SessionRow, start: int, stop: int) -> list[bytes]:
+        found = await Sql(_READ_CHECKSUMS, (row.number, start, stop))
+        return [checksum for (checksum,) in found]
+
+    async def measure_entries(self, row: SessionRow, extents: Extents) -> tuple[int, int]:
+        ((count, size),) = await Sql(_MEASURE_ENTRIES, (row.number, *split_bounds(extents)))
+        return count, size
+
+    async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
+        await Do(_DELETE_ENTRIES, (row.number, *split_bounds(extents)))
+
+    # Keys of appends
+
+    async def find_key(self, row: SessionRow, key: str) -> KeyUse | None:
+        salt = self._context.salt(row.name)
+        rows = await Sql(_FIND_KEY, (row.number, row.life, key.encode(), salt))
+        if not rows:
+            return None
+        first, count, generation, payload, content = rows[0]
+        if content != parse_content_checksum(payload):
+            raise build_damage_error(row.name, f"entry {first} in indelible.entry")
+        return KeyUse(key, first, count, generation)
+
+    async def read_keys(self, row: SessionRow, limit: int) -> list[KeyUse]:
+        # `keep_keys` goes by positions: the keys themselves stay in the server.
+        return [KeyUse("", *use) for use in await Sql(_READ_KEYS, (row.number, row.life, limit))]
+
+    async def find_kept_key(self, row: SessionRow, key: str) -> tuple[KeyUse, list[bytes]] | None:
+        rows = await Sql(_FIND_KEPT_KEY, (row.number, row.life, key.encode()))
+        if not rows:
+            return None
+        first, count, generation, joined, is_intact = rows[0]
+        if not is_intact:
+            raise build_damage_error(row.name, f"a key of position {first} in indelible.kept_key")
+        steps = range(0, len(joined), CHECKSUM_BYTES)
+        checksums = [joined[at : at + CHECKSUM_BYTES] for at in steps]
+        return KeyUse(key, first, count, generation), checksums
+
+    async def keep_keys(self, row: SessionRow, uses: Sequence[KeyUse]) -> None:
+        await Do(_KEEP_KEYS, (row.number, IntArray(use.first for use in uses)))
+
+    async def delete_kept_keys(self, row: SessionRow, before: int) -> None:
+        await Do(
+            "DELETE FROM indelible.kept_key WHERE session = $1 AND (life <> $2 OR position < $3)",
+            (row.number, row.life, before),
+        )
+
+    # The journal
+
+    async def find_line(self, row: SessionRow, key: str) -> JournalLine | None:
+        query = _LINES + " AND operation = $3"
+        rows = await Sql(query, (row.number, row.life, key.encode()))
+        return _build_line(row, rows[0]) if rows else None
+
+    async def read_lines(
+        self, row: SessionRow, *, limit: int | None = None, changes_only: bool = False
+    ) -> list[JournalLine]:
+        query = _LINES + _CHANGED * changes_only + " ORDER BY generation DESC LIMIT $3"
+        return [_build_line(row, line) for line in await Sql(query, (row.number, row.life, limit))]
+
+    async def insert_line(self, row: SessionRow, line: JournalLine) -> None:
+        _, _, generation = rules.parse_version(line.version)
+        await Do(
+            _INSERT_LINE,
+            (
+                row.number,
+                row.life,
+                line.key.encode(),
+                line.change.encode(),
+                line.changed_at_ms,
+                generation,
+                line.end,
+                line.before.tail,
+                line.after.tail,
+                to_array(line.before.extents),
+                to_array(line.after.extents),
+                None if line.undone_by is None else line.undone_by.encode(),
+            ),
+        )
+
+    async def mark_undone(self, row: SessionRow, key: str, by: str) -> None:
+        await Do(_MARK_UNDONE, (row.number, row.life, key.encode(), by.encode()))
+
+    async def delete_old_parts(self, row: SessionRow, kept: Collection[str]) -> None:
+        life = row.number, row.life
+        await Do("DELETE FROM indelible.snapshot WHERE session = $1 AND life <> $2", life)
+        await Do(
+            "DELETE FROM indelible.journal WHERE session = $1"
+            " AND (life <> $2 OR operation <> ALL ($3::bytea[]))",
+            (*life, BytesArray(key.encode() for key in kept)),
+        )
+
+    # Snapshots
+
+    async def find_snapshot(self, row: SessionRow, snapshot_id: str) -> SnapshotRecord | None:
+        query = _SNAPSHOTS + " AND id = $3"
+        rows = await Sql(query, (row.number, row.life, snapshot_id.encode()))
+        return _build_record(row, rows[0]) if rows else None
+
+    async def read_snapshots(self, row: SessionRow) -> list[SnapshotRecord]:
+        rows = await Sql(_SNAPSHOTS + " ORDER BY number", (row.number, row.life))
+        return [_build_record(row, fields) for fields in rows]
+
+    async def count_snapshots(self, row: SessionRow, *, all_lives: bool = False) -> int:
+        ((count,),) = await Sql(
+            "SELECT count(*) FROM indelible.snapshot WHERE session = $1 AND (life = $2 OR $3)",
+            (row.number, row.life, all_lives),
+        )
+        snapshots: int = count
+        return snapshots
+
+    async def insert_snapshot(self, row: SessionRow, record: SnapshotRecord) -> None:
+        shown, end = record.view, record.end
+        # What the tail holds is the last extent.
+        tail = () if shown.tail == end else ((shown.tail, end),)
+        await Do(
+            _INSERT_SNAPSHOT,
+            (
+                row.number,
+                row.life,
+                record.id.encode(),
+                None if record.label is None else record.label.encode(),
+                record.taken_at_ms,
+                end,
+                to_array((*shown.extents, *tail)),
+            ),
+        )
+
+    async def delete_snapshot(self, row: SessionRow, snapshot_id: str) -> None:
+        await Do(
+            "DELETE FROM indelible.snapshot WHERE session = $1 AND life = $2 AND id = $3",
+            (row.number, row.life, snapshot_id.encode()),
+        )
+
+    # Quarantine
+
+    async def insert_quarantine(
+        self, row: SessionRow, entries: Sequence[tuple[int, str, bytes]]
+    ) -> None:
+        now_ms = await self.now_ms()
+        for position, why, raw in entries:
+            await Do(
+                "INSERT INTO indelible.quarantine (session, position, reason, moved_at, payload)"
+                " VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+                (row.number, position, why.encode("utf-8", "surrogatepass"), now_ms, raw),
+            )
+
+    async def read_quarantine(self, row: SessionRow) -> list[tuple[int, str, bytes]]:
+        rows = await Sql(
+            "SELECT position, reason, payload FROM indelible.quarantine WHERE session = $1"
+            " ORDER BY position",
+            (row.number,),
+        )
+        return [(at, reason.decode("utf-8", "surrogatepass"), raw) for at, reason, raw in rows]
+
+
+# Rows
+
+
+def _build_log_row(fields: Row) -> LogRow:
+    position, number, written_at, deadline, batch, generation, keep, key = fields[:8]
+    opens, answers, payload, content = fields[8:]
+    try:
+        kind, links = KINDS.get(number), (decode_links(opens), decode_links(answers))
+        name = None if key is None else key.decode()
+    except ValueError:
+        # Damaged, like an entry of an unknown kind: the caller raises when it decodes it.
+        kind, name, links = None, None, ((), ())
+    place = position, kind, written_at, deadline, batch, generation
+    return LogRow(*place, keep, name, *links, payload, content)
+
+
+def _build_line(row: SessionRow, fields: Row) -> JournalLine:
+    operation, change, changed_at, generation, end, *tails, before, after, undone_by = fields[:-1]
+    if not fields[-1]:
+        raise build_damage_error(row.name, f"the line {operation!r} in indelible.journal")
+    return JournalLine(
+        key=operation.decode(),
+        change=change.decode(),
+        changed_at_ms=changed_at,
+        version=rules.build_version(row.token, end, generation),
+        end=end,
+        before=view.build_view(to_extents(before), tails[0]),
+        after=view.build_view(to_extents(after), tails[1]),
+        undone_by=None if undone_by is None else undone_by.decode(),
+    )
+
+
+def _build_record(row: SessionRow, fields: Row) -> SnapshotRecord:
+    snapshot_id, label, taken_at, end, extents, is_intact = fields
+    if not is_intact:
+        raise build_damage_error(row.name, f"its snapshot {snapshot_id!r} in indelible.snapshot")
+    name = None if label is None else label.decode()
+    return SnapshotRecord(snapshot_id.decode(), name, taken_at, open_view(extents, end), end)
+
+
+def open_view(closed: list[int], end: int) -> view.View:
+    """Build the view that a snapshot was taken of; its last extent may be the tail."""
+    *extents, last = to_extents(closed) or ((end, end),)
+    # Not put into normal form: what reaches outside of the log must be found.
+    return (
+        view.View(tuple(extents), last[0]) if last[1] == end else view.View((*extents, last), end)
+    )
