@@ -169,7 +169,7 @@ def test_a_later_append_of_a_group_sees_the_version_of_an_earlier_one(url, other
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_guarded_snapshots_and_rollbacks_are_those_of_the_shared_handlers(url, other, seed, monkeypatch):
+def test_guarded_writes_are_those_of_the_shared_handlers(url, other, seed, monkeypatch):
     """The same story twice, in two namespaces: once with the guarded writes, once without."""
     done = Counter()
     guarded = views._call_guarded
