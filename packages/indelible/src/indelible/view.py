@@ -136,6 +136,17 @@ def count(extents: Extents) -> int:
     return sum(stop - start for start, stop in extents)
 
 
+def take_first(extents: Extents, n: int) -> Extents:
+    """Return the extents of the first `n` positions."""
+    taken: list[Extent] = []
+    for start, stop in extents:
+        if n <= 0:
+            break
+        taken.append((start, min(stop, start + n)))
+        n -= stop - start
+    return tuple(taken)
+
+
 def take_last(extents: Extents, n: int) -> Extents:
     """Return the extents of the last `n` positions."""
     taken: list[Extent] = []

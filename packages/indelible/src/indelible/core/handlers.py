@@ -245,14 +245,22 @@ def read(tx: Transaction, op: Read) -> EntrySlice:
     row, head = _load_session(tx, op.session)
     frozen = rules.choose_frozen_view(op.session, op.frozen, head)
     gaps_are_vacuumed = frozen.vacuums != head.vacuums
+    left = _choose_extents(frozen.extents, op)
+    wanted = view.count(left) if op.limit is None else op.limit + 1
     entries: list[StoredEntry] = []
-    for start, stop in _choose_extents(frozen.extents, op):
+    while left and (op.limit is None or len(entries) <= op.limit):
         assert row is not None
-        enough = _read_extent(tx, op, row, start, stop, entries)
+        if op.newest:
+            chunk = view.take_last(left, wanted)
+            left = view.clip(left, 0, chunk[0][0])
+        else:
+            chunk = view.take_first(left, wanted)
+            left = view.clip(left, chunk[-1][1], left[-1][1])
+        # Twice as many next time: what was asked for may lie behind many entries of other kinds.
+        wanted *= 2
+        entries += tx.read_entries(row, chunk, op.kinds, newest=op.newest)
         if gaps_are_vacuumed and any(not entry.envelope for entry in entries):
             raise rules.build_gone_error(op.session)
-        if enough:
-            break
     resume = None
     if op.limit is not None and len(entries) > op.limit:
         entries = entries[: op.limit]
@@ -263,33 +271,11 @@ def read(tx: Transaction, op: Read) -> EntrySlice:
 
 
 def _choose_extents(extents: Extents, op: Read) -> Extents:
-    """Return what is still to be read, in the order of reading."""
-    start = op.start
-    if op.newest:
-        return (extents if start is None else view.clip(extents, 0, start))[::-1]
-    return view.clip(extents, start, extents[-1][1]) if start and extents else extents
-
-
-def _read_extent(
-    tx: Transaction,
-    op: Read,
-    row: SessionRow,
-    start: int,
-    stop: int,
-    entries: list[StoredEntry],
-) -> bool:
-    """Read an extent in chunks; return whether one more entry than the limit was found."""
-    wanted = stop - start if op.limit is None else op.limit + 1
-    while start < stop:
-        chunk = min(stop - start, wanted)
-        # Twice as many next time: what was asked for may lie behind many entries of other kinds.
-        wanted *= 2
-        low, high = (stop - chunk, stop) if op.newest else (start, start + chunk)
-        entries += tx.read_entries(row, low, high, op.kinds, newest=op.newest)
-        if op.limit is not None and len(entries) > op.limit:
-            return True
-        start, stop = (start, low) if op.newest else (high, stop)
-    return False
+    """Return what is still to be read."""
+    if op.start is None or not extents:
+        return extents
+    stop = extents[-1][1]
+    return view.clip(extents, 0, op.start) if op.newest else view.clip(extents, op.start, stop)
 
 
 @READS.handles(ReadLog)

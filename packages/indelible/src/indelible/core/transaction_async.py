@@ -48,7 +48,7 @@ class AsyncTransaction(ABC):
     ) -> Sequence[tuple[str, SessionState | None]]:
         """List sessions by name: those with the prefix, after a name. No state if damaged.
 
-        Like `read_entries`, only for engines without a handler of their own for the operation.
+        Only for engines that have no handler of their own for `ListSessions`.
         """
         raise NotImplementedError
 
@@ -89,13 +89,13 @@ class AsyncTransaction(ABC):
         """
 
     async def read_entries(
-        self, row: SessionRow, start: int, stop: int, kinds: frozenset[Kind] | None, *, newest: bool
+        self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
-        """Read the entries of these kinds at `[start, stop)`, with `newest` backwards.
+        """Read the entries of these kinds at these positions, with `newest` backwards.
 
         For a position without an entry, return one with kind None and an empty envelope; if there
         are too many of them, raise (`rules.refuse_many_missing`). An entry of which the kind
-        cannot be trusted is always returned.
+        cannot be trusted is always returned. Only for transactions that perform `Read`.
         """
         raise NotImplementedError
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from indelible import view
 from indelible.core import rules
 from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.codec import parse_checksum
@@ -138,13 +139,14 @@ class MemoryTransaction(Transaction):
             )
 
     def read_entries(
-        self, row: SessionRow, start: int, stop: int, kinds: frozenset[Kind] | None, *, newest: bool
+        self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         log = self._get(row).log
-        missing = stop - start - sum(position in log for position in range(start, stop))
-        rules.refuse_many_missing(row.name, missing, start, stop)
+        positions = list(view.iter_positions(extents))
+        missing = len(positions) - sum(position in log for position in positions)
+        rules.refuse_many_missing(row.name, missing, extents[0][0], extents[-1][1])
         entries: list[StoredEntry] = []
-        for position in range(stop - 1, start - 1, -1) if newest else range(start, stop):
+        for position in reversed(positions) if newest else positions:
             entry = log.get(position)
             if entry is None:
                 entries.append(StoredEntry(position, None, 0, b""))

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Final, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from indelible.backends.postgres import (  # noqa: F401 (some only register their handlers)
     maintenance,
@@ -23,15 +24,15 @@ from indelible.backends.postgres.append import (
 from indelible.backends.postgres.connection_pool import GivenPool, OwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
 from indelible.backends.postgres.options import PostgresOptions
-from indelible.backends.postgres.statements import StartHandler
-from indelible.backends.postgres.transaction import perform_in_transaction, start
+from indelible.backends.postgres.statements import to_plan
+from indelible.backends.postgres.transaction import find_handler, perform_in_transaction
 from indelible.backends.postgres.waiting import sleep
 from indelible.core.batcher import Batcher, Pending
 from indelible.core.cursors import derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
 from indelible.core.operations import Append, AppendResult, ReadCursorKey
-from indelible.core.plan import Operation, run_plan
+from indelible.core.plan import Operation, Plan, perform, run_plan
 from indelible.errors import (
     MemoryStoreBackendError,
     MemoryStoreError,
@@ -42,6 +43,7 @@ from indelible.errors import (
 from indelible.model import Claims
 
 R = TypeVar("R")
+P = ParamSpec("P")
 
 # Groups of appends that are under way at once: the second is sent while the first is being
 # committed. More would only make the groups smaller.
@@ -83,9 +85,9 @@ class PostgresClient:
         """Connect, create or migrate the tables, and refuse a server that is not durable enough."""
         options = self._options
         deadline = Deadline(options.timeout_s)
-        self._retry(lambda: schema.prepare(options.shown, wait_s=deadline.left_s()), deadline)
+        self._retry(deadline, schema.prepare, options.shown, deadline)
         if options.durability is not None:
-            given = (self._retry(risks.read_settings, deadline)).durability
+            given = (self._retry(deadline, risks.read_settings)).durability
             if not given.covers(options.durability):
                 raise UnsupportedError(
                     f"{options.shown} cannot promise durability {options.durability!s}; as it runs"
@@ -94,7 +96,7 @@ class PostgresClient:
 
     def claims(self) -> Claims:
         """Return what is promised on the server as it runs now."""
-        settings = self._retry(risks.read_settings, Deadline(self._options.timeout_s))
+        settings = self._retry(Deadline(self._options.timeout_s), risks.read_settings)
         ttl_clock = "server" if self._options.clock is None else "caller"
         return risks.build_claims(settings, ttl_clock=ttl_clock)
 
@@ -105,22 +107,28 @@ class PostgresClient:
             return cast(R, self._append(op, deadline))
         if isinstance(op, ReadCursorKey):
             return cast(R, self._read_cursor_key(op, deadline))
-        return self._retry(lambda: start(self._context, op), deadline)
+        return self._retry(deadline, find_handler(op), self._context, op)
 
     def _read_cursor_key(self, op: ReadCursorKey, deadline: Deadline) -> bytes:
         """Return the key for cursors; the first store that needs it writes the secret."""
         if self._cursor_key is None or op.again:
-            secret = self._retry(schema.read_secret, deadline)
+            secret = self._retry(deadline, schema.read_secret)
             if secret is None:
-                secret = self._retry(schema.ensure_secret, deadline)
+                secret = self._retry(deadline, schema.ensure_secret)
             self._cursor_key = derive_key(secret, self._options.namespace)
         return self._cursor_key
 
-    def _retry(self, start_handler: StartHandler[R], deadline: Deadline) -> R:
+    def _retry(
+        self,
+        deadline: Deadline,
+        handler: Callable[P, Coroutine[Any, Any, R]],
+        *args: P.args,
+        **more: P.kwargs,
+    ) -> R:
         """Run a handler until the deadline; again only if nothing was written."""
         while True:
             try:
-                return self._run(start_handler, deadline)
+                return self._run(to_plan(handler, *args, **more), deadline)
             except OutcomeUnknownError as error:
                 if deadline.left_s() == 0:
                     raise error.copy(exhausted=True) from error.__cause__
@@ -158,7 +166,7 @@ class PostgresClient:
         try:
             if alone:
                 call = build_call(self._context, [op])
-                ((version,),) = self._run(lambda: call, deadline)
+                ((version,),) = self._run(perform(call), deadline)
             else:
                 version = self.batcher.run(op, deadline)
             if version is not None:
@@ -169,7 +177,7 @@ class PostgresClient:
             if not alone:
                 return self._try_append(op, deadline, alone=True)
         op = replace(op, fresh=False)
-        return self._run(lambda: perform_in_transaction(self._context, op), deadline)
+        return self._run(to_plan(perform_in_transaction, self._context, op), deadline)
 
     def _send_group(self, batch: list[Pending[Append, str | None]]) -> None:
         """Send a group of appends; each has its outcome afterwards."""
@@ -178,7 +186,7 @@ class PostgresClient:
             appends = [one.request for one in ordered]
             call = build_call(self._context, appends, wait_s_max=GROUP_WAIT_S)
             deadline = min((one.deadline for one in batch), key=Deadline.left_s)
-            (versions,) = self._run(lambda: call, deadline)
+            (versions,) = self._run(perform(call), deadline)
             for one, version in zip(ordered, versions, strict=True):
                 one.succeed(version)
         except MemoryStoreError as error:
@@ -188,14 +196,14 @@ class PostgresClient:
             for one in batch:
                 one.fail(error)
 
-    def _run(self, start_handler: StartHandler[R], deadline: Deadline) -> R:
-        """Run a handler on a connection."""
+    def _run(self, plan: Plan[R], deadline: Deadline) -> R:
+        """Run a plan on a connection."""
         lease = Lease()
         healthy = False
         try:
             connection = self.pool.borrow(lease, deadline)
             try:
-                result = run_plan(start_handler().__await__(), connection.execute)
+                result = run_plan(plan, connection.execute)
                 healthy = True
             except BaseException as error:
                 healthy = is_usable_after(error) and connection.try_roll_back()

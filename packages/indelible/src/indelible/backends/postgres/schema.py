@@ -15,6 +15,7 @@ from indelible.backends.postgres.statements import (
     format_milliseconds,
 )
 from indelible.core.cursors import SECRET_BYTES, create_secret
+from indelible.core.deadline import Deadline
 from indelible.errors import FormatError
 
 FORMAT: Final = 1
@@ -35,7 +36,7 @@ _INSERT_WORDS: Final = """
     ON CONFLICT DO NOTHING"""
 
 
-async def prepare(place: str, *, wait_s: float) -> None:
+async def prepare(place: str, deadline: Deadline) -> None:
     """Make sure that the tables are there and up to date, or refuse them untouched."""
     found, _ = await _read_format(place)
     if found >= FORMAT:
@@ -43,7 +44,9 @@ async def prepare(place: str, *, wait_s: float) -> None:
     await Begin(writes=True)
     # A server may be told to read backslashes in literals as escapes; these files do not.
     await Do("SET LOCAL standard_conforming_strings = on")
-    await Do("SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(wait_s),))
+    await Do(
+        "SELECT set_config('lock_timeout', $1, true)", (format_milliseconds(deadline.left_s()),)
+    )
     await Do("SELECT pg_advisory_xact_lock($1::bigint)", (MIGRATION_LOCK,))
     # Another process may have done it while this one waited.
     found, has_schema = await _read_format(place)

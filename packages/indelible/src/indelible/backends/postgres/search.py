@@ -11,8 +11,7 @@ from typing import Final
 
 from indelible import view
 from indelible.backends.postgres.arrays import BytesArray
-from indelible.backends.postgres.entries import KIND_NUMBERS, encode_embedder, pack_vector
-from indelible.backends.postgres.read import build_stored_entry
+from indelible.backends.postgres.entries import KIND_NUMBERS, KINDS, encode_embedder, pack_vector
 from indelible.backends.postgres.sessions import load_session
 from indelible.backends.postgres.statements import (
     CONTENT,
@@ -84,7 +83,10 @@ async def find_nearest(context: PostgresContext, op: FindNearest) -> tuple[Store
     if there != shown:
         # Vacuumed since the session was loaded, or damaged: a read of all finds out which.
         return None
-    return tuple(build_stored_entry(*row) for row in sorted(rows, key=itemgetter(0)))
+    return tuple(
+        StoredEntry(position, KINDS.get(kind), *rest)
+        for position, kind, *rest in sorted(rows, key=itemgetter(0))
+    )
 
 
 def compute_margin(dimension: int) -> float:

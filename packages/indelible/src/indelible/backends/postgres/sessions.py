@@ -54,7 +54,7 @@ LOCK_SESSION = f"""
     SELECT indelible.now_ms($3::bigint), number, life, born, log_end, generation, deadline, staged,
         tail, extents, created_at, metadata, forked_from, vacuums, {_IS_INTACT}
     FROM indelible.session WHERE namespace = $1 AND name = $2 FOR UPDATE"""
-_COLUMNS_COUNT: Final = 15
+COLUMNS_COUNT: Final = 15
 _COUNT_SNAPSHOTS = """
     SELECT count(*) FROM indelible.snapshot AS part
     JOIN indelible.session AS own ON part.session = own.number AND part.life = own.life
@@ -79,25 +79,12 @@ async def load_session(
     return row, build_row_head(row, now_ms), others
 
 
-async def load_newest(
-    context: PostgresContext, session: str, count: int, *, without: IntArray, cut: int
-) -> tuple[SessionRow | None, Head, Rows]:
-    """Load a session and its newest entries; payloads of kinds in `without` are cut."""
-    salt = context.salt(session) if count else 0
-    params = *context.named(session), context.now_ms(), count, without, cut, salt
-    (fields,) = await Fetch(LOAD_SESSION, params)
-    row, now_ms = build_session_row(session, fields)
-    columns = fields[_COLUMNS_COUNT:]
-    entries = [] if columns[0] is None else list(zip(*columns, strict=True))
-    return row, build_row_head(row, now_ms), entries
-
-
 def build_session_row(session: str, fields: Row) -> tuple[SessionRow | None, int]:
     """Build a session, if there is one, and the time; raise a `FormatError` if it is damaged."""
     now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = fields
     if number is None:
         return None, now_ms
-    created_at, metadata, forked_from, vacuums, is_intact = rest[: _COLUMNS_COUNT - 10]
+    created_at, metadata, forked_from, vacuums, is_intact = rest[: COLUMNS_COUNT - 10]
     if not is_intact:
         raise build_damage_error(session, "its row in indelible.session")
     shown = view.build_view(to_extents(extents), tail)

@@ -7,18 +7,19 @@ well as the async one: it performs each statement and sends its result into the 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from indelible.backends.postgres.arrays import IntArray
 from indelible.core.backend import Handlers
 from indelible.core.checksums import compute_session_salt
 from indelible.core.clock import Clock, read_clock_ms
-from indelible.core.plan import Operation
+from indelible.core.plan import Operation, Plan
 from indelible.view import Extents
 
 R = TypeVar("R")
+P = ParamSpec("P")
 
 Row = tuple[Any, ...]
 Rows = list[Row]
@@ -67,8 +68,14 @@ class Statement(Operation[R]):
         return (yield self)
 
 
-# Starts a handler. A client may do so several times, each on a connection of its own.
-StartHandler = Callable[[], Awaitable[R]]
+def to_plan(
+    handler: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **more: P.kwargs
+) -> Plan[R]:
+    """Build the plan that runs a handler.
+
+    It is a generator, since Python warns of a coroutine that Ctrl-C keeps from being started.
+    """
+    return (yield from handler(*args, **more).__await__())
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ A primitive without a result only adds a statement, which is sent with the next 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -159,13 +159,12 @@ def is_write(op: Operation[Any]) -> bool:
     return type(op) in WRITES
 
 
-def start(context: PostgresContext, op: Operation[R]) -> Coroutine[Any, Any, R]:
-    """Return the coroutine that performs an operation."""
-    if type(op) in HANDLERS:
-        handler: Any = HANDLERS.find(op)
-        coroutine: Coroutine[Any, Any, R] = handler(context, op)
-        return coroutine
-    return perform_in_transaction(context, op)
+def find_handler(
+    op: Operation[R],
+) -> Callable[[PostgresContext, Operation[R]], Coroutine[Any, Any, R]]:
+    """Return the handler that performs an operation."""
+    own: Any = HANDLERS
+    return own.find(op) if type(op) in HANDLERS else perform_in_transaction
 
 
 async def perform_in_transaction(context: PostgresContext, op: Operation[R]) -> R:

@@ -266,15 +266,18 @@ class SqliteTransaction(Transaction):
         self._db.execute_many(_REPLACE_ENTRY if replace else _INSERT_ENTRY, values)
 
     def read_entries(
-        self, row: SessionRow, start: int, stop: int, kinds: frozenset[Kind] | None, *, newest: bool
+        self, row: SessionRow, extents: Extents, kinds: frozenset[Kind] | None, *, newest: bool
     ) -> list[StoredEntry]:
         numbers, mask = _choose_kinds(kinds)
-        ids = build_entry_ids(row.number, start, stop)
         query = _READ_ENTRIES_BACKWARDS if newest else _READ_ENTRIES
-        found = self._db.execute(query, (mask, self._salt(row), *ids))
-        if len(found) != stop - start:
-            rules.refuse_many_missing(row.name, stop - start - len(found), start, stop)
-            found = _fill_gaps(found, range(*ids)[::-1] if newest else range(*ids))
+        found: Rows = []
+        for start, stop in extents[::-1] if newest else extents:
+            ids = build_entry_ids(row.number, start, stop)
+            part = self._db.execute(query, (mask, self._salt(row), *ids))
+            if len(part) != stop - start:
+                rules.refuse_many_missing(row.name, stop - start - len(part), start, stop)
+                part = _fill_gaps(part, range(*ids)[::-1] if newest else range(*ids))
+            found += part
         if not numbers.issuperset(map(_GET_KIND_NUMBER, found)):
             found = self._pick_kinds(numbers, found)
         return [
