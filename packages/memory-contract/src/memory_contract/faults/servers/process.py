@@ -18,6 +18,8 @@ ENDED_S_MAX: Final = 60.0
 # Between two looks at a server that is not ready yet.
 LOOK_AGAIN_S: Final = 0.01
 LOOPBACK: Final = "127.0.0.1"
+# The state of a listening socket in /proc/net/tcp.
+_LISTEN: Final = "0A"
 
 
 class ServerError(RuntimeError):
@@ -32,6 +34,23 @@ def free_port() -> int:
         return port
 
 
+def listens(pid: int, port: int) -> bool:
+    """Whether the process listens on a port; True where the system does not say."""
+    try:
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
+        opened = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    except FileNotFoundError:
+        # A file was closed meanwhile, or the process ended; or the system is not Linux.
+        return not Path("/proc/net/tcp").exists()
+    except PermissionError:
+        return True
+    return any(
+        int(local.partition(":")[2], 16) == port and f"socket:[{inode}]" in opened
+        for _, local, _, state, *_, inode in (row[:10] for row in rows)
+        if state == _LISTEN
+    )
+
+
 def unprivileged() -> int | None:
     """The user to run a server as that refuses to be root."""
     return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
@@ -44,12 +63,14 @@ class ServerProcess:
         self,
         arguments: Sequence[str],
         *,
+        port: int,
         log: Path,
         ready: Callable[[], bool],
         environment: Mapping[str, str] | None = None,
         user: int | None = None,
         ending: signal.Signals = signal.SIGTERM,
     ) -> None:
+        self.port = port
         self._arguments = list(arguments)
         self._log = log
         self._ready = ready
@@ -85,8 +106,9 @@ class ServerProcess:
                 start_new_session=True,
             )
         deadline = time.monotonic() + READY_S_MAX
-        while not self._ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+        # Another server on this port may answer as well, while ours has not found it taken yet.
+        while not (self.running and listens(self.pid, self.port) and self._ready()):
+            if not self.running or time.monotonic() > deadline:
                 self.kill()
                 raise ServerError(f"{self._arguments[0]} did not start: {self.last_words()}")
             time.sleep(LOOK_AGAIN_S)
