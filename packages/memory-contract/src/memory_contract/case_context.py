@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -274,7 +275,7 @@ class CaseContext:
 
     def add_log(self, log: Log) -> None:
         """Add what a worker recorded to the history."""
-        self.history += log.operations
+        self.history += map(self._claim, log.operations)
         self.names |= log.names
         self.errors += [(log.operations[at], words, fair) for at, words, fair in log.errors]
 
@@ -287,10 +288,26 @@ class CaseContext:
 
     def record(self, operation: Operation, error: BaseException | None = None) -> Operation:
         """Add an operation to the history, and the error that the store raised."""
+        operation = self._claim(operation)
         self.history.append(operation)
         if error is not None:
             self.raised.append(error)
         return operation
+
+    def _claim(self, operation: Operation) -> Operation:
+        """The operation with what the store claims to keep, for the checker."""
+        keep = self.adapter.keeps_last
+        return replace(operation, keep=keep) if keep and operation.op == "append" else operation
+
+    def keep_newest(self, items: Sequence[T]) -> Sequence[T]:
+        """What a session shows of all that was appended to it: everything, or what is kept."""
+        return items if self.adapter.keeps_last is None else items[-self.adapter.keeps_last :]
+
+    def require_room(self, count: int) -> None:
+        """End the case if the store claims to keep fewer entries than that."""
+        keeps = self.adapter.keeps_last
+        if keeps is not None and keeps < count:
+            raise CaseNotClaimed(f"the store keeps {keeps} entries, and the case needs {count}")
 
     def record_fault(self, name: str, began_ns: int, ended_ns: int | None = None) -> None:
         """Record a fault that was made; without an end, it lasts until the case ends."""
@@ -343,7 +360,7 @@ class CaseContext:
         after: str = "",
     ) -> None:
         """Read a session, and hold the store to what it must show after something was done."""
-        seen = reader.read(session)
+        seen, expected = reader.read(session), tuple(self.keep_newest(expected))
         if seen != expected:
             differ = sorted({*seen} ^ {*expected})
             shows = f"{session} shows [{' '.join(seen)}] instead of [{' '.join(expected)}]"

@@ -42,6 +42,7 @@ def expect_there(
     context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
 ) -> None:
     """Expect that what was acknowledged can be read at once."""
+    expected = context.keep_newest(expected)
     seen, told = to_spoken(store.get(session)), to_spoken(expected)
     if not is_incomplete(seen, told):
         return

@@ -112,7 +112,7 @@ def edited_export_stays_inside(context: CaseContext) -> None:
     honest = context.new_session()
     target.ask("import_session", text.replace(mine, honest))
     context.expect(
-        ids_of(target.get(honest)) == ids,
+        ids_of(target.get(honest)) == context.keep_newest(ids),
         "not imported",
         "an export that nobody edited did not come back as it was",
     )

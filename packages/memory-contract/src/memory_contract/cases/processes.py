@@ -339,4 +339,5 @@ def clock_jumps(context: CaseContext) -> None:
     if mortals:
         seen = read_unrecorded(context.open_elsewhere(), mortal)
         proof = f"{mortal} had an hour to live, its clock was set to and fro, and it shows {seen}"
-        context.expect(seen == mine, "early expiry", proof, session=mortal)
+        kept_alive = context.keep_newest(mine)
+        context.expect(seen == kept_alive, "early expiry", proof, session=mortal)

@@ -199,7 +199,7 @@ def _expect_own(
             session=session,
         )
         context.expect(
-            seen == expected,
+            seen == context.keep_newest(expected),
             "wrong history",
             f"{shown(session)} shows {len(seen)} entries, and {len(expected)} are its own{when}",
             session=session,
