@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from memory_contract.adapter import CAPABILITIES, Capability
 from memory_contract.calls import format_error
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import expect_there, is_same
-from memory_contract.client import Client
 from memory_contract.entries import ids_of, messages_of
 
 # Long enough not to expire during the case.

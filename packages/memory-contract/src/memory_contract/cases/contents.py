@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Message
 from memory_contract.calls import format_error
-from memory_contract.case_context import CaseContext
-from memory_contract.client import Client
+from memory_contract.case_context import CaseContext, Client
 
 Spoken = tuple[Any, Any]
 # How long to wait for a write that may come late.

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from memory_contract.adapter import Message
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import (
     appears_late,
@@ -20,7 +20,6 @@ from memory_contract.cases.contents import (
 )
 from memory_contract.cases.sequential import Unstorable
 from memory_contract.cases.workload import pace
-from memory_contract.client import Client
 
 TEXTS: Final[dict[str, str]] = {
     "a NUL": "before\x00after",

@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Final
 
 from memory_contract.calls import is_not_found
-from memory_contract.case_context import CaseContext, CaseVacuous
+from memory_contract.case_context import CaseContext, CaseVacuous, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.lifecycle import read_unrecorded
-from memory_contract.client import Client
 from memory_contract.history import Ids, Operation
 
 # Long enough for a few calls, short enough to wait for.

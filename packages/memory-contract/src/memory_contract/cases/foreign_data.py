@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.workload import pace
-from memory_contract.client import Client
 from memory_contract.entries import ids_of, messages_of
 from memory_contract.history import Ids
 

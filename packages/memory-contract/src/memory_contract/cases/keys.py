@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from memory_contract.calls import format_error
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import shown
-from memory_contract.client import Client
 from memory_contract.entries import ids_of, messages_of
 
 

@@ -10,10 +10,9 @@ from typing import Final
 from memory_contract import model
 from memory_contract.adapter import CAPABILITIES
 from memory_contract.calls import Call
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.workload import pace
-from memory_contract.client import Client
 from memory_contract.entries import EntryIds
 from memory_contract.history import Operation, OpName
 

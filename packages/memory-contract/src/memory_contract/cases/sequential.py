@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Message
 from memory_contract.calls import format_error
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import (
     appears_late,
@@ -21,7 +21,6 @@ from memory_contract.cases.contents import (
     try_put,
 )
 from memory_contract.cases.workload import append_many, pace
-from memory_contract.client import Client
 from memory_contract.entries import messages_of
 from memory_contract.history import Ids
 

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,8 @@ ENDED_S_MAX: Final = 60.0
 # Between two looks at a server that is not ready yet.
 LOOK_AGAIN_S: Final = 0.01
 LOOPBACK: Final = "127.0.0.1"
+# Of its log, what an error shows.
+_LAST_LINES: Final = 5
 # The state of a listening socket in /proc/net/tcp.
 _LISTEN: Final = "0A"
 
@@ -66,7 +68,6 @@ class ServerProcess:
         port: int,
         log: Path,
         ready: Callable[[], bool],
-        environment: Mapping[str, str] | None = None,
         user: int | None = None,
         ending: signal.Signals = signal.SIGTERM,
     ) -> None:
@@ -74,7 +75,6 @@ class ServerProcess:
         self._arguments = list(arguments)
         self._log = log
         self._ready = ready
-        self._environment = dict(environment) if environment is not None else None
         self._user = user
         # The signal that asks it to shut down.
         self._ending = ending
@@ -100,7 +100,6 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self._environment,
                 user=self._user,
                 # Ctrl-C must not reach it before the kit ends it.
                 start_new_session=True,
@@ -113,10 +112,10 @@ class ServerProcess:
                 raise ServerError(f"{self._arguments[0]} did not start: {self.last_words()}")
             time.sleep(LOOK_AGAIN_S)
 
-    def last_words(self, lines: int = 5) -> str:
+    def last_words(self) -> str:
         """The end of its log."""
         said = self._log.read_text("utf-8", errors="replace").splitlines()
-        return " / ".join(said[-lines:])
+        return " / ".join(said[-_LAST_LINES:])
 
     def stop(self) -> None:
         """Shut it down; kill it if it does not end."""
