@@ -46,6 +46,7 @@ class SentinelGroup:
         )
         self._sentinel = ServerProcess(
             [self.primary.program, str(settings), "--sentinel"],
+            port=self.port,
             log=self._folder / "sentinel.log",
             ready=self._answers,
         )

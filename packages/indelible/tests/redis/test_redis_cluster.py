@@ -34,7 +34,7 @@ def test_sessions_lie_on_every_server_and_are_listed_from_all(cluster):
         found, cursor = [], None
         while True:
             page = store.list_sessions(limit=4, cursor=cursor)
-            found += page
+            found += page.ids
             cursor = page.cursor
             if cursor is None:
                 break
@@ -148,7 +148,7 @@ def test_a_store_lives_through_a_failover_without_being_reopened(tmp_path):
             for name in names:
                 store.add_message(name, "user", "after", key=f"after-{name}")
             assert all(texts(store, name)[-1] == "after" for name in names)
-            assert sorted(store.list_sessions()) == sorted(names)
+            assert sorted(store.list_sessions().ids) == sorted(names)
             # The old primary comes back as a replica; nobody takes it for more.
             victim.start()
             cluster.until_whole()

@@ -302,7 +302,8 @@ async def _list_keys(store: AsyncMemoryStore) -> list[str]:
     found: list[str] = []
     page = await store.list_sessions()
     while True:
-        found += [name for name in page if (await store.session(name)).entries]
+        # One that is damaged is listed: reading it says so.
+        found += [each.session_id for each in page if each.entries or each.status == "damaged"]
         if page.cursor is None:
             return found
         page = await store.list_sessions(cursor=page.cursor)

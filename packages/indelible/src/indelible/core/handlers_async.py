@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from indelible import view
-from indelible.core import rules
+from indelible.core import rules, session_list
 from indelible.core.backend import Handlers
 from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S
 from indelible.core.operations import (
@@ -31,6 +31,7 @@ from indelible.core.operations import (
     Head,
     JournalLine,
     JournalPage,
+    ListedSession,
     ListSessions,
     LogPage,
     LogRow,
@@ -46,6 +47,7 @@ from indelible.core.operations import (
     ReclaimResult,
     Rollback,
     SaveSnapshot,
+    SessionOrder,
     SessionOutline,
     SessionPage,
     SetMetadata,
@@ -113,6 +115,8 @@ async def _begin_life(
         tail=born,
         extents=b"",
         created_at_ms=now_ms,
+        # That of a copy is known when it is shown.
+        last_activity_ms=0 if staged else now_ms,
         vacuums=row.vacuums if row else 0,
         forked_from=forked_from,
         metadata=b"{}",
@@ -146,25 +150,39 @@ async def set_metadata(tx: AsyncTransaction, op: SetMetadata) -> Head:
 
 @READS.handles(ListSessions)
 async def list_sessions(tx: AsyncTransaction, op: ListSessions) -> SessionPage:
-    """List a page of active sessions by name; the next page continues after the last name.
+    """List a page of sessions, in the order of ids if no other is asked for.
 
     A session whose row is damaged is listed too, so that it is not overlooked.
     """
-    names: list[str] = []
-    after = op.resume or ""
+    listed: list[ListedSession] = []
+    order = op.order or SessionOrder("id")
+    after = last = session_list.parse_place(order, op.resume)
     now_ms = await tx.now_ms()
     while True:
-        found = await tx.list_sessions(op.prefix, after, op.limit + 1)
-        for name, state in found:
-            active = state is None or rules.compute_status(state, now_ms) is Status.ACTIVE
-            if not active and not op.dead:
+        found = await tx.list_sessions(op.prefix, order, after, op.limit + 1)
+        for row, intact in found:
+            after = session_list.build_place(
+                order, row.name, row.created_at_ms, row.last_activity_ms
+            )
+            head = _try_build_head(row, now_ms) if intact else None
+            if not session_list.is_listed(op, row.name, head):
                 continue
-            if len(names) == op.limit:
-                return SessionPage(tuple(names), names[-1])
-            names.append(name)
+            if len(listed) == op.limit:
+                return SessionPage(tuple(listed), last.format())
+            if head is not None and head.status is Status.ACTIVE:
+                head.snapshots = await tx.count_snapshots(row)
+            listed.append(ListedSession(row.name, head))
+            last = after
         if len(found) <= op.limit:
-            return SessionPage(tuple(names), None)
-        after = found[-1][0]
+            return SessionPage(tuple(listed), None)
+
+
+def _try_build_head(row: SessionRow, now_ms: int) -> Head | None:
+    """Build the head of a session; None if its view is damaged."""
+    try:
+        return build_row_head(row, now_ms)
+    except FormatError:
+        return None
 
 
 # Appending
@@ -187,6 +205,10 @@ async def append(tx: AsyncTransaction, op: Append) -> AppendResult:
     rules.refuse_if_full(op.session, row.end if row else 0, count)
     if row is None or status is not Status.ACTIVE:
         row = await _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+    elif rules.is_later_step(row.last_activity_ms, now_ms):
+        # Other appends do not write the session's row.
+        row = row._replace(last_activity_ms=now_ms)
+        await tx.save_session(row)
     first, generation = row.end, row.generation
     deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
     rows = [
@@ -457,13 +479,16 @@ async def show_stage(tx: AsyncTransaction, op: ShowStage) -> Head:
     # Once more, for the new end of its log.
     row = await _find_stage(tx, op.session, op.stage)
     shown = View((), row.born) if op.view is None else op.view
+    created_at_ms = row.created_at_ms if op.created_at_ms is None else op.created_at_ms
+    newest = await tx.read_log(row, row.end - 1, 1) if row.end > row.born else []
     row = row._replace(
         staged=False,
         metadata=op.metadata,
         tail=shown.tail,
         extents=view.encode(shown.extents),
         generation=op.generation,
-        created_at_ms=row.created_at_ms if op.created_at_ms is None else op.created_at_ms,
+        created_at_ms=created_at_ms,
+        last_activity_ms=max([created_at_ms, *(each.written_at_ms for each in newest)]),
     )
     # A view that reaches outside of the log is refused here: the stage is not shown.
     head = build_row_head(row, await tx.now_ms())

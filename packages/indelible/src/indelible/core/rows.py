@@ -29,6 +29,8 @@ class SessionRow(NamedTuple):
     tail: int
     extents: bytes
     created_at_ms: int
+    # The later of when this life began and when its newest entry was written.
+    last_activity_ms: int
     vacuums: int
     forked_from: str | None
     metadata: bytes
@@ -72,6 +74,7 @@ def build_row_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -
             view=View(),
             now_ms=now_ms,
             created_at_ms=None,
+            last_activity_ms=None,
             metadata=b"",
             snapshots=0,
             forked_from=None,
@@ -82,6 +85,7 @@ def build_row_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -
         view=row.view,
         now_ms=now_ms,
         created_at_ms=row.created_at_ms,
+        last_activity_ms=row.last_activity_ms,
         metadata=row.metadata,
         snapshots=snapshots,
         forked_from=row.forked_from,

@@ -16,11 +16,12 @@ from indelible.core.operations import (
     JournalLine,
     LogRow,
     Outline,
+    SessionOrder,
     SnapshotRecord,
     StoredEntry,
 )
 from indelible.core.rows import KeyUse, SessionRow
-from indelible.core.rules import SessionState
+from indelible.core.session_list import Place
 from indelible.model import Kind
 from indelible.view import Extents
 
@@ -44,9 +45,9 @@ class AsyncTransaction(ABC):
         """Find a session. A damaged row is a `FormatError`, unless `damaged` allows it."""
 
     async def list_sessions(
-        self, prefix: str, after: str, limit: int
-    ) -> Sequence[tuple[str, SessionState | None]]:
-        """List sessions by name: those with the prefix, after a name. No state if damaged.
+        self, prefix: str, order: SessionOrder, after: Place, limit: int
+    ) -> Sequence[tuple[SessionRow, bool]]:
+        """List sessions with a prefix in an order, after a place; with whether a row is intact.
 
         Only for engines that have no handler of their own for `ListSessions`.
         """
@@ -85,7 +86,8 @@ class AsyncTransaction(ABC):
         """Write entries at their positions; with `replace`, over those that are there.
 
         If the last of them is the newest entry of the log, or comes after it, `find_session` then
-        returns a row whose `end` is one after it and whose `deadline_ms` is its own.
+        returns a row whose `end` is one after it and whose `deadline_ms` is its own. Its
+        `last_activity_ms` is when it was written, as far as that is in the step of the saved row.
         """
 
     async def read_entries(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from indelible import view
@@ -15,10 +17,17 @@ from indelible.backends.postgres.statements import (
     Rows,
     Sql,
 )
-from indelible.core import rules
-from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage
+from indelible.core import session_list
+from indelible.core.limits import ACTIVITY_STEP_MS, PAGE_ENTRIES_MAX, SESSION_ID_BYTES_MAX
+from indelible.core.operations import (
+    Head,
+    ListedSession,
+    ListSessions,
+    ReadHead,
+    SessionOrder,
+    SessionPage,
+)
 from indelible.core.rows import SessionRow, build_row_head
-from indelible.core.rules import SessionState
 from indelible.errors import FormatError
 from indelible.model import Status
 
@@ -26,6 +35,7 @@ from indelible.model import Status
 _CHECKED_COLUMNS: Final = (
     *("number", "life", "born", "generation", "tail", "created_at", "vacuums", "staged"),
     *("namespace", "name", "forked_from", "extents", "metadata", "log_end", "deadline"),
+    "last_activity",
 )
 
 
@@ -41,29 +51,57 @@ def build_session_update(**changed: str) -> str:
     The caller holds the row, and has checked that it was not damaged.
     """
     columns = {**changed, "checksum": build_checksum(**changed)}
+    if "last_activity" in changed:
+        columns["activity_minute"] = f"{changed['last_activity']} / {ACTIVITY_STEP_MS}"
     values = ", ".join(f"{column} = {value}" for column, value in columns.items())
     return f"UPDATE indelible.session SET {values} WHERE namespace = $1 AND name = $2"
 
 
 _IS_INTACT = f"checksum = {build_checksum()}"
+_ROW_COLUMNS = f"""
+    number, life, born, log_end, generation, deadline, staged, tail, extents, created_at,
+    last_activity, metadata, forked_from, vacuums, {_IS_INTACT}"""
 # A row in any case: it carries the server's time, also where there is no session. With it come the
 # newest visible entries, if any are asked for, as an array for each column.
 LOAD_SESSION = "SELECT * FROM indelible.load_session($1, $2, $3, $4, $5, $6, $7)"
 # The same columns of a session, without entries.
 LOCK_SESSION = f"""
-    SELECT indelible.now_ms($3::bigint), number, life, born, log_end, generation, deadline, staged,
-        tail, extents, created_at, metadata, forked_from, vacuums, {_IS_INTACT}
+    SELECT indelible.now_ms($3::bigint), {_ROW_COLUMNS}
     FROM indelible.session WHERE namespace = $1 AND name = $2 FOR UPDATE"""
-COLUMNS_COUNT: Final = 15
+COLUMNS_COUNT: Final = 16
+_CREATED_AT: Final = 10
 _COUNT_SNAPSHOTS = """
     SELECT count(*) FROM indelible.snapshot AS part
     JOIN indelible.session AS own ON part.session = own.number AND part.life = own.life
     WHERE own.namespace = $1 AND own.name = $2"""
-_LIST = f"""
-    SELECT name, number, life, born, log_end, generation, deadline, staged,
-        now, CASE WHEN staged OR deadline <= now THEN {_IS_INTACT} ELSE true END
-    FROM indelible.now_ms($5::bigint) AS now, indelible.session
-    WHERE namespace = $1 AND name >= $2 AND name > $3 ORDER BY name LIMIT $4"""
+# For each order: what a page begins after, and the terms. {0} is > or <.
+_ORDERS: Final = {
+    "id": ("name {0} $6 AND $5::bigint IS NOT NULL", ("name",)),
+    "created": ("(created_at, name) {0} ($5::bigint, $6)", ("created_at", "name")),
+    "last_activity": (
+        f"(activity_minute, last_activity, name) {{0}} ($5::bigint / {ACTIVITY_STEP_MS}, $5, $6)",
+        ("activity_minute", "last_activity", "name"),
+    ),
+}
+
+
+@cache
+def _build_list(order: SessionOrder) -> str:
+    """Build the query that lists sessions in an order."""
+    after, terms = _ORDERS[order.by]
+    direction = " DESC" if order.descending else ""
+    ordered = ", ".join(term + direction for term in terms)
+    snapshots = """(SELECT count(*) FROM indelible.snapshot AS part
+        WHERE part.session = page.number AND part.life = page.life)"""
+    return f"""
+        SELECT name, {snapshots}, indelible.now_ms($3::bigint), {_ROW_COLUMNS}
+        FROM (
+            SELECT * FROM indelible.session
+            WHERE namespace = $1 AND name >= $2 AND name <= $4
+                AND {after.format("<" if order.descending else ">")}
+            ORDER BY {ordered} LIMIT $7
+        ) AS page
+        ORDER BY {ordered}"""
 
 
 async def load_session(
@@ -84,7 +122,9 @@ def build_session_row(session: str, fields: Row) -> tuple[SessionRow | None, int
     now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = fields
     if number is None:
         return None, now_ms
-    created_at, metadata, forked_from, vacuums, is_intact = rest[: COLUMNS_COUNT - 10]
+    created_at, last_activity, metadata, forked_from, vacuums, is_intact = rest[
+        : COLUMNS_COUNT - 10
+    ]
     if not is_intact:
         raise build_damage_error(session, "its row in indelible.session")
     shown = view.build_view(to_extents(extents), tail)
@@ -100,6 +140,7 @@ def build_session_row(session: str, fields: Row) -> tuple[SessionRow | None, int
         tail=shown.tail,
         extents=view.encode(shown.extents),
         created_at_ms=created_at,
+        last_activity_ms=last_activity,
         vacuums=vacuums,
         forked_from=None if forked_from is None else forked_from.decode(),
         metadata=metadata,
@@ -141,25 +182,41 @@ async def read_head(context: PostgresContext, op: ReadHead) -> Head:
 
 @HANDLERS.handles(ListSessions)
 async def list_sessions(context: PostgresContext, op: ListSessions) -> SessionPage:
-    """Name a page of active sessions, by name; the last name looked at is where to go on."""
-    names: list[str] = []
-    prefix = op.prefix.encode()
-    after = (op.resume or "").encode()
+    """List a page of sessions, in the order of ids if no other is asked for."""
+    listed: list[ListedSession] = []
+    order = op.order or SessionOrder("id")
+    after = last = session_list.parse_place(order, op.resume)
+    # No name has more bytes. One that is damaged is in the list, to be noticed.
+    names = op.prefix.encode(), op.prefix.encode() + b"\xff" * SESSION_ID_BYTES_MAX
+    # A filter may pass over many sessions, so that each round trip fetches twice as many.
+    wanted = op.limit + 1
     while True:
-        rows = await Sql(_LIST, (context.namespace, prefix, after, op.limit + 1, context.now_ms()))
-        for name, number, life, *state, now_ms, is_intact in rows:
-            if not name.startswith(prefix):
-                return SessionPage(tuple(names), None)
-            status = rules.compute_status(SessionState(f"{number}.{life}", *state), now_ms)
-            # A damaged row cannot say that its session ended; a read of the session raises.
-            if is_intact and status is not Status.ACTIVE and not op.dead:
+        params = (context.namespace, names[0], context.now_ms(), names[1])
+        place = (after.value, after.name.encode(), wanted)
+        rows = await Sql(_build_list(order), (*params, *place))
+        for encoded, snapshots, *row in rows:
+            name = _decode_name(encoded)
+            created_at, last_activity = row[_CREATED_AT : _CREATED_AT + 2]
+            after = session_list.build_place(order, name, created_at, last_activity)
+            head = _try_build_head(name, tuple(row), snapshots)
+            if not session_list.is_listed(op, name, head):
                 continue
-            if len(names) == op.limit:
-                return SessionPage(tuple(names), names[-1])
-            names.append(_decode_name(name))
-        if len(rows) <= op.limit:
-            return SessionPage(tuple(names), None)
-        after = rows[-1][0]
+            if len(listed) == op.limit:
+                return SessionPage(tuple(listed), last.format())
+            listed.append(ListedSession(name, head))
+            last = after
+        if len(rows) < wanted:
+            return SessionPage(tuple(listed), None)
+        wanted = min(2 * wanted, PAGE_ENTRIES_MAX + 1)
+
+
+def _try_build_head(session: str, fields: Row, snapshots: int) -> Head | None:
+    """Build the head of a session; None if it is damaged: other operations on it say so."""
+    try:
+        head = build_row_head(*build_session_row(session, fields))
+    except FormatError:
+        return None
+    return replace(head, snapshots=snapshots) if head.status is Status.ACTIVE else head
 
 
 def _decode_name(name: bytes) -> str:

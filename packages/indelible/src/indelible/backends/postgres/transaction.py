@@ -59,8 +59,9 @@ CHECKSUMS: Final = {
 }
 
 _CREATE_SESSION: Final = """
-    INSERT INTO indelible.session (namespace, name, log_end, born, tail, created_at, checksum)
-    VALUES ($1, $2, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING RETURNING number"""
+    INSERT INTO indelible.session (namespace, name, log_end, born, tail, created_at, last_activity,
+        activity_minute, checksum)
+    VALUES ($1, $2, 0, 0, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING RETURNING number"""
 _SAVE_SESSION: Final = build_session_update(
     life="$3",
     born="$4",
@@ -74,8 +75,13 @@ _SAVE_SESSION: Final = build_session_update(
     vacuums="$12",
     forked_from="$13",
     metadata="$14",
+    last_activity="$15::bigint",
 )
-_EXTEND_LOG: Final = build_session_update(log_end="greatest(log_end, $3)", deadline="$4")
+_EXTEND_LOG: Final = build_session_update(
+    log_end="greatest(log_end, $3)",
+    deadline="$4",
+    last_activity="greatest(last_activity, $5)",
+)
 
 # Rows as one array for each column: one statement for any number of them.
 _INSERT_ENTRIES: Final = """
@@ -247,6 +253,7 @@ class PostgresTransaction(AsyncTransaction):
                 row.vacuums,
                 None if row.forked_from is None else row.forked_from.encode(),
                 row.metadata,
+                row.last_activity_ms,
             ),
         )
 
@@ -298,8 +305,8 @@ class PostgresTransaction(AsyncTransaction):
                 *entries.build_params(),
             ),
         )
-        named = self._context.named(row.name)
-        await Do(_EXTEND_LOG, (*named, rows[-1].position + 1, rows[-1].deadline_ms))
+        end = rows[-1].position + 1, rows[-1].deadline_ms, rows[-1].written_at_ms
+        await Do(_EXTEND_LOG, (*self._context.named(row.name), *end))
 
     async def read_log(self, row: SessionRow, start: int, limit: int) -> list[LogRow]:
         params = row.number, start, limit, self._context.salt(row.name)
