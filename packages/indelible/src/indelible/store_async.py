@@ -45,8 +45,8 @@ from indelible.model import (
     Receipt,
     RepairReport,
     Risk,
-    SessionIds,
     SessionInfo,
+    SessionList,
     Snapshot,
     SnapshotDiff,
     StoredSummary,
@@ -564,17 +564,29 @@ class AsyncMemoryStore:
         self,
         *,
         prefix: str = "",
+        where: Mapping[str, Any] | None = None,
+        order: str | None = None,
         cursor: str | None = None,
         limit: int | None = None,
         expired: bool = False,
-    ) -> SessionIds:
-        """Return a page of ids of active sessions, in any order; `.cursor` opens the next.
+    ) -> SessionList:
+        """Return a page of active sessions without their entries; `.cursor` opens the next page.
 
-        With `expired`, also ids of expired sessions that are still known, and of unfinished copies;
-        `session` tells them apart.
+        `where` filters by fields, such as `{"metadata.team": "support"}`, with the operators `$eq`,
+        `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$in` and `$exists`. `order` is "id", "created" or
+        "last_activity", with "-" before it for descending; without it, they come in any order. With
+        `expired`, or if `where` names a status, also expired sessions that are still known, and
+        unfinished copies. `.ids` has their ids alone.
         """
         return await self._run(
-            sessions.list_sessions(prefix=prefix, cursor=cursor, limit=limit, expired=expired)
+            sessions.list_sessions(
+                prefix=prefix,
+                where=where,
+                order=order,
+                cursor=cursor,
+                limit=limit,
+                expired=expired,
+            )
         )
 
     # Maintenance
