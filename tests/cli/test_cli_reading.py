@@ -62,6 +62,22 @@ def test_show_draws_what_shows_and_what_is_hidden(command, golden):
     golden()
 
 
+def test_show_prints_whole_contents(command, golden):
+    command("show", "ada", "--full", "--last", "2")
+    golden()
+
+
+def test_show_fits_a_narrow_terminal(command, golden):
+    command("show", "ada", env={"COLUMNS": "40"})
+    golden()
+
+
+def test_json_of_the_newest_entries(command):
+    timeline = json.loads(command("show", "ada", "--last", "2", "--json").out)
+    assert [each["entry"]["position"] for each in timeline["entries"]] == [7, 8]
+    assert timeline["hidden"] == [[1, 8]]
+
+
 def test_history_prints_messages(command, golden):
     command("history", "ada")
     command("history", "bob", "--last", "1", "--json")

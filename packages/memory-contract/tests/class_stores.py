@@ -96,6 +96,40 @@ class UrlByDefault(Kept):
         self.at(url.removeprefix("sqlite:///"))
 
 
+class Unsynced(Kept):
+    """Acknowledges before the disk has it."""
+
+    def connect(self):
+        db = super().connect()
+        db.execute("PRAGMA synchronous = OFF")
+        return db
+
+
+class NewestTwenty(Kept):
+    """Keeps a window on purpose."""
+
+    def kept(self, session):
+        return super().kept(session)[-20:]
+
+
+class NewestTen(NewestTwenty):
+    def kept(self, session):
+        return super().kept(session)[-10:]
+
+
+class NewestTurns:
+    """Keeps a window of three turns, in memory."""
+
+    def __init__(self):
+        self._turns = {}
+
+    def save_context(self, session_id, human_msg, ai_msg):
+        self._turns.setdefault(session_id, []).append((human_msg, ai_msg))
+
+    def load_memory(self, session_id):
+        return self._turns.get(session_id, [])[-3:]
+
+
 class OnAServer(Kept):
     def __init__(self, host, port, *, log_file, retries=3):
         raise AssertionError("nobody knows what to pass")
@@ -187,6 +221,13 @@ class OnServer:
 
     def list_sessions(self):
         return list(self._sessions)
+
+
+class NamedServer(OnServer):
+    """Must be told its server."""
+
+    def __init__(self, server):
+        super().__init__(server)
 
 
 def make_on_server(url="redis://localhost:1"):

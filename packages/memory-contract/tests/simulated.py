@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from memory_contract import NOT_FOUND, Operation
-from memory_contract.model import EMPTY, ModelState, apply_operation, get_snapshot, take_last
+from memory_contract.model import EMPTY, ModelState, apply_operation, get_snapshot, keep_newest
 
 PLAIN = ("append", "read")
 EVERYTHING = (
@@ -33,6 +33,8 @@ class Store:
     """One right store; what the contract leaves open is drawn once for each."""
 
     rng: random.Random
+    # How many entries it keeps; None if all.
+    keeps_last: int | None = None
     states: dict = field(default_factory=dict)
     answers: dict = field(default_factory=dict)
 
@@ -40,6 +42,8 @@ class Store:
         self.undoes_pops = self.rng.random() < 0.5
         self.expiry_takes_snapshots = self.rng.random() < 0.5
         self.expiry_takes_keys = self.rng.random() < 0.5
+        # Whether an append drops older entries, or a read leaves them out.
+        self.drops = self.keeps_last is not None and self.rng.random() < 0.5
 
     def perform(self, op):
         """Take effect now; the outcome and the value that the caller gets."""
@@ -58,11 +62,12 @@ class Store:
             seen = get_snapshot(state, op.snapshot) if op.snapshot else shown
             if seen is None:
                 return "fail", NOT_FOUND
-            return "ok", seen if op.limit is None else take_last(seen, op.limit)
+            return "ok", keep_newest(self.show(seen), op.limit)
         if op.op == "fork":
             return self._fork(op, state)
         journal = op.op != "pop" or self.undoes_pops
-        after = apply_operation(state, op, journal=journal)
+        doing = op if op.op != "append" or self.drops else replace(op, keep=None)
+        after = apply_operation(state, doing, journal=journal)
         if after is None:
             return "fail", NOT_FOUND if op.op == "rollback" else None
         if not journal and op.op == "pop":
@@ -77,10 +82,13 @@ class Store:
         if op.op == "pop":
             return "ok", shown[-1] if shown else None
         if op.op == "snapshot" and self.rng.random() < 0.3:
-            return "ok", shown
+            return "ok", self.show(shown)
         if op.op == "rollback" and self.rng.random() < 0.3:
-            return "ok", after.shown
+            return "ok", self.show(after.shown)
         return "ok", None
+
+    def show(self, ids):
+        return keep_newest(ids, self.keeps_last)
 
     def _fork(self, op, state):
         seen = get_snapshot(state, op.snapshot) if op.snapshot else state.shown
@@ -96,8 +104,19 @@ class Store:
 
 
 class Simulation:
-    def __init__(self, seed, *, ops=24, kinds=EVERYTHING, sessions=2, unknown=0.08, failed=0.05):
+    def __init__(
+        self,
+        seed,
+        *,
+        ops=24,
+        kinds=EVERYTHING,
+        sessions=2,
+        unknown=0.08,
+        failed=0.05,
+        keeps_last=None,
+    ):
         self.rng = random.Random(seed)
+        self.keeps_last = keeps_last
         self.kinds, self.unknown, self.failed = kinds, unknown, failed
         # Half of the histories have no expiry, undo or fork: those take away the most certainty.
         if self.rng.random() < 0.5:
@@ -169,7 +188,7 @@ class Simulation:
             size = self.rng.choice((1, 1, 1, 2, 3))
             ids = tuple(f"e{self.entries + n}" for n in range(size))
             self.entries += size
-            return Operation(op="append", ids=ids, **made)
+            return Operation(op="append", ids=ids, keep=self.keeps_last, **made)
         if kind in {"limit", "read"}:
             limit = self.rng.randint(0, 4) if kind == "limit" else None
             return Operation(op="read", limit=limit, **made)
@@ -210,7 +229,7 @@ class Simulation:
     def run(self):
         """Let everything take effect, each at its instant, and return what was recorded."""
         self.final_reads()
-        store = Store(self.rng)
+        store = Store(self.rng, self.keeps_last)
         done = [op for instant, _, op in self.plans if instant is None]
         for _, _, op in sorted(p for p in self.plans if p[0] is not None):
             outcome, value = store.perform(op)

@@ -39,6 +39,16 @@ def test_a_right_store_that_mostly_removes_is_never_accused(chunk):
     assert accused(seeds, kinds=kinds, ops=18, sessions=1) == []
 
 
+@pytest.mark.parametrize("keeps_last", [2, 3, 5])
+def test_a_right_store_that_keeps_the_newest_entries_is_never_accused(keeps_last):
+    seeds = range(400_000, 400_000 + 2 * CHUNK)
+    assert accused(seeds, keeps_last=keeps_last) == []
+    removing = ("append", "append", "append", "read", "read", "pop", "rollback", "snapshot", "look")
+    assert accused(seeds, kinds=removing, sessions=1, keeps_last=keeps_last) == []
+    plain = (*PLAIN, "limit")
+    assert accused(seeds, kinds=plain, ops=40, sessions=1, keeps_last=keeps_last) == []
+
+
 def test_long_histories_of_a_right_store_are_never_accused():
     assert accused(range(300_000, 300_040), ops=250, sessions=3, search_steps=NO_SEARCH) == []
 

@@ -7,6 +7,7 @@ import pytest
 import class_stores
 from memory_contract import Adapter, Refused, Unreachable, check
 from memory_contract.handles import flavours_of
+from memory_contract.report.text import reproduce
 from memory_contract.targets import TargetError, probe, resolve
 
 CASES = [
@@ -255,3 +256,86 @@ def test_a_handle_is_async_if_its_calls_are_whatever_they_look_like():
             return []
 
     assert flavours_of(adapter, Blocking()) == ("blocking",)
+
+
+# Claims on what the kit takes as it is
+
+
+@pytest.mark.parametrize("opened", ["class_stores:Kept", class_stores.Kept, class_stores.make_kept])
+def test_a_store_that_check_takes_can_be_claimed_more_of(opened, tmp_path):
+    adapter = resolve(Adapter(open=opened, name="kept", durability="power", notes=("mine",)))
+    found = resolve("class_stores:Kept")
+    assert (adapter.durability, adapter.name) == ("power", "kept")
+    assert (adapter.reach, adapter.batches) == (found.reach, found.batches)
+    assert "mine" in adapter.notes
+    adapter.open(tmp_path).append("s", [{"role": "user", "content": "here"}])
+    report = check(adapter, cases=CASES, seed=1)
+    assert report.verdict == "PASS"
+
+
+def test_a_claim_is_what_the_store_is_held_to():
+    unsynced = Adapter(open="class_stores:Unsynced", durability="power")
+    report = check(unsynced, cases=["power_loss"], seed=1)
+    assert {result.verdict for result in report.results} == {"FAIL"}
+
+
+def test_capabilities_that_are_named_are_the_ones_that_are_claimed():
+    assert resolve(Adapter(open="class_stores:PopsMany", capabilities={"fields"})).capabilities == {
+        "fields"
+    }
+    with pytest.raises(TargetError, match="class_stores:Kept is said to offer undo"):
+        resolve(Adapter(open="class_stores:Kept", capabilities={"undo"}))
+
+
+def test_a_server_can_be_named_for_a_class_that_must_be_told_one(tmp_path):
+    with pytest.raises(TargetError, match="names none"):
+        resolve("class_stores:NamedServer")
+    adapter = resolve(Adapter(open="class_stores:NamedServer", server="redis://localhost:1"))
+    assert adapter.server == "redis://localhost:1"
+    adapter.open(tmp_path).append("s", [{"role": "user", "content": "here"}])
+    assert adapter.open(tmp_path).read("s")
+
+
+def test_an_adapter_of_a_handle_is_left_as_it_is():
+    class Handle:
+        def append(self, session, messages): ...
+
+        def read(self, session):
+            return []
+
+    for opened in (Handle, lambda workspace: Handle(), "goldfish_not_there:Store"):
+        adapter = Adapter(open=opened)
+        if isinstance(opened, str):
+            with pytest.raises(TargetError, match="cannot import"):
+                resolve(adapter)
+        else:
+            assert resolve(adapter) is adapter
+
+
+@pytest.mark.parametrize(
+    ("name", "keeps_last"), [("NewestTwenty", 20), ("NewestTen", 10), ("NewestTurns", 6)]
+)
+def test_a_window_that_is_claimed_is_what_the_store_is_judged_by(name, keeps_last):
+    cases = [*CASES, "order_of_single_appends", "batch_in_order", "unicode_survives"]
+    for options in (
+        {"target": f"class_stores:{name}", "keeps_last": keeps_last},
+        {"target": Adapter(open=f"class_stores:{name}", keeps_last=keeps_last)},
+    ):
+        report = check(**options, cases=cases, seed=1)
+        assert report.verdict == "PASS", [(r.id, r.reason) for r in report.results]
+
+
+@pytest.mark.parametrize(
+    ("name", "claimed"), [("NewestTen", 20), ("NewestTwenty", 10), ("Kept", 20)]
+)
+def test_a_window_of_another_size_is_accused(name, claimed):
+    report = check(
+        f"class_stores:{name}", keeps_last=claimed, cases=["order_of_single_appends"], seed=1
+    )
+    assert report.verdict == "FAIL"
+    assert f"--keeps-last {claimed} " in reproduce(report, report.results[0])
+
+
+def test_a_window_holds_at_least_a_turn():
+    with pytest.raises(ValueError, match="`keeps_last` is 1, and a turn is 2"):
+        Adapter(open="class_stores:Kept", keeps_last=1)

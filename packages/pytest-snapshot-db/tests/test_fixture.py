@@ -47,11 +47,21 @@ def test_the_update_flag_writes_what_is_missing_and_the_test_passes_at_once(proj
     assert bodies(project.golden("base")) == ["milk"]
     assert bodies(project.golden("after")) == ["milk", "bread"]
     before = {path: path.read_bytes() for path in project.goldens.iterdir()}
-    for flags in ((), ("--snapshot-db-update",), ("--snapshot-update",)):
+    for flags in ((), ("--snapshot-db-update",)):
         again = project.run(*flags)
         again.assert_outcomes(passed=1)
         assert "snapshot_db" not in again.stdout.str()
     assert {path: path.read_bytes() for path in project.goldens.iterdir()} == before
+
+
+def test_the_update_flag_of_another_plugin_writes_nothing(project):
+    project.pytester.makeconftest(
+        "def pytest_addoption(parser):\n"
+        "    parser.addoption('--snapshot-update', action='store_true')\n"
+    )
+    ran = project.tests(COPY).run("--snapshot-update")
+    ran.assert_outcomes(failed=1)
+    assert not project.goldens.exists()
 
 
 def test_the_manifest_says_what_is_in_the_golden(project):

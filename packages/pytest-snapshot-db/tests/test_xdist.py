@@ -17,7 +17,7 @@ MANY = """
 
 
 def test_workers_write_each_golden_once_and_agree_on_who_uses_it(project):
-    ran = project.tests(MANY).run_apart("-n", "2", "--snapshot-update")
+    ran = project.tests(MANY).run_apart("-n", "2", "--snapshot-db-update")
     ran.assert_outcomes(passed=12)
     shown = ran.stdout.str()
     assert shown.count("\nnew ") == 5

@@ -311,13 +311,15 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeline:
-    """All entries of a session, visible or hidden, with its snapshots and view changes.
+    """The entries of a session, visible or hidden, with its snapshots and view changes.
 
-    `changes` come newest first; `undo` is the change that `undo()` would undo.
+    `changes` come newest first; `undo` is the change that `undo()` would undo. `hidden` are the
+    positions of the log that are not visible; a vacuum may have removed some of their entries.
     """
 
     info: SessionInfo
     entries: tuple[TimelineEntry, ...]
+    hidden: Extents
     snapshots: tuple[Snapshot, ...]
     changes: tuple[Change, ...]
     undo: Change | None

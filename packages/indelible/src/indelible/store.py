@@ -30,6 +30,7 @@ from indelible.core.plans import (
     view_changes,
 )
 from indelible.core.plans.append import Replay
+from indelible.core.plans.maintenance import OnPage
 from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
 from indelible.core.plans.view_changes import Align
@@ -589,9 +590,16 @@ class MemoryStore:
 
     # Maintenance
 
-    def timeline(self, session_id: str) -> Timeline:
-        """Return all entries of a session, visible or not, with its snapshots and view changes."""
-        return self._run(maintenance.read_timeline(session_id))
+    def timeline(
+        self, session_id: str, *, last: int | None = None, on_page: OnPage | None = None
+    ) -> Timeline:
+        """Return all entries of a session, visible or not, with its snapshots and view changes.
+
+        `last` returns only the newest entries. `on_page` is for long sessions: it is called with a
+        `Timeline` for each page of entries as soon as it was read, at least once, and all pages
+        show the same state. The result then has no entries.
+        """
+        return self._run(maintenance.read_timeline(session_id, last=last, on_page=on_page))
 
     def verify(
         self, session_id: str | None = None, *, progress: Progress | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -58,6 +58,8 @@ Reach = Literal["handle", "process", "machine"]
 Flavour = Literal["blocking", "async"]
 Durability = Literal["none", "process", "power", "replicated"]
 Message = dict[str, Any]
+# One turn: what the user said, and the answer.
+KEEPS_LAST_MIN: Final = 2
 
 
 class Refused(Exception):  # noqa: N818 -- an answer, not a mishap
@@ -107,6 +109,9 @@ class Adapter:
     `open` and `open_async` are functions of a workspace (a folder that is the store's own), or the
     names of such: `"package.module:function"`. Two handles on one workspace share data as far as
     `reach` says; handles on two workspaces share nothing.
+
+    What they return has the methods of a `Handle`, or is a store that `memory-contract check` takes
+    as it is. Of the latter, the kit finds out what is not said here.
     """
 
     open: str | Callable[..., Any] | None = None
@@ -122,6 +127,8 @@ class Adapter:
     pairs: bool = False
     # Whether several messages go in as one append; else the kit appends them one by one.
     batches: bool = True
+    # How many entries of a session the store keeps, the newest ones; None if it keeps all.
+    keeps_last: int | None = None
     # The largest message that the store takes; None if it names no limit.
     message_bytes_max: int | None = None
     # Expiry: the shortest time to live, how late it may come, and what begins it anew.
@@ -149,6 +156,14 @@ class Adapter:
             raise ValueError(f"unknown capability {unknown[0]!r}; the kit knows {known}")
         if self.open is None and self.open_async is None:
             raise ValueError("an adapter needs `open` or `open_async`")
+        if self.keeps_last is not None and self.keeps_last < KEEPS_LAST_MIN:
+            raise ValueError(f"`keeps_last` is {self.keeps_last}, and a turn is {KEEPS_LAST_MIN}")
+
+    def list_claims(self) -> dict[str, Any]:
+        """What is said of the store beside how it is opened, and is no default."""
+        plain = Adapter(open=self.open, open_async=self.open_async)
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in said.items() if value != getattr(plain, name)}
 
     def at_once(self, count: int) -> int:
         """How much one append takes: so many messages, else one message or one turn."""

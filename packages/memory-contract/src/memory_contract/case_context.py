@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, NoReturn, TypeVar
 
-from memory_contract.adapter import Adapter, Flavour, Refused
-from memory_contract.calls import Log, Program
-from memory_contract.client import Client, RemoteHandle
+from memory_contract.adapter import Adapter, Flavour, Message, Refused
+from memory_contract.calls import Call, Log, Program, ask, failed, succeeded
 from memory_contract.entries import EntryIds
 from memory_contract.gates import Mode
 from memory_contract.handles import Loop, LoopFactory, close, open_handle
@@ -70,6 +70,161 @@ class CaseNotRun(Inconclusive):
     """This machine lacks what the case needs."""
 
     verdict = "NOT RUN"
+
+
+class RemoteHandle:
+    """A handle in another process, called as if it were here."""
+
+    def __init__(self, worker: Worker, wait_s: float) -> None:
+        self.worker = worker
+        self._wait_s = wait_s
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self.worker.ask("call", method, arguments, options, wait_s=self._wait_s)
+
+        return call
+
+    def close(self) -> None:
+        """Close the handle there; the process ends."""
+        self.worker.end()
+
+
+class Client:
+    """One caller of the store. Every call is recorded; what the store raises comes through."""
+
+    def __init__(
+        self,
+        context: CaseContext,
+        name: str,
+        handle: Any,
+        settle: Callable[[Any], Any],
+        close: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.handle = handle
+        self._context = context
+        self._settle = settle
+        self._close = close
+        self._ids = EntryIds(name)
+
+    def append(
+        self,
+        session: str,
+        count: int = 1,
+        *,
+        ids: Ids = (),
+        key: str | None = None,
+        expected: Any = None,
+        ttl_s: float | None = None,
+    ) -> Ids:
+        """Append a batch of new entries (of `count` turns, where a store takes only turns).
+
+        A store that takes no batches is given its entries one by one.
+        """
+        ids = ids or self.draw(count)
+        batches = [ids] if self._context.adapter.batches else [(id_,) for id_ in ids]
+        for batch in batches:
+            self.make(
+                Call(
+                    op="append",
+                    session=session,
+                    ids=batch,
+                    key=key,
+                    expected=expected,
+                    ttl_s=ttl_s,
+                )
+            )
+        return ids
+
+    def draw(self, count: int = 1) -> Ids:
+        """Ids of new entries (of `count` turns, where a store takes only turns)."""
+        return self._ids.draw(count, pairs=self._context.adapter.pairs)
+
+    def read(self, session: str, *, limit: int | None = None) -> Ids:
+        """The ids that the session shows."""
+        seen = self.make(Call(op="read", session=session, limit=limit)).value
+        assert isinstance(seen, tuple)
+        return seen
+
+    def pop(self, session: str) -> str | None:
+        """The id that was taken away; None if there was none."""
+        value = self.make(Call(op="pop", session=session)).value
+        assert not isinstance(value, tuple)
+        return value
+
+    def trim(self, session: str, keep: int) -> None:
+        """Keep the newest `keep` entries."""
+        self.make(Call(op="trim", session=session, keep=keep))
+
+    def clear(self, session: str) -> None:
+        """Show nothing any more."""
+        self.make(Call(op="clear", session=session))
+
+    def snapshot(self, session: str) -> str:
+        """The kit's name for a new snapshot."""
+        name = self._context.new_name("s")
+        self.make(Call(op="snapshot", session=session, snapshot=name))
+        return name
+
+    def rollback(self, session: str, snapshot: str) -> None:
+        """Show what the snapshot showed."""
+        self.make(Call(op="rollback", session=session, snapshot=snapshot))
+
+    def fork(self, session: str) -> str:
+        """The new session."""
+        target = self._context.new_session()
+        self.make(Call(op="fork", session=session, target=target))
+        return target
+
+    def undo(self, session: str) -> None:
+        """Take the last change back."""
+        self.make(Call(op="undo", session=session))
+
+    def make(self, call: Call) -> Operation:
+        """Make one call and record it."""
+        context, began = self._context, time.monotonic_ns()
+        try:
+            answer = self._settle(ask(self.handle, call, context.names))
+        except BaseException as error:
+            context.record(failed(self.name, call, began, error), error)
+            raise
+        return context.record(succeeded(self.name, call, began, answer, context.names))
+
+    def attempt(self, call: Call, around: Callable[[Any], Any] = lambda it: it) -> Operation:
+        """Make one call of which an error is an answer as well: its record says what came of it.
+
+        `around` is put around what is to be awaited.
+        """
+        context, began = self._context, time.monotonic_ns()
+        try:
+            answer = self._settle(around(ask(self.handle, call, context.names)))
+        except Exception as error:  # noqa: BLE001 -- whatever a store raises is an outcome
+            return context.record(failed(self.name, call, began, error), error)
+        return context.record(succeeded(self.name, call, began, answer, context.names))
+
+    # Not recorded: for contents that carry no id.
+
+    def put(self, session: str, *messages: Message, **options: Any) -> Any:
+        """Append messages as they are."""
+        return self.ask("append", session, list(messages), **options)
+
+    def get(self, session: str, **options: Any) -> list[Message]:
+        """Read messages as they come back."""
+        return list(self.ask("read", session, **options))
+
+    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call any method of the handle; what it raises is the store's doing."""
+        try:
+            return self._settle(getattr(self.handle, method)(*arguments, **options))
+        except BaseException as error:
+            self._context.record_store_error(error)
+            raise
+
+    def close(self) -> None:
+        """Close the handle; again does nothing."""
+        close, self._close = self._close, lambda: None
+        close()
 
 
 class CaseContext:
@@ -274,7 +429,7 @@ class CaseContext:
 
     def add_log(self, log: Log) -> None:
         """Add what a worker recorded to the history."""
-        self.history += log.operations
+        self.history += map(self._claim, log.operations)
         self.names |= log.names
         self.errors += [(log.operations[at], words, fair) for at, words, fair in log.errors]
 
@@ -287,10 +442,26 @@ class CaseContext:
 
     def record(self, operation: Operation, error: BaseException | None = None) -> Operation:
         """Add an operation to the history, and the error that the store raised."""
+        operation = self._claim(operation)
         self.history.append(operation)
         if error is not None:
             self.raised.append(error)
         return operation
+
+    def _claim(self, operation: Operation) -> Operation:
+        """The operation with what the store claims to keep, for the checker."""
+        keep = self.adapter.keeps_last
+        return replace(operation, keep=keep) if keep and operation.op == "append" else operation
+
+    def keep_newest(self, items: Sequence[T]) -> Sequence[T]:
+        """What a session shows of all that was appended to it: everything, or what is kept."""
+        return items if self.adapter.keeps_last is None else items[-self.adapter.keeps_last :]
+
+    def require_room(self, count: int) -> None:
+        """End the case if the store claims to keep fewer entries than that."""
+        keeps = self.adapter.keeps_last
+        if keeps is not None and keeps < count:
+            raise CaseNotClaimed(f"the store keeps {keeps} entries, and the case needs {count}")
 
     def record_fault(self, name: str, began_ns: int, ended_ns: int | None = None) -> None:
         """Record a fault that was made; without an end, it lasts until the case ends."""
@@ -343,7 +514,7 @@ class CaseContext:
         after: str = "",
     ) -> None:
         """Read a session, and hold the store to what it must show after something was done."""
-        seen = reader.read(session)
+        seen, expected = reader.read(session), tuple(self.keep_newest(expected))
         if seen != expected:
             differ = sorted({*seen} ^ {*expected})
             shows = f"{session} shows [{' '.join(seen)}] instead of [{' '.join(expected)}]"

@@ -106,6 +106,7 @@ def check(
     budget_s: float = BUDGET_S,
     rounds: int = 1,
     quick: bool = False,
+    keeps_last: int | None = None,
     deviations: Deviations | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -116,8 +117,9 @@ def check(
     budget or not. `deviations` are failures that are known: see `read_deviations`.
 
     A `quick` run takes less than a minute: it leaves slow cases out, and what it has no time for.
+    A store that keeps only the newest entries of a session, so many, is judged by `keeps_last`.
     """
-    adapter = resolve(target)
+    adapter = resolve(target, keeps_last=keeps_last)
     chosen = select(gates, cases)
     seed = secrets.randbits(32) if seed is None else seed
     began = time.monotonic()
@@ -147,6 +149,7 @@ def check(
         duration_s=time.monotonic() - began,
         notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
         left_out=len(items) - len(results),
+        keeps_last=keeps_last,
     )
 
 

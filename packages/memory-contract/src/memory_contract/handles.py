@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from memory_contract.adapter import Adapter, Flavour, is_async
 
@@ -22,7 +22,7 @@ class Loop:
     def settle(self, answer: Any) -> Any:
         """The answer itself, or what it comes to when awaited."""
         if inspect.isawaitable(answer):
-            return self._runner.run(_awaited(answer))
+            return self._runner.run(to_coroutine(answer))
         return answer
 
     @property
@@ -35,7 +35,15 @@ class Loop:
         self._runner.close()
 
 
-async def _awaited(answer: Any) -> Any:
+class Settler(Protocol):
+    """What awaits answers: a `Loop`, or one in another thread."""
+
+    def settle(self, answer: Any) -> Any:
+        """The answer itself, or what it comes to when awaited."""
+
+
+async def to_coroutine(answer: Any) -> Any:
+    """Anything that can be awaited, as a coroutine."""
     return await answer
 
 
@@ -43,7 +51,7 @@ def open_handle(
     adapter: Adapter,
     workspace: Path,
     flavour: Flavour,
-    loop: Loop | None,
+    loop: Settler | None,
     server: str | None = None,
 ) -> Any:
     """A handle on a workspace. An async one is opened on the loop that will call it.
@@ -63,7 +71,7 @@ def open_handle(
     return loop.settle(opened())
 
 
-def close(handle: Any, loop: Loop | None = None) -> None:
+def close(handle: Any, loop: Settler | None = None) -> None:
     """Close a handle, if it has something to close."""
     method = getattr(handle, "close", None)
     if callable(method):

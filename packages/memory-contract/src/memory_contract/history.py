@@ -37,9 +37,10 @@ class Operation:
     """One call: who, on what, when, and what came of it.
 
     `ids` is the batch of an append, `limit` belongs to a read, `keep` to a trim, `target` is the
-    new session of a fork. `snapshot` names the snapshot to take, to return to, to fork from, or to
-    read instead of the session. An `expire` is no call: it says that the session's life ends at
-    some moment between its two times.
+    new session of a fork. An append with `keep` is one of a store that claims to keep only the
+    newest `keep` entries of a session. `snapshot` names the snapshot to take, to return to, to fork
+    from, or to read instead of the session. An `expire` is no call: it says that the session's life
+    ends at some moment between its two times.
     """
 
     worker: str

@@ -43,8 +43,8 @@ def apply_operation(  # noqa: PLR0911 -- one return for each operation is the ta
     match op.op:
         case "append":
             # Later appends stay visible after an undo: they belong to every line of the journal.
-            lines = tuple(line + op.ids for line in state.journal)
-            return replace(state, shown=shown + op.ids, journal=lines)
+            lines = tuple(keep_newest(line + op.ids, op.keep) for line in state.journal)
+            return replace(state, shown=keep_newest(shown + op.ids, op.keep), journal=lines)
         case "pop":
             return _changed(state, shown[:-1], journal=journal) if shown else state
         case "trim":
@@ -68,6 +68,27 @@ def apply_operation(  # noqa: PLR0911 -- one return for each operation is the ta
             return state
 
 
+def apply_append(
+    state: ModelState, op: Operation, *, journal: bool = False
+) -> tuple[ModelState, ...]:
+    """The states that an append may lead to.
+
+    A store that keeps the newest entries drops the others at once, or only leaves them out of what
+    it shows: after a pop, one of them may then show again.
+    """
+    forms = dict.fromkeys((op, replace(op, keep=None)))
+    after = (apply_operation(state, form, journal=journal) for form in forms)
+    return tuple(dict.fromkeys(found for found in after if found is not None))
+
+
+def show_newest(state: ModelState, keep: int | None) -> ModelState:
+    """What a store shows of a state that shows the newest `keep` entries alone."""
+    if keep is None:
+        return state
+    taken = tuple((name, take_last(ids, keep)) for name, ids in state.snapshots)
+    return replace(state, shown=take_last(state.shown, keep), snapshots=taken)
+
+
 def _changed(state: ModelState, shown: Ids, *, journal: bool) -> ModelState:
     lines = (*state.journal, state.shown) if journal else ()
     return ModelState(shown, state.snapshots, lines)
@@ -78,14 +99,18 @@ def take_last(ids: Ids, n: int) -> Ids:
     return ids[-n:] if n else ()
 
 
+def keep_newest(ids: Ids, keep: int | None) -> Ids:
+    """The last `keep` ids, or all of them."""
+    return ids if keep is None else take_last(ids, keep)
+
+
 def is_consistent(state: ModelState, op: Operation) -> bool:
     """Whether an operation that was acknowledged saw what this state, just before it, shows."""
     match op.op:
         case "read" if op.snapshot is not None:
             return get_snapshot(state, op.snapshot) == op.value
         case "read":
-            seen = state.shown if op.limit is None else take_last(state.shown, op.limit)
-            return seen == op.value
+            return keep_newest(state.shown, op.limit) == op.value
         case "pop":
             return op.value == (state.shown[-1] if state.shown else None)
         case "snapshot" if isinstance(op.value, tuple):

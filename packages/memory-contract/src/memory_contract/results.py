@@ -118,6 +118,8 @@ class Report:
     notes: tuple[str, ...] = field(default=())
     # How many cases a quick run left out.
     left_out: int = 0
+    # What was claimed beside the target: how many entries of a session it keeps.
+    keeps_last: int | None = None
 
     @property
     def verdict(self) -> CaseVerdict:

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -208,7 +208,6 @@ def run_case(
     seed: int,
     share_s: float = 0.0,
     rounds: int = 1,
-    loop_factory: Callable[[int], LoopFactory] | None = None,
 ) -> CaseResult:
     """Run a case at least once, and again with other seeds while `share_s` lasts, if that helps.
 
@@ -222,8 +221,7 @@ def run_case(
     stands: tuple[Outcome, int] | None = None
     while True:
         tries += 1
-        factory = loop_factory(ours) if loop_factory else None
-        outcome = _bounded(case, mode, subject, ours, factory)
+        outcome = _bounded(case, mode, subject, ours)
         spent_s = time.monotonic() - began
         if outcome.verdict == "PASS" or outcome.refused:
             if stands is None or not stands[0].refused:
@@ -253,11 +251,9 @@ def run_case(
     )
 
 
-def _bounded(
-    case: Case, mode: Mode, subject: StoreUnderTest, seed: int, factory: LoopFactory | None
-) -> Outcome:
+def _bounded(case: Case, mode: Mode, subject: StoreUnderTest, seed: int) -> Outcome:
     try:
-        return run_with_timeout(CASE_S_MAX, lambda: run_round(case, mode, subject, seed, factory))
+        return run_with_timeout(CASE_S_MAX, lambda: run_round(case, mode, subject, seed))
     except WorkTimedOut as error:
         return build_timeout_outcome(error, subject)
 

@@ -46,24 +46,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, object, object]:
-    """Add --snapshot-update unless another plugin for snapshots has it, such as syrupy.
-
-    pytest does not start if two plugins add the same flag. At this point all of them are loaded.
-    """
-    result = yield
-    _, unknown = parser.parse_known_and_unknown_args(["--snapshot-update"])
-    if unknown:
-        parser.getgroup("snapshot-db").addoption(
-            "--snapshot-update",
-            action="store_true",
-            default=False,
-            help="The same as --snapshot-db-update.",
-        )
-    return result
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Give the whole run one name, also in every worker."""
     handed = getattr(config, "workerinput", {})

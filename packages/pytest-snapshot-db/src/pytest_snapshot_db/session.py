@@ -42,9 +42,7 @@ def parse_update(config: pytest.Config) -> Update:
     only = config.getoption("snapshot_db_update_only")
     if only is not None:
         return Update.NEW if only == "new" else Update.CHANGED
-    # The shared flag may be another plugin's; it is on or off in any case.
-    shared = config.getoption("--snapshot-update", default=False)
-    return Update.ALL if config.getoption("snapshot_db_update") or shared else Update.NONE
+    return Update.ALL if config.getoption("snapshot_db_update") else Update.NONE
 
 
 @dataclass(slots=True)

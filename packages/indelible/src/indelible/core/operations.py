@@ -28,7 +28,7 @@ tuple_new = tuple.__new__
 
 
 # Values. Requests are frozen. Results that every call builds are not declared frozen, because that
-# makes building a `Head` four times as slow; nobody changes them either.
+# makes building a `Head` four times as slow; no code changes them either.
 
 
 class Draft(NamedTuple):

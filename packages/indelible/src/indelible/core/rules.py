@@ -231,13 +231,13 @@ def count_removed_changes(lines: Sequence[JournalLine], kept: Sequence[JournalLi
 
 
 def refuse_if_not_staged(session: str, stage: str, state: SessionState | None) -> None:
-    """Raise if the session is not this stage any more, because somebody else wrote to it."""
+    """Raise if the session is not this stage any more, because another writer wrote to it."""
     if state is None or not is_stage(state, stage):
         raise build_exists_error(session)
 
 
 def is_stage(state: SessionState, stage: str) -> bool:
-    """Return whether a session is still this stage: not shown yet, and written by nobody else."""
+    """Return whether a session is still this stage: not shown yet, and without other writers."""
     return state.staged and state.life == stage
 
 
@@ -338,7 +338,7 @@ def plan_rollback(op: Rollback, head: Head, record: SnapshotRecord | None) -> Ch
 def build_view_conflict(session: str) -> ConflictError:
     """Build the error for a change whose view is out of date."""
     return ConflictError(
-        f"the view of session {session!r} was changed by somebody else; nothing was changed.",
+        f"the view of session {session!r} was changed by another writer; nothing was changed.",
         session=session,
         reason="view",
     )

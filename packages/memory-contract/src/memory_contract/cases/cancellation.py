@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final
 
 from memory_contract.calls import Call
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.locks import Heartbeat
 from memory_contract.cases.workload import Verb, build_calls, list_verbs, pace
-from memory_contract.client import Client
 
 # The awaits of one operation at which it is cancelled: all of them, up to this number.
 AWAITS_MAX: Final = 25

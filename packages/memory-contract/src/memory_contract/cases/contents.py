@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Message
 from memory_contract.calls import format_error
-from memory_contract.case_context import CaseContext
-from memory_contract.client import Client
+from memory_contract.case_context import CaseContext, Client
 
 Spoken = tuple[Any, Any]
 # How long to wait for a write that may come late.
@@ -42,6 +41,7 @@ def expect_there(
     context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
 ) -> None:
     """Expect that what was acknowledged can be read at once."""
+    expected = context.keep_newest(expected)
     seen, told = to_spoken(store.get(session)), to_spoken(expected)
     if not is_incomplete(seen, told):
         return

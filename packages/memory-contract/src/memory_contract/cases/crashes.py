@@ -11,7 +11,13 @@ from typing import Final
 
 from memory_contract.adapter import Refused
 from memory_contract.calls import Call, Log, Program, format_error
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, CaseVacuous
+from memory_contract.case_context import (
+    CaseContext,
+    CaseNotClaimed,
+    CaseUnknown,
+    CaseVacuous,
+    Client,
+)
 from memory_contract.cases.case import case
 from memory_contract.cases.disk_recording import (
     build_look_back,
@@ -30,7 +36,6 @@ from memory_contract.cases.perturbation import (
 from memory_contract.cases.workload import Verb, build_append, build_calls, list_changes
 from memory_contract.checker import judge
 from memory_contract.checker.verdict import Violated
-from memory_contract.client import Client
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
 from memory_contract.faults.vfs.images import DAMAGE_MODES, Image
 from memory_contract.history import Operation

@@ -50,6 +50,7 @@ def damaged_entry_is_loud(context: CaseContext) -> None:
         expected += batch
     store.close()
     reader = context.open_in_process()
+    context.require_room(len(expected))
     expect_there(context, reader, session, expected, "a message")
     reader.close()
     _checkpoint(context.workspace)
@@ -259,7 +260,8 @@ class DamagedFiles(Perturbation[Damage]):
     def _judge(self, damage: Damage, log: Log) -> None:
         found = ""
         for op in log.operations:
-            states = [*accumulate(self._appended[op.session], initial=())]
+            grown = accumulate(self._appended[op.session], initial=())
+            states = [tuple(self.context.keep_newest(state)) for state in grown]
             if op.outcome != "ok" or op.value == states[-1]:
                 self.context.record(op)
                 continue

@@ -16,6 +16,7 @@ from memory_contract.case_context import (
     CaseNotRun,
     CaseUnknown,
     CaseVacuous,
+    Client,
 )
 from memory_contract.cases.case import case
 from memory_contract.cases.disk_recording import (
@@ -36,7 +37,6 @@ from memory_contract.cases.perturbation import (
     is_violated,
 )
 from memory_contract.cases.workload import Verb, build_append, build_calls, list_verbs
-from memory_contract.client import Client
 from memory_contract.faults.vfs.disk import ERRORS, Kind
 from memory_contract.faults.vfs.images import Image, build_final_files
 from memory_contract.history import Operation

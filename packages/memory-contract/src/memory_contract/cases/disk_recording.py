@@ -15,10 +15,9 @@ from random import Random
 from typing import Final
 
 from memory_contract.calls import Call, Program
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun, Client
 from memory_contract.cases.locks import SQLITE
 from memory_contract.cases.workload import build_append, build_calls, list_changes
-from memory_contract.client import Client
 from memory_contract.faults.vfs.disk import Change
 from memory_contract.faults.vfs.faulty_disk import FaultyDisk
 from memory_contract.faults.vfs.images import (

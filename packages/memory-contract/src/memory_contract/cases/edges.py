@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from memory_contract.adapter import Message
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import (
     appears_late,
@@ -20,7 +20,6 @@ from memory_contract.cases.contents import (
 )
 from memory_contract.cases.sequential import Unstorable
 from memory_contract.cases.workload import pace
-from memory_contract.client import Client
 
 TEXTS: Final[dict[str, str]] = {
     "a NUL": "before\x00after",
@@ -128,7 +127,7 @@ def _say_each(context: CaseContext, contents: dict[str, str]) -> None:
 def _expect_equal(
     context: CaseContext, store: Client, session: str, expected: Sequence[Message], what: str
 ) -> None:
-    seen = to_spoken(store.get(session))
+    seen, expected = to_spoken(store.get(session)), context.keep_newest(expected)
     if is_same(seen, to_spoken(expected)):
         return
     if len(seen) < len(expected) and appears_late(store, session, expected):
@@ -190,7 +189,7 @@ def _expect_fields(
 ) -> None:
     seen = store.get(session)
     context.expect(
-        len(seen) > place,
+        -len(seen) <= place < len(seen),
         "lost message",
         f"a message with {what} was acknowledged and did not come back",
         session=session,
@@ -285,9 +284,9 @@ def message_fields_survive(context: CaseContext) -> None:
         batch = _build_field_batch(context, ours)
         store.put(session, *batch)
         for caller in (store, other):
-            _expect_fields(context, caller, session, ours, what, place=len(said))
+            _expect_fields(context, caller, session, ours, what, place=-len(batch))
         said += batch
-    for place, message in enumerate(said):
+    for place, message in enumerate(context.keep_newest(said)):
         _expect_fields(context, other, session, message, "in the end", place=place)
 
 
@@ -303,8 +302,7 @@ def unserialisable_is_refused(context: CaseContext) -> None:
                 expected += batch
                 _expect_equal(context, store, session, expected, what)
                 if "metadata" in batch[0]:
-                    place = len(expected) - len(batch)
-                    _expect_fields(context, store, session, batch[0], what, place=place)
+                    _expect_fields(context, store, session, batch[0], what, place=-len(batch))
         plain = build_batch(context, f"after {what}")
         store.put(session, *plain)
         expected += plain

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from memory_contract.calls import format_error
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import shown
-from memory_contract.client import Client
 from memory_contract.entries import ids_of, messages_of
 
 
@@ -15,6 +14,7 @@ def same_key_once(context: CaseContext) -> None:
     """Append with one key again and again, here and from another caller: it is one append."""
     store, other, session = context.open(), context.open_elsewhere(), context.new_session()
     keyed = store.append(session, 2, key="request-1")
+    context.require_room(2 * len(keyed))
     for caller in (store, other):
         caller.append(session, ids=keyed, key="request-1")
         context.expect_shown(caller, session, keyed, "duplicate after retry")

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from memory_contract.adapter import Message
-from memory_contract.case_context import CaseContext, CaseNotClaimed
+from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.workload import pace
 from memory_contract.checker.phrases import is_, was
-from memory_contract.client import Client
 from memory_contract.entries import ids_of
 from memory_contract.history import Ids
 from memory_contract.model import take_last
@@ -91,6 +90,7 @@ _CONVERSATION: Final[tuple[Message, ...]] = (
 )
 def trim_keeps_structure(context: CaseContext) -> None:
     """Trim a conversation with tool calls at every place; calls and results stay together."""
+    context.require_room(len(_CONVERSATION))
     store, other = context.open(), context.open_elsewhere()
     for keep in range(len(_CONVERSATION) + 1):
         session = context.new_session()
@@ -189,6 +189,7 @@ def _undo_one_by_one(context: CaseContext, store: Client, other: Client) -> None
     # trims that were undone.
     session = context.new_session()
     shown = sum((store.append(session) for _ in range(6)), ())
+    context.require_room(len(shown))
     states = [shown]
     if context.adapter.claims(["trim"]):
         store.trim(session, 4)
@@ -240,7 +241,7 @@ def close_is_final(context: CaseContext) -> None:
 
 def _expect_all(context: CaseContext, reader: Client, session: str, ids: Ids) -> None:
     seen = reader.read(session)
-    lost = tuple(id_ for id_ in ids if id_ not in seen)
+    lost = tuple(id_ for id_ in context.keep_newest(ids) if id_ not in seen)
     proof = (
         f"{' '.join(lost)} {was(lost)} acknowledged around a close and {is_(lost)} not there "
         f"for {reader.name}"

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from memory_contract.adapter import Refused
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.case import case
-from memory_contract.client import Client
 from memory_contract.workers.pool import StoreRaised, WorkerLost
 
 SQLITE: Final = b"SQLite format 3\0"

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from memory_contract.calls import Call, Program
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.concurrency import ProgramBuilder
 from memory_contract.cases.locks import UNDECLARED_S, Heartbeat, is_append_answered
@@ -25,7 +25,6 @@ from memory_contract.cases.proxied_store import (
     start_session,
 )
 from memory_contract.cases.workload import Verb, build_calls, list_changes, pace
-from memory_contract.client import Client
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.proxy.fault_queue import CONNECT, What
 from memory_contract.gates import MANY_WORKERS

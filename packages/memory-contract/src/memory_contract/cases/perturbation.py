@@ -82,10 +82,10 @@ class Perturbation(ABC, Generic[Position]):
             self._worker.kill()
             self._worker = None
 
-    def start_worker(self, folder: Path, *, kill_at: int = 0, python: bool = False) -> Worker:
+    def start_worker(self, folder: Path, *, python: bool = False) -> Worker:
         """A process with a disk that can be disturbed; it has opened nothing."""
         worker = self.context.start_worker()
-        worker.ask("install_plugin", build_disk(folder, kill_at=kill_at, python=python))
+        worker.ask("install_plugin", build_disk(folder, python=python))
         return worker
 
     def reopening_worker(self, folder: Path) -> Worker:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from typing import Final
 
 from memory_contract import model
 from memory_contract.adapter import CAPABILITIES
 from memory_contract.calls import Call
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.workload import pace
-from memory_contract.client import Client
 from memory_contract.entries import EntryIds
 from memory_contract.history import Operation, OpName
 
@@ -42,12 +41,19 @@ class ExpectedSession:
     """A session as the model has it, with what was done to it."""
 
     session: str
-    state: model.ModelState = model.EMPTY
+    # The states that all answers so far allow; more than one if the store may still show again, or
+    # have dropped, what is older than the entries that it keeps.
+    states: tuple[model.ModelState, ...] = (model.EMPTY,)
     done: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
     # For each journal line, whether that change was visible. Stores differ in whether they count a
     # change that changed nothing, so such a change is not undone.
     seen: list[bool] = field(default_factory=list)
+
+    @property
+    def state(self) -> model.ModelState:
+        """One of the states."""
+        return self.states[0]
 
     def allows(self, op: OpName) -> bool:
         """Whether every correct store would accept this now."""
@@ -87,7 +93,8 @@ class ModelRunner:
         if op != "fork":
             return None
         assert call.target is not None
-        forked = ExpectedSession(call.target, model.ModelState(belief.state.shown), [*belief.done])
+        copies = dict.fromkeys(model.ModelState(state.shown) for state in belief.states)
+        forked = ExpectedSession(call.target, tuple(copies), [*belief.done])
         self.look(store, forked)
         return forked
 
@@ -115,25 +122,36 @@ class ModelRunner:
 
     def _advance(self, belief: ExpectedSession, done: Operation) -> None:
         before = belief.state
-        after = model.apply_operation(before, done, journal=True)
-        assert after is not None, "the model was asked for what it refuses"
-        belief.state = after
+        after = [self._apply(state, done) for state in belief.states]
+        belief.states = tuple(dict.fromkeys(chain.from_iterable(after)))
+        assert belief.states, "the model was asked for what it refuses"
         if done.op == "snapshot":
             belief.snapshots.append(done.snapshot or "")
         elif done.op == "undo":
             belief.seen.pop()
-        elif len(after.journal) > len(before.journal):
-            belief.seen.append(before.shown != after.shown)
+        elif len(belief.state.journal) > len(before.journal):
+            belief.seen.append(self._show(before).shown != self._show(belief.state).shown)
+
+    def _apply(self, state: model.ModelState, done: Operation) -> Iterable[model.ModelState]:
+        if done.op == "append":
+            return model.apply_append(state, done, journal=True)
+        after = model.apply_operation(state, done, journal=True)
+        return () if after is None else (after,)
+
+    def _show(self, state: model.ModelState) -> model.ModelState:
+        return model.show_newest(state, self.context.adapter.keeps_last)
 
     def _hold(self, belief: ExpectedSession, done: Operation) -> None:
-        if model.is_consistent(belief.state, done):
+        fitting = [s for s in belief.states if model.is_consistent(self._show(s), done)]
+        if fitting:
+            belief.states = tuple(fitting)
             return
         said = done.value if isinstance(done.value, tuple) else (str(done.value),)
         limit = f" of the newest {done.limit}" if done.limit is not None else ""
         self.context.fail(
             "differs from the model",
             f"after {', '.join(belief.done[-12:])}, a {done.op}{limit} gave [{' '.join(said)}], "
-            f"where the session must show [{' '.join(belief.state.shown)}]",
+            f"where the session must show [{' '.join(self._show(belief.state).shown)}]",
             session=belief.session,
         )
 

@@ -10,9 +10,8 @@ from functools import partial
 from typing import Final
 
 from memory_contract.calls import Call, format_error
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseUnknown, Client
 from memory_contract.cases.locks import Heartbeat
-from memory_contract.client import Client
 from memory_contract.faults.proxy import Proxy, ProxyError, ProxyFault
 from memory_contract.history import Operation
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from memory_contract.calls import Call, format_error
-from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun
+from memory_contract.case_context import CaseContext, CaseNotClaimed, CaseNotRun, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.network import build_programs, expect_append_in_time, patience_s
 from memory_contract.cases.proxied_store import (
@@ -24,7 +24,6 @@ from memory_contract.cases.proxied_store import (
     retry_until_ok,
     start_session,
 )
-from memory_contract.client import Client
 from memory_contract.faults.proxy import Proxy, ProxyFault
 from memory_contract.faults.servers import small_disk
 from memory_contract.faults.servers.managed import (

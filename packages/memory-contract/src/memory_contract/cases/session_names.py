@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from memory_contract.calls import format_error
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.contents import shown
 from memory_contract.cases.workload import pace
-from memory_contract.client import Client
 from memory_contract.history import Ids
 
 # Read as paths, these stay inside the store's folder; the escapes below end in a folder of the
@@ -199,7 +198,7 @@ def _expect_own(
             session=session,
         )
         context.expect(
-            seen == expected,
+            seen == context.keep_newest(expected),
             "wrong history",
             f"{shown(session)} shows {len(seen)} entries, and {len(expected)} are its own{when}",
             session=session,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from memory_contract.case_context import CaseContext
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.cases.case import case
-from memory_contract.client import Client
 from memory_contract.history import Ids
 
 _BOTH: Final = ("snapshot", "rollback")

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sized
 from typing import Final, Literal, TypeVar
 
 from memory_contract.calls import Call, format_error
-from memory_contract.case_context import CaseContext
-from memory_contract.client import Client
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.history import Ids
 
 Verb = Literal[

@@ -27,6 +27,7 @@ from memory_contract.checker.search import (
 )
 from memory_contract.checker.snapshots import check_rollbacks, check_snapshots
 from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
+from memory_contract.checker.window import check_window
 from memory_contract.history import Operation, read_history
 
 __all__ = ["check_history", "judge"]
@@ -79,6 +80,7 @@ def _check_session(
     tighten(session)
     found += check_order(session)
     found += check_batches(session, sessions)
+    found += check_window(session)
     removals = Removals(session)
     presence = Presence(session, removals, flicker=flicker)
     torn = {id_ for anomaly in found for id_ in anomaly.ids}

@@ -17,7 +17,9 @@ def check_batches(session: SessionHistory, sessions: dict[str, SessionHistory]) 
         return []
     cutters, whole = session.cutters(), _Whole(session)
     # A forked entry may have been cut before it came.
-    elsewhere = any(origin.cutters() for origin in find_origins(session, sessions))
+    elsewhere = any(
+        origin.cutters() or origin.keeps_last for origin in find_origins(session, sessions)
+    )
     found: list[Anomaly] = []
     for op in session.reads:
         if isinstance(op.value, tuple) and not whole.looks(op.value):
@@ -47,7 +49,7 @@ def _torn(
             inside = [id_ for id_ in ids[at[0] : at[-1]] if id_ not in batch]
             if inside:
                 yield _mixed(session, op, event, inside)
-            elif len(at) < len(batch) and not _cut_by_limit(op, ids, batch):
+            elif len(at) < len(batch) and not _cut_by_limit(session.limit_of(op), ids, batch):
                 brought = not session.entries[ids[at[0]]].own
                 if not (brought and elsewhere) and not any(c.hi >= event.lo for c in cutters):
                     yield _partly(session, op, event, ids)
@@ -75,9 +77,9 @@ class _Whole:
         return not self.broken or self.broken.isdisjoint(pairwise(ids))
 
 
-def _cut_by_limit(op: Operation, ids: Ids, batch: Ids) -> bool:
-    """A read of the last n may begin inside a batch, and shows its end."""
-    if op.op != "read" or op.limit is None or len(ids) < op.limit:
+def _cut_by_limit(limit: int | None, ids: Ids, batch: Ids) -> bool:
+    """A sighting of the last n may begin inside a batch, and shows its end."""
+    if limit is None or len(ids) < limit:
         return False
     shown = [id_ for id_ in ids if id_ in batch]
     return ids[0] == shown[0] and tuple(shown) == batch[-len(shown) :]

@@ -74,7 +74,17 @@ class EntryTimes:
 class SessionHistory:
     """One session's part of a history, sorted by what the rules ask for."""
 
-    __slots__ = ("contents", "entries", "events", "failed", "forked", "name", "reads", "refused")
+    __slots__ = (
+        "contents",
+        "entries",
+        "events",
+        "failed",
+        "forked",
+        "keeps_last",
+        "name",
+        "reads",
+        "refused",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -88,10 +98,17 @@ class SessionHistory:
         self.refused: list[Operation] = []
         # The forks that may have made this session.
         self.forked: list[Event] = []
+        # How many entries the store claims to keep; None if all.
+        self.keeps_last: int | None = None
 
     def of(self, *names: OpName) -> list[Event]:
         """The effects of these kinds."""
         return [event for name in names for event in self.events.get(name, ())]
+
+    def limit_of(self, op: Operation) -> int | None:
+        """How many entries a sighting shows at most: as many as were asked for, or are kept."""
+        limits = [limit for limit in (op.limit, self.keeps_last) if limit is not None]
+        return min(limits, default=None)
 
     def changes(self) -> list[Event]:
         """Everything that may remove entries or bring them back."""
@@ -136,6 +153,7 @@ def group_sessions(operations: Iterable[Operation]) -> dict[str, SessionHistory]
         session.reads.sort(key=_invoked)
         _add_contents(session)
         for event in session.events.get("append", ()):
+            session.keeps_last = event.op.keep or session.keeps_last
             for id_ in event.op.ids:
                 session.entries[id_] = EntryTimes(id_, event)
                 session.failed.pop(id_, None)

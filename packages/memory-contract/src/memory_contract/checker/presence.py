@@ -88,7 +88,8 @@ class Presence:
 
 def _cut_off(read: Operation, entry: EntryTimes, session: SessionHistory) -> bool:
     """Whether a read of the last n may have stopped before it came to the entry."""
-    if read.limit is None or not isinstance(read.value, tuple) or len(read.value) < read.limit:
+    limit = session.limit_of(read)
+    if limit is None or not isinstance(read.value, tuple) or len(read.value) < limit:
         return False
     return not read.value or not session.entries[read.value[0]].before(entry)
 

@@ -63,7 +63,9 @@ class Removals:
                 if event.hi >= since and event is not skip:
                     return event
         others: list[Event] = [*self.pops.get(entry.id, ()), *(self.undos if undo else ())]
-        others += [trim for trim in self.trims if self._may_drop(trim, entry)]
+        others += [
+            trim for trim in self.trims if self._may_drop(entry, trim.op.keep or 0, by=trim.hi)
+        ]
         for event in others:
             if event.within(since, until) and event is not skip:
                 return event
@@ -71,15 +73,20 @@ class Removals:
             possible = event.within(since, until) and event is not skip
             if possible and not self.surely_in(event.op.snapshot or "", entry):
                 return event
-        return None
+        keep = self.session.keeps_last
+        if keep is None or not self._may_drop(entry, keep, by=until):
+            return None
+        # The append that pushed it out of what the store keeps.
+        pushing = reversed(self.session.of("append"))
+        return next((event for event in pushing if event.within(since, until)), None)
 
-    def _may_drop(self, trim: Event, entry: EntryTimes) -> bool:
-        """Whether so many entries may follow this one that the trim drops it."""
-        there = bisect_right(self._order_starts, trim.hi)
+    def _may_drop(self, entry: EntryTimes, keep: int, *, by: int) -> bool:
+        """Whether so many entries may follow this one that it is not among the newest `keep`."""
+        there = bisect_right(self._order_starts, by)
         before = bisect_left(self._order_ends, entry.order_lo)
         # Neither the entry follows itself, nor do those before it in its batch.
         following = there - before - 1 - entry.event.op.ids.index(entry.id)
-        return following >= (trim.op.keep or 0)
+        return following >= keep
 
     def must_remove(self, entry: EntryTimes, *, arrived: int, before: int) -> Event | None:
         """The newest thing that removed the entry for certain and was done by then."""

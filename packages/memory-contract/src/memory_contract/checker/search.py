@@ -33,8 +33,10 @@ class _Vanishing(Event):
 
 
 class _Search:
-    def __init__(self, events: list[Event], steps: int) -> None:
+    def __init__(self, events: list[Event], steps: int, keeps_last: int | None) -> None:
         self.events = sorted(events, key=lambda event: (event.lo, event.hi))
+        self.keeps_last = keeps_last
+        self.has_pops = any(event.op.op == "pop" for event in events)
         self.steps = steps
         self.needs = _predecessors(self.events)
         self.sure = sum(1 << at for at, event in enumerate(self.events) if event.sure)
@@ -70,7 +72,7 @@ class _Search:
                 break
             bound = min(bound, event.hi)
             fits = not self.needs[at] & ~done
-            fits = fits and (not event.sure or model.is_consistent(state, event.op))
+            fits = fits and (not event.sure or model.is_consistent(self._show(state), event.op))
             if fits and event.op.op == "read":
                 return [(done | 1 << at, state)]
             comes_to = [s for s in self._steps(state, event) if s is not None] if fits else []
@@ -85,10 +87,15 @@ class _Search:
         after.sort(key=lambda item: -item[0])
         return [(done_after, state_after) for _, done_after, state_after in after]
 
+    def _show(self, state: model.ModelState) -> model.ModelState:
+        return model.show_newest(state, self.keeps_last)
+
     def _steps(self, state: model.ModelState, event: Event) -> list[model.ModelState | None]:
         """What the event may come to; a trim leaves some room."""
         if isinstance(event, _Vanishing):
             return [replace(state, shown=tuple(i for i in state.shown if i not in event.op.ids))]
+        if event.op.op == "append" and self.has_pops:
+            return list(model.apply_append(state, event.op))
         if event.op.op != "trim":
             return [model.apply_operation(state, event.op)]
         # A trim may look first and act then: what was appended meanwhile stays beside the rest.
@@ -172,7 +179,7 @@ def search(
     events += session.changes()
     events += [Event(read) for read in session.reads]
     events += [Event(op) for _, _, op in session.contents if op.op == "read"]
-    run = _Search(events, steps)
+    run = _Search(events, steps, session.keeps_last)
     found = run.run()
     return run.stuck if found is False and run.stuck is not None else found
 

@@ -10,7 +10,7 @@ import re
 import shlex
 import signal
 import sys
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
@@ -66,6 +66,13 @@ def add_commands(commands: Commands) -> None:
     extent.add_argument(
         "--full", action="store_true", help="Run every case; the default without a terminal."
     )
+    parser.add_argument(
+        "--keeps-last",
+        type=parse_window,
+        metavar="N",
+        help="The store keeps only the newest N entries of a session, on purpose: it is judged by"
+        " that. A turn is two entries.",
+    )
     add_gate(parser)
     parser.add_argument(
         "--case", action="append", metavar="NAME", help="Only this case; may be given again."
@@ -104,6 +111,15 @@ def add_commands(commands: Commands) -> None:
         help="Known failures, each with its reason. Without it: indelible-deviations.toml, if it is"
         " in the current folder.",
     )
+
+
+def parse_window(text: str) -> int:
+    """Parse a number of entries that a store keeps."""
+    from memory_contract.adapter import KEEPS_LAST_MIN  # noqa: PLC0415
+
+    if (number := int(text)) < KEEPS_LAST_MIN:
+        raise ArgumentTypeError(f"{text} is less than a turn, which is {KEEPS_LAST_MIN} entries")
+    return number
 
 
 def add_gate(parser: Parser) -> None:
@@ -226,6 +242,7 @@ def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Repor
                 budget_s=budget_s,
                 rounds=arguments.rounds or 1,
                 quick=is_quick(arguments),
+                keeps_last=arguments.keeps_last,
                 progress=progress,
             )
     return replace(found, results=deviations.apply_to_all(found.results))
@@ -247,6 +264,7 @@ def _explore(arguments: Namespace, chosen: Sequence[Case], progress: Progress) -
         cases=races,
         schedules=arguments.explore,
         seed=arguments.seed,
+        keeps_last=arguments.keeps_last,
         progress=progress,
     )
 
@@ -272,9 +290,13 @@ def _write_report(found: Report, folder: Path | None) -> Path | None:
 
 def suggest_next(report: Report, page: Path | None) -> str:
     """What to do next, in one or two lines."""
-    from memory_contract.report.text import reproduce, target_of, visible  # noqa: PLC0415
+    from memory_contract.report.text import (  # noqa: PLC0415
+        check_again,
+        reproduce,
+        target_of,
+        visible,
+    )
 
-    target = shlex.quote(visible(target_of(report)))
     failed = [result for result in report.results if result.verdict == "FAIL"]
     if failed and page is None:
         return (
@@ -284,5 +306,6 @@ def suggest_next(report: Report, page: Path | None) -> str:
     if failed:
         return f"Next: open {visible(str(page))}: it draws each failure as a timeline."
     if report.left_out:
-        return f"Next: memory-contract check {target} --full   runs all cases."
+        return f"Next: {check_again(report)} --full   runs all cases."
+    target = shlex.quote(visible(target_of(report)))
     return f"Next: memory-contract init {target}   writes a pytest file and a CI step."

@@ -32,6 +32,9 @@ from memory_contract import MemoryContract
 
 
 class TestStore(MemoryContract):
+    # What the kit cannot find out can be claimed, and the store is then held to it:
+    # adapter = Adapter(open="{target}", durability="power")    nothing is lost in a power cut
+    # adapter = Adapter(open="{target}", keeps_last=20)         only the newest 20 entries are kept
     adapter = "{target}"
 '''
 _CI: Final = """\

@@ -75,6 +75,7 @@ def explore(
     cases: Sequence[str] = (),
     schedules: int = SCHEDULES,
     seed: int | None = None,
+    keeps_last: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run the races between tasks under so many schedules, spread over the cases.
@@ -82,7 +83,7 @@ def explore(
     A case ends with its first failure, which is made small. The seed of a failure, given again
     with the name of its case, brings it back with the first schedule.
     """
-    adapter = resolve(target)
+    adapter = resolve(target, keeps_last=keeps_last)
     chosen = [case for case in select((), cases) if "tasks" in case.modes and case.overlaps]
     ours = secrets.randbits(32) if seed is None else seed
     began = time.monotonic()
@@ -98,6 +99,7 @@ def explore(
         results=results,
         duration_s=time.monotonic() - began,
         notes=(*adapter.notes, *dict.fromkeys(note for r in results for note in r.notes)),
+        keeps_last=keeps_last,
     )
 
 

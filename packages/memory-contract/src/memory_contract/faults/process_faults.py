@@ -11,8 +11,7 @@ from statistics import median
 from typing import Any, Final
 
 from memory_contract.calls import Call, ask, failed, succeeded
-from memory_contract.case_context import CaseContext
-from memory_contract.client import Client
+from memory_contract.case_context import CaseContext, Client
 from memory_contract.history import Operation
 from memory_contract.workers.pool import ANSWER_S_MAX, Worker
 

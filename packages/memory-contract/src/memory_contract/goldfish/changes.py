@@ -8,7 +8,7 @@ from typing import Any
 
 from memory_contract.goldfish.lives import Life, Messages, kept_by_trim
 from memory_contract.goldfish.registry import goldfish
-from memory_contract.goldfish.stores import FileStore, ListStore, SqliteStore
+from memory_contract.goldfish.stores import FileStore, ListStore, SqliteOfTheNewest, SqliteStore
 
 
 @goldfish("rollback wiped the snapshots", caught_by="rollback_keeps_every_snapshot")
@@ -106,6 +106,13 @@ class WindowOfOne(ListStore):
     def trim(self, session: str, keep: int) -> None:
         """Keep less."""
         super().trim(session, min(keep, 1))
+
+
+@goldfish("class: a window that counts turns as entries", caught_by="order_of_single_appends")
+class HalfOfTheWindow(SqliteOfTheNewest):
+    """Claims to keep the last twenty entries, and keeps ten."""
+
+    kept = 10
 
 
 @goldfish("langgraph-redis#137", caught_by="ttl_ends_everything")

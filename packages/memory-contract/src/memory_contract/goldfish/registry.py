@@ -46,6 +46,7 @@ def adapter_of(store: Any, name: str, **options: Any) -> Adapter:
             "ttl_refreshed_by": getattr(store, "ttl_refreshed_by", "append"),
             "ttl_s_late": 0.1,
             "patience_s": getattr(store, "patience_s", None),
+            "keeps_last": getattr(store, "keeps_last", None),
             "discard": getattr(store, "discard", None),
             **options,
         },

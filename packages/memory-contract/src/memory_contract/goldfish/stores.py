@@ -176,6 +176,19 @@ class ListStore(Store):
 
 
 @right
+class ListThatShowsTheNewest(ListStore):
+    """The same, of which the newest entries show."""
+
+    keeps_last: ClassVar[int] = 20
+
+    def read(self, session: str, *, limit: int | None = None) -> Messages:
+        """The newest entries of what there is."""
+        return super().read(
+            session, limit=self.keeps_last if limit is None else min(limit, self.keeps_last)
+        )
+
+
+@right
 class ListRenewedByReading(ListStore):
     """The same, with lives that go on as long as somebody reads."""
 
@@ -302,6 +315,20 @@ class SqliteStore(Store):
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+
+@right
+class SqliteOfTheNewest(SqliteStore):
+    """The same, which drops all but the newest entries when it writes."""
+
+    keeps_last: ClassVar[int] = 20
+    # How many it keeps in truth.
+    kept: ClassVar[int] = keeps_last
+
+    def _save(self, session: str, life: Life) -> None:
+        for line in (life.shown, *life.journal):
+            del line[: -self.kept]
+        super()._save(session, life)
 
 
 _VERBS: Final = (

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memory_contract.cases.case import Case
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.gates import GATES, Gate
 from memory_contract.report.text import counted
@@ -65,12 +63,11 @@ class Badge:
         }
 
 
-def badge_of(report: Report, book: Iterable[Case] | None = None) -> Badge:
+def badge_of(report: Report) -> Badge:
     """The badge that a run has earned, by all cases that there are."""
-    cases = all_cases() if book is None else list(book)
     reached: list[Gate] = []
     for gate in GATES:
-        if not _passed(report, gate, {found.name for found in cases if found.gate == gate}):
+        if not _passed(report, gate, {found.name for found in all_cases() if found.gate == gate}):
             break
         reached.append(gate)
     verdicts = [result.verdict for result in report.results if result.gate in reached]

@@ -39,7 +39,7 @@ from memory_contract import check
 
 
 def test_{name}():
-    report = check({target}, cases=[{case}], seed={seed})
+    report = check({target}, cases=[{case}], seed={seed}{options})
     assert report.verdict == "PASS", [result.reason for result in report.results]
 
 
@@ -62,6 +62,7 @@ def program_of(
             target=_literal(target_of(report)),
             case=_literal(result.case),
             seed=result.seed,
+            options="" if report.keeps_last is None else f", keeps_last={report.keeps_last}",
         )
     began = min((op.invoke_ns for op in history), default=0)
     return _JUDGED.format(

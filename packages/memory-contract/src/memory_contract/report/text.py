@@ -29,14 +29,20 @@ def target_of(report: Report) -> str:
     return redact_url(report.target)
 
 
+def check_again(report: Report) -> str:
+    """The command that checks this target again."""
+    target = shlex.quote(visible(target_of(report))) if report.target else "TARGET"
+    kept = "" if report.keeps_last is None else f" --keeps-last {report.keeps_last}"
+    return f"memory-contract check {target}{kept}"
+
+
 def reproduce(report: Report, result: CaseResult) -> str:
     """The command that runs this case again as it was run."""
     if result.command:
         return result.command
-    target = shlex.quote(visible(target_of(report))) if report.target else "TARGET"
     # Of the schedules that a seed stands for, the first is the one that failed.
     explored = " --explore 1" if result.schedule else ""
-    return f"memory-contract check {target} --case {result.case} --seed {result.seed}{explored}"
+    return f"{check_again(report)} --case {result.case} --seed {result.seed}{explored}"
 
 
 def slug(result: CaseResult) -> str:

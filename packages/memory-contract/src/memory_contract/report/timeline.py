@@ -9,6 +9,7 @@ from typing import Any, Final
 from memory_contract.checker.causes import find_likely_cause
 from memory_contract.checker.shrink import minimal
 from memory_contract.history import Fault, Operation
+from memory_contract.report.as_json import operation
 from memory_contract.report.program import program_of
 from memory_contract.report.text import anomaly_of, scope_of
 from memory_contract.results import CaseResult, Failure, Report
@@ -126,22 +127,8 @@ def _weight(op: Operation) -> int:
 
 
 def _plain(op: Operation) -> dict[str, Any]:
-    found = {
-        "worker": op.worker,
-        "session": op.session,
-        "op": op.op,
-        "from": op.invoke_ns,
-        "to": op.complete_ns,
-        "outcome": op.outcome,
-        "ids": op.ids or None,
-        "limit": op.limit,
-        "keep": op.keep,
-        "snapshot": op.snapshot,
-        "target": op.target,
-        "value": op.value,
-        "key": op.key,
-    }
-    return {name: value for name, value in found.items() if value is not None or name == "to"}
+    found = operation(op)
+    return {"from": found.pop("invoke_ns"), "to": found.pop("complete_ns"), **found}
 
 
 def _bands(operations: Iterable[Operation]) -> list[dict[str, Any]]:

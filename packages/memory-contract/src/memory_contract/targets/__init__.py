@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Final
 from memory_contract.adapter import Adapter, imported_from_here
 from memory_contract.calls import format_error
 from memory_contract.errors import TargetError
-from memory_contract.handles import Loop
+from memory_contract.handles import Loop, close, open_handle
 from memory_contract.redaction import is_keyword_dsn, redact, redact_url
 from memory_contract.registry import TARGETS, RegistrationError, load_registered
 from memory_contract.results import Unreachable
@@ -36,6 +37,8 @@ FRAMEWORKS: Final = {
     "agno": "agno",
     "claude-agent": "claude_agent",
 }
+# What is said of a store, as arguments of its `Adapter`.
+Claims = Mapping[str, Any]
 # A bound on a factory that hangs.
 CALL_S_MAX: Final = 60.0
 KNOWN = (
@@ -48,12 +51,20 @@ _SPEAKS_NONE = (
 )
 
 
-def resolve(target: str | Adapter | Callable[..., Any]) -> Adapter:
-    """Find the adapter that a target stands for."""
+def resolve(
+    target: str | Adapter | Callable[..., Any], *, keeps_last: int | None = None
+) -> Adapter:
+    """Find the adapter that a target stands for; `keeps_last` is claimed beside what it claims."""
+    if keeps_last is None:
+        return _resolve(target, {})
+    return replace(_resolve(target, {"keeps_last": keeps_last}), keeps_last=keeps_last)
+
+
+def _resolve(target: str | Adapter | Callable[..., Any], claims: Claims) -> Adapter:
     if isinstance(target, Adapter):
-        return target
+        return _from_adapter(target, claims)
     if not isinstance(target, str):
-        return _from_object(target, f"{target.__module__}:{target.__qualname__}")
+        return _from_object(target, f"{target.__module__}:{target.__qualname__}", claims)
     if not target.strip():
         raise TargetError(f"no target was named: name {KNOWN}")
     if is_keyword_dsn(target):
@@ -63,11 +74,11 @@ def resolve(target: str | Adapter | Callable[..., Any]) -> Adapter:
         )
     framework, _, rest = target.partition(":")
     if framework in FRAMEWORKS:
-        return _from_framework(framework, rest)
-    return _from_registered(target) or _from_object(_import(target), target)
+        return _from_framework(framework, rest, claims)
+    return _from_registered(target) or _from_object(_import(target), target, claims)
 
 
-def _from_framework(framework: str, name: str) -> Adapter:
+def _from_framework(framework: str, name: str, claims: Claims) -> Adapter:
     from memory_contract.targets.probe import build_adapter  # noqa: PLC0415 -- costs no `import`
 
     vocabulary = _load_vocabulary(framework)
@@ -84,7 +95,7 @@ def _from_framework(framework: str, name: str) -> Adapter:
         raise TargetError(f"{name} is no factory: {vocabulary.package} needs one of ({takes})")
     factory = bind(found, name)
     _expect_sessions(found, factory, vocabulary)
-    return build_adapter(factory, vocabulary, f"{framework}:{name}")
+    return build_adapter(factory, vocabulary, f"{framework}:{name}", claims)
 
 
 def _expect_sessions(found: Any, factory: Factory, vocabulary: Vocabulary) -> None:
@@ -140,23 +151,61 @@ def _import(target: str) -> Any:
         raise TargetError(f"cannot import {redact_url(target)!r}: {redact(str(error))}") from error
 
 
-def _from_object(found: Any, name: str) -> Adapter:
+def _from_adapter(adapter: Adapter, claims: Claims) -> Adapter:
+    """The adapter itself if it opens a `Handle`; else its claims on a store that is probed."""
+    opens = [each for each in (adapter.open, adapter.open_async) if each is not None]
+    found = _import(opens[0]) if isinstance(opens[0], str) else opens[0]
+    # What has no name of its own is an opener of the kit, or cannot be imported by its workers.
+    path = getattr(found, "__qualname__", "<")
+    if len(opens) > 1 or "<" in path or _is_handle(found):
+        return adapter
+    name = opens[0] if isinstance(opens[0], str) else f"{found.__module__}:{path}"
+    if not isinstance(found, type):
+        try:
+            factory = bind(found, name, server=adapter.server)
+            if "session" not in factory.takes and _opens_handle(factory):
+                return adapter
+        except Exception:  # noqa: BLE001 -- the run says what is wrong with it
+            return adapter
+    return _from_object(found, name, {**adapter.list_claims(), **claims})
+
+
+def _is_handle(found: Any) -> bool:
+    return all(callable(getattr(found, method, None)) for method in ("append", "read"))
+
+
+def _opens_handle(factory: Factory) -> bool:
+    """Open it once, as a run does, and look at what it is."""
+
+    def look() -> bool:
+        loop = Loop()
+        try:
+            with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
+                opened = open_handle(Adapter(open=factory.make), Path(at), "blocking", loop)
+                try:
+                    return _is_handle(opened)
+                finally:
+                    close(opened, loop)
+        finally:
+            loop.close()
+
+    return run_with_timeout(CALL_S_MAX, look)
+
+
+def _from_object(found: Any, name: str, claims: Claims) -> Adapter:
     from memory_contract.targets.probe import build_adapter  # noqa: PLC0415 -- costs no `import`
 
     if isinstance(found, Adapter):
-        return found
+        return _from_adapter(found, claims)
     if not callable(found):
         raise TargetError(f"{name} is neither an Adapter nor a factory nor a class: name {KNOWN}")
-    if isinstance(found, type):
-        vocabulary = _recognise(found)
-        if vocabulary is None:
-            raise TargetError(f"{name} speaks no vocabulary of the kit: {_SPEAKS_NONE}")
-        factory = bind(found, name)
-    else:
-        factory = bind(found, name)
-        vocabulary = _recognise_made(factory)
+    if isinstance(found, type) and _recognise(found) is None:
+        raise TargetError(f"{name} speaks no vocabulary of the kit: {_SPEAKS_NONE}")
+    factory = bind(found, name, server=claims.get("server"))
+    vocabulary = _recognise(found) if isinstance(found, type) else _recognise_made(factory)
+    assert vocabulary is not None
     _expect_sessions(found, factory, vocabulary)
-    return build_adapter(factory, vocabulary, name)
+    return build_adapter(factory, vocabulary, name, claims)
 
 
 def find_factory_source(target: str) -> str:

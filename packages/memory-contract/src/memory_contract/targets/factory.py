@@ -48,6 +48,8 @@ class Factory:
     # The parameter that takes a server, and the server that the factory names as its default.
     server_parameter: str = ""
     server: str | None = field(default=None, repr=False)
+    # Whether that server is passed even if no other one takes its place.
+    passes_server: bool = False
 
     @property
     def is_told_workspace(self) -> bool:
@@ -60,6 +62,7 @@ class Factory:
             session if each == "session" else self._place(workspace, each) for each in self.takes
         ]
         options: dict[str, Any] = {self.keyword: values.pop()} if self.keyword else {}
+        server = server or (self.server if self.passes_server else None)
         if server is not None:
             options[self.server_parameter] = server
         return imported(self.name)(*values, **options)
@@ -79,25 +82,31 @@ class Factory:
                 yield replace(self, takes=(form,), as_text=as_text)
 
 
-def bind(found: Callable[..., Any], name: str) -> Factory:
-    """Decide what a callable is called with; a `TargetError` shows the factory to write instead."""
+def bind(found: Callable[..., Any], name: str, *, server: str | None = None) -> Factory:
+    """Decide what a callable is called with; a `TargetError` shows the factory to write instead.
+
+    `server` is passed in place of the one that the callable names as its default.
+    """
     try:
         every = inspect.signature(found).parameters.values()
     except (TypeError, ValueError):
         return Factory(name=name)
     parameters = [each for each in every if each.kind not in _STARS]
-    server = next((each for each in parameters if _is_server(each)), None)
-    if server is not None and server.default is server.empty:
-        raise TargetError(
-            f"{name} takes a server and names none: give `{server.name}` a default, the URL of its"
-            " own"
+    taker = next((each for each in parameters if _is_server(each)), None)
+    factory = Factory(name=name)
+    if taker is not None:
+        if taker.default is taker.empty and server is None:
+            raise TargetError(
+                f"{name} takes a server and names none: give `{taker.name}` a default, the URL of"
+                " its own"
+            )
+        factory = replace(
+            factory,
+            server_parameter=taker.name,
+            server=server or (str(taker.default) if taker.default else None),
+            passes_server=server is not None,
         )
-    factory = Factory(
-        name=name,
-        server_parameter=server.name if server is not None else "",
-        server=str(server.default) if server is not None and server.default else None,
-    )
-    parameters = [each for each in parameters if each is not server]
+    parameters = [each for each in parameters if each is not taker]
     required = [each for each in parameters if each.default is each.empty]
     if not parameters:
         return replace(factory, takes=())

@@ -10,13 +10,20 @@ from __future__ import annotations
 import contextlib
 import inspect
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent import futures
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from memory_contract.adapter import Adapter, Capability, Flavour, Reach, imported
+from memory_contract.adapter import (
+    CAPABILITIES,
+    Adapter,
+    Capability,
+    Flavour,
+    Reach,
+    imported,
+)
 from memory_contract.calls import format_error
 from memory_contract.entries import EntryIds, messages_of
 from memory_contract.errors import TargetError
@@ -35,6 +42,8 @@ _SESSION: Final = "kit-probe"
 _MORE_APPENDS: Final = 11
 # Capabilities that no method of turns can have: one message, or a number of messages.
 _NOT_OF_TURNS: Final = frozenset({"pop", "trim"})
+# Capabilities that are no method, so that a probe finds none of them.
+_WITHOUT_METHOD: Final = frozenset({"fields", "structure", "checksum"})
 # Parts of an interface that a store may leave out by raising `NotImplementedError`.
 _OPTIONAL: Final = {"list": "sessions", "pop": "pop", "clear": "clear"}
 
@@ -66,6 +75,8 @@ class Findings:
     shared: bool = False
     offers: dict[str, Offer] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    # What is said of the store, in place of what is found.
+    claims: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def flavours(self) -> list[Flavour]:
@@ -81,7 +92,8 @@ class Findings:
     def build(self, name: str) -> Adapter:
         """The adapter, as far as it is known."""
         vocabulary, factory = self.opener.vocabulary, self.opener.factory
-        claims = dict(vocabulary.claims)
+        claims = {**vocabulary.claims, **self.claims}
+        notes = (*vocabulary.claims.get("notes", ()), *self.notes, *self.claims.get("notes", ()))
         missing = {name for each in self.attempts.values() for name in each.missing}
         capabilities = set(claims.pop("capabilities", ())) - missing | set(self.offers)
         # A handle that holds all the data can only be shared by threads.
@@ -94,16 +106,17 @@ class Findings:
             flavour: replace(self.opener, awaited=flavour == "async", keep=keep, options=options)
             for flavour in self.flavours
         }
+        found = {
+            "capabilities": capabilities,
+            "name": name,
+            "reach": self.reach,
+            "thread_safe": safe,
+            "server": factory.server,
+        }
         return Adapter(
             open=openers.get("blocking"),
             open_async=openers.get("async"),
-            capabilities=capabilities,
-            name=name,
-            reach=self.reach,
-            thread_safe=claims.pop("thread_safe", safe),
-            server=factory.server,
-            notes=(*claims.pop("notes", ()), *self.notes),
-            **claims,
+            **{**found, **claims, "notes": notes},
         )
 
     @property
@@ -112,11 +125,14 @@ class Findings:
         return issubclass(self.opener.vocabulary.handle, SimpleHandle)
 
 
-def build_adapter(factory: Factory, vocabulary: Vocabulary, name: str) -> Adapter:
-    """Probe the store that a factory makes, and describe it to the kit."""
+def build_adapter(
+    factory: Factory, vocabulary: Vocabulary, name: str, claims: Mapping[str, Any]
+) -> Adapter:
+    """Probe the store that a factory makes, and describe it to the kit, with what it claims."""
     findings = Findings(
         OpenStore(factory, vocabulary, options=dict(vocabulary.variants[0])),
         reach="machine" if factory.is_told_workspace else "handle",
+        claims={given: value for given, value in claims.items() if given != "capabilities"},
     )
     with tempfile.TemporaryDirectory(prefix="kit-probe-", ignore_cleanup_errors=True) as at:
         folders = _make_folders(Path(at))
@@ -129,7 +145,15 @@ def build_adapter(factory: Factory, vocabulary: Vocabulary, name: str) -> Adapte
             findings.notes += error.stacks[:1]
     if not factory.is_told_workspace and factory.server is None:
         findings.notes.append("it takes no workspace: each instance is on its own")
-    return findings.build(name)
+    findings.reach = claims.get("reach", findings.reach)
+    found = findings.build(name)
+    named = frozenset(claims.get("capabilities", found.capabilities))
+    if unusable := sorted(named - set(found.capabilities) - _WITHOUT_METHOD):
+        raise TargetError(
+            f"{name} is said to offer {unusable[0]}, and the kit found no method that does:"
+            f" {CAPABILITIES[unusable[0]]}"
+        )
+    return replace(found, capabilities=named)
 
 
 def _make_folders(home: Path) -> Iterator[Path]:

@@ -13,14 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from memory_contract.faults.servers.ports import LOOPBACK, reserve_port
 from memory_contract.faults.servers.process import (
     ENDED_S_MAX,
     LOOK_AGAIN_S,
-    LOOPBACK,
     READY_S_MAX,
     ServerError,
     ServerProcess,
-    free_port,
     unprivileged,
 )
 from memory_contract.faults.servers.small_disk import SmallDisk
@@ -75,12 +74,12 @@ class PostgresServer(ServerProcess):
     ) -> None:
         """`disk`: its own, which holds a copy of what is made here."""
         self.folder = folder
-        self.port = free_port()
+        port = reserve_port()
         self._programs = programs_in or programs()
         self._owner = unprivileged()
         self._settings = {
             "listen_addresses": LOOPBACK,
-            "port": str(self.port),
+            "port": str(port),
             "unix_socket_directories": "",
             "shared_buffers": "32MB",
             **(settings or {}),
@@ -91,6 +90,7 @@ class PostgresServer(ServerProcess):
             arguments += ["-c", f"{name}={value}"]
         super().__init__(
             arguments if disk is None else disk.running(arguments),
+            port=port,
             log=folder / "log",
             ready=self._answers,
             # What makes the disk needs to read this very Python first.

@@ -5,31 +5,25 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
+
+from memory_contract.faults.servers.ports import listens
 
 # For servers that hang: a busy machine must not fail a start.
 READY_S_MAX: Final = 60.0
 ENDED_S_MAX: Final = 60.0
 # Between two looks at a server that is not ready yet.
 LOOK_AGAIN_S: Final = 0.01
-LOOPBACK: Final = "127.0.0.1"
+# Of its log, what an error shows.
+_LAST_LINES: Final = 5
 
 
 class ServerError(RuntimeError):
     """A server did not start, or ended unexpectedly."""
-
-
-def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def unprivileged() -> int | None:
@@ -44,16 +38,16 @@ class ServerProcess:
         self,
         arguments: Sequence[str],
         *,
+        port: int,
         log: Path,
         ready: Callable[[], bool],
-        environment: Mapping[str, str] | None = None,
         user: int | None = None,
         ending: signal.Signals = signal.SIGTERM,
     ) -> None:
+        self.port = port
         self._arguments = list(arguments)
         self._log = log
         self._ready = ready
-        self._environment = dict(environment) if environment is not None else None
         self._user = user
         # The signal that asks it to shut down.
         self._ending = ending
@@ -79,22 +73,22 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self._environment,
                 user=self._user,
                 # Ctrl-C must not reach it before the kit ends it.
                 start_new_session=True,
             )
         deadline = time.monotonic() + READY_S_MAX
-        while not self._ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+        # Another server on this port may answer as well, while ours has not found it taken yet.
+        while not (self.running and listens(self.pid, self.port) and self._ready()):
+            if not self.running or time.monotonic() > deadline:
                 self.kill()
                 raise ServerError(f"{self._arguments[0]} did not start: {self.last_words()}")
             time.sleep(LOOK_AGAIN_S)
 
-    def last_words(self, lines: int = 5) -> str:
+    def last_words(self) -> str:
         """The end of its log."""
         said = self._log.read_text("utf-8", errors="replace").splitlines()
-        return " / ".join(said[-lines:])
+        return " / ".join(said[-_LAST_LINES:])
 
     def stop(self) -> None:
         """Shut it down; kill it if it does not end."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from memory_contract.faults.servers.process import LOOPBACK, ServerProcess, free_port
+from memory_contract.faults.servers.ports import LOOPBACK, reserve_port
+from memory_contract.faults.servers.process import ServerProcess
 from memory_contract.faults.servers.small_disk import SmallDisk
 
 # Names another program to run, such as an older Redis, in its place.
@@ -30,12 +31,13 @@ class ValkeyServer(ServerProcess):
         """`disk`: its own, where its files lie."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.port = free_port()
+        port = reserve_port()
         self.options = {**DURABLE, **(options or {})}
         self.program = str(program or os.environ.get(PROGRAM) or _find_bundled())
-        arguments = self._build_arguments(folder if disk is None else disk.folder)
+        arguments = self._build_arguments(port, folder if disk is None else disk.folder)
         super().__init__(
             arguments if disk is None else disk.running(arguments),
+            port=port,
             log=folder / "server.log",
             ready=self._answers,
         )
@@ -57,9 +59,9 @@ class ValkeyServer(ServerProcess):
         given = {"port": self.port, "socket_timeout": 10, "protocol": 2, **options}
         return redis.Redis(host=LOOPBACK, **given)
 
-    def _build_arguments(self, data: Path) -> list[str]:
+    def _build_arguments(self, port: int, data: Path) -> list[str]:
         words = {
-            "port": str(self.port),
+            "port": str(port),
             "bind": LOOPBACK,
             "dir": str(data),
             "daemonize": "no",

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from memory_contract.adapter import Adapter, Flavour
 from memory_contract.calls import format_error
-from memory_contract.handles import close, open_handle
+from memory_contract.handles import close, open_handle, to_coroutine
 from memory_contract.stacks import read_stacks
 from memory_contract.traces.recorder.call_records import CallRecord, format_call
 from memory_contract.traces.recorder.hasher import Hasher, Policy
@@ -109,22 +109,14 @@ class ReplayHost:
         owner = group if self._shared else lane
         if owner not in self._handles:
             try:
-                self._handles[owner] = self._open(server)
+                self._handles[owner] = open_handle(
+                    self._adapter, self._workspace, self._flavour, self._loop, server
+                )
             except Exception as error:
                 raise StoreRaised(format_error(error)) from error
         # A lane of the trace may have the name of ours: where its handle stays, so does its thread.
         if lane not in self._lanes:
             self._lanes[lane] = _Lane(owner, None if self._loop is not None else _Thread())
-
-    def _open(self, server: str | None) -> Any:
-        if self._loop is None:
-            return open_handle(self._adapter, self._workspace, "blocking", None, server)
-        return self._loop.run(self._open_async(server))
-
-    async def _open_async(self, server: str | None) -> Any:
-        options = {} if server is None else {"server": server}
-        handle = self._adapter.factory("async")(self._workspace, **options)
-        return await handle if inspect.isawaitable(handle) else handle
 
     def start(self, request: CallRequest) -> None:
         """Start a call; `finish` waits for it."""
@@ -136,14 +128,14 @@ class ReplayHost:
             assert lane.thread is not None
             lane.answer = lane.thread.submit(lambda: self._call(handle, request))
 
-    def finish(self, lane: str, wait_s: float = ANSWER_S_MAX) -> CallResult:
+    def finish(self, lane: str) -> CallResult:
         """Wait for the call of a lane and return its result."""
         answer = self._lanes[lane].answer
         assert answer is not None
         try:
-            return answer.result(wait_s)
+            return answer.result(ANSWER_S_MAX)
         except futures.TimeoutError as error:
-            raise CallHungError(f"a call did not come back within {wait_s:.0f} s") from error
+            raise CallHungError(f"a call did not come back within {ANSWER_S_MAX:.0f} s") from error
 
     def cancel(self, lane: str) -> None:
         """Cancel the call of a lane, where it is a task."""
@@ -158,15 +150,9 @@ class ReplayHost:
             hangs = gone.answer is not None and not gone.answer.done()
             gone.thread.end(wait_s=0.0 if hangs else ANSWER_S_MAX)
         if all(each.owner != gone.owner for each in self._lanes.values()):
-            self._close(self._handles.pop(gone.owner))
-
-    def _close(self, handle: Any) -> None:
-        # How a store ends is for the cases to judge.
-        with contextlib.suppress(Exception):
-            if self._loop is None:
-                close(handle)
-            else:
-                self._loop.run(_close_async(handle))
+            # How a store ends is for the cases to judge.
+            with contextlib.suppress(Exception):
+                close(self._handles.pop(gone.owner), self._loop)
 
     def end(self) -> None:
         """Close what is open."""
@@ -261,13 +247,6 @@ def format_lost_call(request: CallRequest, key: bytes) -> str:
     return format_call(record, hasher)
 
 
-async def _close_async(handle: Any) -> None:
-    method = getattr(handle, "close", None)
-    answer = method() if callable(method) else None
-    if inspect.isawaitable(answer):
-        await answer
-
-
 @dataclass(slots=True)
 class _Lane:
     owner: str
@@ -313,12 +292,14 @@ class _LoopThread:
     def submit(self, coroutine: Any) -> futures.Future[Any]:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    def run(self, coroutine: Any) -> Any:
-        return self.submit(coroutine).result(ANSWER_S_MAX)
+    def settle(self, answer: Any) -> Any:
+        if inspect.isawaitable(answer):
+            return self.submit(to_coroutine(answer)).result(ANSWER_S_MAX)
+        return answer
 
     def end(self) -> None:
         with contextlib.suppress(Exception):
-            self.run(_cancel_rest())
+            self.settle(_cancel_rest())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(ANSWER_S_MAX)
         if not self._thread.is_alive():

@@ -138,8 +138,8 @@ class HostPool:
         """Return which group shares a handle; everybody does where a store has only one."""
         return "" if self._adapter.reach == "handle" else group
 
-    def _create(self, *, remote: bool, flavour: Flavour | None = None) -> Host:
-        ours = flavour or self.way.flavour
+    def _create(self, *, remote: bool) -> Host:
+        ours = self.way.flavour
         shared = ours == "async" or self._adapter.thread_safe or self._adapter.reach == "handle"
         host = ReplayHost(
             self._adapter,
