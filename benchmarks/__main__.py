@@ -17,7 +17,7 @@ from rich.table import Table
 
 import indelible
 from benchmarks import goldens, on_postgres, on_redis, on_sqlite, traces, transfer
-from benchmarks.ending import nothing_left_behind
+from benchmarks.cleanup import nothing_left_behind
 from benchmarks.measure import Result
 from benchmarks.pages import DOCS, row, written
 

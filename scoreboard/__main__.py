@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from scoreboard import results
-from scoreboard.asking import GATES
+from scoreboard.board import ROOT, Board, say
+from scoreboard.cases import GATES
 from scoreboard.html_page import to_html
 from scoreboard.markdown_page import to_markdown
 from scoreboard.results import Run
-from scoreboard.running import ROOT, Board, say
 from scoreboard.stores import STORES, Store
-from scoreboard.verdicts import compared, differences
+from scoreboard.verdicts import count_compared, differences
 
 DOCS: Final = ROOT / "docs"
 # Stores wait for disks, locks and servers more than they compute.
@@ -63,7 +63,7 @@ def _with(before: list[Run], newer: Run, *, again: bool) -> list[Run]:
 
 def _agree(runs: Sequence[Run]) -> int:
     found = list(differences(runs[0], runs[1], GATES))
-    say(f"{compared(runs[0], runs[1], GATES)} verdicts compared, {len(found)} differ")
+    say(f"{count_compared(runs[0], runs[1], GATES)} verdicts compared, {len(found)} differ")
     for line in found:
         say(f"  {line}")
     return 1 if found else 0

@@ -9,11 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from scoreboard.asking import GATES
-from scoreboard.results import Run
-from scoreboard.stores import Store
-from scoreboard.verdicts import Finding
-from scoreboard.wording import (
+from scoreboard.cases import GATES
+from scoreboard.phrases import (
     ABOUT,
     VERDICTS,
     all_findings,
@@ -21,14 +18,17 @@ from scoreboard.wording import (
     command,
     how_it_was_run,
     left_open,
+    list_tried,
     notes,
     power_cuts,
     times,
-    tried,
     versions,
     where,
     why_not_run,
 )
+from scoreboard.results import Run
+from scoreboard.stores import Store
+from scoreboard.verdicts import Finding
 
 _STYLE: Final = Path(__file__).with_name("page.css")
 
@@ -56,7 +56,7 @@ def _body(runs: Sequence[Run]) -> Iterator[str]:
     yield from (f"<dt>{_pill(word)}</dt><dd>{escape(text)}</dd>" for word, text in VERDICTS.items())
     yield "</dl>"
     yield "<h2>What was seen</h2>"
-    for store in tried(runs):
+    for store in list_tried(runs):
         yield from _store(runs, store)
     yield "<h2>How it was run</h2>"
     yield from (f"<p>{_prose(line)}</p>" for line in how_it_was_run(runs))
@@ -67,7 +67,7 @@ def _table(runs: Sequence[Run]) -> Iterator[str]:
     heads = ("store", "on", "version", *GATES)
     yield f"<thead><tr>{''.join(f'<th scope=col>{head}</th>' for head in heads)}</tr></thead>"
     framework = ""
-    for store in tried(runs):
+    for store in list_tried(runs):
         if store.framework != framework:
             framework = store.framework
             yield f'<tr class="framework"><th colspan="{len(heads)}">{escape(framework)}</th></tr>'

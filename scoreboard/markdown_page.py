@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scoreboard.asking import GATES
-from scoreboard.results import Run
-from scoreboard.stores import Store
-from scoreboard.verdicts import Finding
-from scoreboard.wording import (
+from scoreboard.cases import GATES
+from scoreboard.phrases import (
     ABOUT,
     VERDICTS,
     all_findings,
@@ -16,21 +13,24 @@ from scoreboard.wording import (
     command,
     how_it_was_run,
     left_open,
+    list_tried,
     notes,
     power_cuts,
     times,
-    tried,
     versions,
     where,
     why_not_run,
 )
+from scoreboard.results import Run
+from scoreboard.stores import Store
+from scoreboard.verdicts import Finding
 
 
 def to_markdown(runs: Sequence[Run]) -> str:
     """The whole page."""
     parts = ["# Scoreboard", "", *_opening(), *_table(runs), *_verdicts(), *_not_run(runs)]
     parts += ["", "## What was seen", ""]
-    for store in tried(runs):
+    for store in list_tried(runs):
         parts += _store(runs, store)
     parts += [*_cuts(runs), "", "## How it was run", ""]
     parts += [f"- {line}" for line in how_it_was_run(runs)]
@@ -51,7 +51,7 @@ def _table(runs: Sequence[Run]) -> Iterator[str]:
     yield f"| store | on | version | {' | '.join(GATES)} |"
     yield f"|{'---|' * (3 + len(GATES))}"
     framework = ""
-    for store in tried(runs):
+    for store in list_tried(runs):
         if store.framework != framework:
             framework = store.framework
             yield f"| **{framework}** |{' |' * (2 + len(GATES))}"
@@ -75,7 +75,7 @@ def _verdicts() -> Iterator[str]:
 
 
 def _not_run(runs: Sequence[Run]) -> Iterator[str]:
-    for store in tried(runs):
+    for store in list_tried(runs):
         if why := why_not_run(runs, store):
             yield ""
             yield f"NOT RUN: {store.framework} `{store.name}`: {_flat(why)}."
@@ -123,7 +123,7 @@ def _cuts(runs: Sequence[Run]) -> Iterator[str]:
     yield ""
     yield "| store | |"
     yield "|---|---|"
-    for store in tried(runs):
+    for store in list_tried(runs):
         if seen := power_cuts(runs, store):
             yield f"| {store.framework} `{store.name}` | {seen} |"
 

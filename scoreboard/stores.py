@@ -58,7 +58,7 @@ class Store:
             # No factory of ours knows the server, so the shell names it.
             told = checking.replace(self.target, f"$SCOREBOARD_{self.server.upper()}")
             checking = f"sh -c '{told}'"
-        return f".venv/bin/python -m scoreboard.serving {checking}"
+        return f".venv/bin/python -m scoreboard.servers {checking}"
 
 
 def _of(

@@ -49,7 +49,7 @@ def verdict(outcome: Outcome | None, gate: str) -> str:
     return "PASS" if "PASS" in verdicts else "NOT CLAIMED"
 
 
-def said(runs: Sequence[Run], store: str, gate: str) -> str:
+def choose_verdict(runs: Sequence[Run], store: str, gate: str) -> str:
     """What all runs say of a gate: one verdict, or each with how many runs came to it."""
     found = [verdict(run.outcomes[store], gate) for run in runs if store in run.outcomes]
     if not found:
@@ -77,19 +77,19 @@ def findings(runs: Sequence[Run], store: str, gate: str) -> list[Finding]:
             ours.runs += 1
             counts = [seen.anomalies[name] for seen in items]
             ours.count, ours.more = sum(counts), max(counts) >= TOLD_MAX
-            ours.cases = _cases(items)
-            ours.first = ours.first or _telling(items, name)
+            ours.cases = _group_cases(items)
+            ours.first = ours.first or _choose_example(items, name)
     return sorted(found.values(), key=lambda each: (each.refused, each.anomaly))
 
 
-def _cases(items: Sequence[Seen]) -> dict[str, list[str]]:
+def _group_cases(items: Sequence[Seen]) -> dict[str, list[str]]:
     cases: dict[str, list[str]] = defaultdict(list)
     for seen in items:
         cases[seen.case].append(seen.mode)
     return dict(cases)
 
 
-def _telling(items: Sequence[Seen], name: str) -> Seen:
+def _choose_example(items: Sequence[Seen], name: str) -> Seen:
     """The one whose proof is of this anomaly, or else the first."""
     return next((seen for seen in items if next(iter(seen.anomalies)) == name), items[0])
 
@@ -105,12 +105,12 @@ def differences(one: Run, two: Run, gates: Sequence[str]) -> Iterator[str]:
                 yield f"{store}, {gate}: {was}, then {now}"
 
 
-def compared(one: Run, two: Run, gates: Sequence[str]) -> int:
+def count_compared(one: Run, two: Run, gates: Sequence[str]) -> int:
     """How many verdicts two runs both have."""
-    return len(gates) * len(both_tried(one, two))
+    return len(gates) * len(list_tried_twice(one, two))
 
 
-def both_tried(one: Run, two: Run) -> set[str]:
+def list_tried_twice(one: Run, two: Run) -> set[str]:
     """The stores that could be tried in both runs: not to run twice is no agreement."""
     tried = [{name for name, found in run.outcomes.items() if found.seen} for run in (one, two)]
     return tried[0] & tried[1]

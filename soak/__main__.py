@@ -20,8 +20,8 @@ from typing import Final
 import indelible
 from soak import page
 from soak.engines import ENGINES, Engine, freeze, restart
-from soak.judging import figures, operations_in, read_all
-from soak.writing import Orders, write
+from soak.verdict import figures, operations_in, read_all
+from soak.writer import Orders, write
 
 # How long a chunk is written before it is judged.
 WRITING_S: Final = 25.0

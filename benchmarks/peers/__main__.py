@@ -15,7 +15,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.ending import nothing_left_behind
+from benchmarks.cleanup import nothing_left_behind
 from benchmarks.peers import comparing, page, places
 from benchmarks.peers.bounds import FEWEST_ROUNDS, QUICK, Bounds
 from benchmarks.peers.hands import ENVIRONMENTS, ROOT

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from benchmarks.ending import end
+from benchmarks.cleanup import end
 from benchmarks.peers.roster import Entry
 
 ROOT: Final = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import indelible
-from benchmarks.ending import nothing_left_behind
+from benchmarks.cleanup import nothing_left_behind
 from benchmarks.pages import DOCS
 from benchmarks.scale import growing, servers
 from benchmarks.scale.growing import Growth, Point

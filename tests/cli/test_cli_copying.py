@@ -82,7 +82,7 @@ def test_damage_goes_along_or_is_named_and_keeps_no_other_session_back(command, 
     command("copy", "agent.db", "mended.db", "--prefix", "a", "--yes")
     golden()
     with indelible.open(command.folder / "copy.db") as copy:
-        assert copy.list_sessions() == ["ada", "bob"]
+        assert copy.list_sessions().ids == ["ada", "bob"]
 
 
 # The command itself, in a process that is killed at a given step of its progress.

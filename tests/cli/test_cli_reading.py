@@ -1,7 +1,9 @@
 """Commands that look and change nothing."""
 
 import json
+import shlex
 
+import indelible
 from tests.support.prepared_store import SNAPSHOT
 
 
@@ -12,12 +14,68 @@ def test_sessions_lists_what_is_there(command, golden):
     golden()
 
 
+def test_sessions_are_found_by_metadata_status_and_dates(command, golden):
+    with indelible.open(command.folder / "agent.db") as store:
+        store.set_metadata("ada", {"team": "support", "score": 3, "code": "3"})
+        store.set_metadata("bob", {"team": "sales", "score": 5})
+    command("sessions", "--where", "metadata.team=support")
+    command("sessions", "--where", "metadata.score>=3", "--order", "-id")
+    command("sessions", "--where", "metadata.score=3", "--where", 'metadata.code="3"')
+    command("sessions", "--where", "metadata.team!=support", "--status", "active")
+    command("sessions", "--where", "last_activity<2001-01-01")
+    command("sessions", "--status", "expired")
+    command("sessions", "--where", "colour=red", code=2)
+    command("sessions", "--where", "nothing", code=2)
+    command("sessions", "--where", "last_activity<yesterday", code=2)
+    command("sessions", "--where", "entries=1", "--where", "entries=2", code=2)
+    command("sessions", "--order", "size", code=2)
+    command("sessions", "--cursor", "x", code=2)
+    golden()
+
+
+def test_the_next_page_of_sessions_is_a_command_away(command):
+    first = command("sessions", "--limit", "1", "--order", "id", "--json")
+    page = json.loads(first.out)
+    assert [each["session_id"] for each in page["sessions"]] == ["ada"]
+    proposed = shlex.split(first.err.partition("There are more: indelible ")[2])
+    again = command(*proposed, "--json")
+    rest = json.loads(again.out)
+    assert [each["session_id"] for each in rest["sessions"]] == ["bob"]
+    assert rest["cursor"] is None
+
+
+def test_sessions_fit_a_narrow_terminal(command):
+    lines = command("sessions", env={"COLUMNS": "40"}).out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["session", "status", "active", "(UTC)"],
+        ["bob", "active", "2001-01-02", "09:03"],
+        ["ada", "active", "2001-01-02", "09:02"],
+    ]
+    assert all(len(line) <= 40 for line in lines)
+
+
 def test_show_draws_what_shows_and_what_is_hidden(command, golden):
     command("show", "ada")
     command("show", "bob")
     command("show", "ada", "--last", "2")
     command("show", "nobody", code=1)
     golden()
+
+
+def test_show_prints_whole_contents(command, golden):
+    command("show", "ada", "--full", "--last", "2")
+    golden()
+
+
+def test_show_fits_a_narrow_terminal(command, golden):
+    command("show", "ada", env={"COLUMNS": "40"})
+    golden()
+
+
+def test_json_of_the_newest_entries(command):
+    timeline = json.loads(command("show", "ada", "--last", "2", "--json").out)
+    assert [each["entry"]["position"] for each in timeline["entries"]] == [7, 8]
+    assert timeline["hidden"] == [[1, 8]]
 
 
 def test_history_prints_messages(command, golden):

@@ -105,6 +105,68 @@ def test_ctrl_c_and_ctrl_d_are_answers(command, pressed, ends_with):
     assert shown_by(command, "bob") == 2
 
 
+def on_a_screen(command, *arguments, **env):
+    """Run a command with its output on a terminal; what showed there, and its code."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", MODULES[command.program], *arguments],
+        cwd=command.folder,
+        env={**environment(TERM="xterm-256color"), **env},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:
+            # The other side is closed: that was all.
+            break
+    os.close(ours)
+    _, err = process.communicate(timeout=240)
+    assert err == b""
+    return process.returncode, shown.decode().replace("\r\n", "\n")
+
+
+def test_a_timeline_goes_through_the_pager_of_a_terminal(command):
+    code, shown = on_a_screen(command, "show", "bob", PAGER="sed s/^/paged:/")
+    assert code == 0
+    assert shown.startswith("paged:bob: active")
+    assert "paged:1  09:03:00" in shown
+    for options, env in [
+        (["--no-pager"], {"PAGER": "sed s/^/paged:/"}),
+        (["--json"], {"PAGER": "sed s/^/paged:/"}),
+        ([], {"PAGER": "sed s/^/paged:/", "TERM": "dumb"}),
+        ([], {"PAGER": "cat"}),
+        ([], {"PAGER": ""}),
+        ([], {"PAGER": "no-such-program"}),
+        ([], {"PAGER": "'"}),
+    ]:
+        code, shown = on_a_screen(command, "show", "bob", *options, **env)
+        assert code == 0
+        assert "bob" in shown
+        assert "paged:" not in shown
+
+
+def test_a_pager_that_is_left_early_ends_the_command(command, store):
+    store.add_messages("long", [{"role": "user", "content": 100 * "word "}] * 1000)
+    store.add_messages("long", [{"role": "user", "content": 100 * "word "}] * 1000)
+    code, shown = on_a_screen(command, "show", "long", PAGER="head -n 1")
+    assert (code, shown) == (
+        0,
+        "long: active, shows 2000 of 2000 entries, 0 snapshots, version 3.1.2000.0\n",
+    )
+
+
+def test_colors_reach_the_pager_unless_they_are_unwanted(command):
+    cyan = "\x1b[36m"
+    assert cyan in on_a_screen(command, "show", "ada", PAGER="sed -n p", NO_COLOR="")[1]
+    assert cyan in on_a_screen(command, "show", "ada", PAGER="", NO_COLOR="")[1]
+    assert cyan not in on_a_screen(command, "show", "ada", PAGER="sed -n p")[1]
+
+
 class Impatient:
     """A terminal whose person presses Ctrl-C as soon as the question shows."""
 

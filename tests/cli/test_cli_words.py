@@ -1,10 +1,13 @@
 """How values are put into words, and a session into lines; no process is needed to see that."""
 
 import pytest
+from rich.cells import cell_len
 
 import indelible
 from indelible import ChatMessage, ToolCall, ToolResult
 from indelible.cli import phrases, timeline
+from indelible.core.operations import ReadLog
+from indelible.core.settings import Settings
 
 
 @pytest.fixture
@@ -13,9 +16,17 @@ def memory():
         yield store
 
 
-def drawn(store, session="s", **options):
-    lines = timeline.build_lines(store.timeline(session), **options)
-    return [(line.position, line.who, line.note) for line in lines if line.who != "UTC"]
+def drawn(store, session="s", page=None, **options):
+    """What is drawn of a session that is read in pages of this many entries."""
+    whole = store.timeline(session)
+    lines = timeline.TimelineLines(whole, **options)
+    pages = batched(whole.entries, page or len(whole.entries) or 1)
+    every = [line for entries in pages for line in lines.add(entries)] + list(lines.finish())
+    return [(line.position, line.who, line.note) for line in every if line.who != "UTC"]
+
+
+def batched(items, size):
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def test_what_was_stored_cannot_steer_the_terminal():
@@ -70,6 +81,141 @@ def test_a_call_whose_result_is_hidden_is_open_again(memory):
     ]
 
 
+def test_a_long_session_is_drawn_before_all_of_it_is_read(memory):
+    memory.add_entries(
+        "s",
+        [
+            ToolCall(call_id="a", name="look"),
+            ToolCall(call_id="b", name="look"),
+            ToolCall(call_id="c", name="look"),
+            ToolResult(call_id="b", content="found"),
+            ToolResult(call_id="a", content="found late"),
+        ],
+    )
+    assert drawn(memory, page=2) == [
+        ("0", "tool call", "no result up to 3"),
+        ("1", "tool call", "answered 3"),
+        ("2", "tool call", "dangling"),
+        ("3", "tool result", "answers 1"),
+        ("4", "tool result", "answers 0"),
+    ]
+    # As if there were entries before these.
+    memory.add_tool_result("s", "z", "found")
+    assert drawn(memory, last=1, is_whole=False) == [
+        ("", "", ""),
+        ("5", "tool result", "answers no call since 0"),
+    ]
+
+
+class CountedReads:
+    """A backend that notes which pages of a log are read."""
+
+    def __init__(self, backend, notes):
+        self._backend = backend
+        self._notes = notes
+
+    def perform(self, op):
+        if isinstance(op, ReadLog):
+            self._notes.append(("read", op.start))
+        return self._backend.perform(op)
+
+
+class NotedOutput:
+    """An output that notes which positions are drawn."""
+
+    columns = 100
+
+    def __init__(self, notes):
+        self._notes = notes
+
+    def say(self, text):
+        self._notes.append(("say", text.partition(",")[0]))
+
+    def draw_segments(self, segments):
+        *_, last, _ = segments
+        self._notes.append(("draw", int(last.text.split()[0])))
+
+
+@pytest.fixture
+def long_session(memory):
+    """Draws a session of 3500 messages; gives what was read and drawn, in this order."""
+    for start in range(0, 3500, 500):
+        texts = [ChatMessage(role="user", content=str(start + nth)) for nth in range(500)]
+        memory.add_messages("s", texts)
+
+    def draw(last=None):
+        notes = []
+        store = indelible.MemoryStore(CountedReads(memory._backend, notes), Settings())
+        timeline.draw(NotedOutput(notes), store, "s", last=last, full=False)
+        return notes
+
+    return draw
+
+
+def test_lines_are_written_while_the_session_is_read(long_session):
+    notes = long_session()
+    steps = [note for note in notes if note[0] == "read" or note[1] in ("s: active", 999, 1999)]
+    assert steps == [
+        ("read", 0),
+        ("say", "s: active"),
+        ("read", 1000),
+        ("draw", 999),
+        ("read", 2000),
+        ("draw", 1999),
+        ("read", 3000),
+    ]
+    assert notes[-1] == ("draw", 3499)
+
+
+def test_what_changes_meanwhile_is_not_drawn(memory):
+    memory.add_messages("s", [ChatMessage(role="user", content="m")] * 1000)
+    memory.add_message("s", "user", "m")
+    pages = []
+
+    def on_page(page):
+        pages.append(page)
+        memory.add_message("s", "user", "later")
+        memory.clear("s")
+
+    memory.timeline("s", on_page=on_page)
+    assert [len(page.entries) for page in pages] == [1000, 1]
+    assert pages[1].entries[0].visible
+
+
+def test_the_last_entries_are_read_alone(long_session):
+    assert long_session(last=5) == [
+        ("read", 3500 - 5 - timeline.CONTEXT_ENTRIES),
+        ("say", "s: active"),
+        ("draw", 3499),
+    ]
+
+
+def laid_out(layout, line):
+    return "".join(segment.text for segment in layout.draw([line])).splitlines()
+
+
+@pytest.mark.parametrize("columns", [40, 79, 80])
+def test_no_line_is_wider_than_the_terminal(columns):
+    line = timeline.TimelineLine("7", "09:00:00", "tool result", "answers 6", "語" * 100)
+    *above, content = laid_out(timeline.Layout(columns, full=False), line)
+    assert cell_len(content) in (columns - 1, columns)
+    assert content.endswith(("語…", " …"))
+    assert above == ([] if columns == 80 else ["7  09:00:00  tool result  answers 6"])
+
+
+def test_whole_contents_are_indented_below_their_line():
+    line = timeline.TimelineLine("7", "09:00:00", "user", "", "one\n" + 50 * "two ")
+    written = laid_out(timeline.Layout(40, full=True), line)
+    assert written == ["7  09:00:00  user", "    one", f"    {50 * 'two '}"]
+
+
+def test_columns_grow_and_never_shrink():
+    layout = timeline.Layout(100, full=False)
+    lines = [timeline.TimelineLine(who=who, what="x") for who in ("user", "assistant", "ai")]
+    places = [laid_out(layout, line)[0].index("x") for line in lines]
+    assert places[0] < places[1] == places[2]
+
+
 def test_snapshots_stand_behind_the_last_entry_that_they_hold(memory):
     memory.add_message("s", "user", "one")
     memory.save_snapshot("s")
@@ -93,10 +239,22 @@ def test_hidden_entries_come_with_the_way_back(memory):
     memory.add_message("s", "user", "two")
     memory.trim("s", before=1)
     memory.clear("s")
-    first, second = timeline.explain_hidden(memory.timeline("s"))
+    first, second = explained(memory)
     assert first.startswith("1 entry is hidden by the clear")
     assert "indelible undo s" in first
     assert second == "1 entry is hidden by earlier changes: undo again for each of those."
     memory.vacuum(undo_window=0)
-    notes = list(timeline.explain_hidden(memory.timeline("s")))
+    notes = explained(memory)
     assert f"indelible rollback s {snapshot.id}" in notes[0]
+    memory.delete_snapshot("s", snapshot.id)
+    assert explained(memory) == ["2 entries are hidden, and vacuum may remove them."]
+    memory.vacuum(undo_window=0)
+    assert explained(memory)[0] == "1 entry was removed by vacuum."
+    # It is not known which entries are there if only the last are read.
+    assert list(timeline.explain_hidden(memory.timeline("s"), there=None)) == []
+
+
+def explained(store):
+    whole = store.timeline("s")
+    there = {each.entry.position for each in whole.entries if not each.visible}
+    return list(timeline.explain_hidden(whole, there=there))

@@ -7,7 +7,7 @@ import sys
 import pytest
 import redis
 
-from memory_contract.faults.servers.process import free_port
+from memory_contract.faults.servers.ports import reserve_port
 from tests.support import redis_server
 
 # A background job of a script starts with SIGINT ignored, and its children inherit that.
@@ -57,7 +57,7 @@ def test_it_says_where_it_listens_and_what_struck():
         (["rediss://localhost"], 2, "without TLS"),
         (["redis://localhost", "--cut-after", "GET:x"], 2, "NAME:N"),
         (["redis://localhost", "--listen", "here"], 2, "HOST:PORT"),
-        ([f"redis://user:secret@127.0.0.1:{free_port()}"], 4, "cannot be reached"),
+        ([f"redis://user:secret@127.0.0.1:{reserve_port()}"], 4, "cannot be reached"),
     ],
 )
 def test_what_cannot_be_is_said_in_words(arguments, code, words):

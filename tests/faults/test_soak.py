@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from soak import page
-from soak.judging import figures
 from soak.record import Record, operations_of
+from soak.verdict import figures
 
 ROOT = Path(__file__).parents[2]
 

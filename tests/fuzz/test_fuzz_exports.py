@@ -179,7 +179,7 @@ def test_an_edited_export_is_refused_or_an_honest_one(stores, bounded):
         # A file may name a session that is there; everything else that is wrong is of the file.
         with suppress(FormatError, ConflictError):
             store.import_(text_of(lines))
-        imported = set(store.list_sessions(expired=True)) - mine
+        imported = set(store.list_sessions(expired=True).ids) - mine
         outcomes.append(bool(imported))
         store.add_message("behind", "user", "nobody else may see this either")
         for session in imported:

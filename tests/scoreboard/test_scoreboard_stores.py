@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memory_contract.targets import FRAMEWORKS
-from scoreboard.asking import LEFT_OUT, asked
+from scoreboard.cases import LEFT_OUT, list_cases
 from scoreboard.stores import STORES
 
 ROOT = Path(__file__).parents[2]
@@ -45,15 +45,15 @@ def test_a_command_brings_the_servers_that_its_store_needs():
         ".venv-frameworks/langchain/bin/memory-contract check "
         "langchain:scoreboard.factories.langchain:file --seed 1"
     )
-    assert commands["langchain/redis"].startswith(".venv/bin/python -m scoreboard.serving .venv-f")
+    assert commands["langchain/redis"].startswith(".venv/bin/python -m scoreboard.servers .venv-f")
     assert commands["indelible/redis"] == (
-        ".venv/bin/python -m scoreboard.serving sh -c "
+        ".venv/bin/python -m scoreboard.servers sh -c "
         "'.venv/bin/memory-contract check $SCOREBOARD_REDIS --seed 1'"
     )
 
 
 def test_what_is_left_out_is_a_case_and_not_asked():
-    names = {case.name for case in asked()}
+    names = {case.name for case in list_cases()}
     assert names
     assert not names & set(LEFT_OUT)
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from scoreboard import results
-from scoreboard.asking import GATES
+from scoreboard.cases import GATES
 from scoreboard.results import Outcome
-from scoreboard.verdicts import compared, differences, findings, said, verdict
+from scoreboard.verdicts import choose_verdict, count_compared, differences, findings, verdict
 from scoreboard_runs import FILE, LOST, OURS, RAISED, SQL, passed, run_of, three_stores
 
 
@@ -33,7 +33,7 @@ def test_findings_are_counted_and_losses_come_first():
 
 def test_two_runs_that_agree_differ_in_nothing():
     assert list(differences(three_stores(), three_stores(), GATES)) == []
-    assert compared(three_stores(), three_stores(), GATES) == 3 * len(GATES)
+    assert count_compared(three_stores(), three_stores(), GATES) == 3 * len(GATES)
 
 
 def test_a_changed_verdict_is_found():
@@ -42,8 +42,9 @@ def test_a_changed_verdict_is_found():
     assert list(differences(three_stores(), again, GATES)) == [
         "langchain/file, concurrency: FAIL, then RAISES"
     ]
-    assert said([three_stores(), again], FILE, "concurrency") == "FAIL in 1 of 2, RAISES in 1 of 2"
-    assert findings([three_stores(), again], FILE, "concurrency")[0].runs == 1
+    runs = [three_stores(), again]
+    assert choose_verdict(runs, FILE, "concurrency") == "FAIL in 1 of 2, RAISES in 1 of 2"
+    assert findings(runs, FILE, "concurrency")[0].runs == 1
 
 
 def test_results_come_back_from_their_file(tmp_path):

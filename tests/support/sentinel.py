@@ -6,13 +6,12 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from memory_contract.faults.servers.ports import LOOPBACK, reserve_port
 from memory_contract.faults.servers.process import (
     LOOK_AGAIN_S,
-    LOOPBACK,
     READY_S_MAX,
     ServerError,
     ServerProcess,
-    free_port,
 )
 from memory_contract.faults.servers.valkey import ValkeyServer
 
@@ -29,7 +28,7 @@ class SentinelGroup:
         self.primary = ValkeyServer(folder / "primary")
         follows = {"replicaof": f"{LOOPBACK} {self.primary.port}"}
         self.replica = ValkeyServer(folder / "replica", follows)
-        self.port = free_port()
+        self.port = reserve_port()
         self._folder = folder
         self._sentinel: ServerProcess | None = None
 

@@ -177,6 +177,8 @@ class Command:
     def _repeatable(self, text):
         text = text.replace(str(self.folder), "/folder")
         text = re.sub(r"\b[0-9a-f]{16}\b", "<id>", text)
+        # Signed with a secret of the store.
+        text = re.sub(r"(--cursor=|\"cursor\": \")[\w=-]+", r"\1<cursor>", text)
         # What the prepared store holds is of 2001; every other time is of this run.
         text = re.sub(r"\b20(?!01)\d\d-\d\d-\d\d[ T][\d:.]+Z?", "<time>", text)
         text = text.replace(apsw.sqlite_lib_version(), "<version>")

@@ -7,13 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from memory_contract.faults.servers.process import (
-    LOOK_AGAIN_S,
-    LOOPBACK,
-    READY_S_MAX,
-    ServerError,
-    free_port,
-)
+from memory_contract.faults.servers.ports import LOOPBACK, reserve_port
+from memory_contract.faults.servers.process import LOOK_AGAIN_S, READY_S_MAX, ServerError
 from memory_contract.faults.servers.valkey import ValkeyServer
 
 PRIMARIES: Final = 3
@@ -86,8 +81,14 @@ class ValkeyCluster:
         """Wait until every slot is served by a running server."""
         self._until(self._served, "the cluster did not recover")
 
+    def lists(self, node: ValkeyServer) -> bool:
+        """Whether any other running server has this one in its map of slots."""
+        others = [each for each in self.running if each is not node]
+        maps = [self._ask(each, "CLUSTER SLOTS") for each in others]
+        return any(place[1] == node.port for each in maps for slots in each for place in slots[2:])
+
     def _node(self, folder: Path, options: Mapping[str, str]) -> ValkeyServer:
-        bus = free_port()
+        bus = reserve_port()
         words = {
             "cluster-enabled": "yes",
             "cluster-port": str(bus),

@@ -102,7 +102,7 @@ def every_verb(store):
     store.diff_snapshots("s", snapshot.id)
     store.set_metadata("s", {"a": 1})
     store.fork("s", "t", at=snapshot.id)
-    assert sorted(store.list_sessions()) == ["s", "t"]
+    assert sorted(store.list_sessions().ids) == ["s", "t"]
     assert store.session("s").snapshots == 1
     assert store.verify().ok
     store.timeline("s")

@@ -5,7 +5,8 @@ import socket
 import pytest
 
 from memory_contract.faults.servers.managed import STARTS_MAX, start_until_exit
-from memory_contract.faults.servers.process import LOOPBACK, ServerError, ServerProcess
+from memory_contract.faults.servers.ports import LOOPBACK
+from memory_contract.faults.servers.process import ServerError, ServerProcess
 from memory_contract.faults.servers.valkey import ValkeyServer
 from tests.support import redis_cluster
 from tests.support.valkey_cluster import ValkeyCluster

@@ -29,11 +29,15 @@ NEVER: Final = Never()
 
 
 class Status(StrEnum):
-    """Whether a session is unknown, active, or expired and still known."""
+    """Whether a session is unknown, active, or expired and still known.
+
+    A list also has sessions that are damaged; other calls raise for them.
+    """
 
     NEW = "new"
     ACTIVE = "active"
     EXPIRED = "expired"
+    DAMAGED = "damaged"
 
 
 class Durability(StrEnum):
@@ -156,14 +160,6 @@ class CorruptEntry:
     raw: bytes
 
 
-class SessionIds(list[str]):
-    """A page of session ids; `cursor` opens the next page, and is None on the last."""
-
-    def __init__(self, ids: Iterable[str], cursor: str | None) -> None:
-        super().__init__(ids)
-        self.cursor = cursor
-
-
 class Receipt(NamedTuple):
     """The result of an append: the positions of its entries, and the version after it.
 
@@ -219,7 +215,10 @@ class SnapshotDiff:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionInfo:
-    """The current state of a session, without its entries."""
+    """The current state of a session, without its entries.
+
+    `last_activity` is when its newest entry was written, or when it began if that was later.
+    """
 
     session_id: str
     status: Status
@@ -228,10 +227,24 @@ class SessionInfo:
     logged: int
     snapshots: int
     created_at: datetime | None
+    last_activity: datetime | None
     expires_at: datetime | None
     ttl_s: float | None
     metadata: dict[str, JsonValue]
     forked_from: str | None
+
+
+class SessionList(list[SessionInfo]):
+    """A page of sessions; `cursor` opens the next page, and is None on the last."""
+
+    def __init__(self, sessions: Iterable[SessionInfo], cursor: str | None) -> None:
+        super().__init__(sessions)
+        self.cursor = cursor
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the sessions."""
+        return [session.session_id for session in self]
 
 
 class CallStatus(StrEnum):
@@ -298,13 +311,15 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeline:
-    """All entries of a session, visible or hidden, with its snapshots and view changes.
+    """The entries of a session, visible or hidden, with its snapshots and view changes.
 
-    `changes` come newest first; `undo` is the change that `undo()` would undo.
+    `changes` come newest first; `undo` is the change that `undo()` would undo. `hidden` are the
+    positions of the log that are not visible; a vacuum may have removed some of their entries.
     """
 
     info: SessionInfo
     entries: tuple[TimelineEntry, ...]
+    hidden: Extents
     snapshots: tuple[Snapshot, ...]
     changes: tuple[Change, ...]
     undo: Change | None

@@ -75,10 +75,10 @@ def copy_sessions(
 def _iter_ids(store: MemoryStore, prefix: str) -> Iterator[str]:
     """Iterate over the ids of a store, page by page, with expired ones."""
     page = store.list_sessions(prefix=prefix, expired=True)
-    yield from page
+    yield from page.ids
     while page.cursor is not None:
         page = store.list_sessions(prefix=prefix, expired=True, cursor=page.cursor)
-        yield from page
+        yield from page.ids
 
 
 def _check_active(store: MemoryStore, session_ids: Iterable[str]) -> list[str]:

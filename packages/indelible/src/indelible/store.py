@@ -30,6 +30,7 @@ from indelible.core.plans import (
     view_changes,
 )
 from indelible.core.plans.append import Replay
+from indelible.core.plans.maintenance import OnPage
 from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
 from indelible.core.plans.view_changes import Align
@@ -45,8 +46,8 @@ from indelible.model import (
     Receipt,
     RepairReport,
     Risk,
-    SessionIds,
     SessionInfo,
+    SessionList,
     Snapshot,
     SnapshotDiff,
     StoredSummary,
@@ -562,24 +563,43 @@ class MemoryStore:
         self,
         *,
         prefix: str = "",
+        where: Mapping[str, Any] | None = None,
+        order: str | None = None,
         cursor: str | None = None,
         limit: int | None = None,
         expired: bool = False,
-    ) -> SessionIds:
-        """Return a page of ids of active sessions, in any order; `.cursor` opens the next.
+    ) -> SessionList:
+        """Return a page of active sessions without their entries; `.cursor` opens the next page.
 
-        With `expired`, also ids of expired sessions that are still known, and of unfinished copies;
-        `session` tells them apart.
+        `where` filters by fields, such as `{"metadata.team": "support"}`, with the operators `$eq`,
+        `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$in` and `$exists`. `order` is "id", "created" or
+        "last_activity", with "-" before it for descending; without it, they come in any order. With
+        `expired`, or if `where` names a status, also expired sessions that are still known, and
+        unfinished copies. `.ids` has their ids alone.
         """
         return self._run(
-            sessions.list_sessions(prefix=prefix, cursor=cursor, limit=limit, expired=expired)
+            sessions.list_sessions(
+                prefix=prefix,
+                where=where,
+                order=order,
+                cursor=cursor,
+                limit=limit,
+                expired=expired,
+            )
         )
 
     # Maintenance
 
-    def timeline(self, session_id: str) -> Timeline:
-        """Return all entries of a session, visible or not, with its snapshots and view changes."""
-        return self._run(maintenance.read_timeline(session_id))
+    def timeline(
+        self, session_id: str, *, last: int | None = None, on_page: OnPage | None = None
+    ) -> Timeline:
+        """Return all entries of a session, visible or not, with its snapshots and view changes.
+
+        `last` returns only the newest entries. `on_page` is for long sessions: it is called with a
+        `Timeline` for each page of entries as soon as it was read, at least once, and all pages
+        show the same state. The result then has no entries.
+        """
+        return self._run(maintenance.read_timeline(session_id, last=last, on_page=on_page))
 
     def verify(
         self, session_id: str | None = None, *, progress: Progress | None = None

@@ -87,6 +87,6 @@ def test_a_chat_that_is_killed_goes_on_where_it_was(program, tmp_path):
         assert chat.say("four") == told(4)
         assert chat.end() == 0
     with indelible.open(tmp_path / "agent.db") as store:
-        (session,) = store.list_sessions()
+        (session,) = store.list_sessions().ids
         said = [each.content for each in store.get_history(session) if each.role == "user"]
     assert said == ["one", "two", "three", "four"]

@@ -96,7 +96,7 @@ def test_a_single_file_is_the_session_of_its_name(tmp_path):
     folder = in_files(tmp_path)
     with indelible.open("memory:") as store:
         import_histories(store, histories(f"{folder}/ben.json"))
-        assert list(store.list_sessions()) == ["ben"]
+        assert store.list_sessions().ids == ["ben"]
 
 
 def test_what_was_broken_off_is_gone_on_with_and_what_differs_is_left(tmp_path):
@@ -125,7 +125,7 @@ def test_what_is_no_history_is_named_and_nothing_of_it_comes_in(wrong, tmp_path)
     with indelible.open("memory:") as store:
         with pytest.raises(indelible.FormatError, match="bad"):
             import_histories(store, histories(str(tmp_path / "bad.json")))
-        assert list(store.list_sessions()) == []
+        assert store.list_sessions().ids == []
 
 
 def command(folder, *arguments):

@@ -128,9 +128,9 @@ async def test_what_an_operator_hid_stays_hidden(tmp_path, change):
                 store.hide("default", [0])
             else:
                 store.trim("default", keep_last=0)
-        assert "by somebody else" in await called(session, "undo")
+        assert "by another writer" in await called(session, "undo")
         told = await called(session, "rollback", snapshot_id=taken["snapshot_id"])
-        assert "somebody else has hidden" in told
+        assert "another writer has hidden" in told
         assert (await called(session, "history"))["messages"] == []
         assert (await called(session, "search", query="plan"))["matches"] == []
         assert "shows nothing" in await called(session, "read", position=0)
@@ -143,7 +143,7 @@ async def test_what_an_operator_hid_stays_hidden(tmp_path, change):
         rolled = await called(session, "rollback", snapshot_id=later["snapshot_id"])
         assert rolled["hidden"] == 1
         assert (await called(session, "undo"))["shown_again"] == 1
-        assert "by somebody else" in await called(session, "undo")
+        assert "by another writer" in await called(session, "undo")
 
 
 async def test_what_the_model_did_before_a_restart_it_can_take_back(tmp_path):

@@ -50,6 +50,7 @@ from indelible.core.operations import (
     Rollback,
     SaveSnapshot,
     Scrub,
+    SessionOrder,
     SessionPage,
     SetMetadata,
     ShowStage,
@@ -59,6 +60,7 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Operation
 from indelible.core.rules import NEW_VERSION
+from indelible.core.session_list import ORDERS, parse_where
 from indelible.view import View, freeze, iter_positions, normalize
 from tests.support.stores import STORES, Clock, Stores
 
@@ -104,6 +106,7 @@ class Engine:
         """Return the answer in a form that can be compared between engines."""
         if isinstance(op, BeginStage) or getattr(op, "ttl_s", None) is not None:
             self.perishable.add(op.session)
+        self.is_ordered = getattr(op, "order", None) is not None
         try:
             result = self._perform(op)
         except MemoryStoreError as error:
@@ -132,8 +135,8 @@ class Engine:
             fields = {
                 name: getattr(value, name) for name in names if (type(value), name) not in FREE
             }
-            if isinstance(value, SessionPage):
-                fields["names"] = tuple(sorted(value.names))
+            if isinstance(value, SessionPage) and not self.is_ordered:
+                fields["sessions"] = tuple(sorted(value.sessions, key=lambda each: each.name))
             if isinstance(value, LogPage) and value.resume == value.head.end:
                 # The next page would be empty: to know that is optional.
                 fields["resume"] = None
@@ -249,8 +252,8 @@ def drop_stage(engine, session, index):
     return DropStage(engine.name(session), life)
 
 
-def list_sessions(engine, dead):
-    return ListSessions(engine.prefix, None, 10, dead=dead)
+def list_sessions(engine, dead, where, order, limit):
+    return ListSessions(engine.prefix, None, limit if order else 10, dead, where=where, order=order)
 
 
 def set_metadata(engine, session, metadata, choice, ttl_s):
@@ -279,6 +282,14 @@ def plain(kind, *arguments):
     return command(build, SESSIONS, *arguments)
 
 
+FILTERS = [
+    (),
+    (),
+    parse_where({"metadata.a": 1}),
+    parse_where({"metadata.a": {"$exists": False}}),
+    parse_where({"status": {"$in": ["new", "expired"]}}),
+    parse_where({"entries": {"$gt": 1}}),
+]
 SMALL = st.integers(0, 3)
 # Mostly the newest of what was said.
 RECENT = st.sampled_from([0, 0, 0, 1, 2])
@@ -314,7 +325,13 @@ COMMANDS = {
     SetMetadata: command(
         set_metadata, SESSIONS, st.sampled_from([b"{}", b'{"a":1}']), VERSIONS, TTL
     ),
-    ListSessions: command(list_sessions, st.booleans()),
+    ListSessions: command(
+        list_sessions,
+        st.booleans(),
+        st.sampled_from(FILTERS),
+        st.one_of(st.none(), st.builds(SessionOrder, st.sampled_from(ORDERS), st.booleans())),
+        st.integers(1, 3),
+    ),
     ReadLog: plain(ReadLog, SMALL, st.integers(1, 4)),
     BeginStage: command(begin_stage, STAGED, TTL, st.sampled_from([None, 0, 20])),
     StageRows: command(stage_rows, STAGED, RECENT, st.integers(1, 3)),

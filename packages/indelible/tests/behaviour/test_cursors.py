@@ -151,4 +151,4 @@ def test_a_crafted_cursor_of_a_list_names_sessions_of_its_namespace_or_is_refuse
         page = mine.list_sessions(cursor=text)
     except UsageError:
         return
-    assert set(page) <= {"a"}
+    assert set(page.ids) <= {"a"}

@@ -274,4 +274,4 @@ def test_what_is_no_session_id_is_no_target(store, target):
     say(store, "a", "one")
     with pytest.raises(UsageError):
         store.fork("a", target)
-    assert list(store.list_sessions()) == ["a"]
+    assert store.list_sessions().ids == ["a"]

@@ -163,7 +163,7 @@ def test_a_broken_file_is_refused_and_leaves_nothing(store, files):
             not_refused.append(what)
             store.forget("mine")
     assert not_refused == []
-    assert sorted(store.list_sessions(expired=True)) == ["before", "zebra"]
+    assert sorted(store.list_sessions(expired=True).ids) == ["before", "zebra"]
     assert store.session("mine").status == "new"
     assert store.vacuum(undo_window=0).entries == 0
     assert store.verify().ok
@@ -186,7 +186,7 @@ def test_a_long_session_that_is_refused_at_its_end_leaves_nothing(store):
         with pytest.raises(FormatError):
             store.import_(io.StringIO(broken))
         assert store.session("mine").status == "new"
-        assert list(store.list_sessions(expired=True)) == []
+        assert store.list_sessions(expired=True).ids == []
         report = store.vacuum(undo_window=0)
         assert (report.sessions, report.entries) == (0, 0)
         assert store.verify().ok

@@ -72,10 +72,10 @@ HOSTILE = [
 def listed(store, **options):
     """Every page of ids together."""
     page = store.list_sessions(**options)
-    ids = list(page)
+    ids = page.ids
     while page.cursor is not None:
         page = store.list_sessions(cursor=page.cursor, **options)
-        ids += page
+        ids += page.ids
     return ids
 
 
@@ -187,12 +187,12 @@ def test_sessions_that_stay_are_listed_though_others_come_and_go(store, clock):
         say(store, f"stays-{number}", "x")
         say(store, f"goes-{number}", "x", ttl=5)
     page = store.list_sessions(limit=3)
-    found = list(page)
+    found = page.ids
     clock.advance(5)
     say(store, "a-newcomer", "x")
     while page.cursor is not None:
         page = store.list_sessions(limit=3, cursor=page.cursor)
-        found += page
+        found += page.ids
     assert {session for session in found if session.startswith("stays")} == {
         f"stays-{number}" for number in range(6)
     }

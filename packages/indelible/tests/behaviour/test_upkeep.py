@@ -244,6 +244,45 @@ def test_a_timeline_shows_what_is_hidden_and_what_undo_would_bring_back(store):
     assert [change.undone for change in store.timeline("s").changes] == [False, True]
 
 
+def test_a_timeline_of_the_newest_entries(store):
+    fill(store, 6)
+    store.trim("s", keep_last=1)
+    assert store.timeline("s").hidden == ((0, 5),)
+    assert positions(store.timeline("s", last=2)) == [4, 5]
+    assert positions(store.timeline("s", last=0)) == []
+    assert positions(store.timeline("s", last=10)) == [0, 1, 2, 3, 4, 5]
+    # A vacuum leaves gaps, also among the newest.
+    kept = store.save_snapshot("s")
+    fill(store, 10)
+    store.rollback_to_snapshot("s", kept.id)
+    store.vacuum(undo_window=0)
+    assert positions(store.timeline("s", last=2)) == [5, 15]
+    assert positions(store.timeline("s", last=9)) == [5, 15]
+    with pytest.raises(UsageError):
+        store.timeline("s", last=-1)
+
+
+def test_a_timeline_comes_in_pages_of_one_state(store):
+    message = ChatMessage(role="user", content="m")
+    for _ in range(3):
+        store.add_messages("s", [message] * 700)
+    store.trim("s", keep_last=600)
+    pages = []
+    whole = store.timeline("s")
+    result = store.timeline("s", on_page=pages.append)
+    assert result.entries == ()
+    assert [len(page.entries) for page in pages] == [1000, 1000, 100]
+    assert tuple(each for page in pages for each in page.entries) == whole.entries
+    assert all(page.info.entries == 600 for page in (result, *pages))
+    pages.clear()
+    store.timeline("other", on_page=pages.append)
+    assert [page.entries for page in pages] == [()]
+
+
+def positions(timeline):
+    return [each.entry.position for each in timeline.entries]
+
+
 def test_forget_erases_a_session_and_says_what_it_was(store):
     fill(store, 3)
     store.save_snapshot("s")
@@ -255,7 +294,7 @@ def test_forget_erases_a_session_and_says_what_it_was(store):
     info = store.session("s")
     assert (info.status, info.metadata, info.snapshots) == ("new", {}, 0)
     assert contents(store, "other") == ["stays"]
-    assert store.list_sessions() == ["other"]
+    assert store.list_sessions().ids == ["other"]
 
 
 def test_a_version_from_before_forgetting_does_not_fit_the_new_session(store):

@@ -76,10 +76,10 @@ def test_sessions_are_listed_in_pages(url, opened):
         store.add_message(name, "user", "hi")
     store.add_message("other", "user", "hi")
     page = store.list_sessions(prefix="user/", limit=10)
-    seen = list(page)
+    seen = page.ids
     while page.cursor is not None:
         page = store.list_sessions(prefix="user/", limit=10, cursor=page.cursor)
-        seen += page
+        seen += page.ids
     store.close()
     assert len(seen) == len(set(seen))
     assert set(seen) == ids

@@ -32,15 +32,15 @@ def test_an_id_may_hold_any_character(url, name):
         assert store.clear(name, key=name).replayed
         store.rollback_to_snapshot(name, snapshot.id)
         assert [m.content for m in store.get_history(name)] == [name]
-        assert list(store.list_sessions()) == [name]
-        assert list(store.list_sessions(prefix=name[:1])) == [name]
+        assert store.list_sessions().ids == [name]
+        assert store.list_sessions(prefix=name[:1]).ids == [name]
         assert store.list_snapshots(name)[0].label == name
         store.set_metadata(name, {name: name})
         assert store.session(name).metadata == {name: name}
         store.add_tool_call(name, name, name, {name: name})
         assert store.get_tool_calls(name)[0].call_id == name
         assert store.session(name).version != first.version
-        assert list(other.list_sessions()) == []
+        assert other.list_sessions().ids == []
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import psycopg
 from loads import Load
 
 import indelible
-from memory_contract.faults.servers.process import LOOPBACK
+from memory_contract.faults.servers.ports import LOOPBACK
 from tests.support.ledger import check
 from tests.support.wait import wait_until
 

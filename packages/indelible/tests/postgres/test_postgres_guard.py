@@ -25,10 +25,12 @@ INSERT = f"""
         %(born)s::bigint AS born, %(log_end)s::bigint AS log_end,
         %(generation)s::bigint AS generation, %(deadline)s::bigint AS deadline,
         %(staged)s::boolean AS staged, %(born)s::bigint AS tail, '{{}}'::bigint[] AS extents,
-        0::bigint AS created_at, '{{}}'::bytea AS metadata, NULL::bytea AS forked_from,
+        0::bigint AS created_at, 0::bigint AS last_activity, 0::bigint AS activity_minute,
+        '{{}}'::bytea AS metadata, NULL::bytea AS forked_from,
         %(vacuums)s::integer AS vacuums, ''::bytea AS namespace, 's'::bytea AS name)
     INSERT INTO indelible.session (number, life, born, log_end, generation, deadline, staged, tail,
-        extents, created_at, metadata, forked_from, vacuums, namespace, name, checksum)
+        extents, created_at, last_activity, activity_minute, metadata, forked_from, vacuums,
+        namespace, name, checksum)
     SELECT *, {build_checksum()} FROM new"""
 ENTRY = """
     INSERT INTO indelible.entry (session, position, written_at, generation, life, batch, kind, keep,

@@ -58,7 +58,7 @@ def test_every_verb_works(place, opened):
     store = opened(place)
     for _ in range(2):
         every_verb(store)
-        for session in store.list_sessions():
+        for session in store.list_sessions().ids:
             store.forget(session)
     store.close()
 

@@ -33,7 +33,7 @@ def store(hostile_url):
 
 
 def forget_all(store):
-    for session in store.list_sessions():
+    for session in store.list_sessions().ids:
         store.forget(session)
 
 

@@ -55,7 +55,7 @@ def test_a_copy_that_is_killed_half_way_is_not_there_and_can_be_made_again(tmp_p
         with indelible.open(path) as store:
             status = store.session("copy").status
             assert status == ("active" if shown else "new"), path.stem
-            assert store.list_sessions() == (["copy", SESSION] if shown else [SESSION])
+            assert store.list_sessions().ids == (["copy", SESSION] if shown else [SESSION])
             if not shown:
                 assert store.get_history("copy") == []
                 store.fork(SESSION, "copy")

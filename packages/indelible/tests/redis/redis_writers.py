@@ -130,6 +130,12 @@ class ProcessWriter:
     def end(self):
         """Kill it in the middle of a call; fail if it ended by itself, with what it said."""
         alive = self.process.poll() is None
-        self.process.kill()
-        _, said = self.process.communicate(timeout=WAIT_S_MAX)
+        said = self.kill()
         assert alive, said.decode()
+
+    def kill(self):
+        """Kill it, and return what it said since."""
+        if self.process.stderr.closed:
+            return b""
+        self.process.kill()
+        return self.process.communicate(timeout=WAIT_S_MAX)[1]

@@ -10,7 +10,7 @@ import indelible
 from indelible import Gravity, UnsupportedError
 from indelible.backends.redis.risks import compute_durability, list_risks, refuse_weaker
 from indelible.backends.redis.settings import build_settings
-from memory_contract.faults.servers.process import free_port
+from memory_contract.faults.servers.ports import reserve_port
 
 
 def risks(store):
@@ -144,7 +144,7 @@ def test_a_server_that_says_nothing_of_itself_is_not_accused_of_anything(start):
         store.add_message("s", "user", "hi")
         assert store.claims().durability == "none"
         assert risks(store) == {"INFO is refused": Gravity.WARNING}
-        assert list(store.list_sessions()) == ["s"]
+        assert store.list_sessions().ids == ["s"]
         store.forget("s")
 
 
@@ -182,7 +182,7 @@ def test_the_doctor_looks_at_a_running_server(start):
 
 
 def test_the_doctor_says_that_nobody_is_there():
-    code, said = doctor(f"redis://:s3cret@127.0.0.1:{free_port()}", timeout="1")
+    code, said = doctor(f"redis://:s3cret@127.0.0.1:{reserve_port()}", timeout="1")
     assert code == 4
     assert "could not be reached" in said
     assert "s3cret" not in said

@@ -34,7 +34,7 @@ def test_sessions_lie_on_every_server_and_are_listed_from_all(cluster):
         found, cursor = [], None
         while True:
             page = store.list_sessions(limit=4, cursor=cursor)
-            found += page
+            found += page.ids
             cursor = page.cursor
             if cursor is None:
                 break
@@ -89,11 +89,12 @@ async def test_an_async_cluster_client_needs_no_care(cluster):
 
 def test_a_primary_killed_under_load_of_processes_loses_and_doubles_nothing(tmp_path):
     cluster = ValkeyCluster(tmp_path / "cluster")
+    writers = []
     try:
         cluster.start()
         key = build_keys("", "s").head
         options = {"durability": "replicated", "timeout_s": 20}
-        writers = [
+        writers += [
             ProcessWriter(cluster.url, "s", f"w{number}", tmp_path, **options)
             for number in range(WRITERS)
         ]
@@ -110,6 +111,8 @@ def test_a_primary_killed_under_load_of_processes_loses_and_doubles_nothing(tmp_
             found = texts(store, "s")
             positions = [entry.position for entry in store.get_entries("s", limit=1000)]
     finally:
+        for writer in writers:
+            writer.kill()
         cluster.stop()
     acknowledged = {text for writer in writers for text in writer.lines("ack")}
     assert len(found) == len(set(found)), "doubled"
@@ -145,12 +148,37 @@ def test_a_store_lives_through_a_failover_without_being_reopened(tmp_path):
             for name in names:
                 store.add_message(name, "user", "after", key=f"after-{name}")
             assert all(texts(store, name)[-1] == "after" for name in names)
-            assert sorted(store.list_sessions()) == sorted(names)
+            assert sorted(store.list_sessions().ids) == sorted(names)
             # The old primary comes back as a replica; nobody takes it for more.
             victim.start()
             cluster.until_whole()
             for name in names:
                 store.add_message(name, "user", "later")
+    finally:
+        cluster.stop()
+
+
+async def test_a_redirect_to_a_server_that_the_map_does_not_have_is_followed(tmp_path):
+    cluster = ValkeyCluster(tmp_path / "cluster", {"appendfsync": "no"})
+    try:
+        cluster.start()
+        primary = cluster.primary_of(build_keys("", "s").head)
+        replica = cluster.nodes[cluster.nodes.index(primary) + 3]
+        replica.kill()
+        wait_until(lambda: not cluster.lists(replica), what="a failed replica is not listed")
+        with indelible.open(cluster.url, timeout_s=20) as blocking:
+            async with indelible.open_async(cluster.url, timeout_s=20) as awaiting:
+                blocking.add_message("s", "user", "one")
+                await awaiting.add_message("s", "user", "two")
+                replica.start()
+                wait_until(lambda: cluster.lists(replica), what="the replica is back")
+                with replica.client() as client:
+                    wait_until(lambda: client.info("replication")["master_link_status"] == "up")
+                    client.execute_command("CLUSTER FAILOVER")
+                    wait_until(lambda: client.role()[0] == b"master", what="it took over")
+                blocking.add_message("s", "user", "three")
+                await awaiting.add_message("s", "user", "four")
+                assert texts(blocking, "s") == ["one", "two", "three", "four"]
     finally:
         cluster.stop()
 

@@ -8,7 +8,7 @@ from redis_writers import Writer, insist, texts
 
 import indelible
 from indelible import Landed, OutcomeUnknownError, UnavailableError
-from memory_contract.faults.servers.process import free_port
+from memory_contract.faults.servers.ports import reserve_port
 from tests.support.wait import wait_until
 
 
@@ -127,7 +127,7 @@ def test_a_change_of_the_view_after_a_lost_reply_is_done_once(start):
 
 
 def test_nobody_there_is_said_at_once_and_in_time():
-    url = f"redis://127.0.0.1:{free_port()}"
+    url = f"redis://127.0.0.1:{reserve_port()}"
     with pytest.raises(UnavailableError) as caught:
         indelible.open(url, timeout_s=0.3)
     assert caught.value.landed is Landed.NO
@@ -137,7 +137,7 @@ def test_nobody_there_is_said_at_once_and_in_time():
 
 async def test_nobody_there_for_async_code():
     with pytest.raises(UnavailableError):
-        await indelible.open_async(f"redis://127.0.0.1:{free_port()}", timeout_s=0.3)
+        await indelible.open_async(f"redis://127.0.0.1:{reserve_port()}", timeout_s=0.3)
 
 
 def test_a_server_that_went_away_is_unavailable_until_it_is_back(start):
@@ -197,7 +197,7 @@ def test_a_primary_that_became_a_replica_is_looked_for_anew(start):
     with indelible.open(server.url, timeout_s=30) as store, server.client() as client:
         store.add_message("s", "user", "one")
         store.add_message("s", "user", "two")
-        client.replicaof("127.0.0.1", str(free_port()))
+        client.replicaof("127.0.0.1", str(reserve_port()))
         before = client.info("stats")["total_connections_received"]
         done = threading.Thread(target=store.add_message, args=("s", "user", "three"))
         done.start()

@@ -29,10 +29,10 @@ def test_hostile_ids_are_sessions_of_their_own(url):
             store.add_message(name, "user", str(number))
         for number, name in enumerate(HOSTILE):
             assert [message.content for message in store.get_history(name)] == [str(number)]
-        assert sorted(store.list_sessions(limit=1000)) == sorted(HOSTILE)
+        assert sorted(store.list_sessions(limit=1000).ids) == sorted(HOSTILE)
         for name in HOSTILE:
             found = store.list_sessions(prefix=name, limit=1000)
-            assert sorted(found) == sorted(each for each in HOSTILE if each.startswith(name))
+            assert sorted(found.ids) == sorted(each for each in HOSTILE if each.startswith(name))
 
 
 @pytest.mark.parametrize(("one", "two"), [("a", "a:b"), ("", ":"), ("a:", "a"), ("*", "a")])
@@ -41,8 +41,8 @@ def test_no_two_namespaces_meet(url, one, two):
         first.add_message("b:c", "user", "mine")
         first.add_message("c", "user", "mine")
         second.add_message("c", "user", "other")
-        assert sorted(second.list_sessions()) == ["c"]
-        assert sorted(first.list_sessions()) == ["b:c", "c"]
+        assert sorted(second.list_sessions().ids) == ["c"]
+        assert sorted(first.list_sessions().ids) == ["b:c", "c"]
         second.forget("c")
         assert len(first.get_history("c")) == 1
 
@@ -52,7 +52,7 @@ def pages(store, **options):
     while True:
         page = store.list_sessions(cursor=cursor, **options)
         assert len(page) <= options["limit"]
-        found += page
+        found += page.ids
         cursor = page.cursor
         if cursor is None:
             return found
@@ -78,7 +78,7 @@ def test_a_list_names_whoever_stays_while_the_table_grows_and_shrinks(url, clien
         found, cursor, turn = set(), None, 0
         while True:
             page = store.list_sessions(limit=3, cursor=cursor)
-            found |= set(page)
+            found |= set(page.ids)
             cursor = page.cursor
             if cursor is None:
                 break
@@ -101,9 +101,9 @@ def test_a_list_begins_again_on_a_server_that_was_restarted(start):
         rest, cursor = set(), first.cursor
         while cursor is not None:
             page = store.list_sessions(limit=20, cursor=cursor)
-            rest |= set(page)
+            rest |= set(page.ids)
             cursor = page.cursor
-        assert set(first) | rest == names
+        assert set(first.ids) | rest == names
 
 
 @pytest.mark.parametrize("cursor", ["x", "!!!", "WzFd", "bnVsbA=="])

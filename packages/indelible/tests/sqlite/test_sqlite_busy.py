@@ -55,7 +55,7 @@ def test_a_write_that_waited_too_long_wrote_nothing_and_can_be_made_later(store,
         assert caught.value.retryable
         assert contents(store) == ["one", "two"]
     assert store.session("session") == before
-    assert store.list_sessions() == ["session"]
+    assert store.list_sessions().ids == ["session"]
     write(store)
 
 
@@ -73,7 +73,7 @@ def test_readers_do_not_wait_for_a_writer(store, path):
     with write_lock(path):
         assert contents(store) == ["one", "two"]
         assert store.session("session").entries == 2
-        assert store.list_sessions() == ["session"]
+        assert store.list_sessions().ids == ["session"]
 
 
 def test_opening_a_file_that_is_up_to_date_does_not_wait_for_a_writer(store, path):

@@ -363,7 +363,7 @@ def test_namespaces_do_not_meet(path):
     assert contents(stores["a"]) == []
     for name in ("", "b", "a b"):
         assert contents(stores[name]) == [f"{name}0", f"{name}1"]
-        assert stores[name].list_sessions() == ["session"]
+        assert stores[name].list_sessions().ids == ["session"]
     stores["b"].add_message("only here", "user", "one")
     assert stores[""].session("only here").status == "new"
     assert stores["b"].clear_all() == 2
@@ -379,4 +379,4 @@ def test_long_ids_are_told_apart_by_their_last_letter(path):
             store.add_message(session, "user", session[-1])
             store.add_message(session, "user", "again")
         assert [contents(store, session)[0] for session in ids] == list("abcab")
-        assert sorted(store.list_sessions()) == sorted(ids)
+        assert sorted(store.list_sessions().ids) == sorted(ids)

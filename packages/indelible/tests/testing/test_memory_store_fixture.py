@@ -17,10 +17,10 @@ TESTS = """
 
     def test_first(memory_store):
         memory_store.add_message("ana", "user", "hello")
-        assert memory_store.list_sessions() == ["ana"]
+        assert memory_store.list_sessions().ids == ["ana"]
 
     def test_second(memory_store):
-        assert memory_store.list_sessions() == []
+        assert memory_store.list_sessions().ids == []
         memory_store.add_message("ana", "user", "hello")
         memory_store.close()
 

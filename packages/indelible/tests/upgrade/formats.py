@@ -83,7 +83,7 @@ def contents(path):
     """What a reader finds, as plain values: run in another process than the one that asks."""
     with opened(path, _later()) as store:
         return {
-            "sessions": sorted(store.list_sessions()),
+            "sessions": sorted(store.list_sessions().ids),
             "status": store.session("expired").status.value,
             "ana": [message.content for message in store.get_history("ana")],
             "ana-again": [message.content for message in store.get_history("ana-again")],
@@ -106,7 +106,7 @@ def _later():
 def roll_back_everything(path):
     """Each snapshot of each session in turn, and forward again to what showed before."""
     with opened(path, _later()) as store:
-        before = {name: store.get_history(name) for name in store.list_sessions()}
+        before = {name: store.get_history(name) for name in store.list_sessions().ids}
         shown = []
         for name in sorted(before):
             snapshots = store.list_snapshots(name)
@@ -115,7 +115,7 @@ def roll_back_everything(path):
                 store.rollback_to_snapshot(name, snapshot.id)
                 shown.append((name, snapshot.label, len(store.get_entries(name))))
             store.rollback_to_snapshot(name, now.id)
-        after = {name: store.get_history(name) for name in store.list_sessions()}
+        after = {name: store.get_history(name) for name in store.list_sessions().ids}
         return shown, before == after, store.verify().ok
 
 

@@ -186,7 +186,7 @@ class IndelibleSessionStore(SessionStore):
     async def _iter_sessions(self, prefix: str) -> AsyncIterator[str]:
         page = await self._store.list_sessions(prefix=prefix)
         while True:
-            for name in page:
+            for name in page.ids:
                 yield name
             if page.cursor is None:
                 return

@@ -201,7 +201,7 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         shown = await conversations.read_visible(self._store, key)
         archived = len(shown.entries) if status is MessageStatus.ARCHIVED else 0
         await self._archive(
-            key, VisibleMessages(shown.entries[:archived], shown.version), anew=True
+            key, VisibleMessages(shown.entries[:archived], shown.version), restart=True
         )
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
@@ -253,12 +253,12 @@ class IndelibleMemoryStore(AsyncDBChatStore):
         entries = [entry for entry in shown.entries if (entry.position < before) is wanted]
         return VisibleMessages(entries, shown.version)
 
-    async def _archive(self, key: str, shown: VisibleMessages, *, anew: bool = False) -> None:
-        """Archive these messages and all before them; `anew` discards the earlier mark."""
+    async def _archive(self, key: str, shown: VisibleMessages, *, restart: bool = False) -> None:
+        """Archive these messages and all before them; `restart` discards the earlier mark."""
         mark = shown.entries[-1].position + 1 if shown.entries else 0
         metadata: dict[str, Any] = (await self._store.session(key)).metadata
         before = _get_archive_mark(metadata)
-        after = mark if anew else max(mark, before)
+        after = mark if restart else max(mark, before)
         if after != before:
             await self._store.set_metadata(key, {**metadata, _ARCHIVED_BEFORE: after})
 
@@ -302,7 +302,8 @@ async def _list_keys(store: AsyncMemoryStore) -> list[str]:
     found: list[str] = []
     page = await store.list_sessions()
     while True:
-        found += [name for name in page if (await store.session(name)).entries]
+        # One that is damaged is listed: reading it says so.
+        found += [each.session_id for each in page if each.entries or each.status == "damaged"]
         if page.cursor is None:
             return found
         page = await store.list_sessions(cursor=page.cursor)

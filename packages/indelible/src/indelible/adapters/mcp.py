@@ -86,13 +86,13 @@ def _report_errors(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]
     """Wrap a tool so that errors of the store are reported to the model."""
 
     @functools.wraps(tool)
-    async def wrapped(*given: P.args, **named: P.kwargs) -> T:
+    async def call(*given: P.args, **named: P.kwargs) -> T:
         try:
             return await tool(*given, **named)
         except MemoryStoreError as error:
             raise ToolError(redact(str(error))[:MCP_TEXT_CHARS_MAX]) from error
 
-    return wrapped
+    return call
 
 
 class Tools:
@@ -277,7 +277,7 @@ class Tools:
         async def change(timeline: Timeline, key: str) -> ViewChange:
             newest = timeline.undo
             if newest is None or not _is_ours(newest):
-                by = "none" if newest is None else f"a {newest.change} by somebody else"
+                by = "none" if newest is None else f"a {newest.change} by another writer"
                 raise UsageError(
                     f"the newest change of session {name!r} is {by}: there is nothing to undo here,"
                     " and nothing was changed"
@@ -322,7 +322,7 @@ def _refuse_foreign_rollback(timeline: Timeline, snapshot: Snapshot) -> None:
             break
     if back:
         raise UsageError(
-            f"snapshot {snapshot.id!r} holds {len(back)} messages that somebody else has hidden"
+            f"snapshot {snapshot.id!r} holds {len(back)} messages that another writer has hidden"
             " since: these tools do not bring them back, and nothing was changed"
         )
 

@@ -34,7 +34,7 @@ def complete_session_ids(context: typer.Context, incomplete: str) -> list[str]:
     except indelible.MemoryStoreError:
         # An incomplete line often names no store yet.
         return []
-    return sorted(each for each in found if _PLAIN_WORD.fullmatch(each))
+    return sorted(each for each in found.ids if _PLAIN_WORD.fullmatch(each))
 
 
 def complete_snapshot_ids(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:

@@ -134,7 +134,11 @@ def _add_command(
     app.command(name or command.__name__, rich_help_panel=panel, epilog=epilog)(command)
 
 
-_add_command(read_commands.sessions, LOOK, "sessions --url agent.db --prefix user-")
+_add_command(
+    read_commands.sessions,
+    LOOK,
+    "sessions --url agent.db --where metadata.team=support --order -last_activity",
+)
 _add_command(timeline.show, LOOK, "show user-42 --url agent.db")
 _add_command(read_commands.history, LOOK, "history user-42 --last 10 --url agent.db")
 _add_command(read_commands.snapshots, LOOK, "snapshots user-42 --url agent.db")

@@ -167,5 +167,5 @@ def _format_receipt(receipt: ForgetReceipt) -> list[str]:
     lines += [f"Bytes of it may still be in: {each}" for each in receipt.left]
     if receipt.pending:
         again = suggest_command("forget", receipt.session_id)
-        lines.append(f"Once nobody else has the store open, this clears them: {again}")
+        lines.append(f"When no other process has the store open, this clears them: {again}")
     return lines

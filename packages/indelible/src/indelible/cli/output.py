@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from indelible.cli import phrases
+from indelible.cli.pager import open_pager
 from indelible.printable import escape_unseen_in_json
 
 if TYPE_CHECKING:
-    from rich.console import Console, OverflowMethod, RenderableType
+    from rich.console import Console
+    from rich.segment import Segment
 
 # The width of output that goes to a pipe: wide enough to keep ids whole.
 PIPE_COLUMNS = 160
@@ -24,6 +26,21 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        # What a pager reads, while there is one.
+        self._pager: IO[str] | None = None
+
+    @contextmanager
+    def paged(self, *, enabled: bool) -> Iterator[None]:
+        """Send text and drawings to a pager, if stdout is a terminal."""
+        if not enabled:
+            yield
+            return
+        with open_pager() as pager:
+            self._pager = pager
+            try:
+                yield
+            finally:
+                self._pager = None
 
     def print_json(self, value: object) -> bool:
         """Print a value as one JSON document if --json was given; return whether it was."""
@@ -33,18 +50,28 @@ class Output:
 
     def say(self, text: str) -> None:
         """Print text: on stdout, unless that is for data."""
-        print(phrases.escape_text(text), file=sys.stderr if self.as_json else sys.stdout)
+        stream = self._pager or (sys.stderr if self.as_json else sys.stdout)
+        print(phrases.escape_text(text), file=stream)
 
     def note(self, text: str) -> None:
         """Print a remark that is not part of the result, on stderr."""
         print(phrases.escape_text(text), file=sys.stderr)
 
-    def draw(self, *drawings: RenderableType, cut: bool = False) -> None:
-        """Draw with rich; `cut` ends lines at the edge instead of wrapping them."""
-        console = build_console()
-        overflow: OverflowMethod | None = "ellipsis" if cut else None
-        for drawing in drawings:
-            console.print(drawing, no_wrap=cut, overflow=overflow)
+    @property
+    def columns(self) -> int:
+        """How wide the output is."""
+        return build_console().width
+
+    def draw_segments(self, segments: Iterable[Segment]) -> None:
+        """Draw lines that are laid out already, and send them off."""
+        from rich.segment import Segments  # noqa: PLC0415
+
+        console = build_console(self._pager)
+        # Captured, since rich ends the process if a pager was left early.
+        with console.capture() as text:
+            console.print(Segments(segments), end="", soft_wrap=True)
+        console.file.write(text.get())
+        console.file.flush()
 
     def draw_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Draw rows under headings."""
@@ -57,16 +84,24 @@ class Output:
             table.add_column(name, overflow="fold")
         for row in rows:
             table.add_row(*(Text(phrases.escape_name(cell)) for cell in row))
-        self.draw(table)
+        build_console().print(table)
 
 
-def build_console() -> Console:
-    """Build a console that is as wide as the terminal, or wide enough for a pipe."""
+def build_console(pager: IO[str] | None = None) -> Console:
+    """Build a console that is as wide as the terminal, or wide enough for a pipe.
+
+    What goes to a pager comes to the terminal in the end.
+    """
     from rich.console import Console  # noqa: PLC0415
 
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(
-        width=PIPE_COLUMNS if piped else None, highlight=False, markup=False, emoji=False
+        file=pager,
+        force_terminal=None if pager is None else True,
+        width=PIPE_COLUMNS if piped else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
     )
 
 

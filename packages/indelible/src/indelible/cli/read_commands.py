@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -9,11 +12,19 @@ import typer
 from indelible.cli import completion, phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import SessionId, SnapshotId
-from indelible.cli.output import to_plain
+from indelible.cli.output import build_console, to_plain
 from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import PAGE_ENTRIES_MAX
+from indelible.errors import UsageError
+from indelible.model import Status
 
 SESSIONS_DEFAULT = 100
+# Below this width, the table of sessions has fewer columns.
+WIDE_COLUMNS = 90
+
+_WHERE = re.compile(r"(.+?)(!=|>=|<=|=|>|<)(.*)", re.DOTALL)
+_OPERATORS = {"=": "$eq", "!=": "$ne", ">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
+_TIMES = ("created_at", "last_activity", "expires_at")
 
 
 @on_store()
@@ -23,38 +34,103 @@ def sessions(
     prefix: Annotated[
         str, typer.Option(metavar="TEXT", help="Only ids that begin with this.")
     ] = "",
+    status: Annotated[
+        Status | None,
+        typer.Option(
+            metavar="STATUS",
+            help="Only these: active, expired, damaged, or new for unfinished copies. Without it:"
+            " active and damaged ones.",
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Only those for which this holds, such as metadata.team=support or"
+            " 'last_activity<2030-01-31'; may be repeated. Operators: = != > >= < <=.",
+        ),
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(
+            metavar="FIELD", help="id, created or last_activity, with - before it for descending."
+        ),
+    ] = "-last_activity",
     limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="List this many at most.")
+        int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most.")
     ] = SESSIONS_DEFAULT,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Continue where another page ended.")
+    ] = None,
 ) -> None:
-    """List the sessions of a store, with their status and counts."""
-    ids, more = _list_first_ids(call, prefix, limit)
-    infos = [call.store.session(session_id) for session_id in sorted(ids)]
-    if more:
-        call.out.note(f"There are more than {limit}: narrow them with --prefix, or raise --limit.")
-    if call.out.print_json(infos):
+    """List the sessions of a store, with their status, counts and dates."""
+    page = call.store.list_sessions(
+        prefix=prefix,
+        where=_parse_where(where or [], status),
+        order=order,
+        limit=limit,
+        cursor=cursor,
+    )
+    if page.cursor is not None:
+        options = [f"--prefix={prefix}"] if prefix else []
+        options += [f"--status={status}"] if status else []
+        options += [f"--where={each}" for each in where or []]
+        options += [f"--order={order}", f"--limit={limit}", f"--cursor={page.cursor}"]
+        call.out.note(f"There are more: {suggest_command('sessions', options=options)}")
+    if call.out.print_json({"sessions": page, "cursor": page.cursor}):
         return
-    if not infos:
+    if not page:
         call.out.say("No sessions.")
         return
-    call.out.draw_table(
-        ("session", "status", "entries", "snapshots"),
-        [(each.session_id, each.status, str(each.entries), str(each.snapshots)) for each in infos],
-    )
+    if build_console().width < WIDE_COLUMNS:
+        columns: tuple[str, ...] = ("session", "status", "active (UTC)")
+        rows: list[tuple[str, ...]] = [
+            (each.session_id, each.status, _format_minute(each.last_activity)) for each in page
+        ]
+    else:
+        columns = ("session", "status", "entries", "snapshots", "created (UTC)", "active (UTC)")
+        rows = [
+            (
+                each.session_id,
+                each.status,
+                str(each.entries),
+                str(each.snapshots),
+                _format_minute(each.created_at),
+                _format_minute(each.last_activity),
+            )
+            for each in page
+        ]
+    call.out.draw_table(columns, rows)
 
 
-def _list_first_ids(call: CommandContext, prefix: str, limit: int) -> tuple[list[str], bool]:
-    """Return at most `limit` ids, and whether there are more."""
-    ids: list[str] = []
-    cursor: str | None = None
-    while len(ids) <= limit:
-        size = min(limit + 1 - len(ids), PAGE_ENTRIES_MAX)
-        page = call.store.list_sessions(prefix=prefix, cursor=cursor, limit=size)
-        ids += page
-        cursor = page.cursor
-        if cursor is None:
-            break
-    return ids[:limit], len(ids) > limit
+def _parse_where(texts: list[str], status: Status | None) -> dict[str, dict[str, object]]:
+    """Parse conditions; a value is text, unless it is a JSON value or that of a date."""
+    where: dict[str, dict[str, object]] = {"status": {"$eq": status}} if status else {}
+    for text in texts:
+        found = _WHERE.fullmatch(text)
+        if found is None:
+            raise UsageError(f"--where takes a field, an operator and a value, not {text!r}")
+        key, sign, value = found.groups()
+        compared = where.setdefault(key, {})
+        if _OPERATORS[sign] in compared:
+            raise UsageError(f"--where has two conditions with {key}{sign}; give one of them")
+        compared[_OPERATORS[sign]] = _parse_value(key, value)
+    return where
+
+
+def _parse_value(key: str, text: str) -> object:
+    try:
+        if key not in _TIMES:
+            return json.loads(text)
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        # If the field takes no text, the store says so.
+        return text
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _format_minute(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
 @on_store()

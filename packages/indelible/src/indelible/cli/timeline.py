@@ -1,21 +1,27 @@
-"""`indelible show`: draws a session as a timeline, with visible and hidden entries."""
+"""`indelible show`: draws a session as a timeline, with visible and hidden entries.
+
+A long session is drawn page by page while it is read. So columns are as wide as what was drawn so
+far, and a page is held back until the next one was read: it may have the results of its calls.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sized
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import indelible
 from indelible.cli import phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import SessionId
+from indelible.cli.output import Output
 from indelible.cli.suggestions import suggest_command
-from indelible.core.plans.tool_calls import join_results
+from indelible.core.tool_calls import OpenCalls, find_answers_given, find_calls_made
 from indelible.model import (
-    CallStatus,
     Change,
     ChatMessage,
     CorruptEntry,
@@ -24,12 +30,18 @@ from indelible.model import (
     Summary,
     Timeline,
     TimelineEntry,
-    ToolCallRecord,
 )
-from indelible.view import iter_positions
+from indelible.view import count, iter_positions
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.segment import Segment
+
+# Entries that --last reads before those that it draws: the calls of their results are there.
+CONTEXT_ENTRIES = 200
+# Columns of a line, then its content. On a narrower terminal the content gets a line of its own.
+WIDE_COLUMNS = 80
+# Lines that are drawn at once.
+LINES_DRAWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +64,62 @@ def show(
     last: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only the newest N entries.")
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print whole contents, not one line of each.")
+    ] = False,
+    no_pager: Annotated[
+        bool,
+        typer.Option("--no-pager", help="On a terminal, do not use $PAGER, or less, to scroll."),
+    ] = False,
 ) -> None:
     """Draw a session as a timeline: entries, tool calls, snapshots, and what is hidden.
 
     Entries that a rollback, trim or clear has hidden are still there.
     """
     call.require_session(session)
-    timeline = call.store.timeline(session)
-    if call.out.print_json(timeline):
+    if call.out.as_json:
+        call.out.print_json(call.store.timeline(session, last=last))
         return
-    call.out.say(format_heading(timeline))
-    call.out.draw(*_draw(build_lines(timeline, last=last)), cut=True)
-    if notes := "\n".join(explain_hidden(timeline)):
-        call.out.say(f"\n{notes}")
+    with call.out.paged(enabled=not no_pager):
+        draw(call.out, call.store, session, last=last, full=full)
+
+
+def draw(
+    out: Output, store: indelible.MemoryStore, session: str, *, last: int | None, full: bool
+) -> None:
+    """Draw a session while it is read."""
+    drawing = TimelineDrawing(out, last=last, full=full)
+    read = None if last is None else last + CONTEXT_ENTRIES
+    drawing.finish(store.timeline(session, last=read, on_page=drawing.add_page))
+
+
+class TimelineDrawing:
+    """Draws the pages of a timeline as they come."""
+
+    def __init__(self, out: Output, *, last: int | None, full: bool) -> None:
+        self._out = out
+        self._last = last
+        self._lines: TimelineLines | None = None
+        self._layout = Layout(out.columns, full=full)
+
+    def add_page(self, page: Timeline) -> None:
+        """Draw what is certain after this page."""
+        if self._lines is None:
+            self._out.say(format_heading(page))
+            is_whole = self._last is None or len(page.entries) < self._last + CONTEXT_ENTRIES
+            self._lines = TimelineLines(page, last=self._last, is_whole=is_whole)
+        self._draw(self._lines.add(page.entries))
+
+    def finish(self, timeline: Timeline) -> None:
+        """Draw the rest, and explain what is hidden."""
+        assert self._lines is not None
+        self._draw(self._lines.finish())
+        if notes := "\n".join(explain_hidden(timeline, there=self._lines.hidden)):
+            self._out.say(f"\n{notes}")
+
+    def _draw(self, lines: Iterator[TimelineLine]) -> None:
+        while drawn := list(islice(lines, LINES_DRAWN)):
+            self._out.draw_segments(self._layout.draw(drawn))
 
 
 def format_heading(timeline: Timeline) -> str:
@@ -72,7 +127,7 @@ def format_heading(timeline: Timeline) -> str:
     info = timeline.info
     parts = [
         f"{phrases.escape_name(info.session_id)}: {info.status}",
-        f"shows {info.entries} of {phrases.format_entry_count(len(timeline.entries))}",
+        f"shows {info.entries} of {phrases.format_entry_count(info.logged)}",
         phrases.format_count(len(timeline.snapshots), "snapshot"),
         f"version {info.version}",
     ]
@@ -83,41 +138,92 @@ def format_heading(timeline: Timeline) -> str:
     return ", ".join(parts) + "\n"
 
 
-def build_lines(timeline: Timeline, *, last: int | None = None) -> Iterator[TimelineLine]:
-    """Build the lines of the drawing: days, entries, and snapshots between them."""
-    left_out = 0 if last is None else max(0, len(timeline.entries) - last)
-    entries = timeline.entries[left_out:]
-    markers = _build_markers(timeline.snapshots)
-    notes = _Notes(timeline.entries)
-    if left_out:
-        yield TimelineLine(what=f"… {left_out} earlier")
-        markers = [marker for marker in markers if marker[0] >= entries[0].entry.position]
-    day = ""
-    for each in entries:
-        entry = each.entry
-        while markers and markers[0][0] < entry.position:
-            yield markers.pop(0)[1]
-        if isinstance(entry, Entry) and f"{entry.written_at:%Y-%m-%d}" != day:
-            day = f"{entry.written_at:%Y-%m-%d}"
-            yield TimelineLine(time=day, who="UTC", style="bold")
-        yield _build_entry_line(each, notes)
-    yield from (line for _, line in markers)
+class TimelineLines:
+    """Builds the lines of the drawing: days, entries, and snapshots between them.
 
+    `last` draws only that many of the first page. `is_whole` says that the first page begins where
+    the log does.
+    """
 
-def _build_entry_line(each: TimelineEntry, notes: _Notes) -> TimelineLine:
-    entry, hidden = each.entry, not each.visible
-    said = (["hidden"] if hidden else []) + notes.list_for(each)
-    if isinstance(entry, CorruptEntry):
-        what = f"{entry.reason} ({phrases.format_count(len(entry.raw), 'byte')} kept)"
-        return TimelineLine(str(entry.position), "", "unreadable", ", ".join(said), what, "red")
-    return TimelineLine(
-        position=str(entry.position),
-        time=f"{entry.written_at:%H:%M:%S}",
-        who=phrases.format_author(entry.value),
-        note=", ".join(said),
-        what=phrases.format_line(phrases.format_value(entry.value)),
-        style="dim" if hidden else "",
-    )
+    def __init__(
+        self, timeline: Timeline, *, last: int | None = None, is_whole: bool = True
+    ) -> None:
+        self._logged = timeline.info.logged
+        self._last = last
+        self._markers = deque(_build_markers(timeline.snapshots))
+        self._held: Sequence[TimelineEntry] = ()
+        # Entries before the first that is there were hidden before they were removed.
+        starts = [start for start, _ in timeline.hidden]
+        born = min([*starts, *(each.entry.position for each in timeline.entries[:1])], default=0)
+        self._end = born + self._logged
+        # The hidden entries that are there; None if not all were read.
+        self.hidden: set[int] | None = set() if is_whole else None
+        # A call whose result was rolled back is unanswered again among the visible entries.
+        self._visible_calls = CallNotes(is_whole=is_whole)
+        self._all_calls = CallNotes(is_whole=is_whole)
+        # Whether all of the log was read: a call without a result is dangling then.
+        self._at_end = False
+        self._day = ""
+
+    def add(self, entries: Sequence[TimelineEntry]) -> Iterator[TimelineLine]:
+        """Read a page, and build the lines of the one before."""
+        for each in entries:
+            if isinstance(each.entry, Entry):
+                self._all_calls.add(each.entry)
+                if each.visible:
+                    self._visible_calls.add(each.entry)
+        if self.hidden is not None:
+            self.hidden.update(each.entry.position for each in entries if not each.visible)
+        self._at_end = bool(entries) and entries[-1].entry.position + 1 >= self._end
+        held, self._held = self._held, entries if self._last is None else entries[-self._last :]
+        return self._build_lines(held)
+
+    def finish(self) -> Iterator[TimelineLine]:
+        """Build the lines of the last page, and of the snapshots behind it."""
+        if self._last is not None and (left_out := self._logged - len(self._held)):
+            yield TimelineLine(what=f"… {left_out} earlier")
+            first = self._held[0].entry.position if self._held else 0
+            while self._markers and self._markers[0][0] < first:
+                self._markers.popleft()
+        self._at_end = True
+        yield from self._build_lines(self._held)
+        yield from (line for _, line in self._markers)
+
+    def _build_lines(self, entries: Iterable[TimelineEntry]) -> Iterator[TimelineLine]:
+        for each in entries:
+            entry = each.entry
+            while self._markers and self._markers[0][0] < entry.position:
+                yield self._markers.popleft()[1]
+            if isinstance(entry, Entry) and f"{entry.written_at:%Y-%m-%d}" != self._day:
+                self._day = f"{entry.written_at:%Y-%m-%d}"
+                yield TimelineLine(time=self._day, who="UTC", style="bold")
+            yield self._build_entry_line(entry, visible=each.visible)
+
+    def _build_entry_line(self, entry: Entry | CorruptEntry, *, visible: bool) -> TimelineLine:
+        notes = [] if visible else ["hidden"]
+        if isinstance(entry, CorruptEntry):
+            return TimelineLine(
+                position=str(entry.position),
+                who="unreadable",
+                note=", ".join(notes),
+                what=f"{entry.reason} ({phrases.format_count(len(entry.raw), 'byte')} kept)",
+                style="red",
+            )
+        value = entry.value
+        calls = self._visible_calls if visible else self._all_calls
+        notes += calls.list_for(entry.position, at_end=self._at_end)
+        if isinstance(value, Summary) and value.covers:
+            notes.append(f"covers {phrases.format_extents(value.covers)}")
+        if isinstance(value, ChatMessage) and value.pinned:
+            notes.append("pinned")
+        return TimelineLine(
+            position=str(entry.position),
+            time=f"{entry.written_at:%H:%M:%S}",
+            who=phrases.format_author(value),
+            note=", ".join(notes),
+            what=phrases.format_value(value),
+            style="" if visible else "dim",
+        )
 
 
 def _build_markers(snapshots: Iterable[Snapshot]) -> list[tuple[int, TimelineLine]]:
@@ -131,53 +237,48 @@ def _build_markers(snapshots: Iterable[Snapshot]) -> list[tuple[int, TimelineLin
     return sorted(found, key=lambda marker: marker[0])
 
 
-class _Notes:
-    """The notes beside the content of an entry."""
+class CallNotes:
+    """Says of each entry which calls it answers, and where its own calls are answered."""
 
-    def __init__(self, entries: Iterable[TimelineEntry]) -> None:
-        readable = [each for each in entries if isinstance(each.entry, Entry)]
-        # A call whose result was rolled back is unanswered again among the visible entries.
-        self._shown = _link_calls(each for each in readable if each.visible)
-        self._all = _link_calls(readable)
+    def __init__(self, *, is_whole: bool) -> None:
+        self._is_whole = is_whole
+        self._first: int | None = None
+        self._newest = 0
+        self._open = OpenCalls()
+        # By position: the id of each call and its note, and the notes of its answers.
+        self._calls: dict[int, dict[str, str]] = {}
+        self._answers: dict[int, list[str]] = {}
 
-    def list_for(self, each: TimelineEntry) -> list[str]:
-        """Return the notes of one entry."""
-        if isinstance(each.entry, CorruptEntry):
-            return []
-        value = each.entry.value
-        links = self._shown if each.visible else self._all
-        notes = list(links[each.entry.position])
-        if isinstance(value, Summary) and value.covers:
-            notes.append(f"covers {phrases.format_extents(value.covers)}")
-        if isinstance(value, ChatMessage) and value.pinned:
-            notes.append("pinned")
-        return notes
+    def add(self, entry: Entry) -> None:
+        """Read the next entry."""
+        at = self._newest = entry.position
+        self._first = at if self._first is None else self._first
+        answers = {call_id: failed for call_id, _, failed in find_answers_given(entry.value)}
+        for call_id, failed in answers.items():
+            call = self._open.take(call_id)
+            since = "" if self._is_whole else f" since {self._first}"
+            note = f"answers no call{since}" if call is None else f"answers {call}"
+            self._answers.setdefault(at, []).append(note)
+            if call in self._calls:
+                self._calls[call][call_id] = f"{'failed' if failed else 'answered'} {at}"
+        for call_id in dict.fromkeys(call_id for call_id, _, _ in find_calls_made(entry.value)):
+            self._open.add(call_id, at)
+            self._calls.setdefault(at, {})[call_id] = ""
 
-
-def _link_calls(entries: Iterable[TimelineEntry]) -> dict[int, list[str]]:
-    """Note for each position which calls it answers, and where its own calls are answered."""
-    found: dict[int, list[str]] = defaultdict(list)
-    for record in join_results([each.entry for each in entries if isinstance(each.entry, Entry)]):
-        if record.call_position is not None:
-            found[record.call_position].append(_format_call_note(record))
-        if record.result_position is not None:
-            known = record.call_position is not None
-            note = f"answers {record.call_position}" if known else "answers no call"
-            found[record.result_position].append(note)
-    return found
-
-
-def _format_call_note(record: ToolCallRecord) -> str:
-    if record.status is CallStatus.DANGLING:
-        return "dangling"
-    verb = "failed" if record.status is CallStatus.FAILED else "answered"
-    return f"{verb} {record.result_position}"
+    def list_for(self, position: int, *, at_end: bool) -> list[str]:
+        """Return the notes of an entry, once."""
+        unanswered = "dangling" if at_end else f"no result up to {self._newest}"
+        calls = self._calls.pop(position, {}).values()
+        return [*self._answers.pop(position, ()), *(note or unanswered for note in calls)]
 
 
-def explain_hidden(timeline: Timeline) -> Iterator[str]:
-    """Explain what brings hidden entries back: undo, undo again, a rollback, or nothing."""
+def explain_hidden(timeline: Timeline, *, there: set[int] | None) -> Iterator[str]:
+    """Explain what brings hidden entries back: undo, undo again, a rollback, or nothing.
+
+    `there` are the hidden entries that a vacuum has not removed; None if that is not known.
+    """
     name = timeline.info.session_id
-    hidden = {each.entry.position for each in timeline.entries if not each.visible}
+    hidden = set(iter_positions(timeline.hidden)) if there is None else set(there)
     newest = timeline.undo
     if newest is not None and (back := hidden.intersection(newest.dropped)):
         by = f"by the {newest.change} of {phrases.format_time(newest.at)} UTC"
@@ -192,6 +293,11 @@ def explain_hidden(timeline: Timeline) -> Iterator[str]:
             rollback = suggest_command("rollback", name, each.id)
             yield f"{_format_hidden(held)}: {rollback} brings {_format_pronoun(held)} back."
             hidden -= held
+    if there is None:
+        return
+    if removed := count(timeline.hidden) - len(there):
+        were = "was" if removed == 1 else "were"
+        yield f"{phrases.format_entry_count(removed)} {were} removed by vacuum."
     if hidden:
         yield f"{_format_hidden(hidden)}, and vacuum may remove {_format_pronoun(hidden)}."
 
@@ -212,15 +318,58 @@ def _format_hidden(entries: Sized) -> str:
     )
 
 
-def _draw(lines: Iterable[TimelineLine]) -> Iterator[Text]:
-    """Align the columns. Only the content is cut; the short columns before it are kept whole."""
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 (only this command draws it)
-    from rich.text import Text  # noqa: PLC0415
+class Layout:
+    """Lays lines out in columns; or, if the terminal is narrow, with contents below them."""
 
-    rows = [(line, (line.position, line.time, line.who, line.note)) for line in lines]
-    widths = [
-        max(map(cell_len, cells)) for cells in zip(*(cells for _, cells in rows), strict=True)
-    ]
-    for line, (position, *cells) in rows:
-        parts = [position.rjust(widths[0]), *map(set_cell_size, cells, widths[1:]), line.what]
-        yield Text("  ".join(parts).rstrip(), line.style)
+    def __init__(self, columns: int, *, full: bool) -> None:
+        self._columns = columns
+        self._full = full
+        self._stacked = full or columns < WIDE_COLUMNS
+        # Columns get wider as longer cells come; all of a short session are aligned.
+        self._widths: tuple[int, ...] = (0, 0, 0, 0)
+
+    def draw(self, lines: Sequence[TimelineLine]) -> Iterator[Segment]:
+        """Align these lines with those before them."""
+        from rich.cells import cell_len  # noqa: PLC0415 (only this command draws it)
+        from rich.segment import Segment  # noqa: PLC0415
+        from rich.style import Style  # noqa: PLC0415
+
+        rows = [(line.position, line.time, line.who, line.note) for line in lines]
+        self._widths = tuple(
+            max(width, *map(cell_len, cells))
+            for width, cells in zip(self._widths, zip(*rows, strict=True), strict=True)
+        )
+        for line, row in zip(lines, rows, strict=True):
+            text = self._stack(line) if self._stacked else self._align(row, line.what)
+            style = Style.parse(line.style) if line.style else None
+            for part in text.split("\n"):
+                # Pagers end a style with its line.
+                yield from (Segment(part, style), Segment.line())
+
+    def _align(self, row: tuple[str, ...], what: str) -> str:
+        """Align the columns. Only the content is cut; the columns before it are kept whole."""
+        from rich.cells import set_cell_size  # noqa: PLC0415
+
+        position, *cells = row
+        parts = [position.rjust(self._widths[0]), *map(set_cell_size, cells, self._widths[1:])]
+        return self._cut("  ".join([*parts, phrases.format_line(what)]).rstrip())
+
+    def _stack(self, line: TimelineLine) -> str:
+        """Put the content below; that of a line which is no entry stays in it."""
+        cells = [line.position.rjust(self._widths[0]), line.time, line.who, line.note]
+        if not line.position.isdigit():
+            cells[1:] = [line.time.strip("─"), line.who, line.what]
+        heading = "  ".join(cell for cell in cells if cell)
+        if not line.position.isdigit() or not line.what:
+            return heading
+        if not self._full:
+            return f"{heading}\n{self._cut(phrases.INDENT + phrases.format_line(line.what))}"
+        text = phrases.escape_text(line.what).replace("\n", f"\n{phrases.INDENT}")
+        return f"{heading}\n{phrases.INDENT}{text}"
+
+    def _cut(self, text: str) -> str:
+        from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
+
+        if cell_len(text) <= self._columns:
+            return text
+        return set_cell_size(text, self._columns - 1) + "…"

@@ -41,9 +41,9 @@ class Pending(Generic[Q, R]):
         self.deadline: Final = deadline
         self._result: tuple[R] | None = None
         self._error: BaseException | None = None
-        # The lease of whoever took it. When that is released, the request is over.
+        # The lease of the sender that took it. When it is released, the request is over.
         self.lease: Lease | None = None
-        # The caller was interrupted or gave up: nobody may send the request later.
+        # The caller was interrupted or gave up: the request must not be sent later.
         self.gone = False
         # How to wake the caller: a thread by its latch, a task by its future.
         self.latch: Latch | None = None
@@ -199,13 +199,13 @@ class Batcher(_Queue[Q, R]):
         self._closed = True
 
     def reset(self) -> None:
-        """In a forked child: nobody sends, and nobody waits."""
+        """In a forked child: drop the senders and the requests of the parent."""
         self._leases = []
         self._waiting = deque()
         self._lock = threading.Lock()
 
     def _lead(self, pending: Pending[Q, R]) -> bool:
-        """Send the next batch, if there may be one more sender and nobody has taken `pending`."""
+        """Send the next batch, if there may be one more sender and `pending` is not taken yet."""
         lease = Lease()
         batch: list[Pending[Q, R]] = []
         try:
@@ -336,7 +336,7 @@ class AsyncBatcher(_Queue[Q, R]):
 
     def _wake(self, batch: list[Pending[Q, R]]) -> None:
         """Tell a batch that it is over; if that is interrupted, the rest stays in the list."""
-        # A loop that was closed in the middle of a batch has nobody left to tell.
+        # The loop was closed in the middle of a batch: no task waits for it any more.
         while batch and not self._loop.is_closed():
             future = batch[0].future
             if future is not None and not future.done():

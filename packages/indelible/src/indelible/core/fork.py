@@ -1,8 +1,8 @@
 """What has to happen when the process forks, registered in one place.
 
-Connections, thread pools and random generators must not be used on both sides of a fork. Whoever
-owns one registers here. This module calls `os.register_at_fork` once, when it is imported; that is
-the only process-wide hook of the library.
+Connections, thread pools and random generators must not be used on both sides of a fork. The
+owner of one registers here. This module calls `os.register_at_fork` once, when it is imported;
+that is the only process-wide hook of the library.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class _Hooks(NamedTuple):
 
 
 _registered: list[_Hooks] = []
-# Two threads may fork at once; each prepares and continues by itself. Nobody registers meanwhile.
+# Two threads may fork at once; each prepares and continues by itself. Meanwhile no hook is
+# registered.
 _forking = threading.Lock()
 
 

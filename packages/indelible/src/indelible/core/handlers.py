@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from indelible import view
-from indelible.core import rules
+from indelible.core import rules, session_list
 from indelible.core.backend import Handlers
 from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S
 from indelible.core.operations import (
@@ -29,6 +29,7 @@ from indelible.core.operations import (
     Head,
     JournalLine,
     JournalPage,
+    ListedSession,
     ListSessions,
     LogPage,
     LogRow,
@@ -45,6 +46,7 @@ from indelible.core.operations import (
     ReclaimResult,
     Rollback,
     SaveSnapshot,
+    SessionOrder,
     SessionOutline,
     SessionPage,
     SetMetadata,
@@ -85,6 +87,7 @@ def _build_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> H
             view=View(),
             now_ms=now_ms,
             created_at_ms=None,
+            last_activity_ms=None,
             metadata=b"",
             snapshots=0,
             forked_from=None,
@@ -95,6 +98,7 @@ def _build_head(row: SessionRow | None, now_ms: int, *, snapshots: int = 0) -> H
         view=row.view,
         now_ms=now_ms,
         created_at_ms=row.created_at_ms,
+        last_activity_ms=row.last_activity_ms,
         metadata=row.metadata,
         snapshots=snapshots,
         forked_from=row.forked_from,
@@ -135,6 +139,8 @@ def _begin_life(
         tail=born,
         extents=b"",
         created_at_ms=now_ms,
+        # That of a copy is known when it is shown.
+        last_activity_ms=0 if staged else now_ms,
         vacuums=row.vacuums if row else 0,
         forked_from=forked_from,
         metadata=b"{}",
@@ -168,25 +174,39 @@ def set_metadata(tx: Transaction, op: SetMetadata) -> Head:
 
 @READS.handles(ListSessions)
 def list_sessions(tx: Transaction, op: ListSessions) -> SessionPage:
-    """List a page of active sessions by name; the next page continues after the last name.
+    """List a page of sessions, in the order of ids if no other is asked for.
 
     A session whose row is damaged is listed too, so that it is not overlooked.
     """
-    names: list[str] = []
-    after = op.resume or ""
+    listed: list[ListedSession] = []
+    order = op.order or SessionOrder("id")
+    after = last = session_list.parse_place(order, op.resume)
     now_ms = tx.now_ms()
     while True:
-        found = tx.list_sessions(op.prefix, after, op.limit + 1)
-        for name, state in found:
-            active = state is None or rules.compute_status(state, now_ms) is Status.ACTIVE
-            if not active and not op.dead:
+        found = tx.list_sessions(op.prefix, order, after, op.limit + 1)
+        for row, intact in found:
+            after = session_list.build_place(
+                order, row.name, row.created_at_ms, row.last_activity_ms
+            )
+            head = _try_build_head(row, now_ms) if intact else None
+            if not session_list.is_listed(op, row.name, head):
                 continue
-            if len(names) == op.limit:
-                return SessionPage(tuple(names), names[-1])
-            names.append(name)
+            if len(listed) == op.limit:
+                return SessionPage(tuple(listed), last.format())
+            if head is not None and head.status is Status.ACTIVE:
+                head.snapshots = tx.count_snapshots(row)
+            listed.append(ListedSession(row.name, head))
+            last = after
         if len(found) <= op.limit:
-            return SessionPage(tuple(names), None)
-        after = found[-1][0]
+            return SessionPage(tuple(listed), None)
+
+
+def _try_build_head(row: SessionRow, now_ms: int) -> Head | None:
+    """Build the head of a session; None if its view is damaged."""
+    try:
+        return _build_head(row, now_ms)
+    except FormatError:
+        return None
 
 
 # Appending
@@ -209,6 +229,10 @@ def append(tx: Transaction, op: Append) -> AppendResult:
     rules.refuse_if_full(op.session, row.end if row else 0, count)
     if row is None or status is not Status.ACTIVE:
         row = _begin_life(tx, op.session, row, ttl_s=op.ttl_s)
+    elif rules.is_later_step(row.last_activity_ms, now_ms):
+        # Other appends do not write the session's row.
+        row = row._replace(last_activity_ms=now_ms)
+        tx.save_session(row)
     first, generation = row.end, row.generation
     deadline_ms = rules.compute_deadline_ms(now_ms, op.ttl_s)
     rows = [
@@ -490,13 +514,16 @@ def show_stage(tx: Transaction, op: ShowStage) -> Head:
     # Once more, for the new end of its log.
     row = _find_stage(tx, op.session, op.stage)
     shown = View((), row.born) if op.view is None else op.view
+    created_at_ms = row.created_at_ms if op.created_at_ms is None else op.created_at_ms
+    newest = tx.read_log(row, row.end - 1, 1) if row.end > row.born else []
     row = row._replace(
         staged=False,
         metadata=op.metadata,
         tail=shown.tail,
         extents=view.encode(shown.extents),
         generation=op.generation,
-        created_at_ms=row.created_at_ms if op.created_at_ms is None else op.created_at_ms,
+        created_at_ms=created_at_ms,
+        last_activity_ms=max([created_at_ms, *(each.written_at_ms for each in newest)]),
     )
     # A view that reaches outside of the log is refused here: the stage is not shown.
     head = _build_head(row, tx.now_ms())

@@ -67,6 +67,9 @@ MILLISECONDS_MAX: Final = 253_402_300_799_999
 KEYS_KEPT: Final = 10_000
 # A session that ran out says `expired`, not `new`, for this long.
 EXPIRED_KNOWN_S: Final = 30 * 24 * 3600
+# Sessions are indexed by their last activity in steps of a minute: most appends then need not write
+# to that index, and few sessions of one step remain to be ordered. Migrations have this number too.
+ACTIVITY_STEP_MS: Final = 60_000
 # A century: past it, dates overflow before anyone notices.
 TTL_S_MAX: Final = 100 * 365 * 24 * 3600
 

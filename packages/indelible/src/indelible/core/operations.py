@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from indelible.core.filters import Filter
 from indelible.core.plan import Operation
 from indelible.model import Kind, Risk, Status
 from indelible.view import Extents, View
@@ -27,7 +28,7 @@ tuple_new = tuple.__new__
 
 
 # Values. Requests are frozen. Results that every call builds are not declared frozen, because that
-# makes building a `Head` four times as slow; nobody changes them either.
+# makes building a `Head` four times as slow; no code changes them either.
 
 
 class Draft(NamedTuple):
@@ -97,6 +98,8 @@ class Head:
     generation: int
     version: str
     created_at_ms: int | None = None
+    # The later of when its life began and when its newest entry was written.
+    last_activity_ms: int | None = None
     deadline_ms: int | None = None
     now_ms: int = 0
     metadata: bytes = b"{}"
@@ -386,17 +389,41 @@ class SetMetadata(Operation[Head]):
     ttl_s: float | None
 
 
+class SessionOrder(NamedTuple):
+    """The order of a list: by "id", "last_activity" or "created", and then by id."""
+
+    by: str
+    descending: bool = False
+
+
+class ListedSession(NamedTuple):
+    """A session of a list; no head if it is damaged."""
+
+    name: str
+    head: Head | None
+
+
 @dataclass(frozen=True, slots=True)
 class SessionPage:
-    """Names of sessions, and where the next page begins."""
+    """Sessions, and where the next page begins."""
 
-    names: tuple[str, ...]
+    sessions: tuple[ListedSession, ...]
     resume: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names alone."""
+        return tuple(session.name for session in self.sessions)
 
 
 @dataclass(frozen=True, slots=True)
 class ListSessions(Operation[SessionPage]):
-    """List a page of active sessions, in any order; with `dead`, expired and staged ones too.
+    """List a page of active sessions that match `where`; with `dead`, expired and staged ones too.
+
+    `session_list.is_listed` decides; a page is full if that many match. No entry is read. Without
+    `order`, they come in any order, and all pages together take as long as one that has them all.
+    With it, a page continues after the `session_list.Place` of the last one; a session is ordered
+    by what is stored, even if it is expired or damaged.
 
     With `damaged`, sessions of which only parts are left are listed as well, perhaps repeatedly.
     """
@@ -406,6 +433,8 @@ class ListSessions(Operation[SessionPage]):
     limit: int
     dead: bool = False
     damaged: bool = False
+    where: Filter = ()
+    order: SessionOrder | None = None
 
 
 @dataclass(frozen=True, slots=True)

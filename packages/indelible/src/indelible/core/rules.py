@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from indelible.core.codec import parse_checksum
 from indelible.core.limits import (
+    ACTIVITY_STEP_MS,
     EXPIRED_KNOWN_S,
     LOG_ENTRIES_MAX,
     MISSING_NAMED_MAX,
@@ -62,6 +63,11 @@ class SessionState(NamedTuple):
     generation: int
     deadline_ms: int | None
     staged: bool = False
+
+
+def is_later_step(last_activity_ms: int, now_ms: int) -> bool:
+    """Return whether an append at this time moves its session in an index of last activity."""
+    return now_ms // ACTIVITY_STEP_MS > last_activity_ms // ACTIVITY_STEP_MS
 
 
 def compute_status(state: SessionState | None, now_ms: int) -> Status:
@@ -225,13 +231,13 @@ def count_removed_changes(lines: Sequence[JournalLine], kept: Sequence[JournalLi
 
 
 def refuse_if_not_staged(session: str, stage: str, state: SessionState | None) -> None:
-    """Raise if the session is not this stage any more, because somebody else wrote to it."""
+    """Raise if the session is not this stage any more, because another writer wrote to it."""
     if state is None or not is_stage(state, stage):
         raise build_exists_error(session)
 
 
 def is_stage(state: SessionState, stage: str) -> bool:
-    """Return whether a session is still this stage: not shown yet, and written by nobody else."""
+    """Return whether a session is still this stage: not shown yet, and without other writers."""
     return state.staged and state.life == stage
 
 
@@ -332,7 +338,7 @@ def plan_rollback(op: Rollback, head: Head, record: SnapshotRecord | None) -> Ch
 def build_view_conflict(session: str) -> ConflictError:
     """Build the error for a change whose view is out of date."""
     return ConflictError(
-        f"the view of session {session!r} was changed by somebody else; nothing was changed.",
+        f"the view of session {session!r} was changed by another writer; nothing was changed.",
         session=session,
         reason="view",
     )
@@ -403,6 +409,7 @@ def build_head(
     view: View,
     now_ms: int,
     created_at_ms: int | None,
+    last_activity_ms: int | None,
     metadata: bytes,
     snapshots: int,
     forked_from: str | None,
@@ -413,17 +420,18 @@ def build_head(
     version = compute_version(state, status)
     if state is None or status is not Status.ACTIVE:
         end = state.end if state else 0
-        deadline = state.deadline_ms if state and status is Status.EXPIRED else None
-        life = state.life if state and status is Status.EXPIRED else ""
+        known = state if status is Status.EXPIRED else None
         return Head(
             status=status,
-            life=life,
+            life=known.life if known else "",
             born=end,
             end=end,
             view=build_empty_view(end),
             generation=0,
             version=version,
-            deadline_ms=deadline,
+            created_at_ms=created_at_ms if known else None,
+            last_activity_ms=last_activity_ms if known else None,
+            deadline_ms=known.deadline_ms if known else None,
             now_ms=now_ms,
         )
     if not is_inside(view, state.born, state.end) or state.end > LOG_ENTRIES_MAX:
@@ -440,6 +448,7 @@ def build_head(
         generation=state.generation,
         version=version,
         created_at_ms=created_at_ms,
+        last_activity_ms=last_activity_ms,
         deadline_ms=state.deadline_ms,
         now_ms=now_ms,
         metadata=metadata,

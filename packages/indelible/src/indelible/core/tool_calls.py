@@ -23,6 +23,27 @@ class CallPair(NamedTuple):
     answer: int | None
 
 
+class OpenCalls:
+    """Calls without an answer yet, by id, as numbers that the caller chose."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[int]] = {}
+
+    def add(self, call_id: str, call: int) -> None:
+        """Add a call."""
+        self._waiting.setdefault(call_id, deque()).append(call)
+
+    def take(self, call_id: str) -> int | None:
+        """Remove and return the call that an answer with this id belongs to; None if none waits."""
+        waiting = self._waiting.get(call_id)
+        if waiting is None:
+            return None
+        call = waiting.popleft()
+        if not waiting:
+            del self._waiting[call_id]
+        return call
+
+
 def pair_calls(links: Iterable[tuple[Iterable[str], Iterable[str]]]) -> list[CallPair]:
     """Pair calls with answers, in the order of the calls; orphans come last.
 
@@ -31,15 +52,16 @@ def pair_calls(links: Iterable[tuple[Iterable[str], Iterable[str]]]) -> list[Cal
     calls: list[tuple[str, int]] = []
     answer_of: dict[int, int] = {}
     orphans: list[CallPair] = []
-    waiting: dict[str, deque[int]] = {}
+    waiting = OpenCalls()
     for index, (opens, answers) in enumerate(links):
         for call_id in answers:
-            if waiting.get(call_id):
-                answer_of[waiting[call_id].popleft()] = index
-            else:
+            call = waiting.take(call_id)
+            if call is None:
                 orphans.append(CallPair(call_id, None, index))
+            else:
+                answer_of[call] = index
         for call_id in opens:
-            waiting.setdefault(call_id, deque()).append(len(calls))
+            waiting.add(call_id, len(calls))
             calls.append((call_id, index))
     pairs = [
         CallPair(call_id, index, answer_of.get(number))

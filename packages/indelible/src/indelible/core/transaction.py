@@ -17,11 +17,13 @@ from indelible.core.operations import (
     JournalLine,
     LogRow,
     Outline,
+    SessionOrder,
     SnapshotRecord,
     StoredEntry,
     tuple_new,
 )
 from indelible.core.rules import SessionState
+from indelible.core.session_list import Place
 from indelible.model import Kind
 from indelible.view import Extents, View
 
@@ -44,6 +46,8 @@ class SessionRow(NamedTuple):
     tail: int
     extents: bytes
     created_at_ms: int
+    # The later of when this life began and when its newest entry was written.
+    last_activity_ms: int
     vacuums: int
     forked_from: str | None
     metadata: bytes
@@ -96,9 +100,9 @@ class Transaction(ABC):
 
     @abstractmethod
     def list_sessions(
-        self, prefix: str, after: str, limit: int
-    ) -> Sequence[tuple[str, SessionState | None]]:
-        """List sessions by name: those with the prefix, after a name. No state if damaged."""
+        self, prefix: str, order: SessionOrder, after: Place, limit: int
+    ) -> Sequence[tuple[SessionRow, bool]]:
+        """List sessions with a prefix in an order, after a place; with whether a row is intact."""
 
     @abstractmethod
     def find_forks(self, name: str) -> tuple[str, ...]:
@@ -133,7 +137,8 @@ class Transaction(ABC):
         """Write entries at their positions; with `replace`, over those that are there.
 
         If the last of them is the newest entry of the log, or comes after it, `find_session` then
-        returns a row whose `end` is one after it and whose `deadline_ms` is its own.
+        returns a row whose `end` is one after it and whose `deadline_ms` is its own. Its
+        `last_activity_ms` is when it was written, as far as that is in the step of the saved row.
         """
 
     @abstractmethod

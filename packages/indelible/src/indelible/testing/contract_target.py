@@ -240,17 +240,17 @@ def _to_kit_messages(history: list[indelible.ChatMessage]) -> list[Message]:
 
 def _list_sessions(store: Any) -> list[str]:
     page = store.list_sessions()
-    found = list(page)
+    found: list[str] = page.ids
     while page.cursor is not None:
         page = store.list_sessions(cursor=page.cursor)
-        found += page
+        found += page.ids
     return found
 
 
 async def _list_sessions_async(store: Any, first: Any) -> list[str]:
     page = await first
-    found = list(page)
+    found: list[str] = page.ids
     while page.cursor is not None:
         page = await store.list_sessions(cursor=page.cursor)
-        found += page
+        found += page.ids
     return found

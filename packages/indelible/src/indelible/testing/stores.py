@@ -157,7 +157,7 @@ def _list_sessions(store: MemoryStore) -> list[str]:
     names: list[str] = []
     page = store.list_sessions()
     while True:
-        names += page
+        names += page.ids
         if page.cursor is None:
             return names
         page = store.list_sessions(cursor=page.cursor)

@@ -9,8 +9,15 @@ from itertools import islice
 from indelible.core import rules
 from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.codec import parse_checksum
-from indelible.core.operations import JournalLine, LogRow, Outline, SnapshotRecord, StoredEntry
-from indelible.core.rules import SessionState
+from indelible.core.operations import (
+    JournalLine,
+    LogRow,
+    Outline,
+    SessionOrder,
+    SnapshotRecord,
+    StoredEntry,
+)
+from indelible.core.session_list import Place, build_place
 from indelible.core.transaction import KeyUse, SessionRow, Transaction
 from indelible.model import Kind
 from indelible.view import Extents
@@ -84,11 +91,16 @@ class MemoryTransaction(Transaction):
         return session.row if session else None
 
     def list_sessions(
-        self, prefix: str, after: str, limit: int
-    ) -> Sequence[tuple[str, SessionState | None]]:
-        sessions = self._database.sessions
-        names = sorted(name for name in sessions if name.startswith(prefix) and name > after)
-        return [(name, sessions[name].row.state) for name in names[:limit]]
+        self, prefix: str, order: SessionOrder, after: Place, limit: int
+    ) -> Sequence[tuple[SessionRow, bool]]:
+        found: list[tuple[Place, SessionRow]] = []
+        for name, session in self._database.sessions.items():
+            row = session.row
+            place = build_place(order, name, row.created_at_ms, row.last_activity_ms)
+            if name.startswith(prefix) and (place < after if order.descending else place > after):
+                found.append((place, row))
+        found.sort(reverse=order.descending)
+        return [(row, True) for _, row in found[:limit]]
 
     def find_forks(self, name: str) -> tuple[str, ...]:
         rows = [session.row for session in self._database.sessions.values()]
@@ -133,7 +145,9 @@ class MemoryTransaction(Transaction):
         newest = max(rows, key=lambda each: each.position)
         if newest.position >= session.row.end - 1:
             session.row = session.row._replace(
-                end=newest.position + 1, deadline_ms=newest.deadline_ms
+                end=newest.position + 1,
+                deadline_ms=newest.deadline_ms,
+                last_activity_ms=max(session.row.last_activity_ms, newest.written_at_ms),
             )
 
     def read_entries(

@@ -57,12 +57,14 @@ _ROWS: Final = f"""
 _ROWS_IN_ONE: Final = _ROWS + _IN_ONE
 _ROWS_IN_MANY: Final = _ROWS + IN_MANY
 _OUTLINE: Final = "SELECT position, kind, octet_length(payload), keep, opens, answers "
+# Subqueries and no join: with a join, all entries of the session are sorted for each page.
 _LOG: Final = f"""
     SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
         payload, {CONTENT.format(salt="$5")}
-    FROM indelible.entry JOIN (SELECT number, born FROM indelible.session
-        WHERE namespace = $1 AND name = $2) AS own ON session = own.number
-    WHERE position >= own.born AND position >= $3
+    FROM indelible.entry
+    WHERE session = (SELECT number FROM indelible.session WHERE namespace = $1 AND name = $2)
+        AND position >= (SELECT greatest(born, $3) FROM indelible.session
+            WHERE namespace = $1 AND name = $2)
     ORDER BY position LIMIT $4"""
 # How often a read starts again because a vacuum removed entries that it was about to read.
 _ATTEMPTS_MAX: Final = 10

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 from indelible import view
 from indelible.backends.postgres.arrays import IntArray
@@ -18,8 +20,17 @@ from indelible.backends.postgres.statements import (
     Sql,
     to_milliseconds,
 )
-from indelible.core import rules
-from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
+from indelible.core import rules, session_list
+from indelible.core.limits import ACTIVITY_STEP_MS, PAGE_ENTRIES_MAX, SESSION_ID_BYTES_MAX
+from indelible.core.operations import (
+    Head,
+    ListedSession,
+    ListSessions,
+    ReadHead,
+    SessionOrder,
+    SessionPage,
+    SetMetadata,
+)
 from indelible.core.plan import Plan, perform
 from indelible.core.rules import SessionState
 from indelible.errors import BusyError, FormatError
@@ -30,6 +41,7 @@ from indelible.view import View
 _CHECKED_COLUMNS: Final = (
     *("number", "life", "born", "generation", "tail", "created_at", "vacuums", "staged"),
     *("namespace", "name", "forked_from", "extents", "metadata", "log_end", "deadline"),
+    "last_activity",
 )
 
 
@@ -45,18 +57,22 @@ def build_session_update(**changed: str) -> str:
     The caller holds the row, and has checked that it was not damaged.
     """
     columns = {**changed, "checksum": build_checksum(**changed)}
+    if "last_activity" in changed:
+        columns["activity_minute"] = f"{changed['last_activity']} / {ACTIVITY_STEP_MS}"
     values = ", ".join(f"{column} = {value}" for column, value in columns.items())
     return f"UPDATE indelible.session SET {values} WHERE namespace = $1 AND name = $2"
 
 
 _IS_INTACT = f"checksum = {build_checksum()}"
-_COLUMNS = f"""
-    indelible.now_ms($3::bigint), number, life, born, log_end, generation, deadline, staged, tail,
-    extents, created_at, metadata, forked_from, vacuums, {_IS_INTACT}"""
+_ROW_COLUMNS = f"""
+    number, life, born, log_end, generation, deadline, staged, tail, extents, created_at,
+    last_activity, metadata, forked_from, vacuums, {_IS_INTACT}"""
+_COLUMNS = f"indelible.now_ms($3::bigint), {_ROW_COLUMNS}"
 # A row in any case: it carries the server's time, also where there is no session. With it come the
 # newest visible entries, if any are asked for, as an array for each column.
 _LOAD = "SELECT * FROM indelible.load_session($1, $2, $3, $4, $5, $6, $7)"
-_COLUMNS_COUNT: Final = 15
+_COLUMNS_COUNT: Final = 16
+_CREATED_AT: Final = 10
 # Every write locks the session's row first.
 _LOAD_AND_LOCK = f"""
     SELECT {_COLUMNS} FROM indelible.session
@@ -67,11 +83,14 @@ OF_SESSION = """
     WHERE own.namespace = $1 AND own.name = $2"""
 _NEW_SESSION = """
     INSERT INTO indelible.session (number, namespace, name, log_end, born, tail, created_at,
-        deadline, staged, forked_from, checksum)
-    SELECT number, $1, $2, $4, $4, $4, now, now + $5::bigint, $6, $7, {checksum}
-    FROM indelible.now_ms($3::bigint) AS now, nextval('indelible.session_number') AS number
+        last_activity, activity_minute, deadline, staged, forked_from, checksum)
+    SELECT number, $1, $2, $4, $4, $4, now, active, active / {step}, now + $5::bigint, $6, $7,
+        {checksum}
+    FROM indelible.now_ms($3::bigint) AS now, nextval('indelible.session_number') AS number,
+        LATERAL (SELECT CASE WHEN $6 THEN 0 ELSE now END AS active) AS own
     ON CONFLICT DO NOTHING
     RETURNING number, created_at""".format(
+    step=ACTIVITY_STEP_MS,
     checksum=build_checksum(
         life="1",
         born="$4",
@@ -87,7 +106,8 @@ _NEW_SESSION = """
         metadata="'{}'",
         log_end="$4",
         deadline="now + $5::bigint",
-    )
+        last_activity="active",
+    ),
 )
 _NEW_LIFE = build_session_update(
     life="life + 1",
@@ -96,17 +116,42 @@ _NEW_LIFE = build_session_update(
     tail="$3",
     generation="0",
     created_at="$4",
+    # That of a copy is known when it is shown.
+    last_activity="CASE WHEN $6 THEN 0 ELSE $4::bigint END",
     deadline="$5",
     staged="$6",
     forked_from="$7",
     metadata="'{}'",
     extents="'{}'",
 )
-_LIST = f"""
-    SELECT name, number, life, born, log_end, generation, deadline, staged,
-        now, CASE WHEN staged OR deadline <= now THEN {_IS_INTACT} ELSE true END
-    FROM indelible.now_ms($5::bigint) AS now, indelible.session
-    WHERE namespace = $1 AND name >= $2 AND name > $3 ORDER BY name LIMIT $4"""
+# For each order: what a page begins after, and the terms. {0} is > or <.
+_ORDERS: Final = {
+    "id": ("name {0} $6 AND $5::bigint IS NOT NULL", ("name",)),
+    "created": ("(created_at, name) {0} ($5::bigint, $6)", ("created_at", "name")),
+    "last_activity": (
+        f"(activity_minute, last_activity, name) {{0}} ($5::bigint / {ACTIVITY_STEP_MS}, $5, $6)",
+        ("activity_minute", "last_activity", "name"),
+    ),
+}
+
+
+@cache
+def _build_list(order: SessionOrder) -> str:
+    """Build the query that lists sessions in an order."""
+    after, terms = _ORDERS[order.by]
+    direction = " DESC" if order.descending else ""
+    ordered = ", ".join(term + direction for term in terms)
+    snapshots = """(SELECT count(*) FROM indelible.snapshot AS part
+        WHERE part.session = page.number AND part.life = page.life)"""
+    return f"""
+        SELECT name, {snapshots}, indelible.now_ms($3::bigint), {_ROW_COLUMNS}
+        FROM (
+            SELECT * FROM indelible.session
+            WHERE namespace = $1 AND name >= $2 AND name <= $4
+                AND {after.format("<" if order.descending else ">")}
+            ORDER BY {ordered} LIMIT $7
+        ) AS page
+        ORDER BY {ordered}"""
 
 
 class PostgresSessionRow(NamedTuple):
@@ -118,6 +163,7 @@ class PostgresSessionRow(NamedTuple):
     state: SessionState | None = None
     view: View = View()
     created_at_ms: int | None = None
+    last_activity_ms: int = 0
     metadata: bytes = b"{}"
     forked_from: str | None = None
     vacuums: int = 0
@@ -134,6 +180,7 @@ class PostgresSessionRow(NamedTuple):
             view=self.view,
             now_ms=self.now_ms,
             created_at_ms=self.created_at_ms,
+            last_activity_ms=self.last_activity_ms,
             metadata=self.metadata,
             snapshots=0,
             forked_from=self.forked_from,
@@ -171,7 +218,9 @@ def build_session_row(session: str, rows: Rows) -> PostgresSessionRow:
     now_ms, number, life, born, end, generation, deadline, staged, tail, extents, *rest = rows[0]
     if number is None:
         return PostgresSessionRow(now_ms)
-    created_at, metadata, forked_from, vacuums, is_intact = rest[: _COLUMNS_COUNT - 10]
+    created_at, last_activity, metadata, forked_from, vacuums, is_intact = rest[
+        : _COLUMNS_COUNT - 10
+    ]
     if not is_intact:
         raise build_damage_error(session, "its row in indelible.session")
     return PostgresSessionRow(
@@ -181,6 +230,7 @@ def build_session_row(session: str, rows: Rows) -> PostgresSessionRow:
         SessionState(f"{number}.{life}", born, end, generation, deadline, staged),
         view.build_view(to_extents(extents), tail),
         created_at,
+        last_activity,
         metadata,
         None if forked_from is None else forked_from.decode(),
         vacuums,
@@ -269,6 +319,7 @@ def begin_life(
         SessionState(f"{number}.{life}", born, born, 0, deadline, staged),
         view.build_empty_view(born),
         now_ms,
+        0 if staged else now_ms,
         b"{}",
         forked_from,
         vacuums,
@@ -303,27 +354,41 @@ def set_metadata(context: PostgresContext, op: SetMetadata) -> Plan[Head]:
 
 @READS.handles(ListSessions)
 def list_sessions(context: PostgresContext, op: ListSessions) -> Plan[SessionPage]:
-    """Name a page of active sessions, by name; the last name looked at is where to go on."""
-    names: list[str] = []
-    prefix = op.prefix.encode()
-    after = (op.resume or "").encode()
+    """List a page of sessions, in the order of ids if no other is asked for."""
+    listed: list[ListedSession] = []
+    order = op.order or SessionOrder("id")
+    after = last = session_list.parse_place(order, op.resume)
+    # No name has more bytes. One that is damaged is in the list, to be noticed.
+    names = op.prefix.encode(), op.prefix.encode() + b"\xff" * SESSION_ID_BYTES_MAX
+    # A filter may pass over many sessions, so that each round trip fetches twice as many.
+    wanted = op.limit + 1
     while True:
-        rows = yield from perform(
-            Sql(_LIST, (context.namespace, prefix, after, op.limit + 1, context.now_ms()))
-        )
-        for name, number, life, *state, now_ms, is_intact in rows:
-            if not name.startswith(prefix):
-                return SessionPage(tuple(names), None)
-            status = rules.compute_status(SessionState(f"{number}.{life}", *state), now_ms)
-            # A damaged row cannot say that its session ended; a read of the session raises.
-            if is_intact and status is not Status.ACTIVE and not op.dead:
+        params = (context.namespace, names[0], context.now_ms(), names[1])
+        place = (after.value, after.name.encode(), wanted)
+        rows = yield from perform(Sql(_build_list(order), (*params, *place)))
+        for encoded, snapshots, *row in rows:
+            name = _decode_name(encoded)
+            created_at, last_activity = row[_CREATED_AT : _CREATED_AT + 2]
+            after = session_list.build_place(order, name, created_at, last_activity)
+            head = _try_build_head(name, row, snapshots)
+            if not session_list.is_listed(op, name, head):
                 continue
-            if len(names) == op.limit:
-                return SessionPage(tuple(names), names[-1])
-            names.append(_decode_name(name))
-        if len(rows) <= op.limit:
-            return SessionPage(tuple(names), None)
-        after = rows[-1][0]
+            if len(listed) == op.limit:
+                return SessionPage(tuple(listed), last.format())
+            listed.append(ListedSession(name, head))
+            last = after
+        if len(rows) < wanted:
+            return SessionPage(tuple(listed), None)
+        wanted = min(2 * wanted, PAGE_ENTRIES_MAX + 1)
+
+
+def _try_build_head(session: str, row: Sequence[Any], snapshots: int) -> Head | None:
+    """Build the head of a session; None if it is damaged: other operations on it say so."""
+    try:
+        head = build_session_row(session, [tuple(row)]).head()
+    except FormatError:
+        return None
+    return replace(head, snapshots=snapshots) if head.status is Status.ACTIVE else head
 
 
 def _decode_name(name: bytes) -> str:

@@ -92,8 +92,17 @@ def stage_rows(context: PostgresContext, op: StageRows) -> Plan[None]:
         ),
     )
     yield Do(
-        build_session_update(log_end="greatest(log_end, $3)", deadline="$4"),
-        (*context.named(op.session), rows[-1].position + 1, rows[-1].deadline_ms),
+        build_session_update(
+            log_end="greatest(log_end, $3)",
+            deadline="$4",
+            last_activity="greatest(last_activity, $5)",
+        ),
+        (
+            *context.named(op.session),
+            rows[-1].position + 1,
+            rows[-1].deadline_ms,
+            rows[-1].written_at_ms,
+        ),
     )
 
 
@@ -123,6 +132,8 @@ def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
     for generation, line in enumerate(op.journal, op.generation - len(op.journal) + 1):
         yield insert_line(current, line, generation)
     created_at = op.created_at_ms or current.created_at_ms
+    assert created_at is not None
+    last_activity = max(created_at, current.last_activity_ms)
     yield Do(
         build_session_update(
             staged="false",
@@ -131,6 +142,7 @@ def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
             extents="$5::bigint[]",
             generation="$6",
             created_at="$7",
+            last_activity="$8::bigint",
         ),
         (
             *context.named(op.session),
@@ -139,6 +151,7 @@ def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
             to_array(shown.extents),
             op.generation,
             created_at,
+            last_activity,
         ),
     )
     return current._replace(
@@ -146,6 +159,7 @@ def show_stage(context: PostgresContext, op: ShowStage) -> Plan[Head]:
         view=shown,
         metadata=op.metadata,
         created_at_ms=created_at,
+        last_activity_ms=last_activity,
     ).head()
 
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from redis.exceptions import AskError
-
+from indelible.backends.redis.errors import is_ask
 from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
 from indelible.backends.redis.scripts import LuaScript, load_script
 from indelible.core.backend import Handlers
@@ -110,7 +109,7 @@ class ScriptCall(Operation[Replies]):
             names = self.keys.names
             command = (*start, len(names), *names, *self.time, *self.arguments)
         # A slot on the move is asked for by a command of its own.
-        return (("ASKING",), command) if isinstance(self.failed, AskError) else (command,)
+        return (("ASKING",), command) if is_ask(self.failed) else (command,)
 
 
 Request = SendCommands | ScriptCall

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from typing import TypeGuard
 
 from redis import exceptions as theirs
 
@@ -67,6 +68,14 @@ def choose_next(error: Exception) -> Next:
     return _BY_CODE.get(parse_code(error), Next.RAISE)
 
 
+def is_ask(error: BaseException | None) -> TypeGuard[theirs.AskError]:
+    """Whether a server sent one request to another while a slot moves between them.
+
+    The class of MOVED, which is for good, descends from the class of ASK.
+    """
+    return isinstance(error, theirs.AskError) and not isinstance(error, theirs.MovedError)
+
+
 # The code that scripts refuse a damaged session with.
 DAMAGED = "DAMAGED"
 
@@ -75,8 +84,8 @@ def build_damaged_error(session: str, what: str) -> FormatError:
     """Build the error for a session that is not as it was written."""
     return FormatError(
         f"session {session!r} is damaged: {what}; nothing was changed. The server dropped keys"
-        " (doctor says whether it may), somebody else changed them, or a copy was restored in part."
-        " Restore the server's data, or forget the session and import an export of it",
+        " (doctor says whether it may), another program changed them, or a copy was restored in"
+        " part. Restore the server's data, or forget the session and import an export of it",
         session=session,
     )
 

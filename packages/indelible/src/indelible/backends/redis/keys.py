@@ -20,15 +20,15 @@ SECRET_KEY = PREFIX + "secret"
 HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE = "hvlksjq"
 PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE)
 
-HEAD_FIELDS = ("state", "end", "deadline", "sum")
+HEAD_FIELDS = ("state", "end", "deadline", "activity", "sum")
 # The words of a state. `ends` is when the engine frees the keys; `lines` and `taken` count the
 # changes and snapshots that were ever written; the last four say how many fields the other hashes
 # have.
 STATE_FIELDS = (
-    *("life", "born", "generation", "staged", "ends", "lines", "taken"),
+    *("life", "born", "generation", "staged", "ends", "created", "lines", "taken"),
     *("keys", "snapshots", "journal", "aside"),
 )
-VIEW_FIELDS = ("tail", "extents", "created", "metadata", "forked", "vacuums", "sum")
+VIEW_FIELDS = ("tail", "extents", "metadata", "forked", "vacuums", "sum")
 
 # Everything else is written as %xx: no brace can end a hash tag, no star can match, and what is
 # the beginning of an id is the beginning of its encoding.

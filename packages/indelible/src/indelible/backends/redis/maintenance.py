@@ -70,7 +70,6 @@ def reclaim(context: RedisContext, op: Reclaim) -> Plan[ReclaimResult]:
             ("HGETALL", SNAPSHOTS),
             ("JOURNAL", JOURNAL),
             ("HGET", HEAD, "state"),
-            ("HGET", VIEW, "created"),
         )
         if head.status is Status.ACTIVE:
             records = parse_records(seal, answers[0])
@@ -79,7 +78,7 @@ def reclaim(context: RedisContext, op: Reclaim) -> Plan[ReclaimResult]:
         elif not answers:
             return ReclaimResult()
         else:
-            done = yield from _reclaim_dead(context, op, head.now_ms, *answers[2:])
+            done = yield from _reclaim_dead(context, op, head.now_ms, answers[2])
         if done is not None:
             return done
     raise ConflictError(
@@ -122,11 +121,11 @@ def _reclaim_active(
 
 
 def _reclaim_dead(
-    context: RedisContext, op: Reclaim, now_ms: int, state: bytes, created: bytes | None
+    context: RedisContext, op: Reclaim, now_ms: int, state: bytes
 ) -> Plan[ReclaimResult | None]:
     """Remove what a life that ended has left, or a stage that was abandoned."""
     words = dict(zip(STATE_FIELDS, state.split(b" "), strict=True))
-    abandoned_ms = int(created or 0) + STAGE_ABANDONED_S * 1000
+    abandoned_ms = int(words["created"]) + STAGE_ABANDONED_S * 1000
     if words["staged"] == b"1" and now_ms < abandoned_ms:
         return ReclaimResult()
     size = yield from _measure(context, op.session, ((0, LOG_ENTRIES_MAX),))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import hiredis
-from redis.exceptions import AskError, ReadOnlyError, ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 
 from indelible.backends.redis.calls import (
     Command,
@@ -19,7 +19,7 @@ from indelible.backends.redis.calls import (
     SendCommands,
     build_append,
 )
-from indelible.backends.redis.errors import UnconfirmedError, parse_code
+from indelible.backends.redis.errors import UnconfirmedError, is_ask, parse_code
 from indelible.core.batcher import Pending
 
 PendingRequest = Pending[Request, Replies]
@@ -62,11 +62,7 @@ class RequestBatch:
             request = pending.request
             if request.confirmed:
                 self._confirms = True
-            if (
-                isinstance(request, ScriptCall)
-                and request.is_append
-                and not isinstance(request.failed, AskError)
-            ):
+            if isinstance(request, ScriptCall) and request.is_append and not is_ask(request.failed):
                 slot = request.keys.slot if context.is_cluster else 0
                 groups.setdefault(slot, []).append(pending)
             else:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b, sha1
 from typing import Any, NamedTuple
@@ -17,19 +15,15 @@ from indelible.backends.redis.calls import (
     RedisContext,
     encode_ttl_ms,
 )
-from indelible.backends.redis.errors import (
-    Next,
-    build_damaged_error,
-    build_refused_error,
-    choose_next,
-    parse_code,
-)
+from indelible.backends.redis.errors import build_damaged_error, build_refused_error
 from indelible.backends.redis.keys import (
     HEAD,
     HEAD_FIELDS,
     PARTS,
     SNAPSHOTS,
     STATE_FIELDS,
+    VIEW,
+    VIEW_FIELDS,
     build_heads_pattern,
     build_parts_pattern,
     is_head,
@@ -37,12 +31,21 @@ from indelible.backends.redis.keys import (
     replace_part,
 )
 from indelible.backends.redis.requests import ask_server, call_script, count_servers
-from indelible.core import rules
+from indelible.core import rules, session_list
 from indelible.core.clock import read_clock_ms
-from indelible.core.operations import Head, ListSessions, ReadHead, SessionPage, SetMetadata
+from indelible.core.operations import (
+    Head,
+    ListedSession,
+    ListSessions,
+    ReadHead,
+    SessionOrder,
+    SessionPage,
+    SetMetadata,
+)
 from indelible.core.plan import Plan
 from indelible.core.rules import SessionState
-from indelible.errors import FormatError, UsageError
+from indelible.core.session_list import Place
+from indelible.errors import FormatError
 from indelible.model import Status
 from indelible.view import Extents, View, build_view
 
@@ -50,8 +53,6 @@ from indelible.view import Extents, View, build_view
 SCAN_KEYS = 1000
 # Digits of the checksum that values begin with.
 SEAL_CHARS = 12
-# A cluster has at most as many servers as slots.
-_SERVERS_MAX = 16384
 
 
 def format_extents(extents: Extents) -> str:
@@ -77,8 +78,8 @@ def parse_optional(number: bytes | None) -> int | None:
 
 def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
     """Parse a session as a script described it."""
-    now, life, born, end, generation, deadline, staged = reply[:7]
-    tail, extents, created, metadata, forked, vacuums = reply[7:] or (None,) * 6
+    now, life, born, end, generation, deadline, staged, created, activity = reply[:9]
+    tail, extents, metadata, forked, vacuums = reply[9:] or (None,) * 5
     state = None
     if life is not None:
         state = SessionState(
@@ -97,6 +98,7 @@ def parse_head(session: str, reply: Sequence[Any], snapshots: int = 0) -> Head:
         view=_build_view(extents or b"", int(tail)) if tail is not None else View(),
         now_ms=int(now),
         created_at_ms=parse_optional(created),
+        last_activity_ms=parse_optional(activity),
         metadata=metadata if metadata is not None else b"{}",
         snapshots=snapshots,
         forked_from=forked.decode() if forked else None,
@@ -198,31 +200,16 @@ class Bookmark(NamedTuple):
     given: tuple[str, ...] = ()
 
     def format(self) -> str:
-        """Return the bookmark as a cursor."""
-        return base64.urlsafe_b64encode(json.dumps(self).encode()).decode("ascii")
+        """Return the bookmark as a text."""
+        return json.dumps(self)
 
 
 def parse_bookmark(text: str | None) -> Bookmark:
-    """Parse a cursor."""
+    """Parse the text of a bookmark; None is the beginning."""
     if text is None:
         return Bookmark()
-    # A cursor only says where to go on. What is listed is decided by the namespace of the store, so
-    # nothing in it must be trusted; it must only be of the right form.
-    with suppress(ValueError, TypeError, RecursionError):
-        server, run, cursor, given = json.loads(base64.urlsafe_b64decode(text))
-        if (
-            type(server) is int
-            and 0 <= server < _SERVERS_MAX
-            and type(run) is str
-            and type(cursor) is int
-            and 0 <= cursor < 2**64
-            and type(given) is list
-            and all(type(mark) is str for mark in given)
-        ):
-            return Bookmark(server, run, cursor, tuple(given))
-    raise UsageError(
-        f"not a cursor of this store: {text!r}. Start again without a cursor.", value=text
-    )
+    server, run, cursor, given = json.loads(text)
+    return Bookmark(server, run, cursor, tuple(given))
 
 
 def hash_name(name: str) -> str:
@@ -230,97 +217,167 @@ def hash_name(name: str) -> str:
     return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
-# A bookmark must fit a cursor: so few keys leave few names over.
+# A bookmark is part of a cursor: so few keys leave few names over.
 SCAN_KEYS_FEW = 10
+
+
+class FoundSession(NamedTuple):
+    """A session that SCAN found; no head if it is damaged."""
+
+    name: str
+    head: Head | None
+    created_ms: int = 0
+    activity_ms: int = 0
 
 
 @HANDLERS.handles(ListSessions)
 def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
     """List a page of sessions, by SCAN on one server after the other."""
-    names: dict[str, None] = {}
+    if op.order is not None:
+        return (yield from _list_in_order(context, op, op.order))
+    listed: dict[str, Head | None] = {}
     at = parse_bookmark(op.resume)
     servers = yield from count_servers(context)
     keys = SCAN_KEYS
     while at.server < servers:
-        room = op.limit - len(names)
+        room = op.limit - len(listed)
         run, cursor, found = yield from _scan(context, op, at, SCAN_KEYS_FEW if at.given else keys)
         if at.run and run != at.run:
             # Another process serves these keys now, in an order of its own: from its beginning.
             at = Bookmark(at.server)
             continue
-        fresh = [name for name in found if hash_name(name) not in at.given]
-        new = [name for name in fresh if name not in names]
+        fresh = {each.name: each.head for each in found if hash_name(each.name) not in at.given}
+        new = [name for name in fresh if name not in listed]
         if len(new) > room and keys > SCAN_KEYS_FEW and not at.given:
             keys = SCAN_KEYS_FEW
             continue
+        listed |= {name: fresh[name] for name in new[:room]}
         if len(new) > room:
             left = set(new[room:])
             given = (*at.given, *(hash_name(name) for name in fresh if name not in left))
-            resume = Bookmark(at.server, run, at.cursor, given)
-            return SessionPage((*names, *new[:room]), resume.format())
-        names.update(dict.fromkeys(new))
+            return _build_page(listed, Bookmark(at.server, run, at.cursor, given))
         at = Bookmark(at.server, run, cursor) if cursor else Bookmark(at.server + 1)
-        if len(names) == op.limit and at.server < servers:
-            return SessionPage(tuple(names), at.format())
-    return SessionPage(tuple(names), None)
+        if len(listed) == op.limit and at.server < servers:
+            return _build_page(listed, at)
+    return _build_page(listed, None)
+
+
+def _build_page(listed: dict[str, Head | None], resume: Bookmark | Place | None) -> SessionPage:
+    sessions = tuple(ListedSession(*each) for each in listed.items())
+    return SessionPage(sessions, None if resume is None else resume.format())
+
+
+def _list_in_order(
+    context: RedisContext, op: ListSessions, order: SessionOrder
+) -> Plan[SessionPage]:
+    """List a page in an order: look at all sessions, and keep the first ones after the last page.
+
+    A sorted set of all sessions could not be kept by the script of an append: on a cluster, it
+    would lie on another server than the session.
+    """
+    after = session_list.parse_place(order, op.resume)
+    first: dict[str, tuple[Place, Head | None]] = {}
+    at = Bookmark()
+    servers = yield from count_servers(context)
+    while at.server < servers:
+        run, cursor, found = yield from _scan(context, op, at, SCAN_KEYS)
+        if at.run and run != at.run:
+            at = Bookmark(at.server)
+            continue
+        for name, head, created_ms, activity_ms in found:
+            place = session_list.build_place(order, name, created_ms, activity_ms)
+            if place < after if order.descending else place > after:
+                first[name] = place, head
+        ordered = sorted(first.items(), key=lambda each: each[1][0], reverse=order.descending)
+        first = dict(ordered[: op.limit + 1])
+        at = Bookmark(at.server, run, cursor) if cursor else Bookmark(at.server + 1)
+    places = [place for place, _ in first.values()]
+    listed = {name: head for name, (_, head) in list(first.items())[: op.limit]}
+    return _build_page(listed, places[op.limit - 1] if len(places) > op.limit else None)
 
 
 def _scan(
     context: RedisContext, op: ListSessions, at: Bookmark, keys: int
-) -> Plan[tuple[str, int, list[str]]]:
-    """Call SCAN once; returns the server's run, the next cursor, and the names to list."""
+) -> Plan[tuple[str, int, list[FoundSession]]]:
+    """Call SCAN once; returns the server's run, the next cursor, and the sessions to list."""
     matching = build_parts_pattern if op.damaged else build_heads_pattern
     pattern = matching(context.namespace, op.prefix)
     scan = ("SCAN", at.cursor, "MATCH", pattern, "COUNT", keys)
     info, scanned = yield from ask_server(context, at.server, (("INFO", "server"), scan))
     cursor, found = require(context, scanned)
     named = {key: session for key in found if (session := parse_session(key)) is not None}
-    looks = tuple(("HMGET", replace_part(key, HEAD), *HEAD_FIELDS) for key in named)
-    time, *heads = yield from ask_server(context, at.server, (("TIME",), *looks))
+    sessions = yield from _read_heads(context, at.server, named)
+    listed = [each for each in sessions if session_list.is_listed(op, each.name, each.head)]
+    return parse_run(info), int(cursor), listed
+
+
+def _read_heads(
+    context: RedisContext, server: int, named: dict[bytes, str]
+) -> Plan[list[FoundSession]]:
+    """Read the sessions of these keys, in one round trip to their server."""
+    looks: list[Command] = []
+    for key in named:
+        looks.append(("HMGET", replace_part(key, HEAD), *HEAD_FIELDS))
+        looks.append(("HMGET", replace_part(key, VIEW), *VIEW_FIELDS))
+    time, *replies = yield from ask_server(context, server, (("TIME",), *looks))
     seconds, micros = require(context, time)
     now_ms = int(seconds) * 1000 + int(micros) // 1000
     if context.clock is not None:
         now_ms = read_clock_ms(context.clock)
-    names = [
-        session
-        for (key, session), head in zip(named.items(), heads, strict=True)
-        if _is_listed(context, op, key, head, now_ms)
-    ]
-    return parse_run(info), int(cursor), names
+    found: list[FoundSession] = []
+    for (key, name), head, shown in zip(named.items(), replies[::2], replies[1::2], strict=True):
+        is_missing = not isinstance(head, Exception) and head[0] is None
+        if not is_head(key):
+            if is_missing:
+                # What is left of a session that lost its head.
+                found.append(FoundSession(name, None))
+        elif not is_missing:
+            parsed = _parse_found(context, name, key, head, shown, now_ms)
+            found.append(parsed or (yield from _read_found(context, name)))
+    return found
 
 
-def _is_listed(
-    context: RedisContext, op: ListSessions, key: bytes, reply: Any, now_ms: int
-) -> bool:
-    """Whether a session is to be listed, by one of its keys and what its head says."""
-    if isinstance(reply, Exception) and choose_next(reply) in (Next.MOVE, Next.ASK):
-        # It was here a moment ago, and is on its way to another server: it is there.
-        return is_head(key)
-    if isinstance(reply, Exception) and parse_code(reply) == "WRONGTYPE":
-        # It is no head: operations on the session say so.
-        return is_head(key)
-    head = require(context, reply)
-    if not is_head(key):
-        # What is left of a session that lost its head.
-        return head[0] is None
-    if head[0] is None:
-        return False
+def _parse_found(
+    context: RedisContext, name: str, key: bytes, head: Any, shown: Any, now_ms: int
+) -> FoundSession | None:
+    """Build a session from its two hashes; None if they do not match, or the server has neither."""
+    if isinstance(head, Exception) or isinstance(shown, Exception):
+        return None
     if not context.simulated and not is_head_sound(key, head):
-        # Whether it is over is unknown: operations on the session say that it is damaged.
-        return True
-    state, _, deadline, _ = head
-    staged = state.split(b" ")[STATE_FIELDS.index("staged")] == b"1"
-    return op.dead or (not staged and (not deadline or now_ms < int(deadline)))
+        return None
+    state, end, deadline, activity, _ = head
+    words = dict(zip(STATE_FIELDS, state.split(b" "), strict=True))
+    life, generation, created = words["life"], words["generation"], words["created"]
+    *fields, summed = shown
+    if None not in fields and not context.simulated:
+        view_key = replace_part(key, VIEW)
+        if summed != compute_digest(b"\n".join((view_key, life, generation, *fields))):
+            return None
+    described = (now_ms, life, words["born"], end, generation, deadline, words["staged"])
+    try:
+        parsed = parse_head(name, (*described, created, activity, *fields), int(words["snapshots"]))
+    except FormatError:
+        return None
+    return FoundSession(name, parsed, int(created), int(activity))
+
+
+def _read_found(context: RedisContext, name: str) -> Plan[FoundSession]:
+    """Read a session by itself: it was just written to or is moving, or it is damaged."""
+    try:
+        head = yield from read_head(context, ReadHead(name, count_snapshots=True))
+    except FormatError:
+        return FoundSession(name, None)
+    return FoundSession(name, head, head.created_at_ms or 0, head.last_activity_ms or 0)
 
 
 def is_head_sound(name: bytes, head: Sequence[bytes | None]) -> bool:
     """Whether a head, its fields in the order of `HEAD_FIELDS`, matches its checksum."""
-    state, end, deadline, summed = head
-    if state is None or end is None or deadline is None or summed is None:
+    if any(field is None for field in head):
         return False
+    state, end, deadline, activity, summed = (field or b"" for field in head)
     digest = compute_digest(name + b"\n" + state)
     try:
-        return int(digest, 16) + int(end) + int(deadline or 0) == int(summed)
+        return int(digest, 16) + int(end) + int(deadline or 0) + int(activity) == int(summed)
     except ValueError:
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis.exceptions import AskError, MovedError, RedisClusterException
+from redis.exceptions import MovedError, RedisClusterException
 
 from indelible.backends.redis.calls import Request
 from indelible.backends.redis.connection_io import (
@@ -16,7 +16,7 @@ from indelible.backends.redis.connection_io import (
     open_cluster,
 )
 from indelible.backends.redis.connections import CLUSTER_SLOTS, RedisOptions, is_cluster
-from indelible.backends.redis.errors import build_no_cluster_error
+from indelible.backends.redis.errors import build_no_cluster_error, is_ask
 
 
 class SingleServer:
@@ -58,16 +58,17 @@ class Cluster:
         """Return the name of the server that a request goes to, and its pool."""
         client = self._connect()
         failed = request.failed
-        if failed is not None:
+        node = None
+        if is_ask(failed):
+            # The slot is on the move; the map stays as it is.
+            node = client.get_node(failed.host, failed.port)
+        elif failed is not None:
             self._learn(client, failed)
-        if isinstance(request.to, int):
+        if node is None and isinstance(request.to, int):
             primaries = self._list_primaries(client)
             node = primaries[min(request.to, len(primaries) - 1)]
-        else:
+        elif node is None:
             node = client.get_node_from_key(request.to)
-        if isinstance(failed, (AskError, MovedError)):
-            # Where the server sent us, whatever the map says.
-            node = client.get_node(failed.host, failed.port) or node
         return node.name, get_pool(client, node)
 
     def close(self) -> None:
@@ -91,9 +92,6 @@ class Cluster:
     def _learn(self, client: Any, failed: BaseException) -> None:
         """Update the map of slots after a failed attempt."""
         manager = client.nodes_manager
-        if isinstance(failed, AskError):
-            # It says where one key is while its slot is on the move.
-            return
         if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
             manager.move_slot(failed)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis.exceptions import AskError, MovedError, RedisClusterException
+from redis.exceptions import MovedError, RedisClusterException
 
 from indelible.backends.redis.calls import Request
 from indelible.backends.redis.connection_io import (
@@ -15,7 +15,7 @@ from indelible.backends.redis.connection_io import (
     open_cluster_async,
 )
 from indelible.backends.redis.connections import CLUSTER_SLOTS, RedisOptions, is_cluster
-from indelible.backends.redis.errors import build_no_cluster_error
+from indelible.backends.redis.errors import build_no_cluster_error, is_ask
 
 
 class AsyncSingleServer:
@@ -57,16 +57,17 @@ class AsyncCluster:
         """Return the name of the server that a request goes to, and its pool."""
         client = await self._connect()
         failed = request.failed
-        if failed is not None:
+        node = None
+        if is_ask(failed):
+            # The slot is on the move; the map stays as it is.
+            node = client.get_node(failed.host, failed.port)
+        elif failed is not None:
             await self._learn(client, failed)
-        if isinstance(request.to, int):
+        if node is None and isinstance(request.to, int):
             primaries = self._list_primaries(client)
             node = primaries[min(request.to, len(primaries) - 1)]
-        else:
+        elif node is None:
             node = client.get_node_from_key(request.to)
-        if isinstance(failed, (AskError, MovedError)):
-            # Where the server sent us, whatever the map says.
-            node = client.get_node(failed.host, failed.port) or node
         return node.name, get_pool_async(client, node)
 
     async def close(self) -> None:
@@ -90,9 +91,6 @@ class AsyncCluster:
     async def _learn(self, client: Any, failed: BaseException) -> None:
         """Update the map of slots after a failed attempt."""
         manager = client.nodes_manager
-        if isinstance(failed, AskError):
-            # It says where one key is while its slot is on the move.
-            return
         if isinstance(failed, MovedError) and failed.slot_id in manager.slots_cache:
             await manager.move_slot(failed)
         else:

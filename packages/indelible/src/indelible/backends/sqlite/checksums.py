@@ -14,7 +14,7 @@ from indelible.errors import FormatError
 # `touched` only counts, and an entry's row is bound to its place by `CONTENT`.
 FIELDS: Final = {
     "session": "number, namespace, name, life, born, staged, generation, tail, session.deadline,"
-    " created_at, vacuums, forked_from, metadata, extents",
+    " created_at, last_activity, vacuums, forked_from, metadata, extents",
     "snapshot": 'session, life, id, label, taken_at, "end", tail, extents',
     "journal": 'session, life, operation, change, changed_at, generation, "end", undone_by,'
     " tail_before, tail_after, extents_before, extents_after",

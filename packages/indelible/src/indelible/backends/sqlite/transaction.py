@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from functools import cache, lru_cache
-from itertools import takewhile
 from operator import itemgetter
 from typing import Any
 
@@ -31,16 +30,22 @@ from indelible.core.codec import (
     has_kind,
 )
 from indelible.core.ids import MADE_PREFIX
-from indelible.core.limits import BATCH_ENTRIES_MAX, KEYS_KEPT, LOG_ENTRIES_MAX
+from indelible.core.limits import (
+    ACTIVITY_STEP_MS,
+    BATCH_ENTRIES_MAX,
+    KEYS_KEPT,
+    LOG_ENTRIES_MAX,
+)
 from indelible.core.operations import (
     JournalLine,
     LogRow,
     Outline,
+    SessionOrder,
     SnapshotRecord,
     StoredEntry,
     tuple_new,
 )
-from indelible.core.rules import SessionState
+from indelible.core.session_list import Place, build_name_end
 from indelible.core.transaction import KeyUse, SessionRow, Transaction
 from indelible.errors import FormatError
 from indelible.model import Kind
@@ -60,17 +65,51 @@ _GET_KIND_NUMBER = itemgetter(1)
 # Tables whose rows belong to a session by its number.
 PARTS = ("snapshot", "journal", "kept_key", "quarantine")
 
+# The row has the first time in the last step of activity; the newest entry has the last one. A
+# damaged entry does not move the session to another step.
+_STEP = f"last_activity / {ACTIVITY_STEP_MS}"
+_LAST_ACTIVITY = f"""
+    max(last_activity, min((1 + {_STEP}) * {ACTIVITY_STEP_MS} - 1, ifnull((
+        SELECT written_at FROM entry WHERE id >= (number << 32) + born AND id < (number + 1) << 32
+        ORDER BY id DESC LIMIT 1), 0)))"""
 # A session's row, its newest entry, and where its newest batch ends. Scalar subqueries are a seek
 # each; a join is not.
-_SESSIONS = f"""
-    SELECT {FIELDS["session"]}, session.checksum,
+_COLUMNS = f"""
+    SELECT {FIELDS["session"]}, session.checksum, {_LAST_ACTIVITY},
         (SELECT id FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
         (SELECT deadline FROM entry WHERE id < (number + 1) << 32 ORDER BY id DESC LIMIT 1),
         (SELECT id + batch_size FROM entry WHERE id >= number << 32 AND id < (number + 1) << 32
-            AND batch_size > 0 ORDER BY id DESC LIMIT 1)
-    FROM session WHERE namespace = ?"""
-_FIND_SESSION = _SESSIONS + " AND name = ?"
-_LIST_SESSIONS = _SESSIONS + " AND name >= ? AND name > ? ORDER BY name LIMIT ?"
+            AND batch_size > 0 ORDER BY id DESC LIMIT 1)"""
+_FIND_SESSION = f"{_COLUMNS} FROM session WHERE namespace = ? AND name = ?"
+# For each order: its index, what a page begins after, and the terms. {0} is > or <.
+_ORDERS = {
+    # By the bounds of the name: of two lower bounds, SQLite would seek either.
+    "id": ("session_name", "TRUE", ("name",)),
+    "created": (
+        "session_created",
+        "(created_at, name) {0} (:value, :name)",
+        ("created_at", "name"),
+    ),
+    "last_activity": (
+        "session_activity",
+        f"""{_STEP} {{0}}= :value / {ACTIVITY_STEP_MS}
+            AND ({_LAST_ACTIVITY}, name) {{0}} (:value, :name)""",
+        (_STEP, _LAST_ACTIVITY, "name"),
+    ),
+}
+
+
+@cache
+def _build_list(order: SessionOrder) -> str:
+    """Build the statement that lists sessions in an order."""
+    index, after, terms = _ORDERS[order.by]
+    direction = " DESC" if order.descending else ""
+    return f"""{_COLUMNS} FROM session INDEXED BY {index}
+        WHERE namespace = :namespace AND name >= :first AND name < :last
+            AND {after.format("<" if order.descending else ">")}
+        ORDER BY {", ".join(term + direction for term in terms)} LIMIT :limit"""
+
+
 _CREATE_SESSION = f"""
     INSERT INTO session (namespace, name, life, born, staged, generation, tail, created_at,
         metadata, extents)
@@ -81,7 +120,8 @@ _CREATE_SESSION = f"""
     RETURNING number"""
 _SAVE_SESSION = """
     UPDATE session SET life = ?, born = ?, staged = ?, generation = ?, tail = ?, deadline = ?,
-        created_at = ?, vacuums = ?, forked_from = ?, metadata = ?, extents = ?, checksum = ?
+        created_at = ?, last_activity = ?, vacuums = ?, forked_from = ?, metadata = ?, extents = ?,
+        checksum = ?
     WHERE number = ?"""
 _CHECK_NEWEST_ENTRY = f"""
     SELECT {CONTENT} = content_checksum(payload) FROM entry WHERE id = :id"""
@@ -200,12 +240,24 @@ class SqliteTransaction(Transaction):
         return compute_session_salt(self._db.namespace, row.name)
 
     def list_sessions(
-        self, prefix: str, after: str, limit: int
-    ) -> Sequence[tuple[str, SessionState | None]]:
-        rows = self._db.execute(_LIST_SESSIONS, (self._db.namespace, prefix, after, limit))
-        built = [_build_session(fields) for fields in rows]
-        inside = takewhile(lambda each: each[0].name.startswith(prefix), built)
-        return [(row.name, row.state if intact else None) for row, intact in inside]
+        self, prefix: str, order: SessionOrder, after: Place, limit: int
+    ) -> Sequence[tuple[SessionRow, bool]]:
+        first, last = prefix, build_name_end(prefix)
+        if order.by == "id":
+            # What comes next after a text is that text with a zero.
+            if order.descending:
+                last = min(last, after.name)
+            else:
+                first = max(first, after.name + "\0")
+        params = {
+            "namespace": self._db.namespace,
+            "first": first,
+            "last": last,
+            "value": after.value,
+            "name": after.name,
+            "limit": limit,
+        }
+        return [_build_session(fields) for fields in self._db.execute(_build_list(order), params)]
 
     def find_forks(self, name: str) -> tuple[str, ...]:
         found = self._db.execute(
@@ -233,6 +285,7 @@ class SqliteTransaction(Transaction):
             row.tail,
             row.deadline_ms,
             row.created_at_ms,
+            row.last_activity_ms,
             row.vacuums,
             row.forked_from,
             row.metadata,
@@ -485,10 +538,10 @@ def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
 
     The newest entry of a life says where the log ends and when the life does.
     """
-    stored = fields[:-4]
-    checksum, newest_id, newest_deadline, batch_stop = fields[-4:]
+    stored = fields[:-5]
+    checksum, last_activity, newest_id, newest_deadline, batch_stop = fields[-5:]
     number, _, name, life, born, staged, generation, tail, deadline, *rest = stored
-    created_at, vacuums, forked_from, metadata, extents = rest
+    created_at, _, vacuums, forked_from, metadata, extents = rest
     end, start_id = born, number << POSITION_BITS
     # Before the first entry of a session, the newest one below is another session's.
     if newest_id is not None and newest_id >= start_id + born:
@@ -499,7 +552,8 @@ def _build_session(fields: tuple[Any, ...]) -> tuple[SessionRow, bool]:
         end = min(stop - start_id, LOG_ENTRIES_MAX)
         deadline = newest_deadline
     life_fields = (name, number, life, born, end, generation, deadline, bool(staged))
-    row = (*life_fields, tail, extents, created_at, vacuums, forked_from, metadata)
+    times = (created_at, last_activity)
+    row = (*life_fields, tail, extents, *times, vacuums, forked_from, metadata)
     return tuple_new(SessionRow, row), _compute_session_checksum(*stored) == checksum
 
 

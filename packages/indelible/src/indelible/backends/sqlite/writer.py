@@ -59,7 +59,7 @@ class Writer:
             current: Write | None = None
             outcomes: list[Any] = []
             try:
-                connection = self._connected()
+                connection = self._get_connection()
                 connection.execute(BEGIN_WRITE)
                 tx = SqliteTransaction(connection)
                 for pending in batch:
@@ -89,7 +89,7 @@ class Writer:
     def run_outside(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run something on the writing connection, outside of any transaction."""
         with self._lock:
-            return work(self._connected())
+            return work(self._get_connection())
 
     def close(self) -> None:
         """Wait for the running commit, then close."""
@@ -115,7 +115,7 @@ class Writer:
             self._paused = False
             self._lock.release()
 
-    def _connected(self) -> SqliteConnection:
+    def _get_connection(self) -> SqliteConnection:
         """Return the connection, outside of any transaction."""
         if self._closed:
             raise ClosedError("the store is closed")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from indelible import view
@@ -10,7 +11,9 @@ from indelible.core.clock import to_datetime
 from indelible.core.limits import JOURNAL_LINES_MAX, PAGE_ENTRIES_MAX, TTL_S_MAX
 from indelible.core.operations import (
     Erase,
+    Head,
     JournalLine,
+    LogRow,
     ReadHead,
     ReadJournal,
     ReadLog,
@@ -20,6 +23,7 @@ from indelible.core.operations import (
     Scrub,
 )
 from indelible.core.plan import Plan, perform
+from indelible.core.plans.read import check_count
 from indelible.core.plans.sessions import build_session_info
 from indelible.core.plans.snapshots import build_snapshot
 from indelible.core.plans.verification import Progress, check_row, list_all_sessions
@@ -33,6 +37,9 @@ from indelible.model import (
     TimelineEntry,
     VacuumReport,
 )
+
+# Called with each page of a timeline.
+OnPage = Callable[[Timeline], None]
 
 
 def vacuum(
@@ -92,32 +99,71 @@ def forget(session_id: str) -> Plan[ForgetReceipt]:
     )
 
 
-def read_timeline(session_id: str) -> Plan[Timeline]:
-    """Read all entries of a session's life, visible or not, with snapshots and changes."""
+def read_timeline(session_id: str, *, last: int | None, on_page: OnPage | None) -> Plan[Timeline]:
+    """Read the entries of a session's life, visible or not, with snapshots and changes."""
     session = check_session_id(session_id)
+    last = check_count(last, "last")
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
     snapshots = yield from perform(ReadSnapshots(session))
     head = journal.head
     shown = view.freeze(head.view, head.end)
-    entries: list[TimelineEntry] = []
-    start: int | None = 0
-    while start is not None:
-        page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_MAX))
-        for row in page.rows:
-            visible = view.contains(shown, row.position, row.position + 1)
-            # Leave out entries that were appended meanwhile: the timeline is one state.
-            if row.position < head.end:
-                entries.append(TimelineEntry(entry=check_row(session, row), visible=visible))
-        start = page.resume
     undone = find_undone(journal.lines)
     newest = find_undoable(journal.lines)
-    return Timeline(
+    timeline = Timeline(
         info=replace(build_session_info(session, head), snapshots=len(snapshots.records)),
-        entries=tuple(entries),
+        entries=(),
+        hidden=view.subtract(((head.born, head.end),), shown),
         snapshots=tuple(build_snapshot(session, record) for record in snapshots.records),
         changes=tuple(_build_change(line, undone) for line in journal.lines),
         undo=None if newest is None else _build_change(newest, undone),
     )
+    entries: list[TimelineEntry] = []
+
+    def add(rows: Iterable[LogRow]) -> None:
+        page = tuple(
+            TimelineEntry(
+                entry=check_row(session, row),
+                visible=view.contains(shown, row.position, row.position + 1),
+            )
+            for row in rows
+        )
+        if on_page is None:
+            entries.extend(page)
+        else:
+            on_page(replace(timeline, entries=page))
+
+    if last is not None:
+        add((yield from _read_newest(session, head, last)))
+    else:
+        start: int | None = head.born
+        while start is not None:
+            rows, start = yield from _read_log_page(session, head, start)
+            add(rows)
+    return replace(timeline, entries=tuple(entries))
+
+
+def _read_newest(session: str, head: Head, last: int) -> Plan[list[LogRow]]:
+    """Read the newest entries of the log; a vacuum may have left gaps between them."""
+    span = last
+    while True:
+        begin = max(head.born, head.end - span)
+        newest: deque[LogRow] = deque(maxlen=last)
+        resume: int | None = begin if last else None
+        while resume is not None:
+            rows, resume = yield from _read_log_page(session, head, resume)
+            newest.extend(rows)
+        if len(newest) == last or begin == head.born:
+            return list(newest)
+        span *= 2
+
+
+def _read_log_page(session: str, head: Head, start: int) -> Plan[tuple[list[LogRow], int | None]]:
+    """Read a page of the log as it was at `head`, and where the next one begins."""
+    page = yield from perform(ReadLog(session, start, PAGE_ENTRIES_MAX))
+    # Leave out entries that were appended meanwhile: the timeline is one state.
+    rows = [row for row in page.rows if row.position < head.end]
+    more = page.resume is not None and page.resume < head.end
+    return rows, page.resume if more else None
 
 
 def _build_change(line: JournalLine, undone: Collection[str]) -> Change:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from indelible.core.clock import to_datetime
 from indelible.core.codec import decode, decode_all
@@ -34,6 +34,7 @@ from indelible.model import (
 
 OnCorrupt = Literal["raise", "quarantine"]
 CountTokens = Callable[[ChatMessage], int]
+Parsed = TypeVar("Parsed")
 
 MESSAGES = frozenset({Kind.MESSAGE})
 _SUMMARIES = frozenset({Kind.SUMMARY})
@@ -217,7 +218,9 @@ def read_entries(
     frozen: FrozenView | None = None
     start: int | None = None
     if cursor is not None:
-        key, frozen, start = yield from _parse_cursor(session, cursor)
+        key, (frozen, start) = yield from verify_cursor(
+            lambda secret: parse_cursor(secret, session, cursor)
+        )
     found = yield from perform(
         Read(
             session,
@@ -242,17 +245,17 @@ def read_entries(
     )
 
 
-def _parse_cursor(session: str, cursor: str) -> Plan[tuple[bytes, FrozenView, int]]:
-    """Return the store's cursor key, and the state and position that a cursor names."""
+def verify_cursor(parse: Callable[[bytes], Parsed]) -> Plan[tuple[bytes, Parsed]]:
+    """Return the store's cursor key, and what a cursor says if `parse` accepts its signature."""
     key = yield from perform(ReadCursorKey())
     try:
-        return key, *parse_cursor(key, session, cursor)
+        return key, parse(key)
     except UsageError:
         # The server may have lost the key, and another process may have created a new one.
         newest = yield from perform(ReadCursorKey(again=True))
         if newest == key:
             raise
-        return newest, *parse_cursor(newest, session, cursor)
+        return newest, parse(newest)
 
 
 def read_summaries(session_id: str) -> Plan[list[StoredSummary]]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
-import pydantic_core
-
 from indelible import view
+from indelible.core import session_list
 from indelible.core.clock import to_datetime
 from indelible.core.codec import encode_json
+from indelible.core.cursors import build_list_cursor, parse_list_cursor
 from indelible.core.limits import METADATA_BYTES_MAX, SESSION_ID_BYTES_MAX
-from indelible.core.operations import Head, ListSessions, ReadHead, SetMetadata
+from indelible.core.operations import Head, ListSessions, ReadCursorKey, ReadHead, SetMetadata
 from indelible.core.plan import Plan, perform
-from indelible.core.plans.read import check_limit
+from indelible.core.plans.read import check_limit, verify_cursor
 from indelible.core.settings import Settings, check_session_id, check_text, check_version
 from indelible.errors import FormatError, LimitError, UsageError
-from indelible.model import SessionIds, SessionInfo
+from indelible.model import SessionInfo, SessionList, Status
 
 
 def read_session(session_id: str) -> Plan[SessionInfo]:
@@ -50,25 +53,53 @@ def set_metadata(
 
 
 def list_sessions(
-    *, prefix: str, cursor: str | None, limit: int | None, expired: bool
-) -> Plan[SessionIds]:
-    """List a page of ids of active sessions, or of all that are still known."""
+    *,
+    prefix: str,
+    where: Mapping[str, Any] | None,
+    order: str | None,
+    cursor: str | None,
+    limit: int | None,
+    expired: bool,
+) -> Plan[SessionList]:
+    """List a page of active sessions, or of all that are still known."""
     if prefix != "":
         check_text(prefix, what="a prefix", bytes_max=SESSION_ID_BYTES_MAX)
+    op = ListSessions(
+        prefix,
+        None,
+        check_limit(limit),
+        dead=expired,
+        where=session_list.parse_where(where),
+        order=session_list.parse_order(order),
+    )
+    # What a cursor is bound to.
+    asked = repr((op.prefix, op.dead, op.where, op.order))
+    key: bytes | None = None
     if cursor is not None:
-        cursor = check_text(cursor, what="a cursor", bytes_max=SESSION_ID_BYTES_MAX)
-    page = yield from perform(ListSessions(prefix, cursor, check_limit(limit), dead=expired))
-    return SessionIds(page.names, page.resume)
+        key, resume = yield from verify_cursor(
+            lambda secret: parse_list_cursor(secret, asked, cursor)
+        )
+        op = replace(op, resume=resume)
+    page = yield from perform(op)
+    if page.resume is not None and key is None:
+        key = yield from perform(ReadCursorKey())
+    return SessionList(
+        (_build_listed_info(*session) for session in page.sessions),
+        None if page.resume is None or key is None else build_list_cursor(key, asked, page.resume),
+    )
+
+
+def _build_listed_info(session_id: str, head: Head | None) -> SessionInfo:
+    """Build the description of a session in a list, which one that is damaged must not end."""
+    if head is not None:
+        with suppress(FormatError):
+            return build_session_info(session_id, head)
+    damaged = Head(Status.DAMAGED, "", 0, 0, view.View(), 0, "")
+    return build_session_info(session_id, damaged)
 
 
 def build_session_info(session_id: str, head: Head) -> SessionInfo:
     """Build the public description of a session."""
-    try:
-        metadata = pydantic_core.from_json(head.metadata)
-    except ValueError as exc:
-        raise FormatError(
-            f"the metadata of session {session_id!r} is damaged; it was not changed"
-        ) from exc
     deadline = head.deadline_ms
     return SessionInfo(
         session_id=session_id,
@@ -77,9 +108,14 @@ def build_session_info(session_id: str, head: Head) -> SessionInfo:
         entries=view.count(view.freeze(head.view, head.end)),
         logged=head.end - head.born,
         snapshots=head.snapshots,
-        created_at=None if head.created_at_ms is None else to_datetime(head.created_at_ms),
-        expires_at=None if deadline is None else to_datetime(deadline),
+        created_at=_to_time(head.created_at_ms),
+        last_activity=_to_time(head.last_activity_ms),
+        expires_at=_to_time(deadline),
         ttl_s=None if deadline is None else max(0.0, (deadline - head.now_ms) / 1000),
-        metadata=metadata,
+        metadata=session_list.parse_metadata(session_id, head),
         forked_from=head.forked_from,
     )
+
+
+def _to_time(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else to_datetime(at_ms)

@@ -13,14 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from memory_contract.faults.servers.ports import LOOPBACK, reserve_port
 from memory_contract.faults.servers.process import (
     ENDED_S_MAX,
     LOOK_AGAIN_S,
-    LOOPBACK,
     READY_S_MAX,
     ServerError,
     ServerProcess,
-    free_port,
     unprivileged,
 )
 from memory_contract.faults.servers.small_disk import SmallDisk
@@ -75,7 +74,7 @@ class PostgresServer(ServerProcess):
     ) -> None:
         """`disk`: its own, which holds a copy of what is made here."""
         self.folder = folder
-        port = free_port()
+        port = reserve_port()
         self._programs = programs_in or programs()
         self._owner = unprivileged()
         self._settings = {

@@ -5,52 +5,25 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from memory_contract.faults.servers.ports import listens
+
 # For servers that hang: a busy machine must not fail a start.
 READY_S_MAX: Final = 60.0
 ENDED_S_MAX: Final = 60.0
 # Between two looks at a server that is not ready yet.
 LOOK_AGAIN_S: Final = 0.01
-LOOPBACK: Final = "127.0.0.1"
 # Of its log, what an error shows.
 _LAST_LINES: Final = 5
-# The state of a listening socket in /proc/net/tcp.
-_LISTEN: Final = "0A"
 
 
 class ServerError(RuntimeError):
     """A server did not start, or ended unexpectedly."""
-
-
-def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def listens(pid: int, port: int) -> bool:
-    """Whether the process listens on a port; True where the system does not say."""
-    try:
-        rows = [line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
-        opened = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
-    except FileNotFoundError:
-        # A file was closed meanwhile, or the process ended; or the system is not Linux.
-        return not Path("/proc/net/tcp").exists()
-    except PermissionError:
-        return True
-    return any(
-        int(local.partition(":")[2], 16) == port and f"socket:[{inode}]" in opened
-        for _, local, _, state, *_, inode in (row[:10] for row in rows)
-        if state == _LISTEN
-    )
 
 
 def unprivileged() -> int | None:

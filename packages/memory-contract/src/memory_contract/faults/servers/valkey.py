@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from memory_contract.faults.servers.process import LOOPBACK, ServerProcess, free_port
+from memory_contract.faults.servers.ports import LOOPBACK, reserve_port
+from memory_contract.faults.servers.process import ServerProcess
 from memory_contract.faults.servers.small_disk import SmallDisk
 
 # Names another program to run, such as an older Redis, in its place.
@@ -30,7 +31,7 @@ class ValkeyServer(ServerProcess):
         """`disk`: its own, where its files lie."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        port = free_port()
+        port = reserve_port()
         self.options = {**DURABLE, **(options or {})}
         self.program = str(program or os.environ.get(PROGRAM) or _find_bundled())
         arguments = self._build_arguments(port, folder if disk is None else disk.folder)

@@ -28,6 +28,8 @@ CREATE TABLE indelible.session (
     generation  bigint NOT NULL DEFAULT 0,      -- counts the changes of the view
     tail        bigint NOT NULL,                -- the view: its open tail, and, below, its extents
     created_at  bigint NOT NULL,
+    last_activity   bigint NOT NULL,            -- when it began or was appended to
+    activity_minute bigint NOT NULL CHECK (activity_minute = last_activity / 60000),
     life        integer NOT NULL DEFAULT 1,
     vacuums     integer NOT NULL DEFAULT 0,
     staged      boolean NOT NULL DEFAULT false, -- while a copy is being put together
@@ -41,6 +43,10 @@ CREATE TABLE indelible.session (
 ) WITH (fillfactor = 70);                       -- an append updates its row in place
 CREATE INDEX session_forked_from ON indelible.session (namespace, forked_from)
     WHERE forked_from IS NOT NULL;
+CREATE INDEX session_created ON indelible.session (namespace, created_at, name);
+-- An append that changes an indexed column cannot update its row in place, so that the index has whole
+-- minutes: few appends change it, and few sessions of one minute remain to be ordered.
+CREATE INDEX session_activity ON indelible.session (namespace, activity_minute);
 
 -- The log.
 CREATE TABLE indelible.entry (
@@ -155,16 +161,18 @@ RETURN ('x' || encode(substr(sha256(p_fields), 1, 6), 'hex'))::bit(48)::bigint;
 -- The checksums of rows are computed in PL/pgSQL, which plans an expression once for a server process.
 -- A function in SQL would be inlined into each statement that calls it, and planned with it each time.
 --
--- The checksum of a session's row. An append changes two of its columns; these are added, so that an
--- append need not hash the others again. NULL if one of the two is too large to be added: it is damaged.
+-- The checksum of a session's row. An append changes three of its columns; these are added, so that an
+-- append need not hash the others again. NULL if one of them is too large to be added: it is damaged.
 CREATE FUNCTION indelible.session_checksum(
     p_number bigint, p_life integer, p_born bigint, p_generation bigint, p_tail bigint,
     p_created_at bigint, p_vacuums integer, p_staged boolean, p_namespace bytea, p_name bytea,
-    p_forked_from bytea, p_extents bigint[], p_metadata bytea, p_log_end bigint, p_deadline bigint
+    p_forked_from bytea, p_extents bigint[], p_metadata bytea, p_log_end bigint, p_deadline bigint,
+    p_last_activity bigint
 ) RETURNS bigint LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF p_log_end NOT BETWEEN 0 AND 4503599627370496
         OR p_deadline NOT BETWEEN -4503599627370496 AND 4503599627370496
+        OR p_last_activity NOT BETWEEN 0 AND 4503599627370496
     THEN
         RETURN NULL;
     END IF;
@@ -173,7 +181,7 @@ BEGIN
             || int4send(p_vacuums) || boolsend(p_staged) || indelible.field(p_namespace)
             || indelible.field(p_name) || indelible.field(p_forked_from)
             || indelible.field(array_send(p_extents)) || indelible.field(p_metadata))
-        + p_log_end + coalesce(p_deadline, 0);
+        + p_log_end + coalesce(p_deadline, 0) + p_last_activity;
 END
 $$;
 
@@ -228,7 +236,7 @@ BEGIN
             p_session.born, p_session.generation, p_session.tail, p_session.created_at,
             p_session.vacuums, p_session.staged, p_session.namespace, p_session.name,
             p_session.forked_from, p_session.extents, p_session.metadata, p_session.log_end,
-            p_session.deadline), false);
+            p_session.deadline, p_session.last_activity), false);
 END
 $$;
 
@@ -301,7 +309,7 @@ BEGIN
                 indelible.version(number, life, log_end, generation),
                 NOT staged AND checksum = indelible.session_checksum(number, life, born, generation,
                     tail, created_at, vacuums, staged, namespace, name, forked_from, extents,
-                    metadata, log_end, deadline)
+                    metadata, log_end, deadline, last_activity)
             INTO v_number, v_life, v_end, v_generation, v_deadline, v_vacuums, v_version, v_is_active
             FROM indelible.session WHERE namespace = p_namespace AND name = p_names[v_nth] FOR UPDATE;
             -- Read behind the lock, for which the call may have waited.
@@ -311,10 +319,10 @@ BEGIN
         IF v_number IS NULL AND coalesce(p_expected[v_nth], 'new') = 'new' THEN
             v_number := nextval('indelible.session_number');
             INSERT INTO indelible.session (number, namespace, name, log_end, deadline, born, tail,
-                created_at, checksum)
-            VALUES (v_number, p_namespace, p_names[v_nth], 0, NULL, 0, 0, v_now,
+                created_at, last_activity, activity_minute, checksum)
+            VALUES (v_number, p_namespace, p_names[v_nth], 0, NULL, 0, 0, v_now, v_now, v_now / 60000,
                 indelible.session_checksum(v_number, 1, 0, 0, 0, v_now, 0, false, p_namespace,
-                    p_names[v_nth], NULL, '{}', '{}', 0, NULL))
+                    p_names[v_nth], NULL, '{}', '{}', 0, NULL, v_now))
             ON CONFLICT DO NOTHING
             RETURNING life, log_end, generation, vacuums, 'new', true
             INTO v_life, v_end, v_generation, v_vacuums, v_version, v_is_active;
@@ -344,7 +352,10 @@ BEGIN
         END IF;
         IF p_names[v_nth] IS DISTINCT FROM p_names[v_nth + 1] THEN
             UPDATE indelible.session SET log_end = v_end, deadline = v_deadline,
+                last_activity = greatest(last_activity, v_now),
+                activity_minute = greatest(last_activity, v_now) / 60000,
                 checksum = checksum + v_end - log_end + coalesce(v_deadline, 0) - coalesce(deadline, 0)
+                    + greatest(last_activity, v_now) - last_activity
             WHERE namespace = p_namespace AND name = p_names[v_nth] AND log_end < v_end;
         END IF;
     END LOOP;
@@ -447,7 +458,8 @@ BEGIN
     END IF;
     UPDATE indelible.session SET tail = v_tail, extents = v_extents, generation = generation + 1,
         checksum = indelible.session_checksum(number, life, born, generation + 1, v_tail, created_at,
-            vacuums, staged, namespace, name, forked_from, v_extents, metadata, log_end, deadline)
+            vacuums, staged, namespace, name, forked_from, v_extents, metadata, log_end, deadline,
+            last_activity)
     WHERE namespace = p_namespace AND name = p_name;
     INSERT INTO indelible.journal (session, life, operation, change, changed_at, generation,
         log_end, tail_before, tail_after, extents_before, extents_after, checksum)
@@ -475,8 +487,8 @@ CREATE FUNCTION indelible.load_session(
     p_cut integer, p_salt bigint,
     OUT o_now bigint, OUT o_number bigint, OUT o_life integer, OUT o_born bigint,
     OUT o_log_end bigint, OUT o_generation bigint, OUT o_deadline bigint, OUT o_staged boolean,
-    OUT o_tail bigint, OUT o_extents bigint[], OUT o_created_at bigint, OUT o_metadata bytea,
-    OUT o_forked_from bytea, OUT o_vacuums integer, OUT o_is_intact boolean,
+    OUT o_tail bigint, OUT o_extents bigint[], OUT o_created_at bigint, OUT o_last_activity bigint,
+    OUT o_metadata bytea, OUT o_forked_from bytea, OUT o_vacuums integer, OUT o_is_intact boolean,
     OUT o_positions bigint[], OUT o_kinds smallint[], OUT o_written_at bigint[],
     OUT o_payloads bytea[], OUT o_contents bigint[]
 ) LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -490,11 +502,12 @@ DECLARE
 BEGIN
     o_now := coalesce(p_now, floor(date_part('epoch', clock_timestamp()) * 1000)::bigint);
     SELECT number, life, born, log_end, generation, deadline, staged, tail, extents, created_at,
-        metadata, forked_from, vacuums, checksum = indelible.session_checksum(number, life, born,
-            generation, tail, created_at, vacuums, staged, namespace, name, forked_from, extents,
-            metadata, log_end, deadline)
+        last_activity, metadata, forked_from, vacuums,
+        checksum = indelible.session_checksum(number, life, born, generation, tail, created_at,
+            vacuums, staged, namespace, name, forked_from, extents, metadata, log_end, deadline,
+            last_activity)
     INTO o_number, o_life, o_born, o_log_end, o_generation, o_deadline, o_staged, o_tail, o_extents,
-        o_created_at, o_metadata, o_forked_from, o_vacuums, o_is_intact
+        o_created_at, o_last_activity, o_metadata, o_forked_from, o_vacuums, o_is_intact
     FROM indelible.session WHERE namespace = p_namespace AND name = p_name;
     IF NOT FOUND OR p_limit = 0 OR o_is_intact IS NOT TRUE THEN
         RETURN;

@@ -76,7 +76,7 @@ while at < last do
     end
     if fresh ~= '1' then s.sent[key] = true end
     if sums ~= '' then s.keys[key] = s.stop .. ' ' .. count .. ' ' .. s.gen .. ' ' .. sums end
-    s.stop, s.deadline, s.ttl = stop, deadline, ttl
+    s.stop, s.deadline, s.ttl, s.activity = stop, deadline, ttl, math.max(s.activity, now)
     answer = format_version(s)
     s.asked[#s.asked + 1] = #answers + 1
   end

@@ -24,7 +24,7 @@ elseif s.life ~= ARGV[3] then
   return {'changed'}
 end
 if ARGV[10] ~= '' and ARGV[10] ~= format_version(s) then return {'moved', format_version(s)} end
-if not snapshot and (s.gen ~= ARGV[4] or s.view[6] ~= ARGV[5]) then return {'changed'} end
+if not snapshot and (s.gen ~= ARGV[4] or s.view[5] ~= ARGV[5]) then return {'changed'} end
 
 local tail = ARGV[9] == '' and s.stop or tonumber(ARGV[9])
 -- A view lies inside of the log, in order; a damaged one is not followed.

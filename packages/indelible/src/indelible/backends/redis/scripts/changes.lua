@@ -14,7 +14,7 @@ end
 
 -- Compute the checksum of a view, which is bound to its session, its life and its generation.
 local function compute_view_sum(s)
-  return digest(table.concat({s.view_key, s.life, s.gen, unpack(s.view, 1, 6)}, '\n'))
+  return digest(table.concat({s.view_key, s.life, s.gen, unpack(s.view, 1, 5)}, '\n'))
 end
 
 -- Write the fields of the view that changed.
@@ -56,11 +56,13 @@ local function begin(s, ttl, first, forked, staged)
   s.stop, s.gen, s.lines, s.taken, s.counts = s.born, '0', 0, 0, {0, 0, 0, 0}
   s.deadline = ttl == '' and '' or whole(now + ttl)
   s.ends, s.staged, s.active = nil, staged, not staged
+  -- The last activity of a copy is known when it is shown.
+  s.created, s.activity = now, staged and 0 or now
   call('HDEL', s.head, 'keyed')
   call('PERSIST', s.head)
   call('UNLINK', unpack(KEYS, s.first + 1, s.first + 6))
-  s.view = {s.born, '', now, '{}', forked or '', 0}
-  save_view(s, {1, 2, 3, 4, 5, 6})
+  s.view = {s.born, '', '{}', forked or '', 0}
+  save_view(s, {1, 2, 3, 4, 5})
 end
 
 -- Put its checksum before a value, bound to its session, its life and its name.

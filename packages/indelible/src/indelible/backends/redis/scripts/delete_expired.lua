@@ -2,8 +2,7 @@
 -- never be shown).
 if not s.life or s.life ~= ARGV[3] or s.active then return {'changed'} end
 if s.staged and ARGV[4] ~= '' then
-  local created = tonumber(call('HGET', s.view_key, 'created') or 0)
-  if now < created + ARGV[4] then return {'kept'} end
+  if now < s.created + ARGV[4] then return {'kept'} end
 end
 local known = not s.staged and now < s.deadline + KNOWN_MS
 call('UNLINK', unpack(KEYS, known and 2 or 1))

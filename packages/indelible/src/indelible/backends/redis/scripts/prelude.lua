@@ -25,8 +25,9 @@ end
 -- write, so that a refusal keeps its code, which older servers put behind other text.
 local function load_session(first)
   local head = KEYS[first]
-  local found = redis.pcall('HMGET', head, 'state', 'end', 'deadline', 'sum')
-  local state, stop, deadline, sum = found[1], tonumber(found[2] or ''), found[3], found[4]
+  local found = redis.pcall('HMGET', head, 'state', 'end', 'deadline', 'activity', 'sum')
+  local state, stop, deadline, sum = found[1], tonumber(found[2] or ''), found[3], found[5]
+  local activity = tonumber(found[4] or '')
   local s = {
     first = first, head = head, view_key = KEYS[first + 1], log = KEYS[first + 2],
     used = KEYS[first + 3], stop = 0, born = 0, gen = '0', deadline = '', state = state,
@@ -40,11 +41,13 @@ local function load_session(first)
   else
     local until_ms = deadline == '' and 0 or tonumber(deadline or '')
     s.digest = tonumber(digest(head .. '\n' .. state), 16)
-    if stop and sum and until_ms and tonumber(sum) == s.digest + stop + until_ms then
-      local life, born, gen, staged, ends =
-        string.match(state, '^(%d+) (%d+) (%d+) (%d) (%d*) ')
+    if stop and sum and until_ms and activity
+      and tonumber(sum) == s.digest + stop + until_ms + activity then
+      local life, born, gen, staged, ends, created =
+        string.match(state, '^(%d+) (%d+) (%d+) (%d) (%d*) (%d+) ')
       s.life, s.born, s.gen, s.staged = life, tonumber(born), gen, staged == '1'
       s.stop, s.deadline = stop, deadline
+      s.created, s.activity = tonumber(created), activity
       -- When the engine frees the keys.
       s.ends = tonumber(ends)
     else
@@ -66,10 +69,10 @@ end
 local function save_head(s)
   if s.counts then
     s.state = table.concat({s.life, s.born, s.gen, s.staged and '1' or '0', s.ends and whole(s.ends) or '',
-      s.lines, s.taken, unpack(s.counts)}, ' ')
+      whole(s.created), s.lines, s.taken, unpack(s.counts)}, ' ')
     s.digest = tonumber(digest(s.head .. '\n' .. s.state), 16)
     call('HSET', s.head, 'state', s.state)
   end
-  call('HSET', s.head, 'end', s.stop, 'deadline', s.deadline,
-    'sum', whole(s.digest + s.stop + (s.deadline == '' and 0 or s.deadline)))
+  call('HSET', s.head, 'end', s.stop, 'deadline', s.deadline, 'activity', whole(s.activity),
+    'sum', whole(s.digest + s.stop + (s.deadline == '' and 0 or s.deadline) + s.activity))
 end

@@ -13,10 +13,10 @@ local function find_wrong_entries()
   local view = call('HMGET', s.view_key, unpack(VIEW_FIELDS))
   s.view = view
   if not view[1] then return 'its view is missing' end
-  for n = 2, 7 do
+  for n = 2, 6 do
     if not view[n] then return 'a part of its view is missing' end
   end
-  if view[7] ~= compute_view_sum(s) then return 'its view does not match its checksum' end
+  if view[6] ~= compute_view_sum(s) then return 'its view does not match its checksum' end
   if s.stop > s.born and call('EXISTS', s.log) == 0 then return 'its log is missing' end
   if call('ZCOUNT', s.log, s.stop, '+inf') > 0 then return 'its head is older than its log' end
 end
@@ -63,7 +63,7 @@ end
 local function describe()
   if s.life and not s.view then s.view = call('HMGET', s.view_key, unpack(VIEW_FIELDS)) end
   return {now, s.life or false, s.born, s.stop, s.gen, s.deadline, s.staged and '1' or '0',
-    unpack(s.view or {}, 1, 6)}
+    s.created or false, s.activity or false, unpack(s.view or {}, 1, 5)}
 end
 
 -- WAIT answers for what its connection wrote last: a retry that finds its work done must write, too.

@@ -6,6 +6,6 @@ if not s.active then
   expire_keys(s, 0)
   save_head(s)
 end
-s.view[4] = ARGV[3]
-save_view(s, {4})
+s.view[3] = ARGV[3]
+save_view(s, {3})
 return {'set', describe(), count_part(2)}

@@ -7,9 +7,10 @@ if s.staged then
   if wrong then return build_error(wrong) end
   s.gen, s.staged = ARGV[7], false
   s.view[1], s.view[2] = ARGV[5] == '' and s.born or ARGV[5], ARGV[6]
-  if ARGV[8] ~= '' then s.view[3] = ARGV[8] end
-  s.view[4] = ARGV[4]
-  save_view(s, {1, 2, 3, 4})
+  s.created = tonumber(ARGV[8]) or s.created
+  s.activity = math.max(s.activity, s.created)
+  s.view[3] = ARGV[4]
+  save_view(s, {1, 2, 3})
   local at = 10
   s.taken = tonumber(ARGV[9])
   for _ = 1, s.taken do

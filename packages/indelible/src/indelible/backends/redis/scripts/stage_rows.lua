@@ -23,6 +23,7 @@ for n = 4, #ARGV, 6 do
       end
     end
     s.stop, s.deadline = position + 1, deadline
+    s.activity = math.max(s.activity, tonumber(string.match(row, '^%d+')))
   end
 end
 s.counts[1] = count_part(1)

@@ -1,7 +1,7 @@
 -- Begin a vacuum: from here on nothing leads to what it takes. ARGV: 3 life, 4 generation,
 -- 5 vacuums, 6 whether entries go, 7 how many keys are kept, then name and value of each; then the
 -- keys of the changes whose lines go.
-if not s.active or s.life ~= ARGV[3] or s.gen ~= ARGV[4] or s.view[6] ~= ARGV[5] then
+if not s.active or s.life ~= ARGV[3] or s.gen ~= ARGV[4] or s.view[5] ~= ARGV[5] then
   return {'changed'}
 end
 local after_keys = 8 + 2 * ARGV[7]
@@ -12,8 +12,8 @@ for n = after_keys, #ARGV do
 end
 if broken then return broken end
 if ARGV[6] == '1' then
-  s.view[6] = s.view[6] + 1
-  save_view(s, {6})
+  s.view[5] = s.view[5] + 1
+  save_view(s, {5})
 end
 for n = 8, after_keys - 1, 2 do
   call('HSETNX', s.used, ARGV[n], seal(s, 'k' .. ARGV[n], ARGV[n + 1]))

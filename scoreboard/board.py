@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from memory_contract.results import CONTRACT_VERSION
-from scoreboard.asking import BUDGET_S, ROUNDS, SEED, STORE_S_MAX
+from scoreboard.cases import BUDGET_S, ROUNDS, SEED, STORE_S_MAX
 from scoreboard.results import Outcome, Run, outcome_of
-from scoreboard.serving import servers
+from scoreboard.servers import start_servers
 from scoreboard.stores import Store
 
 ROOT: Final = Path(__file__).parent.parent
@@ -56,7 +56,7 @@ class Board:
         teller.start()
         pool = ThreadPoolExecutor(jobs)
         try:
-            list(pool.map(self._try, self._stores))
+            list(pool.map(self._run, self._stores))
         except BaseException:
             # Those that did not begin are left; those that did are ended, and their servers too.
             self._stopped = True
@@ -78,7 +78,7 @@ class Board:
             seed=SEED,
             budget_s=BUDGET_S,
             rounds=ROUNDS,
-            machine=machine(),
+            machine=describe_machine(),
             outcomes=dict(self._outcomes),
         )
 
@@ -90,9 +90,9 @@ class Board:
                 )
             self._say(f"... {len(self._outcomes)} of {len(self._stores)} done; now {now}")
 
-    def _try(self, store: Store) -> None:
+    def _run(self, store: Store) -> None:
         began = time.monotonic()
-        found = Outcome(not_run=store.not_run) if store.not_run else self._tried(store)
+        found = Outcome(not_run=store.not_run) if store.not_run else self._try(store)
         if self._stopped:
             return
         with self._lock:
@@ -105,14 +105,14 @@ class Board:
         what = f"NOT RUN: {found.not_run}" if found.not_run else f"{passed} PASS, {failed} FAIL"
         self._say(f"{place}  {store.id:<34} {what}  ({time.monotonic() - began:.0f} s)")
 
-    def _tried(self, store: Store) -> Outcome:
+    def _try(self, store: Store) -> Outcome:
         python = ROOT / store.folder / "bin" / "python"
         if not python.exists():
             return Outcome(not_run=f"there is no {store.folder}: make frameworks")
         kinds = {store.server} if store.server is not None else set()
         with (
             tempfile.TemporaryDirectory(prefix="indelible-board-") as folder,
-            servers(kinds) as told,
+            start_servers(kinds) as told,
         ):
             # Servers that the kit starts there are not root, and must be able to enter.
             Path(folder).chmod(0o755)
@@ -123,7 +123,7 @@ class Board:
                 "-W",
                 "ignore",
                 "-m",
-                "scoreboard.trying",
+                "scoreboard.worker",
                 store.id,
                 str(answer),
             ]
@@ -162,7 +162,7 @@ class Board:
                 self._processes.discard(process)
 
 
-def machine() -> str:
+def describe_machine() -> str:
     """What it ran on, as far as that matters."""
     return f"{platform.system()}, {os.cpu_count()} cores, Python {platform.python_version()}"
 

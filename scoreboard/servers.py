@@ -1,4 +1,4 @@
-"""python -m scoreboard.serving COMMAND ...: run a command beside a Valkey and a PostgreSQL."""
+"""python -m scoreboard.servers COMMAND ...: run a command beside a Valkey and a PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOTH: Final = frozenset({REDIS, POSTGRES})
 
 
 @contextlib.contextmanager
-def servers(kinds: Collection[str]) -> Iterator[dict[str, str]]:
+def start_servers(kinds: Collection[str]) -> Iterator[dict[str, str]]:
     """Servers of these kinds; what the environment of whoever uses them says of them."""
     folder = Path(tempfile.mkdtemp(prefix="indelible-scoreboard-"))
     # Servers that are not root must be able to enter.
@@ -50,11 +50,11 @@ def main() -> int:
     """Run the command to its end."""
     command = sys.argv[1:]
     if not command or command[0] in {"-h", "--help"}:
-        sys.stdout.write(f"{__doc__}\n\nFor example: python -m scoreboard.serving redis-cli ping\n")
+        sys.stdout.write(f"{__doc__}\n\nFor example: python -m scoreboard.servers redis-cli ping\n")
         return 0 if command else 2
     # The servers end, however this does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with servers(BOTH) as told:
+    with start_servers(BOTH) as told:
         return subprocess.run(command, env={**os.environ, **told}, check=False).returncode
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ending import TERMINATED
+from benchmarks.cleanup import TERMINATED
 from benchmarks.peers.hands import ROOT, Hand, RefusedError
 from benchmarks.peers.roster import ROSTER, SQLITE
 from memory_contract.faults.servers.postgres import children_of

@@ -14,7 +14,7 @@ from memory_contract.checker.explain import explain
 from memory_contract.checker.verdict import Undecided, Violated
 from memory_contract.history import Operation, write_history
 from soak.record import operations_of
-from soak.writing import ids_of
+from soak.writer import ids_of
 
 # Sessions that are judged together.
 CHUNK: Final = 64

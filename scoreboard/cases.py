@@ -44,6 +44,6 @@ LEFT_OUT: Final = {
 }
 
 
-def asked() -> list[Case]:
+def list_cases() -> list[Case]:
     """The cases, gate by gate."""
     return [case for case in all_cases() if case.name not in LEFT_OUT]

@@ -8,10 +8,18 @@ from typing import Final
 
 from memory_contract.report.text import counted
 from memory_contract.results import SILENT
-from scoreboard.asking import GATES, LEFT_OUT, RACES, ROUNDS
+from scoreboard.cases import GATES, LEFT_OUT, RACES, ROUNDS
 from scoreboard.results import Run
 from scoreboard.stores import STORES, Store
-from scoreboard.verdicts import RAISES, Finding, both_tried, compared, differences, findings, said
+from scoreboard.verdicts import (
+    RAISES,
+    Finding,
+    choose_verdict,
+    count_compared,
+    differences,
+    findings,
+    list_tried_twice,
+)
 
 _CUTS: Final = re.compile(r"of \d+ power cuts.*")
 
@@ -42,7 +50,7 @@ VERDICTS: Final = {
 }
 
 
-def tried(runs: Sequence[Run]) -> list[Store]:
+def list_tried(runs: Sequence[Run]) -> list[Store]:
     """The stores that the runs know, in the order of the list."""
     return [store for store in STORES if any(store.id in run.outcomes for run in runs)]
 
@@ -61,7 +69,7 @@ def why_not_run(runs: Sequence[Run], store: Store) -> str:
 
 def cell(runs: Sequence[Run], store: Store, gate: str) -> tuple[str, str]:
     """The verdict on a gate, and what was found there in a few words."""
-    word = said(runs, store.id, gate)
+    word = choose_verdict(runs, store.id, gate)
     names = [each.anomaly for each in findings(runs, store.id, gate) if not each.refused]
     return word, ", ".join(names)
 
@@ -144,9 +152,10 @@ def agreement(runs: Sequence[Run]) -> str:
     """Whether two runs came to the same verdicts."""
     if len(runs) < 2:
         return "There was one run; `make scoreboard AGAIN=1` makes a second and compares them."
-    count, found = compared(runs[0], runs[1], GATES), list(differences(runs[0], runs[1], GATES))
-    both = len(both_tried(runs[0], runs[1]))
-    stores = f"{both} of {counted(len(tried(runs)), 'store')}"
+    count = count_compared(runs[0], runs[1], GATES)
+    found = list(differences(runs[0], runs[1], GATES))
+    both = len(list_tried_twice(runs[0], runs[1]))
+    stores = f"{both} of {counted(len(list_tried(runs)), 'store')}"
     if not found:
         return f"Two runs were made of {stores}; they agree on each of {count} verdicts."
     differ = f"they disagree on {len(found)}: {'; '.join(found)}"

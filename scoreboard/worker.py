@@ -1,4 +1,4 @@
-"""python -m scoreboard.trying STORE FILE: one store, inside the environment of its framework."""
+"""python -m scoreboard.worker STORE FILE: one store, inside the environment of its framework."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pathlib import Path
 from memory_contract.contract_run import Item, check
 from memory_contract.report.text import proof_lines, visible
 from memory_contract.results import CaseResult
-from scoreboard.asking import BUDGET_S, ROUNDS, SEED, asked
+from scoreboard.cases import BUDGET_S, ROUNDS, SEED, list_cases
 from scoreboard.results import Outcome, Seen
 from scoreboard.stores import STORES, Store
 
 
-def target_of(store: Store) -> str:
+def build_target(store: Store) -> str:
     """What the kit is pointed at; indelible on a server is told which one."""
     if store.environment is None and store.server is not None:
         return os.environ[f"SCOREBOARD_{store.server.upper()}"]
     return store.target
 
 
-def tried(store: Store) -> Outcome:
+def run_store(store: Store) -> Outcome:
     """Run the kit."""
     report = check(
-        target_of(store),
-        cases=[case.id for case in asked()],
+        build_target(store),
+        cases=[case.id for case in list_cases()],
         seed=SEED,
         budget_s=BUDGET_S,
         rounds=ROUNDS,
@@ -40,11 +40,11 @@ def tried(store: Store) -> Outcome:
         versions=", ".join(f"{name} {version(name)}" for name in store.packages),
         notes=tuple(visible(note) for note in report.notes),
         duration_s=round(report.duration_s, 1),
-        seen=tuple(_seen(result) for result in report.results),
+        seen=tuple(_summarize(result) for result in report.results),
     )
 
 
-def _seen(result: CaseResult) -> Seen:
+def _summarize(result: CaseResult) -> Seen:
     first = result.failures[0] if result.failures else None
     return Seen(
         gate=result.gate,
@@ -70,7 +70,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     name, file = sys.argv[1:]
     store = next(store for store in STORES if store.id == name)
-    Path(file).write_text(json.dumps(asdict(tried(store))), "utf-8")
+    Path(file).write_text(json.dumps(asdict(run_store(store))), "utf-8")
     return 0
 
 

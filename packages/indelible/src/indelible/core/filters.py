@@ -1,0 +1,127 @@
+"""The filter language of `where=`: conditions on fields, all of which must hold.
+
+    {"status": "active", "metadata.team": "support", "metadata.score": {"$gte": 3, "$lt": 5}}
+
+A key names a field, or a value inside of one by its path. A plain value must be equal. Values of
+different types are neither equal nor ordered, so that a filter never fails on what is stored.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from indelible.errors import UsageError
+
+_ORDERED: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+OPERATORS: Final = ("$eq", "$ne", *_ORDERED, "$in", "$exists")
+
+_MISSING: Final = object()
+
+
+class Condition(NamedTuple):
+    """One comparison of a filter."""
+
+    key: str
+    operator: str
+    value: Any
+
+    def holds(self, document: Mapping[str, Any]) -> bool:
+        """Return whether the comparison holds for a document."""
+        found = _look_up(document, self.key)
+        match self.operator:
+            case "$exists":
+                return (found is not _MISSING) is self.value
+            case "$ne":
+                return not _is_equal(found, self.value)
+            case "$in":
+                return any(_is_equal(found, value) for value in self.value)
+            case "$eq":
+                return _is_equal(found, self.value)
+        is_comparable = _get_type(found) is _get_type(self.value)
+        return is_comparable and _ORDERED[self.operator](found, self.value)
+
+
+Filter = tuple[Condition, ...]
+
+
+def parse_filter(where: object, *, fields: Sequence[str], documents: Sequence[str] = ()) -> Filter:
+    """Parse a filter on these fields, and on paths inside of these documents."""
+    if where is None:
+        return ()
+    if not isinstance(where, Mapping):
+        raise UsageError(f"where is a mapping from fields to values, not {where!r}", value=where)
+    conditions: list[Condition] = []
+    for key, wanted in where.items():
+        document, dot, path = key.partition(".") if isinstance(key, str) else ("", "", "")
+        if key not in fields and not (document in documents and dot and path):
+            known = ", ".join([*fields, *(f"{name}.<key>" for name in documents)])
+            raise UsageError(f"where[{key!r}]: no such field; there are {known}", value=key)
+        compared = wanted if isinstance(wanted, Mapping) else {"$eq": wanted}
+        if not compared:
+            raise UsageError(f"where[{key!r}]: no operator; there are {', '.join(OPERATORS)}")
+        conditions += [_parse_condition(key, *each) for each in compared.items()]
+    # A filter is the same however it was written: cursors are bound to it.
+    return tuple(sorted(conditions, key=lambda condition: condition[:2]))
+
+
+def matches(conditions: Filter, document: Mapping[str, Any]) -> bool:
+    """Return whether all conditions of a filter hold for a document."""
+    return all(condition.holds(document) for condition in conditions)
+
+
+def _parse_condition(key: str, name: object, value: object) -> Condition:
+    if not isinstance(name, str) or name not in OPERATORS:
+        known = ", ".join(OPERATORS)
+        raise UsageError(f"where[{key!r}]: no such operator: {name!r}; there are {known}")
+    if name == "$exists":
+        if not isinstance(value, bool):
+            raise UsageError(f"where[{key!r}]: $exists takes True or False, not {value!r}")
+    elif name == "$in":
+        if not isinstance(value, (list, tuple, set, frozenset)):
+            raise UsageError(f"where[{key!r}]: $in takes a list of values, not {value!r}")
+        value = tuple(sorted((_check_value(key, name, each) for each in value), key=repr))
+    else:
+        value = _check_value(key, name, value)
+    return Condition(key, name, value)
+
+
+def _check_value(key: str, name: str, value: object) -> object:
+    kind = _get_type(value)
+    if kind is object or (name in _ORDERED and kind in (bool, type(None))):
+        wanted = "a text, a number or a time"
+        raise UsageError(f"where[{key!r}]: {name} does not take {value!r}, but {wanted}")
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise UsageError(f"where[{key!r}]: a time needs a time zone: {value!r}")
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    return str(value) if isinstance(value, str) else value
+
+
+def _look_up(document: Any, path: str) -> Any:
+    """Return the value at a path; keys that contain dots are found too."""
+    if not isinstance(document, Mapping):
+        return _MISSING
+    if path in document:
+        return document[path]
+    first, dot, rest = path.partition(".")
+    return _look_up(document[first], rest) if dot and first in document else _MISSING
+
+
+def _get_type(value: object) -> type:
+    """Return the type that values are compared within; `object` if they are not comparable."""
+    for kind in (bool, str, datetime, type(None)):
+        if isinstance(value, kind):
+            return kind
+    return float if isinstance(value, (int, float)) else object
+
+
+def _is_equal(one: object, other: object) -> bool:
+    return _get_type(one) is _get_type(other) and one == other
