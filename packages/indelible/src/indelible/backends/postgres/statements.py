@@ -169,6 +169,10 @@ BOUNDS: Final = f"""
         pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)"""
 
 
+async def send_nothing() -> None:
+    """Do nothing: running it needs a connection all the same."""
+
+
 def format_lock_wait(left_s: float, wait_s_max: float = LOCK_WAIT_S) -> str:
     """Milliseconds to wait for a lock: the server must give up and say so before its caller."""
     return format_milliseconds(min(left_s / 2, wait_s_max))
