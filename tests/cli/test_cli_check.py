@@ -355,7 +355,9 @@ def test_a_window_is_claimed_on_the_command_line(check):
     done = check("stores:Newest", "--case", "order_of_single_appends", "--keeps-last", "20")
     assert "Next: memory-contract init stores:Newest" in done.out
     done = check("stores:Newest", "--case", "order_of_single_appends", "--keeps-last", "30", code=1)
-    assert "Next: memory-contract check stores:Newest --keeps-last 30 --case" in done.out
+    again = "memory-contract check stores:Newest --keeps-last 30 --case"
+    assert f"Next: {again}" in done.out
+    assert f"Reproduce with:  {again}" in done.err
     assert "1 is less than a turn" in check("memory:", "--keeps-last", "1", code=2).err
 
 
