@@ -1,5 +1,6 @@
 """Stores that are missing, busy or foreign, and writes whose outcome nobody knows."""
 
+import socket
 import subprocess
 import sys
 
@@ -42,6 +43,21 @@ def test_a_file_that_is_not_there_is_not_made(command):
         assert told, (arguments, done)
         assert done.out == "", arguments
     assert [path.name for path in command.folder.iterdir()] == ["agent.db"]
+
+
+def test_a_server_that_is_not_there_is_named_with_what_to_check(command):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        url = f"redis://ann:{CANARY}@127.0.0.1:{port}"
+        for arguments, done in command.all(
+            [("sessions",), ("append", "ada", "user", "hello")], "--url", url, code=4
+        ):
+            assert done.err.startswith(
+                f"Error: redis://ann:***@127.0.0.1:{port} cannot be reached: nothing listens on"
+                f" port {port} of 127.0.0.1. Nothing was written. Check the host and the port, and"
+                " that the server runs.\n"
+            ), (arguments, done)
 
 
 def test_readers_do_not_wait_for_a_writer(command, locked):

@@ -11,6 +11,7 @@ import asyncio
 import importlib.util
 import os
 import re
+import socket
 import sys
 import warnings
 from collections.abc import Callable
@@ -19,15 +20,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from indelible.core.backend import AsyncBackend, Backend
+from indelible.core.backend import AsyncBackend, Backend, Place, UnreachedError
 from indelible.core.clock import Clock, system_clock
 from indelible.core.extras import format_install_command
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
 from indelible.core.operations import FindRisks
 from indelible.core.redaction import is_keyword_dsn, redact_url
 from indelible.core.settings import check_text
-from indelible.errors import UnsupportedError, UsageError
+from indelible.errors import UnavailableError, UnsupportedError, UsageError
 from indelible.model import Durability, Gravity, Risk
+
+# How long to look at each place where no server answered, to say why; it was tried for long enough.
+_LOOK_S_MAX: Final = 0.2
+_PLACES_NAMED_MAX: Final = 3
 
 # A URL, a file name, or a client of a server that the application has already.
 Target = str | os.PathLike[str] | object
@@ -102,6 +107,9 @@ def connect(options: OpenOptions) -> Backend:
     try:
         backend.prepare()
         _report_dangers(options, backend.perform(FindRisks()))
+    except UnreachedError as error:
+        backend.close()
+        raise _explain_unreached(options, error) from error.__cause__
     except BaseException:
         backend.close()
         raise
@@ -116,10 +124,55 @@ async def connect_async(options: OpenOptions) -> AsyncBackend:
     try:
         await backend.prepare()
         _report_dangers(options, await backend.perform(FindRisks()))
+    except UnreachedError as error:
+        await backend.close()
+        raise await asyncio.to_thread(_explain_unreached, options, error) from error.__cause__
     except BaseException:
         await backend.close()
         raise
     return backend
+
+
+def _explain_unreached(options: OpenOptions, error: UnreachedError) -> UnavailableError:
+    """Build the error for a server that did not answer: what is wrong, and what to check."""
+    engine = find_engine(options.target).name
+    places = error.places[:_PLACES_NAMED_MAX]
+    found = [_look_at(place, engine, error.reason) for place in places]
+    problems = ", ".join(problem for problem, _ in found) or error.reason
+    checks = dict.fromkeys(check for _, check in found) or ["host and port, and that it runs"]
+    host, port = next((place for place in error.places if isinstance(place, tuple)), (None, None))
+    return UnavailableError(
+        f"{format_target(options.target)} cannot be reached: {problems}. Nothing was written. Check"
+        f" {'; '.join(checks)}",
+        host=host,
+        port=port,
+    )
+
+
+def _look_at(place: Place, engine: str, reason: str) -> tuple[str, str]:
+    """Return what is wrong at a place where no server answered, and what to check."""
+    if isinstance(place, str):
+        return f"no server answers at the socket {place} ({reason})", "its path, and the server"
+    host, port = place
+    try:
+        socket.create_connection((host, port), timeout=_LOOK_S_MAX).close()
+    except socket.gaierror:
+        return f"the host name {host!r} is not known", "the host name"
+    except ConnectionRefusedError:
+        return (
+            f"nothing listens on port {port} of {host}",
+            "the host and the port, and that the server runs",
+        )
+    except OSError:
+        return (
+            f"{host} does not answer on port {port}",
+            "the host and the port, and whether a firewall is in between",
+        )
+    other = f"what listens there does not answer as a {engine} server ({reason})"
+    return (
+        f"port {port} of {host} is open, but {other}",
+        "the port, whether the server wants TLS, and whether it is stuck",
+    )
 
 
 def _build(options: OpenOptions, *, awaited: bool) -> Factories:

@@ -35,8 +35,9 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     acknowledged append must survive: on SQLite `"power"` (the default) or `"process"`; on a server
     it is a requirement, and the default is what the server provides. `ttl` is the default time to
     live of a session, in seconds. `timeout_s` is the deadline of every call to a server, with all
-    its retries; on SQLite, `busy_timeout_s` is how long a write waits for other writers. An engine
-    that may lose acknowledged data causes a warning, or is refused with `strict=True`; see `risks`.
+    its retries; only a server that gives no answer at all to `open` is an error within two seconds.
+    On SQLite, `busy_timeout_s` is how long a write waits for other writers. An engine that may lose
+    acknowledged data causes a warning, or is refused with `strict=True`; see `risks`.
     `clock` and `ids` are for deterministic tests.
     """
     check_ttl_s(ttl)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -14,11 +14,30 @@ C = TypeVar("C")
 O = TypeVar("O", bound=Operation[Any])  # noqa: E741 (an operation)
 
 
+# Where a server listens: host and port, or the path of a socket.
+Place = tuple[str, int] | str
+
+
+class UnreachedError(Exception):
+    """Raised by `prepare`: no server answered the first contact. The cause is the driver's error.
+
+    `reason` is what the driver said, without a password.
+    """
+
+    def __init__(self, places: Sequence[Place], reason: str) -> None:
+        super().__init__(reason)
+        self.places = places
+        self.reason = reason
+
+
 class Backend(Protocol):
     """Performs operations, blocking. Creating one does not connect to a server."""
 
     def prepare(self) -> None:
-        """Connect, and refuse an engine that cannot keep what was demanded."""
+        """Connect, and refuse an engine that cannot keep what was demanded.
+
+        A server that does not answer within `FIRST_CONTACT_S` is an `UnreachedError`.
+        """
         ...
 
     def perform(self, op: Operation[R]) -> R:
@@ -42,7 +61,10 @@ class AsyncBackend(Protocol):
     """Performs operations, async. Creating one does not connect to a server."""
 
     async def prepare(self) -> None:
-        """Connect, and refuse an engine that cannot keep what was demanded."""
+        """Connect, and refuse an engine that cannot keep what was demanded.
+
+        A server that does not answer within `FIRST_CONTACT_S` is an `UnreachedError`.
+        """
         ...
 
     async def perform(self, op: Operation[R]) -> R:

@@ -25,13 +25,15 @@ from indelible.backends.postgres.append import (
 )
 from indelible.backends.postgres.connection_pool import GivenPool, OwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
-from indelible.backends.postgres.options import PostgresOptions
-from indelible.backends.postgres.statements import build_plan, in_transaction
+from indelible.backends.postgres.options import PostgresOptions, find_places
+from indelible.backends.postgres.statements import build_plan, in_transaction, send_nothing
 from indelible.backends.postgres.waiting import sleep
+from indelible.core.backend import UnreachedError
 from indelible.core.batcher import Batcher, Pending
 from indelible.core.cursors import derive_key
 from indelible.core.deadline import Deadline
 from indelible.core.leases import Lease
+from indelible.core.limits import FIRST_CONTACT_S
 from indelible.core.operations import Append, AppendResult, ReadCursorKey
 from indelible.core.plan import Operation, Plan, perform, run_plan
 from indelible.errors import (
@@ -84,6 +86,7 @@ class PostgresClient:
     def prepare(self) -> None:
         """Connect, create or migrate the tables, and refuse a server that is not durable enough."""
         options = self._options
+        self._reach()
         deadline = Deadline(options.timeout_s)
         self._retry(lambda: schema.prepare(options.shown, wait_s=deadline.left_s()), deadline)
         if options.durability is not None:
@@ -93,6 +96,22 @@ class PostgresClient:
                     f"{options.shown} cannot promise durability {options.durability!s}; as it runs"
                     f" now, the most it can is {given!s}"
                 )
+
+    def _reach(self) -> None:
+        """Make the first contact, or raise soon; later calls are tried until their deadline.
+
+        A server that is only starting is reached. A pool of the application connects by itself.
+        """
+        if not isinstance(self._options.target, str):
+            return
+        deadline = Deadline(min(self._options.timeout_s, FIRST_CONTACT_S))
+        try:
+            self._retry(send_nothing, deadline)
+        except UnavailableError as error:
+            if not error.details.get("answered"):
+                places = find_places(self._options.conninfo()[0])
+                reason = error.details.get("reason", error.message)
+                raise UnreachedError(places, reason) from error.__cause__
 
     def claims(self) -> Claims:
         """Return what is promised on the server as it runs now."""

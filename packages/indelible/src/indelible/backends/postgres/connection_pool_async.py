@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import psycopg
 import psycopg_pool
+from psycopg.pq import Ping
 
 from indelible.backends.postgres.connection_async import (
     AsyncBorrowedConnection,
@@ -30,8 +31,8 @@ from indelible.backends.postgres.errors import (
 from indelible.backends.postgres.options import (
     CONNECT_ATTEMPTS,
     choose_connect_timeout,
-    is_up_async,
     lacks_password,
+    ping_async,
 )
 from indelible.backends.postgres.waiting import AsyncSlots, limit_time_async
 from indelible.core.deadline import Deadline
@@ -120,9 +121,12 @@ class AsyncOwnPool:
                 failure = build_refused_error(error, place=self._place)
                 if lacks_password(error):
                     break
-                is_known = self._known or self._servers > 1
-                if is_known or not await is_up_async(self._conninfo, timeout_s):
-                    failure = build_unreachable_error(error, place=self._place)
+                answer = Ping.NO_RESPONSE
+                if not self._known and not isinstance(error, psycopg.errors.ConnectionTimeout):
+                    answer = await ping_async(self._conninfo, timeout_s)
+                if answer is not Ping.OK or self._servers > 1:
+                    answered = answer in (Ping.OK, Ping.REJECT)
+                    failure = build_unreachable_error(error, place=self._place, answered=answered)
                     break
             except TimeoutError:
                 late = psycopg.OperationalError("no connection before the deadline")

@@ -101,13 +101,20 @@ def _format_reason(error: Exception) -> str:
     return getattr(diag, "message_primary", None) or type(error).__name__
 
 
-def build_unreachable_error(error: psycopg.Error, *, place: str) -> UnavailableError:
-    """Build the error for a connection that failed.
+def build_unreachable_error(
+    error: psycopg.Error, *, place: str, answered: bool = False
+) -> UnavailableError:
+    """Build the error for a connection that failed; `answered` if there is a server all the same.
 
     The driver's error holds the password, so the cause is a copy of its text.
     """
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    ours = UnavailableError(f"{place} cannot be reached ({said}); nothing was written", place=place)
+    ours = UnavailableError(
+        f"{place} cannot be reached ({said}); nothing was written",
+        place=place,
+        answered=answered,
+        reason=said,
+    )
     ours.__cause__ = psycopg.OperationalError(str(error))
     return ours
 

@@ -12,6 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from indelible.backends.postgres.statements import PostgresContext
+from indelible.core.backend import Place
 from indelible.core.clock import Clock
 from indelible.core.deadline import Deadline
 from indelible.errors import UsageError
@@ -20,6 +21,7 @@ from indelible.model import Durability
 # How often a server that is up must refuse before that is an error: it may have come up between the
 # attempt and the ping that follows it.
 CONNECT_ATTEMPTS: Final = 2
+DEFAULT_PORT: Final = b"5432"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,16 +75,33 @@ def lacks_password(error: psycopg.Error) -> bool:
     return error.pgconn is not None and error.pgconn.needs_password
 
 
-def is_up(conninfo: str, timeout_s: int) -> bool:
-    """Whether the only server accepts connections at all.
+def ping(conninfo: str, timeout_s: int) -> psycopg.pq.Ping:
+    """Ask a server whether it accepts connections at all.
 
     A failed connection carries no code. But libpq knows the code, and tells by it whether a server
-    that answered is only starting or ending.
+    that answered is only starting or ending (`REJECT`).
     """
     asked = make_conninfo(conninfo, connect_timeout=timeout_s).encode()
-    return psycopg.pq.PGconn.ping(asked) == psycopg.pq.Ping.OK
+    return psycopg.pq.Ping(psycopg.pq.PGconn.ping(asked))
 
 
-async def is_up_async(conninfo: str, timeout_s: int) -> bool:
+async def ping_async(conninfo: str, timeout_s: int) -> psycopg.pq.Ping:
     """The same, in a thread."""
-    return await asyncio.to_thread(is_up, conninfo, timeout_s)
+    return await asyncio.to_thread(ping, conninfo, timeout_s)
+
+
+def find_places(conninfo: str) -> list[Place]:
+    """Where the servers of a connection string listen; none for the default socket."""
+    # Variables such as PGHOST are defaults of libpq.
+    asked = {each.keyword: each.val for each in psycopg.pq.Conninfo.get_defaults() if each.val}
+    given = psycopg.pq.Conninfo.parse(conninfo.encode())
+    asked |= {each.keyword: each.val for each in given if each.val}
+    hosts = (asked.get(b"host") or asked.get(b"hostaddr") or b"").decode().split(",")
+    ports = asked.get(b"port", DEFAULT_PORT).decode().split(",")
+    # One port is that of every server.
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    return [
+        host if host.startswith(("/", "@")) else (host, int(port or DEFAULT_PORT))
+        for host, port in zip(hosts, ports, strict=False)
+        if host
+    ]

@@ -151,6 +151,11 @@ def build_plan(context: PostgresContext, op: Operation[R]) -> Plan[R]:
     return in_transaction(WRITES.plan(context, op))
 
 
+def send_nothing() -> Plan[None]:
+    """Do nothing: running it needs a connection all the same."""
+    yield from ()
+
+
 def in_transaction(plan: Plan[R]) -> Plan[R]:
     """Put one transaction around a plan that writes; if it fails, the client rolls back."""
     yield Begin()

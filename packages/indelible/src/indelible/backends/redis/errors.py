@@ -166,6 +166,13 @@ def build_unreachable_error(error: BaseException, *, shown: str) -> MemoryStoreE
     return ours
 
 
+def find_reason(error: BaseException) -> str:
+    """Return why a server was not reached: by class, since texts may hold more than we know."""
+    if isinstance(error, (theirs.TimeoutError, TimeoutError)):
+        return "no answer in time"
+    return type(error.__cause__ or error).__name__
+
+
 def build_unknown_error(error: BaseException, *, shown: str) -> OutcomeUnknownError:
     """Build the error for a write that was sent and not answered, or not confirmed.
 

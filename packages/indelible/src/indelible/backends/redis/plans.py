@@ -14,9 +14,9 @@ from indelible.backends.redis import (  # noqa: F401 (each registers its handler
     views,
 )
 from indelible.backends.redis.calls import HANDLERS, RedisContext
-from indelible.backends.redis.connections import RedisOptions, is_cluster, is_simulated
+from indelible.backends.redis.connections import RedisOptions, find_places, is_cluster, is_simulated
 from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
-from indelible.backends.redis.requests import exchange
+from indelible.backends.redis.requests import exchange, reach_server
 from indelible.backends.redis.settings import read_settings
 from indelible.core.cursors import SECRET_BYTES, create_secret, derive_key
 from indelible.core.operations import ReadCursorKey
@@ -60,6 +60,7 @@ def read_cursor_key(context: RedisContext, op: ReadCursorKey) -> Plan[bytes]:
 
 def prepare(context: RedisContext) -> Plan[None]:
     """Reach every server, and refuse what is too new or gives less than was demanded."""
+    yield from reach_server(context)
     every = yield from read_settings(context)
     risks.refuse_weaker(
         every, demanded=context.demanded, simulated=context.simulated, shown=context.shown
@@ -92,4 +93,5 @@ def build_context(options: RedisOptions) -> RedisContext:
         timeout_s=options.timeout_s,
         simulated=is_simulated(options.target),
         is_cluster=is_cluster(options.target),
+        places=find_places(options.target),
     )

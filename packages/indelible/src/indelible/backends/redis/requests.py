@@ -27,11 +27,14 @@ from indelible.backends.redis.errors import (
     build_unknown_error,
     build_unreachable_error,
     choose_next,
+    find_reason,
     is_final,
 )
+from indelible.core.backend import UnreachedError
 from indelible.core.deadline import Deadline
+from indelible.core.limits import FIRST_CONTACT_S
 from indelible.core.plan import Operation, Plan
-from indelible.errors import MemoryStoreError
+from indelible.errors import BusyError, MemoryStoreError, UnavailableError
 
 
 @dataclass(slots=True)
@@ -101,6 +104,34 @@ def _choose_error(
 ) -> MemoryStoreError:
     """Once an attempt may have landed, no later refusal says that nothing was written."""
     return error if call.lost is None else build_unknown_error(call.lost, shown=context.shown)
+
+
+def reach_server(context: RedisContext) -> Plan[None]:
+    """Make the first contact, or raise soon; later requests are tried until their deadline.
+
+    A cluster is reached if one of its servers says where the keys are. A server that reads its file
+    is reached, too.
+    """
+    deadline = Deadline(min(context.timeout_s, FIRST_CONTACT_S))
+    while True:
+        if context.is_cluster:
+            counted: int | BaseException = yield CountServers()
+            error = counted if isinstance(counted, BaseException) else None
+        else:
+            replies: Replies = yield SendCommands(0, deadline, (("PING",),))
+            error = replies.error if isinstance(replies, Lost) else None
+        if error is None or isinstance(error, theirs.BusyLoadingError):
+            return
+        problem = build_unreachable_error(error, shown=context.shown)
+        if isinstance(problem, BusyError):
+            # Every connection of the client is in use, so there is a server.
+            return
+        if not isinstance(problem, UnavailableError):
+            raise problem
+        wait_s = deadline.next_wait_s()
+        if wait_s is None:
+            raise UnreachedError(context.places, find_reason(error)) from error
+        yield Wait(wait_s)
 
 
 def ask_server(

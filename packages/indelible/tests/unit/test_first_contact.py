@@ -1,0 +1,114 @@
+"""A wrong host or port is an error soon after open, which says what to check."""
+
+import socket
+import threading
+
+import pytest
+
+import indelible
+from indelible import UnavailableError
+
+# Whoever tried until this deadline would not be back in time for the test.
+LONG_S = 3600
+SCHEMES = ["redis", "redis+cluster", "postgresql"]
+
+
+@pytest.fixture(params=["blocking", "async"])
+def refuse(request):
+    """Opens a store that cannot be reached, and gives the error."""
+
+    async def opened(url, **options):
+        if request.param == "blocking":
+            indelible.open(url, **options).close()
+        else:
+            await (await indelible.open_async(url, **options)).close()
+
+    async def open_and_fail(url, **options):
+        with pytest.raises(UnavailableError) as caught:
+            await opened(url, **options)
+        assert type(caught.value) is UnavailableError
+        assert (caught.value.landed, caught.value.retryable) == ("no", True)
+        assert "Nothing was written." in str(caught.value)
+        assert "s3cret" not in str(caught.value) + str(caught.value.__cause__)
+        return caught.value
+
+    return open_and_fail
+
+
+@pytest.fixture
+def closed_port():
+    """A port on which nothing listens, and which nobody else gets."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+@pytest.fixture
+def silent_port():
+    """A port on which something listens, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.fixture
+def foreign_port():
+    """A port on which a server of another protocol answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer():
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_nothing_listens(refuse, scheme, closed_port):
+    error = await refuse(f"{scheme}://ann:s3cret@127.0.0.1:{closed_port}", timeout_s=LONG_S)
+    assert f"nothing listens on port {closed_port} of 127.0.0.1." in str(error)
+    assert "Check the host and the port, and that the server runs" in str(error)
+    assert (error.host, error.port) == ("127.0.0.1", closed_port)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_the_host_is_unknown(refuse, scheme):
+    error = await refuse(f"{scheme}://ann:s3cret@no-such-host.invalid:7", timeout_s=LONG_S)
+    assert "the host name 'no-such-host.invalid' is not known. " in str(error)
+    assert str(error).endswith("Check the host name")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_something_listens_and_never_answers(refuse, scheme, silent_port):
+    error = await refuse(f"{scheme}://ann:s3cret@127.0.0.1:{silent_port}", timeout_s=LONG_S)
+    assert f"port {silent_port} of 127.0.0.1 is open, but what listens there" in str(error)
+    assert "whether it is stuck" in str(error)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_another_server_answers(refuse, scheme, foreign_port):
+    error = await refuse(f"{scheme}://ann:s3cret@127.0.0.1:{foreign_port}", timeout_s=LONG_S)
+    assert f"port {foreign_port} of 127.0.0.1 is open, but what listens there" in str(error)
+
+
+@pytest.mark.parametrize("scheme", ["redis+cluster", "postgresql"])
+async def test_each_of_several_servers_is_named(refuse, scheme, closed_port, silent_port):
+    places = f"127.0.0.1:{closed_port},127.0.0.1:{silent_port}"
+    error = await refuse(f"{scheme}://{places}", timeout_s=LONG_S)
+    assert f"nothing listens on port {closed_port} of 127.0.0.1" in str(error)
+    assert f"port {silent_port} of 127.0.0.1 is open" in str(error)
+
+
+async def test_a_socket_that_is_not_there(refuse, tmp_path):
+    error = await refuse(f"unix://{tmp_path}/redis.sock", timeout_s=LONG_S)
+    assert f"no server answers at the socket {tmp_path}/redis.sock" in str(error)
+    error = await refuse(f"postgresql:///x?host={tmp_path}", timeout_s=LONG_S)
+    assert f"no server answers at the socket {tmp_path}" in str(error)
