@@ -35,7 +35,7 @@ HOW_TO = sorted(DOCS.glob("how-to/*.md"))
 
 COMMAND_S_MAX = 60
 ID = re.compile(r"\b[0-9a-f]{16}\b")
-VARIES = ((ID, "<id>"), (r"\b\d{4}-\d\d-\d\d\b", "<date>"), (r"\b\d\d:\d\d:\d\d\b", "<time>"))
+VARIES = ((ID, "<id>"), (r"\b\d{4}-\d\d-\d\d\b", "<date>"), (r"\b\d\d:\d\d(:\d\d)?\b", "<time>"))
 LEFT_OUT = "..."
 
 

@@ -99,35 +99,41 @@ def test_a_crafted_cursor_is_refused_or_an_honest_one(stores, bounded):
     assert store.verify().ok
 
 
-@st.composite
-def list_cursors(draw):
-    """Something that a client might hand in as the cursor of a list."""
-    kind = draw(st.sampled_from(["name", "bookmark", "noise"]))
-    if kind == "name":
-        return draw(st.text(max_size=12))
-    if kind == "noise":
-        return draw(VALUES)
-    given_marks = st.one_of(st.lists(st.text(max_size=8), max_size=3), VALUES)
-    fields = [draw(NUMBERS), draw(st.text(max_size=8)), draw(NUMBERS), draw(given_marks)]
-    return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
+LISTS = (
+    {},
+    {"order": "id"},
+    {"order": "-last_activity"},
+    {"order": "created", "where": {"metadata.team": {"$in": ["a", "b"]}}},
+    {"expired": True},
+)
 
 
-def test_a_crafted_cursor_of_a_list_names_only_its_own_namespace(stores, bounded):
+def test_a_crafted_cursor_of_a_list_is_refused_or_an_honest_one(stores, bounded):
     store = stores.open(namespace="mine")
     others = stores.open(namespace="theirs")
     for number in range(5):
-        store.add_message(f"mine {number}", "user", "x")
-        others.add_message(f"theirs {number}", "user", "x")
-    mine = {f"mine {number}" for number in range(5)}
+        for each, name in ((store, "mine"), (others, "theirs")):
+            each.add_message(f"{name} {number}", "user", "x")
+            each.set_metadata(f"{name} {number}", {"team": "ab"[number % 2]})
+    honest = {}
+    for number, asked in enumerate(LISTS):
+        page = store.list_sessions(limit=2, **asked)
+        while page.cursor is not None:
+            cursor = page.cursor
+            page = store.list_sessions(limit=2, cursor=cursor, **asked)
+            honest[cursor, number] = page
+    cursors = [cursor for cursor, _ in honest]
+    cursors += [others.list_sessions(limit=2, **asked).cursor for asked in LISTS]
 
     @bounded
-    @given(list_cursors())
-    def attack(cursor):
+    @given(crafted(cursors), st.integers(0, len(LISTS) - 1))
+    def attack(cursor, number):
         try:
-            found = store.list_sessions(cursor=cursor, limit=2)
+            found = store.list_sessions(cursor=cursor, limit=2, **LISTS[number])
         except UsageError:
-            return
-        assert set(found) <= mine
+            assert not isinstance(cursor, str) or (cursor, number) not in honest
+        else:
+            assert cursor is None or found == honest[cursor, number]
 
     attack()
 

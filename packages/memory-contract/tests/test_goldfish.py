@@ -10,7 +10,7 @@ import pytest
 from memory_contract import Adapter
 from memory_contract.cases.catalogue import all_cases
 from memory_contract.gates import FAULT_GATES
-from memory_contract.goldfish import GOLDFISH, RIGHT, examine, run_goldfish, survey
+from memory_contract.goldfish import GOLDFISH, RIGHT, examine, survey
 from memory_contract.runner import StoreUnderTest, list_modes, run_case
 from memory_contract.targets import resolve
 from tests.support import server_goldfish
@@ -97,6 +97,6 @@ def test_a_survey_tells_of_each_goldfish_before_and_after():
 
 
 def test_what_caught_a_goldfish_goes_by_its_full_name():
-    assert run_goldfish(GOLDFISH["reversed_list"], 3) == [
-        "sequential/order_of_single_appends[blocking]"
-    ]
+    found = examine(GOLDFISH["reversed_list"], 3)
+    caught = [result.id for result in found.results if result.verdict == "FAIL"]
+    assert caught == ["sequential/order_of_single_appends[blocking]"]

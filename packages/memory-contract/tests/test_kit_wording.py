@@ -3,7 +3,7 @@
 import pytest
 
 from memory_contract import Operation, Violated, explain, judge
-from memory_contract.checker.phrases import is_, quote_name, was
+from memory_contract.checker.verdict import is_, quote_name, was
 
 
 def op(kind, at, *, worker="w0", session="s", **more):

@@ -18,8 +18,7 @@ from memory_contract.calls import format_error
 from memory_contract.case_context import CaseContext, CaseFailed, Inconclusive
 from memory_contract.cases.case import Case
 from memory_contract.checker import judge
-from memory_contract.checker.phrases import quote_name
-from memory_contract.checker.verdict import Undecided, Violated
+from memory_contract.checker.verdict import Undecided, Violated, quote_name
 from memory_contract.coverage import check_fault_coverage, check_race_coverage
 from memory_contract.gates import FAULT_GATES, Mode
 from memory_contract.handles import Loop, LoopFactory, close, flavours_of, open_handle

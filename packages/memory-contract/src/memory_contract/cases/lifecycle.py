@@ -10,7 +10,7 @@ from memory_contract.adapter import Message
 from memory_contract.case_context import CaseContext, CaseNotClaimed, Client
 from memory_contract.cases.case import case
 from memory_contract.cases.workload import pace
-from memory_contract.checker.phrases import is_, was
+from memory_contract.checker.verdict import is_, was
 from memory_contract.entries import ids_of
 from memory_contract.history import Ids
 from memory_contract.model import take_last

@@ -14,7 +14,6 @@ from memory_contract.checker.batches import check_batches
 from memory_contract.checker.events import SessionHistory, group_sessions, tighten
 from memory_contract.checker.identity import find_harness_error, find_strange_ids, is_key_outlived
 from memory_contract.checker.order import check_order
-from memory_contract.checker.phrases import quote_name
 from memory_contract.checker.pops import check_pops
 from memory_contract.checker.presence import Presence, check_absences, check_resurrections
 from memory_contract.checker.removal import Removals, settle_fork
@@ -26,7 +25,15 @@ from memory_contract.checker.search import (
     search,
 )
 from memory_contract.checker.snapshots import check_rollbacks, check_snapshots
-from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
+from memory_contract.checker.verdict import (
+    Anomaly,
+    Ok,
+    Scope,
+    Undecided,
+    Verdict,
+    Violated,
+    quote_name,
+)
 from memory_contract.checker.window import check_window
 from memory_contract.history import Operation, read_history
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from memory_contract.checker.events import Event, SessionHistory, find_origins
-from memory_contract.checker.phrases import format_ids, is_
-from memory_contract.checker.verdict import Anomaly, Name
+from memory_contract.checker.verdict import Anomaly, Name, format_ids, is_
 from memory_contract.history import Ids, Operation
 
 

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from memory_contract.checker.causes import find_faults_during, find_likely_cause
-from memory_contract.checker.phrases import quote_name
-from memory_contract.checker.verdict import Anomaly, Ok, Scope, Undecided, Verdict, Violated
+from memory_contract.checker.verdict import (
+    Anomaly,
+    Ok,
+    Scope,
+    Undecided,
+    Verdict,
+    Violated,
+    quote_name,
+)
 from memory_contract.history import Fault, Operation
 
 SHOWN_MAX: Final = 5

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from memory_contract.checker.events import Event, SessionHistory, find_origins
-from memory_contract.checker.phrases import quote_name
-from memory_contract.checker.verdict import Anomaly, Name
+from memory_contract.checker.verdict import Anomaly, Name, quote_name
 from memory_contract.history import CORRUPTED, Ids, Operation, find_problem
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memory_contract.checker.events import FOREVER, EntryTimes, SessionHistory
-from memory_contract.checker.phrases import format_ids, is_, was
 from memory_contract.checker.removal import Removals
-from memory_contract.checker.verdict import Anomaly, Name
+from memory_contract.checker.verdict import Anomaly, Name, format_ids, is_, was
 from memory_contract.history import Operation
 
 Missing = dict[str, list[Operation]]

@@ -7,8 +7,7 @@ asks for the newest n, and of which an append may drop what is older.
 from __future__ import annotations
 
 from memory_contract.checker.events import SessionHistory
-from memory_contract.checker.phrases import format_ids, is_
-from memory_contract.checker.verdict import Anomaly
+from memory_contract.checker.verdict import Anomaly, format_ids, is_
 
 
 def check_window(session: SessionHistory) -> list[Anomaly]:

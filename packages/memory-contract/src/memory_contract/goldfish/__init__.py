@@ -15,7 +15,7 @@ from memory_contract.goldfish import (
     stores,
 )
 from memory_contract.goldfish.registry import GOLDFISH, RIGHT, Goldfish
-from memory_contract.goldfish.survey import Caught, examine, run_goldfish, survey
+from memory_contract.goldfish.survey import Caught, examine, survey
 
 __all__ = [
     "GOLDFISH",
@@ -30,7 +30,6 @@ __all__ = [
     "foreign_data",
     "order",
     "races",
-    "run_goldfish",
     "stores",
     "survey",
 ]

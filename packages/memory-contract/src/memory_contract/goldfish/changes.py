@@ -16,7 +16,6 @@ class RollbackWipesSnapshots(SqliteStore):
     """Writes the session anew when it rolls back, and forgets its snapshots."""
 
     def rollback(self, session: str, snapshot: str) -> None:
-        """Show what a snapshot showed, for the last time."""
         with self._changing(session) as life:
             life.change(life.frozen(snapshot))
             life.snapshots = {}
@@ -27,7 +26,6 @@ class LaterSnapshotsDropped(ListStore):
     """Drops the snapshots that were taken after the one that it rolls back to."""
 
     def rollback(self, session: str, snapshot: str) -> None:
-        """Show what a snapshot showed, and forget what came after."""
         with self._changing(session) as life:
             life.change(life.frozen(snapshot))
             names = list(life.snapshots)
@@ -40,7 +38,6 @@ class RollbackLeavesGhosts(ListStore):
     """Brings back what a snapshot has, and takes nothing away that it has not."""
 
     def rollback(self, session: str, snapshot: str) -> None:
-        """Show what a snapshot showed, and what came later."""
         with self._changing(session) as life:
             frozen = life.frozen(snapshot)
             life.change([*frozen, *(m for m in life.shown if m not in frozen)])
@@ -51,7 +48,6 @@ class LiveSnapshot(ListStore):
     """Keeps the list itself in a snapshot, not a copy of it."""
 
     def snapshot(self, session: str) -> str:
-        """Point at what shows."""
         with self._changing(session) as life:
             name = life.freeze()
             life.snapshots[name] = life.shown
@@ -63,7 +59,6 @@ class LeakingFork(ListStore):
     """Lets a fork and its source write to one list."""
 
     def fork(self, session: str, target: str) -> None:
-        """Point at what shows."""
         with self._locked():
             self._save(target, Life(shown=self._alive(session).shown, moves=1))
 
@@ -73,7 +68,6 @@ class UndoForgetsTheFirst(ListStore):
     """Undoes a change, but for the first entry."""
 
     def undo(self, session: str) -> None:
-        """Take the last change back, nearly."""
         with self._changing(session) as life:
             life.undo()
             life.shown = life.shown[1:]
@@ -84,7 +78,6 @@ class TrimSplitsPairs(ListStore):
     """Cuts between a tool call and its result."""
 
     def trim(self, session: str, keep: int) -> None:
-        """Keep the newest, wherever that cuts."""
         with self._changing(session) as life:
             life.change(kept_by_trim(life.shown, keep, pairs=False))
 
@@ -94,7 +87,6 @@ class TrimDropsTheSystemMessage(ListStore):
     """Lets the system message go with the other old ones."""
 
     def trim(self, session: str, keep: int) -> None:
-        """Keep the newest, whoever spoke."""
         with self._changing(session) as life:
             life.change(kept_by_trim(life.shown, keep, system=False))
 
@@ -104,7 +96,6 @@ class WindowOfOne(ListStore):
     """Keeps the last exchange only, whatever it is asked to keep."""
 
     def trim(self, session: str, keep: int) -> None:
-        """Keep less."""
         super().trim(session, min(keep, 1))
 
 
@@ -151,7 +142,6 @@ class ExpiryInTheProcess(FileStore):
     def append(
         self, session: str, messages: Messages, *, ttl_s: float | None = None, **options: Any
     ) -> None:
-        """Add messages."""
         super().append(session, messages, **options)
         if ttl_s is not None:
             self._ends[session] = time.time() + ttl_s
@@ -166,7 +156,6 @@ class KeptAliveByReading(ListStore):
     """Begins a session's time anew whenever somebody looks at it."""
 
     def read(self, session: str, **options: Any) -> Messages:
-        """What shows, for longer."""
         life = self._alive(session)
         life.lives_on(life.ttl_s)
         return super().read(session, **options)
@@ -180,5 +169,4 @@ class OldLifeComesBack(ListStore):
         return self._load(session) or Life()
 
     def read(self, session: str, **options: Any) -> Messages:
-        """What shows, if its time is not over."""
         return [] if self._alive(session).ended else super().read(session, **options)

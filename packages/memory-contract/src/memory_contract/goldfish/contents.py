@@ -16,7 +16,6 @@ class _Changed(ListStore):
     """Stores what a message is made into."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add what the messages are made into."""
         super().append(session, self._made(copied(messages)), **options)
 
     def _made(self, batch: Messages) -> Messages:
@@ -91,7 +90,6 @@ class DedupeByContent(ListStore):
     """Takes the same words for the same message."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add what was never said."""
         said = self.read(session)
         super().append(session, [m for m in messages if m not in said], **options)
 
@@ -101,7 +99,6 @@ class DuplicateOnRetry(ListStore):
     """Takes keys and does not look at them."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, again."""
         options.pop("key", None)
         super().append(session, messages, **options)
 
@@ -115,7 +112,6 @@ class SwallowedByAKey(ListStore):
     def append(
         self, session: str, messages: Messages, *, key: str | None = None, **options: Any
     ) -> None:
-        """Add messages, if the key is new."""
         if key is None or key not in self._alive(session).keys:
             super().append(session, messages, key=key, **options)
 
@@ -125,7 +121,6 @@ class VersionIgnored(ListStore):
     """Takes the expected version and does not look at it."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, whoever wrote since."""
         options.pop("expected", None)
         super().append(session, messages, **options)
 
@@ -137,7 +132,6 @@ class AliasedInput(ListStore):
     capabilities = frozenset({"list", "fields"})
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        """Add messages, as they are and will be."""
         copied(messages)
         with self._changing(session) as life:
             life.add(messages)
@@ -150,7 +144,6 @@ class AliasedOutput(ListStore):
     capabilities = frozenset({"list", "fields"})
 
     def read(self, session: str) -> Messages:  # type: ignore[override]
-        """What shows, to do with as one likes."""
         return self._alive(session).shown
 
 
@@ -161,7 +154,6 @@ class HalfARefusedBatch(ListStore):
     """Finds out in the middle of a batch that a message cannot be stored."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages until one cannot be."""
         for message in messages:
             super().append(session, [message], **options)
 
@@ -173,7 +165,6 @@ class StringifiedObjects(ListStore):
     """Stores the description of whatever it cannot store."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, by hook or by crook."""
         try:
             super().append(session, messages, **options)
         except Refused:
@@ -187,7 +178,6 @@ class AcknowledgesWhatIsHidden(ListStore):
     def append(
         self, session: str, messages: Messages, *, key: str | None = None, **options: Any
     ) -> None:
-        """Add messages, unless the key stands for the same ones."""
         with self._locked():
             if key is None or self._alive(session).keys.get(key) != digest(copied(messages)):
                 super().append(session, messages, key=key, **options)

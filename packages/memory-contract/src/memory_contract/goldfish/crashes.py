@@ -38,7 +38,6 @@ class AnsweredBeforeWritten(FileStore):
     """Says yes while a thread of its own still writes; it keeps the lock until that is done."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Begin to add messages."""
         batch = copied(messages)
         lock = self._lock_file.open("rb")
         self._wait_for(lock.fileno())
@@ -122,7 +121,6 @@ class LockSharedOverFork(FileStore):
         super()._save(session, life)
 
     def close(self) -> None:
-        """Let go of the lock."""
         self._lock.close()
 
 

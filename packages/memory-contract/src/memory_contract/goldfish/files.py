@@ -107,7 +107,6 @@ class AcknowledgedBeforeCommit(WalFull):
             yield
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, and say so before they are safe."""
         batch = copied(messages)
         if not batch:
             return
@@ -134,7 +133,6 @@ class AcknowledgedBeforeCommit(WalFull):
             self._turn.release()
 
     def close(self) -> None:
-        """Close the file, after the last commit."""
         with self._turn:
             super().close()
 
@@ -165,7 +163,6 @@ class LogRemovedAtStart(WalFull):
         fcntl.flock(self._present, fcntl.LOCK_SH)
 
     def close(self) -> None:
-        """Close the file, and leave."""
         super().close()
         self._present.close()
 
@@ -222,7 +219,6 @@ class SwallowedDiskFull(WalFull):
     """Takes a full disk for something that will pass, and says nothing of it."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, if there is room for them."""
         try:
             super().append(session, messages, **options)
         except sqlite3.OperationalError as error:
@@ -237,7 +233,6 @@ class NothingHappenedItSays(WalFull):
     capabilities = frozenset({"list", "fields"})
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        """Add messages one by one, under a lock that others wait for."""
         batch = copied(messages)
         with self._alone():
             for message in batch:
@@ -247,7 +242,6 @@ class NothingHappenedItSays(WalFull):
                     raise Refused(f"nothing was written: {error}") from error
 
     def read(self, session: str, **options: Any) -> Messages:
-        """What shows, but never in the middle of a batch."""
         with self._alone():
             return super().read(session, **options)
 

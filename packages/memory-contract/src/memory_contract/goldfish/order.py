@@ -22,12 +22,10 @@ class OrderedByClock(ListStore):
     capabilities = frozenset({"list"})
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        """Add messages with a stamp."""
         stamp = [int(time.time() * 100), uuid.uuid4().hex]
         super().append(session, [{**m, "stamp": [*stamp, at]} for at, m in enumerate(messages)])
 
     def read(self, session: str) -> Messages:  # type: ignore[override]
-        """What shows, by its stamps."""
         shown = sorted(super().read(session), key=lambda message: message["stamp"])
         return [{"role": m["role"], "content": m["content"]} for m in shown]
 
@@ -39,7 +37,6 @@ class ReversedList(ListStore):
     capabilities = frozenset({"list", "fields"})
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        """Push messages."""
         batch = copied(messages)
         with self._changing(session) as life:
             life.shown[:0] = batch
@@ -51,7 +48,6 @@ class ReversedBatch(ListStore):
     """Pushes the messages of a batch from its end."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, the last one first."""
         super().append(session, messages[::-1], **options)
 
 
@@ -60,7 +56,6 @@ class EmptyBatchClears(ListStore):
     """Takes an empty batch for an empty history."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, or empty the session."""
         if not messages:
             self.clear(session)
         super().append(session, messages, **options)
@@ -71,7 +66,6 @@ class LimitFromTheWrongEnd(ListStore):
     """Counts a limit from the oldest entry."""
 
     def read(self, session: str, *, limit: int | None = None) -> Messages:
-        """What shows, or the oldest of it."""
         return super().read(session)[:limit]
 
 
@@ -80,7 +74,6 @@ class PopFromTheFront(ListStore):
     """Pops the oldest entry."""
 
     def pop(self, session: str) -> Message | None:
-        """Take the oldest away."""
         with self._changing(session) as life:
             oldest = life.shown[0] if life.shown else None
             life.change(life.shown[1:])
@@ -92,7 +85,6 @@ class ClearByPrefix(SqliteStore):
     """Clears every session whose name begins like the one that was meant."""
 
     def clear(self, session: str) -> None:
-        """Show nothing in these sessions."""
         with self._locked():
             for name in self._names():
                 if name.startswith(session):
@@ -106,7 +98,6 @@ class ClearsEverything(ListStore):
     """Clears all there is."""
 
     def clear(self, session: str) -> None:
-        """Show nothing, anywhere."""
         del session
         with self._locked():
             self._lives.clear()
@@ -117,13 +108,11 @@ class ClearOnlyHides(ListStore):
     """Hides a cleared session until somebody writes to it."""
 
     def clear(self, session: str) -> None:
-        """Show nothing for a while."""
         with self._changing(session) as life:
             life.change(life.shown)
             life.keys["hidden"] = str(life.moves)
 
     def read(self, session: str, **options: Any) -> Messages:
-        """What shows."""
         life = self._alive(session)
         hidden = life.keys.get("hidden") == str(life.moves)
         return [] if hidden else super().read(session, **options)
@@ -160,7 +149,6 @@ class NothingComesBack(ListStore):
     """Writes under one name and reads under another."""
 
     def read(self, session: str, **options: Any) -> Messages:
-        """What shows in a session of almost that name."""
         return super().read(f"{session}:", **options)
 
 
@@ -196,7 +184,6 @@ class PoliteWhenClosed(SqliteStore):
     """Says yes to an append after it was closed, and has nowhere to put it."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, or not."""
         try:
             super().append(session, messages, **options)
         except sqlite3.ProgrammingError:
@@ -208,7 +195,6 @@ class FirstPageOnly(ListStore):
     """Lists the first page of sessions, and no word that there are more."""
 
     def sessions(self) -> list[str]:
-        """The sessions, some of them."""
         return super().sessions()[:10]
 
 
@@ -225,7 +211,6 @@ class PopSparesSnapshots(ListStore):
     """Hands out the newest entry and leaves it there, if there is a snapshot."""
 
     def pop(self, session: str) -> Message | None:
-        """Take the newest away, mostly."""
         with self._changing(session) as life:
             newest = life.shown[-1] if life.shown else None
             if not life.snapshots:

@@ -29,7 +29,6 @@ class ReadModifyWriteInMemory(ListStore):
     capabilities = frozenset({"list", "fields"})
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        """Add messages to what was there a moment ago."""
         life = self._alive(session)
         shown = [*life.shown, *copied(messages)]
         yielded()
@@ -57,7 +56,6 @@ class TornBatch(SqliteStore):
     capabilities = frozenset({"list", "fields"})
 
     def append(self, session: str, messages: Messages) -> None:  # type: ignore[override]
-        """Add messages one by one."""
         for message in messages:
             super().append(session, [message])
             yielded()
@@ -72,7 +70,6 @@ class AcknowledgedBeforeWritten(FileStore):
         self._later = ThreadPoolExecutor(1)
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Put messages into a queue."""
         batch = copied(messages)
         self._later.submit(self._write, session, batch, options)
 
@@ -81,12 +78,10 @@ class AcknowledgedBeforeWritten(FileStore):
         super().append(session, batch, **options)
 
     def read(self, session: str, **options: Any) -> Messages:
-        """What shows; its own queue is waited for."""
         self._later.submit(int).result()
         return super().read(session, **options)
 
     def close(self) -> None:
-        """Write what is still in the queue."""
         self._later.shutdown()
 
 
@@ -99,7 +94,6 @@ class SwallowedError(ListStore):
         self._pool = threading.Semaphore(2)
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, if there is a connection."""
         if not self._pool.acquire(blocking=False):
             return
         try:
@@ -116,7 +110,6 @@ class SharedInstance(AwaitedStore):
     """Keeps the session that it works for on itself, across an await."""
 
     async def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages to whatever session is the current one by then."""
         self._current = session
         await asyncio.sleep(0)
         self._store.append(self._current, messages, **options)
@@ -127,7 +120,6 @@ class TwoPopsOneEntry(ListStore):
     """Looks at the newest entry first and removes it then."""
 
     def pop(self, session: str) -> Message | None:
-        """Hand out the newest, and take it away a moment later."""
         with self._locked():
             shown = self._alive(session).shown
             newest = shown[-1] if shown else None
@@ -154,7 +146,6 @@ class TwoBeginnings(ListStore):
     """Looks whether a session is new, and begins it if it was, over one that began meanwhile."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Begin the session if need be, then add."""
         if self._load(session) is None:
             yielded()
             self._save(session, Life())
@@ -166,7 +157,6 @@ class ExpectedLookedAtFirst(ListStore):
     """Compares the version first and writes then, as if nobody could come between."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Look, then add."""
         expected = options.pop("expected", None)
         if expected is not None and expected != self.version(session):
             raise Conflict("somebody wrote since")
@@ -183,7 +173,6 @@ class KeyLookedAtFirst(ListStore):
     def append(  # type: ignore[override]
         self, session: str, messages: Messages, *, key: str | None = None
     ) -> None:
-        """Look, then add."""
         batch = copied(messages)
         with self._locked():
             fresh = self._alive(session).admits(batch, key, None)
@@ -201,7 +190,6 @@ class _WritesBack(ListStore):
         self._appending = threading.Lock()
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages to the list that was there before."""
         batch = copied(messages)
         with self._appending:
             life = self._alive(session)
@@ -214,12 +202,10 @@ class _WritesBack(ListStore):
                     life.shown = shown
 
     def clear(self, session: str) -> None:
-        """Show nothing, after a while."""
         yielded(4)
         super().clear(session)
 
     def rollback(self, session: str, snapshot: str) -> None:
-        """Show what a snapshot showed, after a while."""
         yielded(4)
         super().rollback(session, snapshot)
 
@@ -239,12 +225,10 @@ class TrimOfAnOldList(ListStore):
     """Works out what to keep first, and forgets what was appended meanwhile."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, not in a hurry."""
         yielded()
         super().append(session, messages, **options)
 
     def trim(self, session: str, keep: int) -> None:
-        """Keep the newest of a moment ago."""
         kept = kept_by_trim(self.read(session), keep)
         yielded(2)
         with self._changing(session) as life:
@@ -255,7 +239,6 @@ class _SlowBatches(ListStore):
     """A batch grows message by message, under a lock that not everybody asks for."""
 
     def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages, one after the other."""
         batch = copied(messages)
         with self._changing(session) as life:
             if not life.admits(batch, options.get("key"), options.get("expected")):
@@ -275,7 +258,6 @@ class SnapshotOfNoMoment(_SlowBatches):
     capabilities = frozenset({"snapshot", "rollback", "list", "fields"})
 
     def snapshot(self, session: str) -> str:
-        """Write down what shows, whoever is writing."""
         yielded(2)
         return self._alive(session).freeze()
 
@@ -287,7 +269,6 @@ class ForkOfNoMoment(_SlowBatches):
     capabilities = frozenset({"fork", "list", "fields"})
 
     def fork(self, session: str, target: str) -> None:
-        """Copy what shows, whoever is writing."""
         yielded(2)
         fork = Life()
         fork.add(copied(self._alive(session).shown))

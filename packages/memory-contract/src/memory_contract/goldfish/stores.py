@@ -72,7 +72,6 @@ class Store:
         expected: Any = None,
         ttl_s: float | None = None,
     ) -> None:
-        """Add messages."""
         batch = copied(messages)
         if not batch:
             return
@@ -86,7 +85,6 @@ class Store:
             life.lives_on(ttl_s)
 
     def read(self, session: str, *, limit: int | None = None) -> Messages:
-        """What shows."""
         with self._locked():
             life = self._alive(session)
             if self.ttl_refreshed_by == "read":
@@ -95,7 +93,6 @@ class Store:
             return copied(shown if limit is None else shown[max(0, len(shown) - limit) :])
 
     def pop(self, session: str) -> Message | None:
-        """Take the newest away."""
         with self._changing(session) as life:
             newest = life.shown[-1] if life.shown else None
             if newest is not None:
@@ -103,32 +100,26 @@ class Store:
             return newest
 
     def trim(self, session: str, keep: int) -> None:
-        """Keep the newest."""
         with self._changing(session) as life:
             life.change(kept_by_trim(life.shown, keep))
 
     def clear(self, session: str) -> None:
-        """Show nothing."""
         with self._changing(session) as life:
             life.change([])
 
     def undo(self, session: str) -> None:
-        """Take the last change back."""
         with self._changing(session) as life:
             life.undo()
 
     def snapshot(self, session: str) -> str:
-        """Write down what shows."""
         with self._changing(session) as life:
             return life.freeze()
 
     def rollback(self, session: str, snapshot: str) -> None:
-        """Show what a snapshot showed."""
         with self._changing(session) as life:
             life.change(life.frozen(snapshot))
 
     def fork(self, session: str, target: str) -> None:
-        """Copy what shows into a new session."""
         with self._locked():
             if self._alive(target).moves:
                 raise Conflict("there is such a session")
@@ -137,12 +128,10 @@ class Store:
             self._save(target, fork)
 
     def version(self, session: str) -> str:
-        """What `expected` takes."""
         with self._changing(session) as life:
             return life.version
 
     def sessions(self) -> list[str]:
-        """The sessions that were written to and did not end."""
         with self._locked():
             return [name for name in self._names() if self._alive(name).moves]
 
@@ -171,7 +160,6 @@ class ListStore(Store):
 
     @classmethod
     def discard(cls, workspace: Path, _sessions: Iterable[str]) -> None:
-        """Let go of a workspace."""
         cls._worlds.pop(workspace, None)
 
 
@@ -182,7 +170,6 @@ class ListThatShowsTheNewest(ListStore):
     keeps_last: ClassVar[int] = 20
 
     def read(self, session: str, *, limit: int | None = None) -> Messages:
-        """The newest entries of what there is."""
         return super().read(
             session, limit=self.keeps_last if limit is None else min(limit, self.keeps_last)
         )
@@ -313,7 +300,6 @@ class SqliteStore(Store):
         return [id_.decode("utf-8", "surrogatepass") for (id_,) in rows]
 
     def close(self) -> None:
-        """Close the file."""
         self._db.close()
 
 
@@ -350,12 +336,10 @@ class AwaitedStore:
         self._store = type(self).made_of(workspace)
 
     async def append(self, session: str, messages: Messages, **options: Any) -> None:
-        """Add messages."""
         await asyncio.sleep(0)
         self._store.append(session, messages, **options)
 
     async def read(self, session: str, **options: Any) -> Messages:
-        """What shows."""
         await asyncio.sleep(0)
         return self._store.read(session, **options)
 
@@ -370,7 +354,6 @@ class AwaitedStore:
         return verb
 
     async def close(self) -> None:
-        """Close what it is made of."""
         self._store.close()
 
 

@@ -52,11 +52,6 @@ def examine(goldfish: Goldfish, seed: int) -> Caught:
     return Caught(goldfish=goldfish, results=tuple(results))
 
 
-def run_goldfish(goldfish: Goldfish, seed: int) -> list[str]:
-    """The ids of what caught it: `concurrency/append_storm[threads]`."""
-    return [result.id for result in examine(goldfish, seed).results if result.verdict == "FAIL"]
-
-
 def survey(
     seed: int, progress: Progress | None = None, goldfish: Iterable[Goldfish] | None = None
 ) -> list[Caught]:

@@ -51,7 +51,6 @@ class ServiceHandle(StoreHandle):
         return [] if found is None else list(map(_from_event, found.events))
 
     async def clear(self, session: str) -> None:
-        """Delete the session."""
         await self.store.delete_session(**_PLACE, session_id=session)
 
     async def sessions(self) -> list[str]:

@@ -57,11 +57,9 @@ class DatabaseHandle(StoreHandle):
         return [] if found is None else list(map(_from_agno, found.get_messages()))
 
     async def clear(self, session: str) -> None:
-        """Delete the session."""
         await self.settle(self.store.delete_session(session_id=session))
 
     async def sessions(self) -> list[str]:
-        """The ids of the sessions."""
         found = await self.settle(self.store.get_sessions(session_type=_of_agents()))
         return [session.session_id for session in found]
 

@@ -19,7 +19,6 @@ class TranscriptsHandle(StoreHandle):
     """The main transcripts of a project's sessions."""
 
     async def append(self, session: str, messages: list[Message]) -> None:
-        """Append entries."""
         entries = [
             {"type": message["role"], "uuid": str(uuid.uuid4()), "message": message}
             for message in messages
@@ -32,7 +31,6 @@ class TranscriptsHandle(StoreHandle):
         return [entry["message"] for entry in found or ()]
 
     async def clear(self, session: str) -> None:
-        """Delete the session."""
         await self._offered("delete")(_key(session))
 
     async def sessions(self) -> list[str]:

@@ -24,17 +24,14 @@ class HistoryHandle(SessionsHandle):
     """A history's methods, blocking or async."""
 
     async def append(self, session: str, messages: list[Message]) -> None:
-        """Add messages."""
         batch = list(map(to_langchain, messages))
         await self.call(session, "aadd_messages" if self.awaited else "add_messages", batch)
 
     async def read(self, session: str) -> list[Any]:
-        """The messages."""
         found = await self.call(session, "aget_messages" if self.awaited else "messages")
         return list(map(from_langchain, found))
 
     async def clear(self, session: str) -> None:
-        """Remove all messages."""
         await self.call(session, "aclear" if self.awaited else "clear")
 
 

@@ -29,11 +29,9 @@ class ChatStoreHandle(StoreHandle):
             await self._call("add_message", session, message)
 
     async def read(self, session: str) -> list[Any]:
-        """The messages."""
         return list(map(from_llama, await self._call("get_messages", session)))
 
     async def pop(self, session: str) -> Any:
-        """Take the last message away."""
         found = await self._call("delete_last_message", session)
         if isinstance(found, bytes | str):
             # A store that gives back what it stored: said in another form, but not lost.
@@ -42,11 +40,9 @@ class ChatStoreHandle(StoreHandle):
         return None if found is None else from_llama(found)
 
     async def clear(self, session: str) -> None:
-        """Delete all messages."""
         await self._call("delete_messages", session)
 
     async def sessions(self) -> list[str]:
-        """The keys."""
         return list(await self._call("get_keys"))
 
     async def _call(self, method: str, *arguments: Any) -> Any:

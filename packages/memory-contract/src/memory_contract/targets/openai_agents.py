@@ -12,19 +12,15 @@ class SessionHandle(SessionsHandle):
     """The SDK's items are messages as they are."""
 
     async def append(self, session: str, messages: list[Message]) -> None:
-        """Add items."""
         await self.call(session, "add_items", messages)
 
     async def read(self, session: str, *, limit: int | None = None) -> Any:
-        """The items."""
         return await self.call(session, "get_items", *([] if limit is None else [limit]))
 
     async def pop(self, session: str) -> Any:
-        """Take the newest item away."""
         return await self.call(session, "pop_item")
 
     async def clear(self, session: str) -> None:
-        """Remove all items."""
         await self.call(session, "clear_session")
 
 

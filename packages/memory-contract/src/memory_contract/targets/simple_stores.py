@@ -117,7 +117,6 @@ class SimpleHandle(StoreHandle):
         return await self.settle(getattr(self.store, offer.method)(*arguments, **options))
 
     async def pop(self, session: str) -> Any:
-        """Take the newest message away."""
         try:
             return message_from_pop(await self._call("pop", session, beside=1))
         except LookupError:
@@ -125,11 +124,9 @@ class SimpleHandle(StoreHandle):
             return None
 
     async def trim(self, session: str, keep: int) -> None:
-        """Keep the newest messages."""
         await self._change("trim", session, beside=keep)
 
     async def clear(self, session: str) -> None:
-        """Remove all messages."""
         await self._change("clear", session)
 
     async def _change(self, capability: str, session: str, *, beside: Any = None) -> None:
@@ -145,15 +142,12 @@ class SimpleHandle(StoreHandle):
         return name if self._offers["snapshot"].parameter else getattr(answer, "id", answer)
 
     async def rollback(self, session: str, snapshot: Any) -> None:
-        """Show what the snapshot showed."""
         await self._call("rollback", session, snapshot)
 
     async def fork(self, session: str, target: str) -> None:
-        """Copy a session into a new one."""
         await self._call("fork", session, target)
 
     async def sessions(self) -> list[Any]:
-        """The ids of all sessions."""
         return [session_from_listed(item) for item in await self._call("list")]
 
 
@@ -183,7 +177,6 @@ class MessagesHandle(SimpleHandle):
         return ChatMessage(**message) if self._form == "object" else dict(message)
 
     async def read(self, session: str) -> list[Any]:
-        """The messages."""
         found = await self.settle(self.store.get_history(session))
         return messages_from_list(self._exchange(found))
 

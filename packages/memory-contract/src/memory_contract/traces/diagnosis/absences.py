@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from memory_contract.checker.events import FOREVER, Event
-from memory_contract.checker.phrases import is_, quote_name
-from memory_contract.checker.verdict import Anomaly
+from memory_contract.checker.verdict import Anomaly, is_, quote_name
 from memory_contract.history import Operation
 from memory_contract.traces.format import TraceOperation, strip_fields
 

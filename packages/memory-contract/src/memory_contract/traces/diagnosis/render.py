@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from memory_contract.checker.explain import explain
-from memory_contract.checker.phrases import quote_name
-from memory_contract.checker.verdict import Ok, Violated
+from memory_contract.checker.verdict import Ok, Violated, quote_name
 from memory_contract.history import Operation
 from memory_contract.report.text import visible
 from memory_contract.results import CaseResult, CaseVerdict, Failure, Report, failure_of

@@ -29,7 +29,7 @@ CREATE TABLE indelible.session (
     tail        bigint NOT NULL,                -- the view: its open tail, and, below, its extents
     created_at  bigint NOT NULL,
     last_activity   bigint NOT NULL,            -- when it began or was appended to
-    activity_minute bigint NOT NULL CHECK (activity_minute = last_activity / 60000),
+    activity_minute bigint NOT NULL,            -- of last_activity, for its index; in no checksum
     life        integer NOT NULL DEFAULT 1,
     vacuums     integer NOT NULL DEFAULT 0,
     staged      boolean NOT NULL DEFAULT false, -- while a copy is being put together
