@@ -46,7 +46,7 @@ def add_commands(commands: Commands) -> None:
         "check",
         check,
         "check mystore:make_store",
-        "check mystore.contract:adapter --gate concurrency --budget 2m --report out",
+        "check mystore.contract:adapter --gate concurrency --budget 30s --report out",
     )
     parser.add_argument(
         "target",

@@ -42,7 +42,7 @@ def add_commands(commands: Commands) -> None:
         "explain",
         explain,
         "explain trace.jsonl",
-        "explain /var/log/agent/trace --session user-42 --report timeline.html",
+        "explain traces --session user-42 --report timeline.html",
     )
     _add_trace(parser)
     parser.add_argument(
