@@ -39,6 +39,17 @@ class Lossy:
         return list(self._sessions.get(session, ()))
 
 
+class Newest:
+    def __init__(self):
+        self._sessions = {}
+
+    def add_messages(self, session, messages):
+        self._sessions[session] = [*self._sessions.get(session, ()), *messages][-20:]
+
+    def get_history(self, session):
+        return list(self._sessions.get(session, ()))
+
+
 class Closed:
     def __init__(self):
         raise ConnectionError("nobody is there")
@@ -338,6 +349,16 @@ def test_a_check_is_quick_at_a_terminal_or_if_asked(line, at_terminal, quick, mo
 
 def test_quick_and_full_exclude_one_another(check):
     assert "not allowed with" in check("memory:", "--quick", "--full", code=2).err
+
+
+def test_a_window_is_claimed_on_the_command_line(check):
+    done = check("stores:Newest", "--case", "order_of_single_appends", "--keeps-last", "20")
+    assert "Next: memory-contract init stores:Newest" in done.out
+    done = check("stores:Newest", "--case", "order_of_single_appends", "--keeps-last", "30", code=1)
+    again = "memory-contract check stores:Newest --keeps-last 30 --case"
+    assert f"Next: {again}" in done.out
+    assert f"Reproduce with:  {again}" in done.err
+    assert "1 is less than a turn" in check("memory:", "--keeps-last", "1", code=2).err
 
 
 def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check, command):

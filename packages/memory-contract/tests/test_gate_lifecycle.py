@@ -1,6 +1,7 @@
 """The gate of lifecycles on indelible itself, and on stores that are right in other ways."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -137,3 +138,24 @@ class OpenForEver:
 def test_closing_may_end_everything_or_nothing(store, verdict):
     adapter = Adapter(open=store, reach="process")
     assert {r.verdict for r in run(adapter, "close_is_final").values()} == {verdict}
+
+
+class SlowSnapshots:
+    """A handle whose snapshots take longer than the first time to live that a case tries."""
+
+    def __init__(self, handle):
+        self._handle = handle
+
+    def __getattr__(self, name):
+        return getattr(self._handle, name)
+
+    def snapshot(self, session):
+        time.sleep(0.5)
+        return self._handle.snapshot(session)
+
+
+def test_a_snapshot_after_the_end_begins_another_life_and_is_no_failure():
+    adapter = resolve("memory:")
+    slow = replace(adapter, open=lambda place: SlowSnapshots(adapter.open(place)))
+    report = check(slow, cases=["ttl_ends_everything", "new_life_is_clean"], seed=1)
+    assert report.verdict == "PASS", report.results

@@ -158,6 +158,8 @@ def test_a_damaged_row_of_a_session_is_a_format_error_of_that_alone(store, damag
         with pytest.raises(FormatError, match=r"session 's' is damaged.*Nothing was changed"):
             call()
     assert "s" in store.list_sessions().ids
+    for order in (None, "-last_activity", "created"):
+        assert store.list_sessions(where={"status": "damaged"}, order=order).ids == ["s"]
     assert len(store.get_history("t")) == 3
     findings = store.verify().findings
     assert "s" in [finding.session_id for finding in findings]

@@ -192,6 +192,9 @@ def test_a_session_of_which_any_field_changed_is_said_and_not_touched(file, open
     assert any("row of session 's'" in finding.what for finding in report.findings)
     # The others are not kept back.
     assert opened.list_sessions().ids == ["other", "s"]
+    for order in ("id", "-last_activity", "created"):
+        assert sorted(opened.list_sessions(order=order).ids) == ["other", "s"]
+        assert opened.list_sessions(where={"status": "damaged"}, order=order).ids == ["s"]
     assert contents(opened, "other") == OTHERS
     opened.vacuum()
     assert [action.session_id for action in opened.repair().actions] == ["s"]

@@ -111,6 +111,7 @@ def test_a_document_does_not_match(where):
         ({"metadata.a": {"$eq": {"b": 1}}}, "metadata.a"),
         ({"metadata.a": b"x"}, "metadata.a"),
         ({"at": datetime(2030, 1, 1)}, "at"),  # noqa: DTZ001
+        ({"at": datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))}, "at"),
     ],
     ids=str,
 )

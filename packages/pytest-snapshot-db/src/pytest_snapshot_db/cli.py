@@ -68,8 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="Compare two SQLite files.",
         description="Compare two SQLite files as snapshot_db does: schema, every row, header,"
         " integrity. Neither is changed, also while others write to it. " + EXIT_CODES,
-        epilog="Example: snapshot-db diff a.db b.db --ignore note.created_at"
-        " --ignore 'note.body=$.meta.ts' --replace 'note.id=<id>'",
+        epilog="Example: snapshot-db diff before.db after.db --ignore note.created_at",
     )
     command.add_argument("expected", type=Path, metavar="A", help="A SQLite file.")
     command.add_argument("obtained", type=Path, metavar="B", help="Another.")

@@ -137,7 +137,8 @@ def _add_command(
 _add_command(
     read_commands.sessions,
     LOOK,
-    "sessions --url agent.db --where metadata.team=support --order -last_activity",
+    "sessions --url agent.db --order -last_activity",
+    "sessions --url agent.db --where metadata.team=support",
 )
 _add_command(timeline.show, LOOK, "show user-42 --url agent.db")
 _add_command(read_commands.history, LOOK, "history user-42 --last 10 --url agent.db")
@@ -145,15 +146,16 @@ _add_command(read_commands.snapshots, LOOK, "snapshots user-42 --url agent.db")
 _add_command(
     read_commands.diff,
     LOOK,
-    "diff user-42 5f2c9a7d1e0b3846 --url agent.db",
-    "diff user-42 5f2c9a7d1e0b3846 90ab12cd34ef5678 --url agent.db",
+    "diff user-42 5f2c9a7d --url agent.db",
+    "diff user-42 5f2c9a7d 90ab12cd --url agent.db",
 )
 _add_command(read_commands.claims, LOOK, "claims --url agent.db")
 _add_command(
     change_commands.append,
     CHANGE,
     'append user-42 user "Where is my order?" --url agent.db',
-    "append user-42 assistant - --key turn-7 --url agent.db < answer.txt",
+    "append user-42 user Thanks --key turn-7 --url agent.db",
+    "append user-42 assistant - --url agent.db < answer.txt",
 )
 _add_command(
     change_commands.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db'
@@ -174,7 +176,7 @@ _add_command(
 )
 _add_command(change_commands.clear, CHANGE, "clear user-42 --yes --url agent.db")
 _add_command(
-    change_commands.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d1e0b3846 --url agent.db"
+    change_commands.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d --url agent.db"
 )
 _add_command(
     doctor_command.doctor,
@@ -191,12 +193,12 @@ _add_command(
     "export - user-42 --url agent.db | gzip > user-42.jsonl.gz",
 )
 _add_command(
-    transfer_commands.import_, MAINTAIN, "import backup.jsonl --url agent.db", name="import"
+    transfer_commands.import_, MAINTAIN, "import backup.jsonl --url restored.db", name="import"
 )
 _add_command(
     copy_command.copy,
     MAINTAIN,
-    "copy agent.db sqlite:////srv/agent.db",
+    "copy agent.db backup.db",
     "copy agent.db other.db --prefix user- --dry-run",
 )
 _add_command(
@@ -207,7 +209,7 @@ _add_command(
     adapter_commands.import_langchain,
     MAINTAIN,
     "import-langchain chats/ --url agent.db",
-    "import-langchain redis://localhost:6379/0 --dry-run --url agent.db",
+    "import-langchain redis://localhost --dry-run --url agent.db",
     name="import-langchain",
 )
 _add_command(

@@ -12,7 +12,7 @@ import typer
 from indelible.cli import completion, phrases
 from indelible.cli.command import CommandContext, on_store
 from indelible.cli.options import SessionId, SnapshotId
-from indelible.cli.output import build_console, to_plain
+from indelible.cli.output import to_plain
 from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import PAGE_ENTRIES_MAX
 from indelible.errors import UsageError
@@ -20,7 +20,7 @@ from indelible.model import Status
 
 SESSIONS_DEFAULT = 100
 # Below this width, the table of sessions has fewer columns.
-WIDE_COLUMNS = 90
+WIDE_TABLE_COLUMNS = 90
 
 _WHERE = re.compile(r"(.+?)(!=|>=|<=|=|>|<)(.*)", re.DOTALL)
 _OPERATORS = {"=": "$eq", "!=": "$ne", ">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
@@ -82,7 +82,7 @@ def sessions(
     if not page:
         call.out.say("No sessions.")
         return
-    if build_console().width < WIDE_COLUMNS:
+    if call.out.columns < WIDE_TABLE_COLUMNS:
         columns: tuple[str, ...] = ("session", "status", "active (UTC)")
         rows: list[tuple[str, ...]] = [
             (each.session_id, each.status, _format_minute(each.last_activity)) for each in page
@@ -123,7 +123,7 @@ def _parse_value(key: str, text: str) -> object:
         if key not in _TIMES:
             return json.loads(text)
         moment = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         # If the field takes no text, the store says so.
         return text
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

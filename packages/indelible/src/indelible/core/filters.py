@@ -101,7 +101,10 @@ def _check_value(key: str, name: str, value: object) -> object:
     if isinstance(value, datetime) and value.tzinfo is None:
         raise UsageError(f"where[{key!r}]: a time needs a time zone: {value!r}")
     if isinstance(value, datetime):
-        return value.astimezone(UTC)
+        try:
+            return value.astimezone(UTC)
+        except OverflowError:
+            raise UsageError(f"where[{key!r}]: no such time in UTC: {value!r}") from None
     return str(value) if isinstance(value, str) else value
 
 

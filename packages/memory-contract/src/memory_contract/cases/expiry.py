@@ -68,6 +68,9 @@ def _start_short_life(context: CaseContext, store: Client) -> tuple[str, Operati
                 if _was_in_time(context, append, ttl_s):
                     raise
                 continue
+            if not _was_in_time(context, append, ttl_s):
+                # It may have begun another life, which has no end.
+                continue
         break
     return session, _record_end(context, session, ttl_s, append), taken
 

@@ -46,7 +46,7 @@ def add_commands(commands: Commands) -> None:
         "check",
         check,
         "check mystore:make_store",
-        "check mystore.contract:adapter --gate concurrency --budget 2m --report out",
+        "check mystore.contract:adapter --gate concurrency --budget 30s --report out",
     )
     parser.add_argument(
         "target",
@@ -229,7 +229,8 @@ def _run(arguments: Namespace, deviations: Deviations, budget_s: float) -> Repor
     chosen = contract_run.select(gates, cases)
     signal.signal(signal.SIGTERM, _end)
     # What a store prints must not get between the lines of a report.
-    with ProgressDisplay(target=arguments.target) as display, redirect_stdout(sys.stderr):
+    shown = ProgressDisplay(target=arguments.target, keeps_last=arguments.keeps_last)
+    with shown as display, redirect_stdout(sys.stderr):
         progress = _apply_deviations(display, deviations)
         if arguments.explore is not None:
             found = _explore(arguments, chosen, progress)

@@ -42,7 +42,7 @@ def add_commands(commands: Commands) -> None:
         "explain",
         explain,
         "explain trace.jsonl",
-        "explain /var/log/agent/trace --session user-42 --report timeline.html",
+        "explain traces --session user-42 --report timeline.html",
     )
     _add_trace(parser)
     parser.add_argument(
@@ -299,6 +299,7 @@ def _exit_of(found: Explanation) -> int:
 
 
 def _explained(found: Explanation) -> dict[str, Any]:
+    from memory_contract.report.as_json import operation  # noqa: PLC0415
     from memory_contract.traces.diagnosis.render import list_notes  # noqa: PLC0415
 
     scope = found.verdict.scope
@@ -315,19 +316,12 @@ def _explained(found: Explanation) -> dict[str, Any]:
                 "session": story.anomaly.session,
                 "ids": story.anomaly.ids,
                 "proof": story.anomaly.proof,
-                "operations": [_operation(op) for op in story.small],
+                "operations": [operation(op) for op in story.small],
             }
             for story in found.stories
         ],
         "notes": list_notes(found),
     }
-
-
-def _operation(op: Any) -> dict[str, Any]:
-    from memory_contract.history import format_operation  # noqa: PLC0415
-
-    found: dict[str, Any] = json.loads(format_operation(op))
-    return found
 
 
 def _replayed(found: Replay) -> dict[str, Any]:

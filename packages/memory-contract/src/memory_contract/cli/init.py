@@ -32,10 +32,11 @@ from memory_contract import MemoryContract
 
 
 class TestStore(MemoryContract):
-    # What the kit cannot find out can be claimed, and the store is then held to it:
-    # adapter = Adapter(open="{target}", durability="power")    nothing is lost in a power cut
-    # adapter = Adapter(open="{target}", keeps_last=20)         only the newest 20 entries are kept
     adapter = "{target}"
+    # What the kit cannot find out can be claimed in an `Adapter` of memory_contract. The store is
+    # then held to it: that nothing is lost in a power cut, or that it keeps the last 20 entries.
+    # adapter = Adapter(open="{target}", durability="power")
+    # adapter = Adapter(open="{target}", keeps_last=20)
 '''
 _CI: Final = """\
 name: memory contract

@@ -112,12 +112,13 @@ def _reach(standing: Proxy, server: str) -> None:
 
 def _stand(standing: Proxy, server: str, faults: Sequence[ProxyFault]) -> None:
     standing.arm(*faults)
-    print(
-        f"{redact_url(standing.url)} leads to {redact_url(server)}. Ctrl-C ends it.",
-        flush=True,
-    )
     told = 0
     try:
+        # Inside the try, since Ctrl-C may come as soon as this is read.
+        print(
+            f"{redact_url(standing.url)} leads to {redact_url(server)}. Ctrl-C ends it.",
+            flush=True,
+        )
         while True:
             threading.Event().wait(LOOK_AGAIN_S)
             told = _tell(standing.struck, told)

@@ -13,11 +13,16 @@ from memory_contract.results import CaseResult, Report
 
 
 class ProgressDisplay:
-    """Given to `check` as its `progress`, inside a `with`; `target` is named in the first proof."""
+    """Given to `check` as its `progress`, inside a `with`.
 
-    def __init__(self, *, stream: TextIO | None = None, target: str = "") -> None:
+    `target` and `keeps_last` are named in the command that repeats the first failure.
+    """
+
+    def __init__(
+        self, *, stream: TextIO | None = None, target: str = "", keeps_last: int | None = None
+    ) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._target = target
+        self._shown = Report(target=target, seed=0, gates=(), results=(), keeps_last=keeps_last)
         self._bar, self._task = _open_bar(self._stream)
         self._failed = 0
 
@@ -47,8 +52,7 @@ class ProgressDisplay:
         if self._bar is None or result.verdict in ("FAIL", "UNKNOWN"):
             self._print(Line(format_result(result), STYLES[result.verdict], is_copied=True))
         if is_first and result.failures:
-            report = Report(target=self._target, seed=0, gates=(), results=(result,))
-            for line in render_proof(report, result):
+            for line in render_proof(self._shown, result):
                 self._print(line)
         if self._bar is not None:
             failed = f"{self._failed} failed" if self._failed else ""
