@@ -24,6 +24,7 @@ def test_sessions_are_found_by_metadata_status_and_dates(command, golden):
     command("sessions", "--where", "metadata.team!=support", "--status", "active")
     command("sessions", "--where", "last_activity<2001-01-01")
     command("sessions", "--status", "expired")
+    command("sessions", "--status", "expired", "--status", "active")
     command("sessions", "--where", "colour=red", code=2)
     command("sessions", "--where", "nothing", code=2)
     command("sessions", "--where", "last_activity<yesterday", code=2)

@@ -190,6 +190,12 @@ def test_an_adapter_is_told_what_the_kit_knows():
         Adapter()
 
 
+@pytest.mark.parametrize(("name", "value"), [("reach", "galaxy"), ("durability", "pwer")])
+def test_a_claim_that_the_kit_does_not_know_is_refused(name, value):
+    with pytest.raises(ValueError, match=f"`{name}` is one of .*, not '{value}'"):
+        Adapter(open=dict, **{name: value})
+
+
 def test_a_class_is_taken_as_it_is():
     turns = resolve("under_test:Turns")
     assert turns.pairs

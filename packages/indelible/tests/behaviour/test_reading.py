@@ -44,6 +44,17 @@ def test_last_is_literal(store):
         assert said(store, "s", last=last) == texts
 
 
+def test_a_slice_is_a_history_of_the_same_state(store):
+    for number in range(3):
+        say(store, "s", str(number))
+    history = store.get_history("s")
+    newest = history[-2:]
+    assert [each["content"] for each in newest.to_openai()] == ["1", "2"]
+    assert (newest.version, newest.status) == (history.version, Status.ACTIVE)
+    assert history[0] == history[:1][0]
+    assert len(store.get_entries("s")[1:].to_openai()) == 2
+
+
 def test_last_zero_is_nothing(store):
     (first,) = say(store, "s", "one")
     history = store.get_history("s", last=0)

@@ -316,3 +316,18 @@ def test_a_block_without_a_form_is_refused():
 def test_what_is_no_message_is_refused():
     with pytest.raises(UsageError, match="not a message: int"):
         from_openai([1])
+
+
+@pytest.mark.parametrize("given", [{"role": "user", "content": "Hi"}, "Hi", 1])
+@pytest.mark.parametrize("convert", [from_openai, from_anthropic])
+def test_what_is_no_list_of_messages_is_refused(convert, given):
+    with pytest.raises(UsageError, match="a list of messages is needed"):
+        convert(given)
+
+
+def test_what_anthropic_gets_converts_back_as_it_is():
+    messages = [
+        ChatMessage(role="system", content="Be brief."),
+        ChatMessage(role="user", content="Hi"),
+    ]
+    assert [ChatMessage(**each) for each in from_anthropic(to_anthropic(messages))] == messages

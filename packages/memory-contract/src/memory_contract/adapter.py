@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
 Capability = Literal[
     "pop",
@@ -154,6 +154,12 @@ class Adapter:
         if unknown := sorted(set(self.capabilities) - set(CAPABILITIES)):
             known = ", ".join(CAPABILITIES)
             raise ValueError(f"unknown capability {unknown[0]!r}; the kit knows {known}")
+        for name, value, allowed in (
+            ("reach", self.reach, get_args(Reach)),
+            ("durability", self.durability, get_args(Durability)),
+        ):
+            if value not in allowed:
+                raise ValueError(f"`{name}` is one of {', '.join(allowed)}, not {value!r}")
         if self.open is None and self.open_async is None:
             raise ValueError("an adapter needs `open` or `open_async`")
         if self.keeps_last is not None and self.keeps_last < KEEPS_LAST_MIN:

@@ -35,11 +35,11 @@ def sessions(
         str, typer.Option(metavar="TEXT", help="Only ids that begin with this.")
     ] = "",
     status: Annotated[
-        Status | None,
+        list[Status] | None,
         typer.Option(
             metavar="STATUS",
-            help="Only these: active, expired, damaged, or new for unfinished copies. Without it:"
-            " active and damaged ones.",
+            help="Only these: active, expired, damaged, or new for unfinished copies; may be"
+            " repeated. Without it: active and damaged ones.",
         ),
     ] = None,
     where: Annotated[
@@ -66,14 +66,14 @@ def sessions(
     """List the sessions of a store, with their status, counts and dates."""
     page = call.store.list_sessions(
         prefix=prefix,
-        where=_parse_where(where or [], status),
+        where=_parse_where(where or [], status or []),
         order=order,
         limit=limit,
         cursor=cursor,
     )
     if page.cursor is not None:
         options = [f"--prefix={prefix}"] if prefix else []
-        options += [f"--status={status}"] if status else []
+        options += [f"--status={each}" for each in status or []]
         options += [f"--where={each}" for each in where or []]
         options += [f"--order={order}", f"--limit={limit}", f"--cursor={page.cursor}"]
         call.out.note(f"There are more: {suggest_command('sessions', options=options)}")
@@ -103,9 +103,9 @@ def sessions(
     call.out.draw_table(columns, rows)
 
 
-def _parse_where(texts: list[str], status: Status | None) -> dict[str, dict[str, object]]:
+def _parse_where(texts: list[str], status: list[Status]) -> dict[str, dict[str, object]]:
     """Parse conditions; a value is text, unless it is a JSON value or that of a date."""
-    where: dict[str, dict[str, object]] = {"status": {"$eq": status}} if status else {}
+    where: dict[str, dict[str, object]] = {"status": {"$in": status}} if status else {}
     for text in texts:
         found = _WHERE.fullmatch(text)
         if found is None:

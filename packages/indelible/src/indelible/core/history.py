@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Self, SupportsIndex, TypeVar, overload
 
 from indelible.core.provider_messages import to_anthropic, to_openai
 from indelible.model import ChatMessage, CorruptEntry, Entry, Status
@@ -32,6 +32,22 @@ class ReadList(list[Item]):
         self.corrupt = corrupt
         #: Opens the next page, in the same state as the first page; None on the last page.
         self.cursor = cursor
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Self: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> Item | Self:
+        """Return an item, or with a slice a list of the same kind and state."""
+        if not isinstance(index, slice):
+            return super().__getitem__(index)
+        return type(self)(
+            super().__getitem__(index),
+            version=self.version,
+            status=self.status,
+            corrupt=self.corrupt,
+            cursor=self.cursor,
+        )
 
 
 class History(ReadList[ChatMessage]):

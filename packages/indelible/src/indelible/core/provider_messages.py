@@ -137,17 +137,33 @@ def from_openai(messages: Iterable[Any]) -> list[JsonObject]:
 
     All their fields are stored.
     """
-    return [_to_dict(message) for message in messages]
+    return [_to_dict(message) for message in _check_list(messages)]
 
 
-def from_anthropic(messages: Iterable[Any], system: Any = None) -> list[JsonObject]:
+def from_anthropic(
+    messages: Iterable[Any] | Mapping[str, Any], system: Any = None
+) -> list[JsonObject]:
     """Convert messages of Anthropic, as dicts or as objects of the SDK, for `add_messages`.
 
-    `system` becomes the first message. Of a response only role and content are stored.
+    `system` becomes the first message. Of a response only role and content are stored. A dict with
+    `messages`, and perhaps `system`, as `to_anthropic` returns it, is converted as well.
     """
+    if isinstance(messages, Mapping) and "messages" in messages:
+        system = messages.get("system", system)
+        messages = messages["messages"]
     given = [] if system is None else [{"role": "system", "content": _to_plain(system)}]
-    given += map(_to_dict, messages)
+    given += map(_to_dict, _check_list(messages))
     return [{"role": one.get("role"), "content": one.get("content")} for one in given]
+
+
+def _check_list(messages: Any) -> Iterable[Any]:
+    """Return the messages, or raise if they are one message or no messages at all."""
+    is_one = isinstance(messages, (str, bytes, Mapping)) or hasattr(messages, "model_dump")
+    if is_one or not isinstance(messages, Iterable):
+        raise UsageError(
+            f"a list of messages is needed, not a {type(messages).__name__}", value=messages
+        )
+    return messages
 
 
 def _parse(values: Iterable[Value]) -> list[_Message]:
