@@ -11,16 +11,22 @@ import asyncio
 import importlib.util
 import os
 import re
-import socket
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from indelible.core.backend import AsyncBackend, Backend, Place, UnreachedError
+from indelible.core.addresses import (
+    Address,
+    Problem,
+    describe_strangers,
+    find_problems,
+    join_problems,
+)
+from indelible.core.backend import AsyncBackend, Backend, UnreachedError
 from indelible.core.clock import Clock, system_clock
 from indelible.core.extras import format_install_command
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX
@@ -29,10 +35,6 @@ from indelible.core.redaction import is_keyword_dsn, redact_url
 from indelible.core.settings import check_text
 from indelible.errors import UnavailableError, UnsupportedError, UsageError
 from indelible.model import Durability, Gravity, Risk
-
-# How long to look at each place where no server answered, to say why; it was tried for long enough.
-_LOOK_S_MAX: Final = 0.2
-_PLACES_NAMED_MAX: Final = 3
 
 # A URL, a file name, or a client of a server that the application has already.
 Target = str | os.PathLike[str] | object
@@ -61,10 +63,12 @@ class Storage(StrEnum):
 
 
 class Factories(NamedTuple):
-    """How to build the two backends of a store."""
+    """How to build the two backends of a store, and where its servers listen."""
 
     blocking: Callable[[], Backend]
     awaited: Callable[[], AsyncBackend]
+    # None for an engine without servers, and for a client of the application.
+    addresses: Sequence[Address] = ()
 
 
 class ClientPair(NamedTuple):
@@ -103,13 +107,15 @@ class Engine:
 
 def connect(options: OpenOptions) -> Backend:
     """Build a blocking backend, and reach its engine."""
-    backend = _build(options, awaited=False).blocking()
+    factories = _build(options, awaited=False)
+    _refuse_wrong_address(options, factories)
+    backend = factories.blocking()
     try:
         backend.prepare()
         _report_dangers(options, backend.perform(FindRisks()))
     except UnreachedError as error:
         backend.close()
-        raise _explain_unreached(options, error) from error.__cause__
+        raise _explain_stranger(options, factories, error) from error.__cause__
     except BaseException:
         backend.close()
         raise
@@ -120,58 +126,49 @@ async def connect_async(options: OpenOptions) -> AsyncBackend:
     """Build an async backend, and reach its engine."""
     factories = _build(options, awaited=True)
     # Another process may hold a file for a while; the event loop must not wait for that.
+    await asyncio.to_thread(_refuse_wrong_address, options, factories)
     backend = await asyncio.to_thread(factories.awaited)
     try:
         await backend.prepare()
         _report_dangers(options, await backend.perform(FindRisks()))
     except UnreachedError as error:
         await backend.close()
-        raise await asyncio.to_thread(_explain_unreached, options, error) from error.__cause__
+        explain = asyncio.to_thread(_explain_stranger, options, factories, error)
+        raise await explain from error.__cause__
     except BaseException:
         await backend.close()
         raise
     return backend
 
 
-def _explain_unreached(options: OpenOptions, error: UnreachedError) -> UnavailableError:
-    """Build the error for a server that did not answer: what is wrong, and what to check."""
+def _refuse_wrong_address(options: OpenOptions, factories: Factories) -> None:
+    """Raise soon if nothing listens at any address of a server, and say what to check."""
+    problems = find_problems(factories.addresses)
+    if problems:
+        raise _build_unreachable_error(options, factories, problems)
+
+
+def _explain_stranger(
+    options: OpenOptions, factories: Factories, error: UnreachedError
+) -> UnavailableError:
+    """Build the error for what listens and does not answer as a server."""
     engine = find_engine(options.target).name
-    places = error.places[:_PLACES_NAMED_MAX]
-    found = [_look_at(place, engine, error.reason) for place in places]
-    problems = ", ".join(problem for problem, _ in found) or error.reason
-    checks = dict.fromkeys(check for _, check in found) or ["host and port, and that it runs"]
-    host, port = next((place for place in error.places if isinstance(place, tuple)), (None, None))
+    problems = describe_strangers(factories.addresses, engine, str(error))
+    unknown = Problem(str(error), "host and port, and that the server runs")
+    return _build_unreachable_error(options, factories, problems or [unknown])
+
+
+def _build_unreachable_error(
+    options: OpenOptions, factories: Factories, problems: Sequence[Problem]
+) -> UnavailableError:
+    text, checks = join_problems(problems)
+    ports = (address for address in factories.addresses if isinstance(address, tuple))
+    host, port = next(ports, (None, None))
     return UnavailableError(
-        f"{format_target(options.target)} cannot be reached: {problems}. Nothing was written. Check"
-        f" {'; '.join(checks)}",
+        f"{format_target(options.target)} cannot be reached: {text}. Nothing was written. Check"
+        f" {checks}",
         host=host,
         port=port,
-    )
-
-
-def _look_at(place: Place, engine: str, reason: str) -> tuple[str, str]:
-    """Return what is wrong at a place where no server answered, and what to check."""
-    if isinstance(place, str):
-        return f"no server answers at the socket {place} ({reason})", "its path, and the server"
-    host, port = place
-    try:
-        socket.create_connection((host, port), timeout=_LOOK_S_MAX).close()
-    except socket.gaierror:
-        return f"the host name {host!r} is not known", "the host name"
-    except ConnectionRefusedError:
-        return (
-            f"nothing listens on port {port} of {host}",
-            "the host and the port, and that the server runs",
-        )
-    except OSError:
-        return (
-            f"{host} does not answer on port {port}",
-            "the host and the port, and whether a firewall is in between",
-        )
-    other = f"what listens there does not answer as a {engine} server ({reason})"
-    return (
-        f"port {port} of {host} is open, but {other}",
-        "the port, whether the server wants TLS, and whether it is stuck",
     )
 
 
@@ -386,7 +383,11 @@ def _build_redis(options: OpenOptions) -> Factories:
         timeout_s=options.timeout_s,
         clock=_get_own_clock(options),
     )
-    return Factories(lambda: RedisBackend(redis_options), lambda: AsyncRedisBackend(redis_options))
+    return Factories(
+        lambda: RedisBackend(redis_options),
+        lambda: AsyncRedisBackend(redis_options),
+        redis_options.find_addresses(),
+    )
 
 
 def _build_postgres(options: OpenOptions) -> Factories:
@@ -405,7 +406,9 @@ def _build_postgres(options: OpenOptions) -> Factories:
         clock=_get_own_clock(options),
     )
     return Factories(
-        lambda: PostgresBackend(postgres_options), lambda: AsyncPostgresBackend(postgres_options)
+        lambda: PostgresBackend(postgres_options),
+        lambda: AsyncPostgresBackend(postgres_options),
+        postgres_options.find_addresses(),
     )
 
 

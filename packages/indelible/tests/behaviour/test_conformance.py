@@ -112,9 +112,9 @@ class Engine:
         except MemoryStoreError as error:
             return type(error).__name__, error.details.get("reason")
         self._remember(op, result)
-        if isinstance(op, Reclaim) and op.session in self.perishable:
+        if isinstance(op, Reclaim | Erase) and op.session in self.perishable:
             # Entries of an earlier life or a lost stage go when it ends, or in the next vacuum.
-            return result.journal_lines
+            return result.journal_lines if isinstance(op, Reclaim) else result.forks
         snapshots = result.snapshots if getattr(op, "count_snapshots", False) else None
         return self._normalize(result), snapshots
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -14,20 +14,11 @@ C = TypeVar("C")
 O = TypeVar("O", bound=Operation[Any])  # noqa: E741 (an operation)
 
 
-# Where a server listens: host and port, or the path of a socket.
-Place = tuple[str, int] | str
-
-
 class UnreachedError(Exception):
-    """Raised by `prepare`: no server answered the first contact. The cause is the driver's error.
+    """Raised by `prepare`: what listens there does not answer as a server of this engine.
 
-    `reason` is what the driver said, without a password.
+    Its text is what the driver said, without a password; its cause is the driver's error.
     """
-
-    def __init__(self, places: Sequence[Place], reason: str) -> None:
-        super().__init__(reason)
-        self.places = places
-        self.reason = reason
 
 
 class Backend(Protocol):
@@ -36,7 +27,7 @@ class Backend(Protocol):
     def prepare(self) -> None:
         """Connect, and refuse an engine that cannot keep what was demanded.
 
-        A server that does not answer within `FIRST_CONTACT_S` is an `UnreachedError`.
+        A server that never answered, in all attempts of `FIRST_CONTACT_S`, is an `UnreachedError`.
         """
         ...
 
@@ -63,7 +54,7 @@ class AsyncBackend(Protocol):
     async def prepare(self) -> None:
         """Connect, and refuse an engine that cannot keep what was demanded.
 
-        A server that does not answer within `FIRST_CONTACT_S` is an `UnreachedError`.
+        A server that never answered, in all attempts of `FIRST_CONTACT_S`, is an `UnreachedError`.
         """
         ...
 

@@ -86,8 +86,8 @@ MOVED_CHECK_S: Final = 0.001
 BUSY_TIMEOUT_S: Final = 5.0
 # How long a call to a server may take, with all its retries, unless told otherwise.
 TIMEOUT_S: Final = 10.0
-# How long opening a store tries to get any answer from its server. Only a wrong host or port, or a
-# server that is down, takes longer; with the start of a command it stays under two seconds.
+# How long opening a store tries to find a server at its address. A wrong host or port takes longer;
+# with the start of a command, the error stays under two seconds. A slow server is waited for.
 FIRST_CONTACT_S: Final = 1.5
 # A deadline beyond an hour is a mistake, and past some weeks timers overflow.
 TIMEOUT_S_MAX: Final = 3600.0

@@ -59,12 +59,19 @@ class Presence:
         seen = set(read.value or ())
         if self.expected <= seen:
             return
+        absent: list[str] = []
         for id_ in sorted(self.expected - seen, key=self.rank.__getitem__):
             entry = self.session.entries[id_]
             if _cut_off(read, entry, self.session):
                 continue
             if self.changed and self._excuse(entry, read):
                 continue
+            absent.append(id_)
+        limit = self.session.limit_of(read)
+        if limit is not None:
+            # The newest must have been there; a whole answer would not have shown those before.
+            absent = absent[-max(1, limit - len(read.value or ())) :]
+        for id_ in absent:
             self.missing.setdefault(id_, []).append(read)
 
     def _excuse(self, entry: EntryTimes, read: Operation) -> bool:

@@ -22,7 +22,7 @@ from indelible.backends.postgres.append import (
 )
 from indelible.backends.postgres.connection_pool_async import AsyncGivenPool, AsyncOwnPool
 from indelible.backends.postgres.errors import KeyUsedError, is_usable_after
-from indelible.backends.postgres.options import PostgresOptions, find_places
+from indelible.backends.postgres.options import PostgresOptions
 from indelible.backends.postgres.statements import send_nothing, to_plan
 from indelible.backends.postgres.transaction import find_handler, perform_in_transaction
 from indelible.backends.postgres.waiting import sleep_async
@@ -99,20 +99,25 @@ class AsyncPostgresClient:
                 )
 
     async def _reach(self) -> None:
-        """Make the first contact, or raise soon; later calls are tried until their deadline.
+        """Make the first contact. What refuses to talk is tried for a short time only.
 
         A server that is only starting is reached. A pool of the application connects by itself.
         """
         if not isinstance(self._options.target, str):
-            return
-        deadline = Deadline(min(self._options.timeout_s, FIRST_CONTACT_S))
-        try:
-            await self._retry(deadline, send_nothing)
-        except UnavailableError as error:
-            if not error.details.get("answered"):
-                places = find_places(self._options.conninfo()[0])
-                reason = error.details.get("reason", error.message)
-                raise UnreachedError(places, reason) from error.__cause__
+            return None
+        deadline = Deadline(self._options.timeout_s)
+        tried = Deadline(min(self._options.timeout_s, FIRST_CONTACT_S))
+        while True:
+            try:
+                return await self._run(to_plan(send_nothing), deadline)
+            except UnavailableError as error:
+                if error.details.get("answered"):
+                    return None
+                wait_s = tried.next_wait_s()
+                if wait_s is None:
+                    reason = error.details.get("reason", error.message)
+                    raise UnreachedError(reason) from error.__cause__
+            await sleep_async(wait_s)
 
     async def claims(self) -> Claims:
         """Return what is promised on the server as it runs now."""

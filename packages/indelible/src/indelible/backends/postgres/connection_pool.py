@@ -124,7 +124,7 @@ class OwnPool:
                     break
                 answer = Ping.NO_RESPONSE
                 if not self._known and not isinstance(error, psycopg.errors.ConnectionTimeout):
-                    answer = ping(self._conninfo, timeout_s)
+                    answer = ping(self._conninfo)
                 if answer is not Ping.OK or self._servers > 1:
                     answered = answer in (Ping.OK, Ping.REJECT)
                     failure = build_unreachable_error(error, place=self._place, answered=answered)

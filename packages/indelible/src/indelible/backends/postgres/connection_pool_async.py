@@ -123,7 +123,7 @@ class AsyncOwnPool:
                     break
                 answer = Ping.NO_RESPONSE
                 if not self._known and not isinstance(error, psycopg.errors.ConnectionTimeout):
-                    answer = await ping_async(self._conninfo, timeout_s)
+                    answer = await ping_async(self._conninfo)
                 if answer is not Ping.OK or self._servers > 1:
                     answered = answer in (Ping.OK, Ping.REJECT)
                     failure = build_unreachable_error(error, place=self._place, answered=answered)

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from indelible.backends.postgres.statements import PostgresContext
-from indelible.core.backend import Place
+from indelible.core.addresses import Address
 from indelible.core.clock import Clock
 from indelible.core.deadline import Deadline
 from indelible.errors import UsageError
@@ -21,6 +21,9 @@ from indelible.model import Durability
 # How often a server that is up must refuse before that is an error: it may have come up between the
 # attempt and the ping that follows it.
 CONNECT_ATTEMPTS: Final = 2
+# The ping holds up every thread of the process, since the driver keeps the interpreter's lock. It
+# follows a refusal, so a server that is there answers at once.
+PING_S_MAX: Final = 1
 DEFAULT_PORT: Final = b"5432"
 
 
@@ -47,6 +50,10 @@ class PostgresOptions:
     def conninfo(self) -> tuple[str, int]:
         """The connection string, and how many servers it names."""
         return parse_url(self.target, shown=self.shown)
+
+    def find_addresses(self) -> list[Address]:
+        """Where the servers of a URL listen; none for the default socket."""
+        return _find_addresses(self.conninfo()[0]) if isinstance(self.target, str) else []
 
 
 def parse_url(url: str, *, shown: str) -> tuple[str, int]:
@@ -75,33 +82,37 @@ def lacks_password(error: psycopg.Error) -> bool:
     return error.pgconn is not None and error.pgconn.needs_password
 
 
-def ping(conninfo: str, timeout_s: int) -> psycopg.pq.Ping:
+def ping(conninfo: str) -> psycopg.pq.Ping:
     """Ask a server whether it accepts connections at all.
 
     A failed connection carries no code. But libpq knows the code, and tells by it whether a server
     that answered is only starting or ending (`REJECT`).
     """
-    asked = make_conninfo(conninfo, connect_timeout=timeout_s).encode()
+    asked = make_conninfo(conninfo, connect_timeout=PING_S_MAX).encode()
     return psycopg.pq.Ping(psycopg.pq.PGconn.ping(asked))
 
 
-async def ping_async(conninfo: str, timeout_s: int) -> psycopg.pq.Ping:
+async def ping_async(conninfo: str) -> psycopg.pq.Ping:
     """The same, in a thread."""
-    return await asyncio.to_thread(ping, conninfo, timeout_s)
+    return await asyncio.to_thread(ping, conninfo)
 
 
-def find_places(conninfo: str) -> list[Place]:
-    """Where the servers of a connection string listen; none for the default socket."""
+def _find_addresses(conninfo: str) -> list[Address]:
     # Variables such as PGHOST are defaults of libpq.
     asked = {each.keyword: each.val for each in psycopg.pq.Conninfo.get_defaults() if each.val}
     given = psycopg.pq.Conninfo.parse(conninfo.encode())
     asked |= {each.keyword: each.val for each in given if each.val}
-    hosts = (asked.get(b"host") or asked.get(b"hostaddr") or b"").decode().split(",")
+    hosts = (asked.get(b"hostaddr") or asked.get(b"host") or b"").decode().split(",")
     ports = asked.get(b"port", DEFAULT_PORT).decode().split(",")
     # One port is that of every server.
     ports = ports * len(hosts) if len(ports) == 1 else ports
     return [
-        host if host.startswith(("/", "@")) else (host, int(port or DEFAULT_PORT))
+        _build_address(host, int(port or DEFAULT_PORT))
         for host, port in zip(hosts, ports, strict=False)
         if host
     ]
+
+
+def _build_address(host: str, port: int) -> Address:
+    # libpq takes a folder for the one in which a server has its socket.
+    return f"{host}/.s.PGSQL.{port}" if host.startswith(("/", "@")) else (host, port)

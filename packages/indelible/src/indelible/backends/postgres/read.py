@@ -119,7 +119,11 @@ class _Reader(PostgresTransaction):
         if len(found) == view.count(extents):
             return found
         now = await self.find_session(row.name)
-        if now is None or (now.token, now.vacuums) != (row.token, row.vacuums):
+        if now is None or (now.token, now.born, now.vacuums) != (
+            row.token,
+            row.born,
+            row.vacuums,
+        ):
             raise _VacuumedError
         there = {each[0]: each for each in found}
         return [there.get(at, (at, None, 0, b"", None)) for at in view.iter_positions(extents)]

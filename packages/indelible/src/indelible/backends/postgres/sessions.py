@@ -64,22 +64,31 @@ _ROW_COLUMNS = f"""
 # A row in any case: it carries the server's time, also where there is no session. With it come the
 # newest visible entries, if any are asked for, as an array for each column.
 LOAD_SESSION = "SELECT * FROM indelible.load_session($1, $2, $3, $4, $5, $6, $7)"
-# The same columns of a session, without entries.
+# The same columns of a session, without entries. The time is read behind the lock: waiting for it
+# may have taken until after the session's deadline.
 LOCK_SESSION = f"""
-    SELECT indelible.now_ms($3::bigint), {_ROW_COLUMNS}
-    FROM indelible.session WHERE namespace = $1 AND name = $2 FOR UPDATE"""
+    SELECT indelible.now_ms($3::bigint), own.* FROM (
+        SELECT {_ROW_COLUMNS}
+        FROM indelible.session WHERE namespace = $1 AND name = $2 FOR UPDATE
+    ) AS own"""
 COLUMNS_COUNT: Final = 16
 _CREATED_AT: Final = 10
 _COUNT_SNAPSHOTS = """
     SELECT count(*) FROM indelible.snapshot AS part
     JOIN indelible.session AS own ON part.session = own.number AND part.life = own.life
     WHERE own.namespace = $1 AND own.name = $2"""
+# The indexes of these orders begin with this expression, so that no search by name uses them.
+_INDEXED = "pg_catalog.encode(namespace, 'hex') = pg_catalog.encode($1, 'hex')"
 # For each order: what a page begins after, and the terms. {0} is > or <.
 _ORDERS: Final = {
     "id": ("name {0} $6 AND $5::bigint IS NOT NULL", ("name",)),
-    "created": ("(created_at, name) {0} ($5::bigint, $6)", ("created_at", "name")),
+    "created": (
+        f"{_INDEXED} AND (created_at, name) {{0}} ($5::bigint, $6)",
+        ("created_at", "name"),
+    ),
     "last_activity": (
-        f"(activity_minute, last_activity, name) {{0}} ($5::bigint / {ACTIVITY_STEP_MS}, $5, $6)",
+        f"""{_INDEXED} AND (activity_minute, last_activity, name)
+            {{0}} ($5::bigint / {ACTIVITY_STEP_MS}, $5, $6)""",
         ("activity_minute", "last_activity", "name"),
     ),
 }
@@ -183,7 +192,7 @@ async def read_head(context: PostgresContext, op: ReadHead) -> Head:
 @HANDLERS.handles(ListSessions)
 async def list_sessions(context: PostgresContext, op: ListSessions) -> SessionPage:
     """List a page of sessions, in the order of ids if no other is asked for."""
-    listed: list[ListedSession] = []
+    listed: dict[str, ListedSession] = {}
     order = op.order or SessionOrder("id")
     after = last = session_list.parse_place(order, op.resume)
     # No name has more bytes. One that is damaged is in the list, to be noticed.
@@ -199,14 +208,15 @@ async def list_sessions(context: PostgresContext, op: ListSessions) -> SessionPa
             created_at, last_activity = row[_CREATED_AT : _CREATED_AT + 2]
             after = session_list.build_place(order, name, created_at, last_activity)
             head = _try_build_head(name, tuple(row), snapshots)
-            if not session_list.is_listed(op, name, head):
+            # One that moved in the order between two round trips is listed once.
+            if name in listed or not session_list.is_listed(op, name, head):
                 continue
             if len(listed) == op.limit:
-                return SessionPage(tuple(listed), last.format())
-            listed.append(ListedSession(name, head))
+                return SessionPage(tuple(listed.values()), last.format())
+            listed[name] = ListedSession(name, head)
             last = after
         if len(rows) < wanted:
-            return SessionPage(tuple(listed), None)
+            return SessionPage(tuple(listed.values()), None)
         wanted = min(2 * wanted, PAGE_ENTRIES_MAX + 1)
 
 

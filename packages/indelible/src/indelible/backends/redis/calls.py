@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from indelible.backends.redis.errors import is_ask
 from indelible.backends.redis.keys import SessionKeys, build_keys, parse_session
 from indelible.backends.redis.scripts import LuaScript, load_script
-from indelible.core.backend import Handlers, Place
+from indelible.core.backend import Handlers
 from indelible.core.clock import Clock, read_clock_ms
 from indelible.core.deadline import Deadline
 from indelible.core.plan import Operation
@@ -150,7 +150,6 @@ class RedisContext:
         timeout_s: float,
         simulated: bool,
         is_cluster: bool,
-        places: Sequence[Place] = (),
     ) -> None:
         self.namespace = namespace
         self.clock = clock
@@ -159,8 +158,6 @@ class RedisContext:
         self.timeout_s = timeout_s
         self.simulated = simulated
         self.is_cluster = is_cluster
-        # Where the servers listen, as far as that is known.
-        self.places = places
         # Whether replicas are asked for what is on their disks, and not just in their memory.
         self.waits_for_disks = False
         self.cursor_key: bytes | None = None

@@ -23,9 +23,8 @@ import redis.retry
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
 
-from indelible.core.backend import Place
+from indelible.core.addresses import Address
 from indelible.core.clock import Clock
-from indelible.core.limits import FIRST_CONTACT_S
 from indelible.errors import UsageError
 from indelible.model import Durability
 
@@ -36,8 +35,6 @@ READ_CONNECTIONS = 8
 CONNECT_S_MAX = 5.0
 # The map of slots is asked of one server after the other, each with this share of the time.
 CLUSTER_SHARE = 4
-# A server on a busy machine may need this long.
-MAP_S_MIN = 0.5
 # A socket without time left does not wait at all; that is another error than a timeout.
 TIMEOUT_S_MIN = 0.001
 DEFAULT_PORT = 6379
@@ -71,6 +68,15 @@ class RedisOptions:
     def __repr__(self) -> str:
         # The target may hold a password.
         return f"RedisOptions({self.shown!r}, namespace={self.namespace!r})"
+
+    def find_addresses(self) -> list[Address]:
+        """Return where the servers of a URL listen; a client of the application knows its own."""
+        if not isinstance(self.target, str):
+            return []
+        _, hosts, settings = _parse_url(self.target)
+        if "path" in settings:
+            return [str(settings["path"])]
+        return [*hosts] or [(settings.get("host", "localhost"), settings.get("port", DEFAULT_PORT))]
 
 
 # When the call that opens a connection has to be done with it.
@@ -141,23 +147,6 @@ def is_cluster(target: Any) -> bool:
     return isinstance(target, (redis.RedisCluster, redis.asyncio.RedisCluster))
 
 
-def find_places(target: Any) -> list[Place]:
-    """Return where the servers of a URL or a client listen, as far as that is known."""
-    hosts: list[tuple[str, int]] = []
-    if isinstance(target, str):
-        _, hosts, settings = _parse_url(target)
-    else:
-        pool = getattr(target, "connection_pool", None)
-        settings = dict(getattr(pool, "connection_kwargs", {}))
-    if hosts:
-        return list(hosts)
-    if "path" in settings:
-        return [str(settings["path"])]
-    if isinstance(target, str) or "host" in settings:
-        return [(settings.get("host", "localhost"), settings.get("port", DEFAULT_PORT))]
-    return []
-
-
 def is_simulated(target: Any) -> bool:
     """Whether a client has no server behind it."""
     if isinstance(target, str) or is_cluster(target):
@@ -196,14 +185,8 @@ def build_cluster_client(options: RedisOptions, *, awaited: bool) -> Any:
         ssl=scheme == "rediss",
         # A slot without a server must not make the others unreachable.
         require_full_coverage=False,
-        **_complete(settings, _choose_map_timeout(options, len(hosts)), awaited=awaited),
+        **_complete(settings, options.timeout_s / CLUSTER_SHARE, awaited=awaited),
     )
-
-
-def _choose_map_timeout(options: RedisOptions, hosts: int) -> float:
-    """Return how long one server may take to answer: the first contact is with any of them."""
-    share_s = max(FIRST_CONTACT_S / hosts, MAP_S_MIN)
-    return min(options.timeout_s / CLUSTER_SHARE, share_s)
 
 
 def _complete(settings: dict[str, Any], timeout_s: float, *, awaited: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from indelible.backends.redis import (  # noqa: F401 (each registers its handler
     views,
 )
 from indelible.backends.redis.calls import HANDLERS, RedisContext
-from indelible.backends.redis.connections import RedisOptions, find_places, is_cluster, is_simulated
+from indelible.backends.redis.connections import RedisOptions, is_cluster, is_simulated
 from indelible.backends.redis.keys import FORMAT_KEY, SECRET_KEY
 from indelible.backends.redis.requests import exchange, reach_server
 from indelible.backends.redis.settings import read_settings
@@ -93,5 +93,4 @@ def build_context(options: RedisOptions) -> RedisContext:
         timeout_s=options.timeout_s,
         simulated=is_simulated(options.target),
         is_cluster=is_cluster(options.target),
-        places=find_places(options.target),
     )

@@ -107,12 +107,13 @@ def _choose_error(
 
 
 def reach_server(context: RedisContext) -> Plan[None]:
-    """Make the first contact, or raise soon; later requests are tried until their deadline.
+    """Make the first contact. What refuses to talk is tried for a short time only.
 
     A cluster is reached if one of its servers says where the keys are. A server that reads its file
     is reached, too.
     """
-    deadline = Deadline(min(context.timeout_s, FIRST_CONTACT_S))
+    deadline = Deadline(context.timeout_s)
+    tried = Deadline(min(context.timeout_s, FIRST_CONTACT_S))
     while True:
         if context.is_cluster:
             counted: int | BaseException = yield CountServers()
@@ -128,9 +129,9 @@ def reach_server(context: RedisContext) -> Plan[None]:
             return
         if not isinstance(problem, UnavailableError):
             raise problem
-        wait_s = deadline.next_wait_s()
+        wait_s = tried.next_wait_s()
         if wait_s is None:
-            raise UnreachedError(context.places, find_reason(error)) from error
+            raise UnreachedError(find_reason(error)) from error
         yield Wait(wait_s)
 
 
@@ -173,7 +174,7 @@ def exchange(context: RedisContext, key: str, commands: tuple[Command, ...]) -> 
             request.failed = errors[0]
             _refuse_cluster(context, errors[0])
             problem = build_refused_error(errors[0], shown=context.shown)
-            if choose_next(errors[0]) not in (Next.WAIT, Next.MOVE):
+            if choose_next(errors[0]) not in (Next.WAIT, Next.MOVE, Next.ASK):
                 raise problem
         yield from _pause(request.deadline, problem)
 

@@ -237,9 +237,9 @@ def list_sessions(context: RedisContext, op: ListSessions) -> Plan[SessionPage]:
         return (yield from _list_in_order(context, op, op.order))
     listed: dict[str, Head | None] = {}
     at = parse_bookmark(op.resume)
-    servers = yield from count_servers(context)
     keys = SCAN_KEYS
-    while at.server < servers:
+    # Counted each time: a cluster may get another server meanwhile.
+    while at.server < (servers := (yield from count_servers(context))):
         room = op.limit - len(listed)
         run, cursor, found = yield from _scan(context, op, at, SCAN_KEYS_FEW if at.given else keys)
         if at.run and run != at.run:
@@ -278,8 +278,7 @@ def _list_in_order(
     after = session_list.parse_place(order, op.resume)
     first: dict[str, tuple[Place, Head | None]] = {}
     at = Bookmark()
-    servers = yield from count_servers(context)
-    while at.server < servers:
+    while at.server < (yield from count_servers(context)):
         run, cursor, found = yield from _scan(context, op, at, SCAN_KEYS)
         if at.run and run != at.run:
             at = Bookmark(at.server)

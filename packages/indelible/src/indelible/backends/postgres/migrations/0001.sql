@@ -43,10 +43,14 @@ CREATE TABLE indelible.session (
 ) WITH (fillfactor = 70);                       -- an append updates its row in place
 CREATE INDEX session_forked_from ON indelible.session (namespace, forked_from)
     WHERE forked_from IS NOT NULL;
-CREATE INDEX session_created ON indelible.session (namespace, created_at, name);
+-- The indexes for lists begin with an expression: without statistics the planner would take one that
+-- begins with the namespace for a search by name, too.
+CREATE INDEX session_created
+    ON indelible.session (pg_catalog.encode(namespace, 'hex'), created_at, name);
 -- An append that changes an indexed column cannot update its row in place, so that the index has whole
 -- minutes: few appends change it, and few sessions of one minute remain to be ordered.
-CREATE INDEX session_activity ON indelible.session (namespace, activity_minute);
+CREATE INDEX session_activity
+    ON indelible.session (pg_catalog.encode(namespace, 'hex'), activity_minute);
 
 -- The log.
 CREATE TABLE indelible.entry (
