@@ -393,7 +393,7 @@ def test_the_faults_that_can_be_made_here_are_listed(command):
     said = command("faults").out
     for line in ("nothing: ", "  processes, ", "server: ", "  PostgreSQL, ", "privileges: "):
         assert line in said
-    named = command("faults", "--json", env={"INDELIBLE_REDIS_SERVER": "/no/such"})
+    named = command("faults", "--json", env={"MEMORY_CONTRACT_REDIS_SERVER": "/no/such"})
     found = {each["name"]: each for each in json.loads(named.out)["means"]}
     assert found["processes"] == {
         "tier": "nothing",
@@ -402,6 +402,6 @@ def test_the_faults_that_can_be_made_here_are_listed(command):
         "missing": "",
     }
     assert "/no/such" in found["Valkey or Redis"]["missing"]
-    said = command("faults", env={"INDELIBLE_REDIS_SERVER": "/no/such"}).out
+    said = command("faults", env={"MEMORY_CONTRACT_REDIS_SERVER": "/no/such"}).out
     assert "NOT HERE: " in said
     assert said.endswith("NOT RUN, which is not PASS.\n")

@@ -91,15 +91,12 @@ def prepared_folder(tmp_path_factory):
 
 def prepare_stores(folder):
     """A session with two snapshots, a change to undo and one to redo; and an export of it."""
-    ids = iter(["5f2c9a7d1e0b3846", "90ab12cd34ef5678"])
     with indelible.open(folder / "agent.db") as store:
         for number in range(30):
             store.save_context("user-42", f"question {number}", "answer")
         store.set_metadata("user-42", {"team": "support"})
-    with indelible.open(folder / "agent.db", ids=lambda: next(ids)) as store:
+        store.save_snapshot("user-42", label="before-booking")
         store.save_snapshot("user-42")
-        store.save_snapshot("user-42")
-    with indelible.open(folder / "agent.db") as store:
         store.trim("user-42", keep_last=50)
         store.trim("user-42", keep_last=40)
         store.undo("user-42")

@@ -173,7 +173,7 @@ def test_written_tests_and_traces_hold_no_password(command, url):
     )
     assert "Wrote" in done.out, done
     text = (command.folder / "test_it.py").read_text("utf-8")
-    assert 'STORE = os.environ["INDELIBLE_URL"]' in text
+    assert 'STORE = os.environ["STORE_URL"]' in text
     compile(text, "test_it.py", "exec")
     trace = command.folder / "test_it.jsonl"
     assert json.loads(trace.read_text("ascii").splitlines()[0]).get("store", "") == ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from indelible.connect import OpenOptions, Target, connect, connect_async, format_target
 from indelible.core.clock import Clock, system_clock
+from indelible.core.embedding import check_embedder
 from indelible.core.ids import Ids, random_ids
 from indelible.core.limits import BUSY_TIMEOUT_S, TIMEOUT_S
 from indelible.core.settings import Settings, check_ttl_s
@@ -41,6 +42,7 @@ def open(  # noqa: A001 (indelible.open reads well, and shadows nothing outside 
     `clock` and `ids` are for deterministic tests.
     """
     check_ttl_s(ttl)
+    check_embedder(embedder)
     backend = connect(
         OpenOptions(
             target=target,
@@ -73,6 +75,7 @@ def open_async(
     Either `store = await open_async(…)` or `async with open_async(…) as store:`.
     """
     check_ttl_s(ttl)
+    check_embedder(embedder)
     options = OpenOptions(
         target=target,
         namespace=namespace,

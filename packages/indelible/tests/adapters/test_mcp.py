@@ -98,6 +98,13 @@ async def test_a_model_is_locked_to_its_session(tmp_path):
         assert len(store.timeline("ben").entries) == 1
 
 
+@pytest.mark.parametrize("options", [["--session", ""], ["--session", "a", "--any-session"]])
+def test_options_that_contradict_are_refused(tmp_path, options):
+    command = [sys.executable, "-m", "indelible", "mcp", "agent.db", *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Nothing was started" in done.stderr) == (2, True)
+
+
 async def test_any_session_opens_all(tmp_path):
     async with served(tmp_path, "agent.db", "--any-session") as session:
         first = await called(session, "remember", content="hello", session="ben")

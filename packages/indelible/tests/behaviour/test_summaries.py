@@ -207,6 +207,23 @@ def test_text_needs_an_embedder(store):
         store.search_summaries("s", "text")
 
 
+class Nameless:
+    def embed(self, text):
+        return [1.0]
+
+
+@pytest.mark.parametrize("embedder", [Nameless(), "letters", len])
+def test_what_is_no_embedder_is_refused_at_once(make_store, embedder):
+    with pytest.raises(UsageError, match="It needs a `name`"):
+        make_store(embedder=embedder)
+
+
+@pytest.mark.parametrize("vector", [{"a": 1}, {0: 1.0}, "12", b"12"])
+def test_what_is_iterable_need_not_be_a_vector(store, vector):
+    with pytest.raises(UsageError, match="not a vector"):
+        store.add_summary("s", "text", vector, embedder="e")
+
+
 def test_a_store_with_an_embedder_makes_and_searches_vectors(make_store):
     store = make_store(embedder=Letters())
     for text in ("aab", "bbc", "cca"):

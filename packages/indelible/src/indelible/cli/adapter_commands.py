@@ -17,11 +17,12 @@ from indelible.cli.options import DryRun, Yes
 from indelible.cli.output import show_progress, to_plain
 from indelible.cli.prompts import confirm
 from indelible.connect import format_target
-from indelible.errors import UnsupportedError
+from indelible.errors import UnsupportedError, UsageError
 
 # LangChain's own names, as its histories use them by default.
 TABLE = "message_store"
 KEY_PREFIX = "message_store:"
+DEFAULT_SESSION = "default"
 
 
 @on_store(creates=True)
@@ -32,8 +33,11 @@ def mcp(
         str | None, typer.Argument(metavar="URL", help="The store; the same as --url.")
     ] = None,
     session: Annotated[
-        str, typer.Option(metavar="ID", help="The one session that the tools work on.")
-    ] = "default",
+        str | None,
+        typer.Option(
+            metavar="ID", help="The one session that the tools work on. Without it: default."
+        ),
+    ] = None,
     any_session: Annotated[
         bool,
         typer.Option(
@@ -45,12 +49,15 @@ def mcp(
 
     The tools are remember, history, read, search, snapshot, snapshots, rollback and undo.
     """
+    if session is not None and (any_session or not session):
+        wrong = "both --session and --any-session" if any_session else "an empty --session"
+        raise UsageError(f"mcp does not take {wrong}. Nothing was started")
     try:
         from indelible.adapters import mcp, store_variants  # noqa: PLC0415 (an extra)
     except ImportError as error:
         raise UnsupportedError(str(error)) from error
     store = store_variants.to_async(call.store)
-    asyncio.run(mcp.serve(store, session=session, any_session=any_session))
+    asyncio.run(mcp.serve(store, session=session or DEFAULT_SESSION, any_session=any_session))
 
 
 @on_store(creates=True)

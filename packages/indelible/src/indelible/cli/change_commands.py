@@ -113,7 +113,7 @@ def rollback(
         if dry_run:
             _print_preview(call, change)
             return
-        confirm(f"Rolling back {session!r} to {snapshot} {_describe_effect(change)}.", yes=yes)
+        _confirm(change, f"Rolling back {session!r} to {snapshot}", yes=yes)
     _print_result(call, call.store.rollback_to_snapshot(session, snapshot, key=key))
 
 
@@ -122,7 +122,7 @@ def undo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key
     """Take back the newest rollback, trim, hide or clear. Again goes one further back."""
     if not yes:
         change = call.store.undo(session, dry_run=True)
-        confirm(f"Undoing the newest change of {session!r} {_describe_effect(change)}.", yes=yes)
+        _confirm(change, f"Undoing the newest change of {session!r}", yes=yes)
     _print_result(call, call.store.undo(session, key=key))
 
 
@@ -131,7 +131,7 @@ def redo(call: CommandContext, session: SessionId, *, yes: Yes = False, key: Key
     """Make the change again that the newest undo took back, if nothing else changed since."""
     if not yes:
         change = call.store.redo(session, dry_run=True)
-        confirm(f"Redoing it in {session!r} {_describe_effect(change)}.", yes=yes)
+        _confirm(change, f"Redoing it in {session!r}", yes=yes)
     _print_result(call, call.store.redo(session, key=key))
 
 
@@ -180,7 +180,7 @@ def trim(
         if dry_run:
             _print_preview(call, change)
             return
-        confirm(f"Trimming session {session!r} {_describe_effect(change)}.", yes=yes)
+        _confirm(change, f"Trimming session {session!r}", yes=yes)
     _print_result(call, trim(key=key))
 
 
@@ -200,7 +200,7 @@ def clear(
         if dry_run:
             _print_preview(call, change)
             return
-        confirm(f"Clearing {session!r} {_describe_effect(change)}.", yes=yes)
+        _confirm(change, f"Clearing {session!r}", yes=yes)
     _print_result(call, call.store.clear(session, key=key))
 
 
@@ -222,6 +222,12 @@ def fork(
     made = call.store.fork(session, new, at=at)
     if not call.out.print_json(made):
         call.out.say(f"Session {new!r} holds {phrases.format_entry_count(made.entries)}.")
+
+
+def _confirm(change: ViewChange, action: str, *, yes: bool) -> None:
+    """Ask before a change that hides or brings back entries."""
+    if change.dropped or change.restored:
+        confirm(f"{action} {_describe_effect(change)}.", yes=yes)
 
 
 def _print_preview(call: CommandContext, change: ViewChange) -> None:

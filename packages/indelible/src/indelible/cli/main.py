@@ -146,8 +146,8 @@ _add_command(read_commands.snapshots, LOOK, "snapshots user-42 --url agent.db")
 _add_command(
     read_commands.diff,
     LOOK,
-    "diff user-42 5f2c9a7d --url agent.db",
-    "diff user-42 5f2c9a7d 90ab12cd --url agent.db",
+    "diff user-42 latest --url agent.db",
+    "diff user-42 before-booking latest --url agent.db",
 )
 _add_command(read_commands.claims, LOOK, "claims --url agent.db")
 _add_command(
@@ -164,7 +164,7 @@ _add_command(
     change_commands.rollback,
     CHANGE,
     "rollback user-42 latest --dry-run --url agent.db",
-    "rollback user-42 5f2c9a7d --url agent.db",
+    "rollback user-42 latest --url agent.db",
 )
 _add_command(change_commands.undo, CHANGE, "undo user-42 --url agent.db")
 _add_command(change_commands.redo, CHANGE, "redo user-42 --url agent.db")
@@ -175,9 +175,7 @@ _add_command(
     "trim user-42 --max-tokens 4000 --dry-run --url agent.db",
 )
 _add_command(change_commands.clear, CHANGE, "clear user-42 --yes --url agent.db")
-_add_command(
-    change_commands.fork, CHANGE, "fork user-42 user-42-retry --at 5f2c9a7d --url agent.db"
-)
+_add_command(change_commands.fork, CHANGE, "fork user-42 user-42-retry --at latest --url agent.db")
 _add_command(
     doctor_command.doctor,
     MAINTAIN,

@@ -12,6 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from indelible.core.codec import format_value
@@ -60,12 +61,23 @@ async def embed_summaries_async(embedder: Embedder | None, values: Iterable[Any]
     return _add_vectors(embedder, values, await embed_async(embedder, texts))
 
 
+def check_embedder(embedder: object) -> None:
+    """Refuse an embedder that lacks what every embedder has."""
+    name = getattr(embedder, "name", None)
+    if embedder is None or (isinstance(name, str) and callable(getattr(embedder, "embed", None))):
+        return
+    raise UsageError(
+        f"not an embedder: {format_value(embedder)}. It needs a `name`, which is stored with its"
+        " vectors, and a method `embed` from a text to a list of numbers"
+    )
+
+
 def to_floats(vector: Any) -> Vector:
     """Convert a vector of any library to floats."""
-    try:
-        return tuple(map(float, vector))
-    except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"not a vector: {format_value(vector)}", value=vector) from None
+    if not isinstance(vector, str | bytes | Mapping):
+        with suppress(TypeError, ValueError, OverflowError):
+            return tuple(map(float, vector))
+    raise UsageError(f"not a vector: {format_value(vector)}", value=vector)
 
 
 def is_several(items: object) -> bool:

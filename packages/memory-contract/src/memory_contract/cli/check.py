@@ -117,6 +117,8 @@ def parse_window(text: str) -> int:
     """Parse a number of entries that a store keeps."""
     from memory_contract.adapter import KEEPS_LAST_MIN  # noqa: PLC0415
 
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not a number of entries")
     if (number := int(text)) < KEEPS_LAST_MIN:
         raise ArgumentTypeError(f"{text} is less than a turn, which is {KEEPS_LAST_MIN} entries")
     return number

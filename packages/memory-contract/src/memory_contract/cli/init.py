@@ -28,15 +28,13 @@ def make_store(workspace):
 _TEST: Final = '''\
 """The memory contract: each case is a test of this class."""
 
-from memory_contract import MemoryContract
+from memory_contract import Adapter, MemoryContract
 
 
 class TestStore(MemoryContract):
-    adapter = "{target}"
-    # What the kit cannot find out can be claimed in an `Adapter` of memory_contract. The store is
-    # then held to it: that nothing is lost in a power cut, or that it keeps the last 20 entries.
-    # adapter = Adapter(open="{target}", durability="power")
-    # adapter = Adapter(open="{target}", keeps_last=20)
+    # What the kit cannot find out can be claimed here, and the store is then held to it:
+    # durability="power" if nothing is lost in a power cut, keeps_last=20 if older entries go.
+    adapter = Adapter(open="{target}")
 '''
 _CI: Final = """\
 name: memory contract
@@ -49,7 +47,8 @@ jobs:
       - uses: actions/setup-python@v5
         with:
           python-version: "3.12"
-      - run: pip install memory-contract .
+      # The project with its store, and what its tests need.
+      - run: pip install . memory-contract
       - run: memory-contract check {target} --full --report memory-contract-report
       - uses: actions/upload-artifact@v4
         if: always()

@@ -41,7 +41,7 @@ def {name}():
     assert found.verdict == "FIXED", found.told
 '''
 # A URL with a password is in no file: the test takes it from where commands take it, too.
-_FROM_ENVIRONMENT: Final = 'os.environ["INDELIBLE_URL"]  # {url}'
+_FROM_ENVIRONMENT: Final = 'os.environ["STORE_URL"]  # {url}'
 
 
 @dataclass(frozen=True, slots=True)

@@ -452,7 +452,7 @@ def is_text(name: object) -> bool:
 def build_snapshot_not_found_error(session: str, snapshot_id: str) -> SnapshotNotFoundError:
     """Build the error for an unknown snapshot of an existing session."""
     return SnapshotNotFoundError(
-        f"session {session!r} has no snapshot {snapshot_id!r}; list_snapshots returns those it has",
+        f"session {session!r} has no snapshot {snapshot_id!r}; those it has can be listed",
         session=session,
         snapshot=snapshot_id,
     )

@@ -31,7 +31,7 @@ STANDBY: Final = "standby"
 # The folder of its files.
 DATA: Final = "data"
 # Names another folder of programs, such as those of an older server, to run in their place.
-PROGRAMS: Final = "INDELIBLE_POSTGRES_PROGRAMS"
+PROGRAMS: Final = "MEMORY_CONTRACT_POSTGRES_PROGRAMS"
 
 
 def programs() -> Path:

@@ -12,7 +12,7 @@ from memory_contract.faults.servers.process import ServerProcess
 from memory_contract.faults.servers.small_disk import SmallDisk
 
 # Names another program to run, such as an older Redis, in its place.
-PROGRAM: Final = "INDELIBLE_REDIS_SERVER"
+PROGRAM: Final = "MEMORY_CONTRACT_REDIS_SERVER"
 # What every write survives unless a test asks for less: a kill, and a power cut.
 DURABLE: Final = {"appendonly": "yes", "appendfsync": "always", "save": ""}
 
