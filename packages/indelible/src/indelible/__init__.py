@@ -1,6 +1,7 @@
 """A memory store for LLM agents that does not forget."""
 
 from indelible.core.history import Entries, History
+from indelible.core.plans.memories import build_collection_id
 from indelible.core.provider_messages import from_anthropic, from_openai
 from indelible.errors import (
     BusyError,
@@ -20,6 +21,7 @@ from indelible.errors import (
     UsageError,
 )
 from indelible.model import (
+    ABSENT,
     NEVER,
     CallStatus,
     Change,
@@ -34,6 +36,9 @@ from indelible.model import (
     ForgetReceipt,
     Gravity,
     Kind,
+    Memory,
+    MemoryList,
+    MemoryVersion,
     Receipt,
     RepairAction,
     RepairReport,
@@ -43,7 +48,9 @@ from indelible.model import (
     Severity,
     Snapshot,
     SnapshotDiff,
+    Source,
     Status,
+    StoredMemory,
     StoredSummary,
     Summary,
     SummaryMatch,
@@ -64,6 +71,7 @@ from indelible.store_async import AsyncMemoryStore
 from indelible.version import __version__ as __version__
 
 __all__ = [
+    "ABSENT",
     "NEVER",
     "AsyncMemoryStore",
     "BusyError",
@@ -88,9 +96,12 @@ __all__ = [
     "Kind",
     "Landed",
     "LimitError",
+    "Memory",
+    "MemoryList",
     "MemoryStore",
     "MemoryStoreBackendError",
     "MemoryStoreError",
+    "MemoryVersion",
     "OutcomeUnknownError",
     "Receipt",
     "RepairAction",
@@ -103,7 +114,9 @@ __all__ = [
     "Snapshot",
     "SnapshotDiff",
     "SnapshotNotFoundError",
+    "Source",
     "Status",
+    "StoredMemory",
     "StoredSummary",
     "Summary",
     "SummaryMatch",
@@ -119,6 +132,7 @@ __all__ = [
     "VacuumReport",
     "VerifyReport",
     "ViewChange",
+    "build_collection_id",
     "copy_sessions",
     "from_anthropic",
     "from_openai",

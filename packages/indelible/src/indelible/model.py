@@ -28,6 +28,19 @@ class Never:
 NEVER: Final = Never()
 
 
+class Absent:
+    """The type of `ABSENT`: a memory that is not there."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __reduce__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = Absent()
+
+
 class Status(StrEnum):
     """Whether a session is unknown, active, or expired and still known.
 
@@ -61,6 +74,7 @@ class Kind(StrEnum):
     TOOL_CALL = "tool_call"
     TOOL_RESULT = "tool_result"
     SUMMARY = "summary"
+    MEMORY = "memory"
 
 
 # Strict: pydantic must not convert bytes to text, or numbers to flags.
@@ -115,12 +129,39 @@ class Summary(Payload):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-Value = ChatMessage | ToolCall | ToolResult | Summary
+class Source(BaseModel):
+    """Where a memory comes from: positions of a session."""
+
+    model_config = ConfigDict(frozen=True)
+    session_id: Text = Field(min_length=1)
+    positions: Extents = ()
+
+
+class StoredMemory(Payload):
+    """A version of a memory, as its collection stores it.
+
+    A retraction has no text and no value. One that was erased does not even have an id.
+    """
+
+    id: Text = ""
+    text: Text | None = None
+    value: JsonValue = None
+    vector: tuple[float, ...] | None = None
+    embedder: Text | None = None
+    source: Source | None = None
+    # Counted from when it was written, by the clock of the store.
+    ttl_s: float | None = None
+    retracted: Flag = False
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+Value = ChatMessage | ToolCall | ToolResult | Summary | StoredMemory
 KIND_OF: Final[dict[type, Kind]] = {
     ChatMessage: Kind.MESSAGE,
     ToolCall: Kind.TOOL_CALL,
     ToolResult: Kind.TOOL_RESULT,
     Summary: Kind.SUMMARY,
+    StoredMemory: Kind.MEMORY,
 }
 
 
@@ -287,6 +328,46 @@ class SummaryMatch:
     position: int
     score: float
     summary: Summary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """A memory: the version of it that is at `position` in its collection."""
+
+    collection: str
+    id: str
+    position: int
+    text: str | None
+    value: JsonValue
+    metadata: dict[str, JsonValue]
+    vector: tuple[float, ...] | None = field(repr=False)
+    embedder: str | None
+    source: Source | None
+    written_at: datetime
+    expires_at: datetime | None
+
+
+class MemoryList(list[Memory]):
+    """A page of memories, by id; `cursor` opens the next page, and is None on the last."""
+
+    def __init__(self, memories: Iterable[Memory], cursor: str | None) -> None:
+        super().__init__(memories)
+        self.cursor = cursor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryVersion:
+    """A version of a memory in the past, and what removed it.
+
+    `removed_by` is None for the current version. Otherwise it is "replaced", "retracted",
+    "expired", or the change of the view that hid it, such as "rollback" or "hide"; None with a
+    version that is not current says that nothing is known of that change any more.
+    """
+
+    memory: Memory
+    current: bool
+    removed_by: str | None = None
+    removed_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

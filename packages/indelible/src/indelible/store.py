@@ -19,6 +19,7 @@ from indelible.core.plan import Plan, run_plan
 from indelible.core.plans import (
     append,
     maintenance,
+    memories,
     read,
     risks,
     search,
@@ -31,17 +32,22 @@ from indelible.core.plans import (
 )
 from indelible.core.plans.append import Replay
 from indelible.core.plans.maintenance import OnPage
+from indelible.core.plans.memories import Collection
 from indelible.core.plans.read import CountTokens, OnCorrupt
 from indelible.core.plans.verification import Progress
 from indelible.core.plans.view_changes import Align
 from indelible.core.settings import Settings
 from indelible.errors import UsageError
 from indelible.model import (
+    Absent,
     ChatMessage,
     Claims,
     CorruptEntry,
     ForgetReceipt,
     Kind,
+    Memory,
+    MemoryList,
+    MemoryVersion,
     Never,
     Receipt,
     RepairReport,
@@ -50,6 +56,7 @@ from indelible.model import (
     SessionList,
     Snapshot,
     SnapshotDiff,
+    Source,
     StoredSummary,
     SummaryMatch,
     Timeline,
@@ -364,6 +371,92 @@ class MemoryStore:
         elif embedder is None and own is not None:
             embedder = own.name
         return self._run(search.search_summaries(session_id, query, k=k, embedder=embedder))
+
+    # Memories. A collection is a session: its id, or a tuple of labels.
+
+    def remember(
+        self,
+        collection: Collection,
+        text: str | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 (what it is called everywhere)
+        value: JsonValue = None,
+        metadata: Mapping[str, JsonValue] | None = None,
+        vector: Sequence[float] | None = None,
+        source: Source | Receipt | str | tuple[str, Any] | None = None,
+        key: str | None = None,
+        expected: int | Absent | None = None,
+        ttl: float | Never | None = None,
+    ) -> Receipt:
+        """Store a memory, or a new version of the one with this id.
+
+        Without an id, the receipt's key is its id. `source` says where it comes from: a session and
+        positions, or the receipt of an append. `expected` is the position of the version that this
+        one replaces, or `ABSENT`; anything else is a `ConflictError`. `ttl` is in seconds.
+        """
+        return self._run(
+            memories.remember(
+                self._settings,
+                collection,
+                text,
+                memory_id=id,
+                value=value,
+                metadata=metadata,
+                vector=vector,
+                source=source,
+                key=key,
+                expected=expected,
+                ttl=ttl,
+            )
+        )
+
+    def get_memory(self, collection: Collection, id: str) -> Memory | None:  # noqa: A002
+        """Return a memory; None if it is not there, was retracted, or has expired."""
+        return self._run(memories.get_memory(collection, id))
+
+    def list_memories(
+        self,
+        collection: Collection,
+        *,
+        where: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> MemoryList:
+        """Return a page of the memories of a collection, by id.
+
+        `where` filters by `id`, `text`, `written_at`, `expires_at`, and by paths such as
+        `metadata.topic` and `value.city`, as in `list_sessions`. `.cursor` opens the next page.
+        """
+        return self._run(
+            memories.list_memories(collection, where=where, limit=limit, cursor=cursor)
+        )
+
+    def memory_history(self, collection: Collection, id: str) -> list[MemoryVersion]:  # noqa: A002
+        """Return every version of a memory, oldest first, each with what removed it and when."""
+        return self._run(memories.read_memory_history(collection, id))
+
+    def retract(self, collection: Collection, id: str, *, key: str | None = None) -> Receipt:  # noqa: A002
+        """Take a memory back: it is not found any more. Its versions stay in the history.
+
+        Nothing is written if it is not there; the receipt then has no positions.
+        """
+        return self._run(memories.retract(self._settings, collection, id, key=key))
+
+    def refresh_ttl(self, collection: Collection, ids: Iterable[str]) -> list[Memory]:
+        """Begin the time to live of memories again. Returns those that are there."""
+        return self._run(memories.refresh_ttl(self._settings, collection, ids))
+
+    def compact_memories(self, collection: Collection, *, keep: int) -> ViewChange:
+        """Hide all but the newest `keep` versions of each memory. A vacuum can then free them."""
+        return self._run(memories.compact_memories(self._settings, collection, keep=keep))
+
+    def erase_memory(self, collection: Collection, id: str) -> ForgetReceipt:  # noqa: A002
+        """Erase every version of a memory for good, also from snapshots and from the history.
+
+        The receipt names forks of the collection, which keep theirs, and places where its bytes may
+        still be. If it is `pending`, erasing it again later clears some of these places.
+        """
+        return self._run(memories.erase_memory(collection, id))
 
     # Changing the view. With `dry_run`, a verb returns what it would change, and changes nothing.
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import indelible
-from indelible import ChatMessage, Kind, MemoryStoreError, Status, ToolCall
+from indelible import ChatMessage, Kind, MemoryStoreError, Status, StoredMemory, ToolCall
 from indelible.connect import ENGINES
 from indelible.core import operations
 from indelible.core.codec import encode
@@ -27,13 +27,17 @@ from indelible.core.operations import (
     DeleteSnapshot,
     DropStage,
     Erase,
+    EraseItem,
     EraseResult,
     FindChange,
+    FindItems,
     FindNearest,
     FindRisks,
     FrozenView,
     Head,
     Identify,
+    ItemGuard,
+    ItemPlace,
     ListSessions,
     LogPage,
     LogRow,
@@ -82,6 +86,7 @@ KEYS = st.sampled_from(["k1", "k2", "k3"])
 SNAPSHOTS = st.sampled_from(["s1", "s2"])
 TTL = st.sampled_from([None, None, 5.0])
 TEXTS = st.sampled_from(["one", "two", "three"])
+ITEMS = st.sampled_from(["i", "j", "ja", "\U0001f600"])
 
 _programs = itertools.count()
 
@@ -179,6 +184,24 @@ def expected_version(engine, session, choice):
         head = pick(engine.heads[engine.name(session)], 0 if choice == "current" else 3)
         return None if head is None else head.version
     return choice
+
+
+def memories(items):
+    return tuple(encode(StoredMemory(id=item, value=n)) for n, item in enumerate(items))
+
+
+def remember(engine, session, items, key, guarded, position):
+    guard = ItemGuard(items[0], position) if guarded else None
+    fresh = key.startswith("generated")
+    return Append(engine.name(session), memories(items), key, fresh, None, None, guard)
+
+
+def find_items(engine, session, item, position, limit):
+    return FindItems(engine.name(session), ItemPlace(item, position), limit)
+
+
+def erase_item(engine, session, item):
+    return EraseItem(engine.name(session), item, encode(StoredMemory()).envelope)
 
 
 def append(engine, session, texts, key, choice, ttl_s):
@@ -314,6 +337,10 @@ COMMANDS = {
         st.booleans(),
         st.sampled_from([None, 0, 2, 5]),
     ),
+    FindItems: command(
+        find_items, SESSIONS, ITEMS, st.sampled_from([0, 1, 3, 2**32]), st.integers(1, 4)
+    ),
+    EraseItem: command(erase_item, SESSIONS, ITEMS),
     ReadOutline: plain(ReadOutline),
     ChangeView: command(change_view, SESSIONS, RECENT, SMALL, st.booleans(), KEYS, VERSIONS),
     Rollback: plain(Rollback, SNAPSHOTS, KEYS),
@@ -350,7 +377,15 @@ OFTEN = {Append: 8, Read: 3, ChangeView: 8, Rollback: 3, SaveSnapshot: 3, Reclai
     StageRows: 3,
     ShowStage: 3,
 }
-DRAWN = [COMMANDS[kind] for kind in COMMANDS for _ in range(OFTEN.get(kind, 1))]
+REMEMBER = command(
+    remember,
+    SESSIONS,
+    st.lists(ITEMS, min_size=1, max_size=2),
+    st.one_of(KEYS, GENERATED),
+    st.booleans(),
+    st.one_of(st.none(), SMALL),
+)
+DRAWN = [COMMANDS[kind] for kind in COMMANDS for _ in range(OFTEN.get(kind, 1))] + [REMEMBER] * 5
 PROGRAMS = st.lists(
     st.integers(0, len(DRAWN)).flatmap(lambda number: [*DRAWN, TICK][number]),
     min_size=20,

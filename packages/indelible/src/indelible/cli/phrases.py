@@ -9,13 +9,14 @@ from typing import Any
 
 from indelible.core.content import get_block_kind, get_block_text
 from indelible.model import (
+    KIND_OF,
     ChatMessage,
     CopyReport,
     CorruptEntry,
     Entry,
+    StoredMemory,
     Summary,
     ToolCall,
-    ToolResult,
     TransferReport,
     Value,
 )
@@ -104,9 +105,7 @@ def format_author(value: Value) -> str:
         role = format_line(value.role)
         # A colon in a role would look like the end of the role.
         return format_compact_json(role) if ":" in role else role
-    if isinstance(value, ToolCall):
-        return "tool call"
-    return "tool result" if isinstance(value, ToolResult) else "summary"
+    return KIND_OF[type(value)].replace("_", " ")
 
 
 def format_value(value: Value) -> str:
@@ -115,7 +114,17 @@ def format_value(value: Value) -> str:
         return format_message(value)
     if isinstance(value, ToolCall):
         return f"{value.name} {format_content(value.arguments)}".rstrip()
+    if isinstance(value, StoredMemory):
+        return format_memory(value)
     return value.text if isinstance(value, Summary) else format_content(value.content)
+
+
+def format_memory(value: StoredMemory) -> str:
+    """Format a version of a memory."""
+    if value.retracted or not value.id:
+        return f"{value.id} retracted" if value.id else "erased"
+    content = format_content(value.value) if value.text is None else value.text
+    return f"{value.id}: {content}"
 
 
 def format_entry(entry: Entry | CorruptEntry) -> str:

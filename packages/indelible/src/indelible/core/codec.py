@@ -28,7 +28,16 @@ from indelible.core.limits import (
 )
 from indelible.core.operations import Draft, StoredEntry, tuple_new
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
-from indelible.model import KIND_OF, ChatMessage, Kind, Summary, ToolCall, ToolResult, Value
+from indelible.model import (
+    KIND_OF,
+    ChatMessage,
+    Kind,
+    StoredMemory,
+    Summary,
+    ToolCall,
+    ToolResult,
+    Value,
+)
 
 ENVELOPE_VERSION = 1
 
@@ -108,7 +117,7 @@ def build_outline(value: Value) -> tuple[bool, tuple[str, ...], tuple[str, ...]]
         return keep, tuple(find_calls(value)), tuple(find_answers(value))
     opens = (value.call_id,) if isinstance(value, ToolCall) else ()
     answers = (value.call_id,) if isinstance(value, ToolResult) else ()
-    return isinstance(value, Summary), opens, answers
+    return isinstance(value, Summary | StoredMemory), opens, answers
 
 
 def decode(
@@ -130,8 +139,8 @@ def decode(
     if content is not None and content != int(summed[:CONTENT_DIGITS], 16):
         raise _build_corrupt_error(session, position, "it was written for another place", envelope)
     try:
-        if kind is Kind.SUMMARY:
-            return _decode_summary(envelope[_BODY[kind] : -1])
+        if kind in _WITH_VECTOR:
+            return _decode_with_vector(_WITH_VECTOR[kind], envelope[_BODY[kind] : -1])
         value: Value = _VALIDATE[kind](envelope[_BODY[kind] : -1])
         return value
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
@@ -183,6 +192,17 @@ def compute_digest(data: bytes) -> bytes:
 def parse_checksum(envelope: bytes) -> bytes:
     """Return the checksum in an envelope: equal for equal content."""
     return envelope[len(_OPEN) : _SUM_END]
+
+
+def parse_item(kind: Kind | None, envelope: bytes) -> str | None:
+    """Return the id of a memory, for the index of items; None for what is none, or damaged."""
+    if kind is not Kind.MEMORY or not has_kind(kind, envelope):
+        return None
+    try:
+        item = pydantic_core.from_json(envelope[_BODY[kind] : -1]).get("id")
+    except (ValueError, AttributeError):
+        return None
+    return item if isinstance(item, str) and item else None
 
 
 def find_calls(message: ChatMessage) -> list[str]:
@@ -268,8 +288,8 @@ def _build_refusal(path: str, value: object, why: str) -> UsageError:
 
 def _encode_body(value: Value) -> bytes:
     """Encode the caller's fields as JSON."""
-    if type(value) is Summary:
-        return _encode_summary(value)
+    if isinstance(value, Summary | StoredMemory):
+        return _encode_with_vector(value)
     try:
         _check_fields(value)
         body = value.__pydantic_serializer__.to_json(value, exclude_defaults=True, warnings=False)
@@ -308,29 +328,40 @@ def _get_plain_text(message: ChatMessage) -> str | None:
     return None
 
 
+# Fields that are checked by their types.
+_TYPED_FIELDS = frozenset({"vector", "covers", "source"})
+
+
 def _check_fields(value: Value) -> None:
+    typed = _TYPED_FIELDS if isinstance(value, Summary | StoredMemory) else ()
     for name, item in (*value.__dict__.items(), *(value.__pydantic_extra__ or {}).items()):
-        if type(value) is not Summary or name not in ("vector", "covers"):
+        if name not in typed:
             check_json(item, name)
 
 
-def _encode_summary(summary: Summary) -> bytes:
-    _check_fields(summary)
-    fields = summary.model_dump(exclude_defaults=True, exclude={"vector"})
-    if summary.vector is not None:
-        fields["vector"] = _pack_vector(summary.vector)
+def _encode_with_vector(value: Summary | StoredMemory) -> bytes:
+    _check_fields(value)
+    fields = value.model_dump(exclude_defaults=True, exclude={"vector"})
+    if value.vector is not None:
+        fields["vector"] = _pack_vector(value.vector)
     body = pydantic_core.to_json(fields)
-    if _decode_summary(body) != summary:
-        raise UsageError(f"would not read back equal: {format_value(summary)}", value=summary)
+    if _decode_with_vector(type(value), body) != value:
+        raise UsageError(f"would not read back equal: {format_value(value)}", value=value)
     return body
 
 
-def _decode_summary(body: bytes) -> Summary:
+def _decode_with_vector(model: type[Summary | StoredMemory], body: bytes) -> Summary | StoredMemory:
     fields = pydantic_core.from_json(body)
     packed = fields.pop("vector", None)
     if packed is not None:
         fields["vector"] = _unpack_vector(packed)
-    return Summary.model_validate(fields)
+    return model.model_validate(fields)
+
+
+_WITH_VECTOR: dict[Kind, type[Summary | StoredMemory]] = {
+    Kind.SUMMARY: Summary,
+    Kind.MEMORY: StoredMemory,
+}
 
 
 def _pack_vector(vector: tuple[float, ...]) -> dict[str, str]:

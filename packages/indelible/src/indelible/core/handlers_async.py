@@ -15,7 +15,7 @@ from typing import Final
 from indelible import view
 from indelible.core import rules, session_list
 from indelible.core.backend import Handlers
-from indelible.core.limits import KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S
+from indelible.core.limits import ITEM_PAGE, KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S
 from indelible.core.operations import (
     Append,
     AppendResult,
@@ -26,9 +26,13 @@ from indelible.core.operations import (
     DropStage,
     EntrySlice,
     Erase,
+    EraseItem,
     EraseResult,
     FindChange,
+    FindItems,
     Head,
+    ItemPage,
+    ItemPlace,
     JournalLine,
     JournalPage,
     ListedSession,
@@ -201,6 +205,10 @@ async def append(tx: AsyncTransaction, op: Append) -> AppendResult:
             return earlier
     if op.expected is not None:
         rules.refuse_if_moved(op.session, op.expected, rules.compute_version(state, status))
+    if op.expected_item is not None:
+        active = row if status is Status.ACTIVE else None
+        newest = await _find_newest(tx, active, op.expected_item.item)
+        rules.refuse_if_item_moved(op.session, op.expected_item, newest)
     count = len(op.drafts)
     rules.refuse_if_full(op.session, row.end if row else 0, count)
     if row is None or status is not Status.ACTIVE:
@@ -255,6 +263,58 @@ async def _find_earlier(tx: AsyncTransaction, row: SessionRow, op: Append) -> Ap
         replayed=True,
         visible=rules.is_visible(row.view, row.end, use.first, use.entries),
     )
+
+
+# Items
+
+
+@READS.handles(FindItems)
+async def find_items(tx: AsyncTransaction, op: FindItems) -> ItemPage:
+    """Read the index of items."""
+    row, head = await _load_session(tx, op.session)
+    if row is None or head.status is not Status.ACTIVE:
+        return ItemPage(head, ())
+    return ItemPage(head, tuple(await tx.find_items(row, op.after, op.limit)))
+
+
+async def _find_newest(tx: AsyncTransaction, row: SessionRow | None, item: str) -> int | None:
+    """Find the newest visible entry of an item; None if there is none."""
+    if row is None:
+        return None
+    shown = view.freeze(row.view, row.end)
+    for position in await _find_versions(tx, row, item):
+        if view.contains(shown, position, position + 1):
+            return position
+    return None
+
+
+async def _find_versions(tx: AsyncTransaction, row: SessionRow, item: str) -> list[int]:
+    """Find all entries of an item, newest first."""
+    found: list[int] = []
+    after = ItemPlace(item, LOG_ENTRIES_MAX)
+    while True:
+        places = await tx.find_items(row, after, ITEM_PAGE)
+        found += [place.position for place in places if place.item == item]
+        if len(places) < ITEM_PAGE or places[-1].item != item:
+            return found
+        after = places[-1]
+
+
+@WRITES.handles(EraseItem)
+async def erase_item(tx: AsyncTransaction, op: EraseItem) -> EraseResult:
+    """Overwrite every entry of an item."""
+    row = await _find_active(tx, op.session)
+    if row is None:
+        return EraseResult()
+    rows: list[LogRow] = []
+    for position in await _find_versions(tx, row, op.item):
+        rows += await tx.read_log(row, position, 1)
+    forks = await tx.find_forks(op.session)
+    size = sum(len(each.envelope) for each in rows)
+    if rows:
+        erased = [each._replace(envelope=op.envelope) for each in reversed(rows)]
+        await tx.insert_entries(row, erased, replace=True)
+    return EraseResult(len(rows), size_bytes=size, forks=forks, kept=tx.kept)
 
 
 # Reading

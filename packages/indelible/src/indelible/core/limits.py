@@ -30,6 +30,8 @@ INTEGER_DIGITS_MAX: Final = 4300
 
 # The position shares a 64-bit row id with the session's number.
 LOG_ENTRIES_MAX: Final = 2**32
+# Places of the index of items that are read at once.
+ITEM_PAGE: Final = 256
 
 # More consecutive missing entries are reported as one problem: one flipped bit in a row id can make
 # a log look longer by millions.

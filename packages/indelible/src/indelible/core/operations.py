@@ -165,13 +165,21 @@ class AppendResult(NamedTuple):
     resent: bool = False
 
 
+class ItemGuard(NamedTuple):
+    """What an append expects of an item: where its newest visible entry is; None for nowhere."""
+
+    item: str
+    position: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Append(Operation[AppendResult]):
     """Append a batch to the log: all of it or nothing, once per key and life.
 
     The key is looked up first, among the entries of the life and among the keys that a vacuum
     kept. If it was used, the result is that of the first append, which is synced before it is
-    reported; different content under it is a `ConflictError`. Only then `expected` is compared.
+    reported; different content under it is a `ConflictError`. Only then `expected` is compared,
+    and `expected_item`: unless that is so, it is a `ConflictError` with the reason "item".
 
     `fresh` says that the key was generated for this append and not sent before, so that it cannot
     have been used. A generated key that is not fresh need only be looked for among the newest
@@ -184,6 +192,63 @@ class Append(Operation[AppendResult]):
     fresh: bool
     expected: str | None
     ttl_s: float | None
+    expected_item: ItemGuard | None = None
+
+
+# Items: entries that have an id, of which the newest visible one counts (`codec.parse_item`)
+
+
+class ItemPlace(NamedTuple):
+    """An entry in the index of items."""
+
+    item: str
+    position: int
+
+
+@dataclass(slots=True)
+class ItemPage:
+    """Places of items, whether their entries are visible or not."""
+
+    head: Head
+    places: tuple[ItemPlace, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindItems(Operation[ItemPage]):
+    """Read the index of the items of the session's life: by id, and the newest of each first.
+
+    It begins after a place; `ItemPlace(item, LOG_ENTRIES_MAX)` is before the newest of an item.
+    There are `limit` places, unless the index ends before.
+    """
+
+    session: str
+    after: ItemPlace
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class EraseResult:
+    """What was erased of a session, its forks, and the places where no store can erase it."""
+
+    entries: int = 0
+    snapshots: int = 0
+    size_bytes: int = 0
+    # Sessions that were forked from it, which hold copies of its entries.
+    forks: tuple[str, ...] = ()
+    # Where bytes of it remain for good: append-only files, replicas, write-ahead logs.
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EraseItem(Operation[EraseResult]):
+    """Overwrite every entry of an item, of this life, with `envelope`: their positions stay.
+
+    All else in their rows stays, except that the index of items loses them.
+    """
+
+    session: str
+    item: str
+    envelope: bytes
 
 
 # Reading
@@ -541,19 +606,6 @@ class Reclaim(Operation[ReclaimResult]):
     session: str
     undo_since_ms: int
     dry_run: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EraseResult:
-    """What was erased of a session, its forks, and the places where no store can erase it."""
-
-    entries: int = 0
-    snapshots: int = 0
-    size_bytes: int = 0
-    # Sessions that were forked from it, which hold copies of its entries.
-    forks: tuple[str, ...] = ()
-    # Where bytes of it remain for good: append-only files, replicas, write-ahead logs.
-    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

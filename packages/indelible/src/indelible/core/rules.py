@@ -24,6 +24,7 @@ from indelible.core.operations import (
     ChangeView,
     FrozenView,
     Head,
+    ItemGuard,
     JournalLine,
     Rollback,
     SnapshotRecord,
@@ -115,6 +116,24 @@ def refuse_if_moved(session: str, expected: str | None, actual: str) -> None:
             expected=expected,
             actual=actual,
         )
+
+
+def refuse_if_item_moved(session: str, guard: ItemGuard, actual: int | None) -> None:
+    """Raise if the newest visible entry of an item is not where the caller expects it."""
+    if guard.position != actual:
+        raise ConflictError(
+            f"memory {guard.item!r} of {session!r} changed since it was read: expected"
+            f" {_name_position(guard.position)}, it is now {_name_position(actual)}; nothing was"
+            " written. Read it again, and retry with its new position.",
+            session=session,
+            reason="item",
+            expected=guard.position,
+            actual=actual,
+        )
+
+
+def _name_position(position: int | None) -> str:
+    return "nowhere" if position is None else f"at position {position}"
 
 
 def refuse_if_full(session: str, first: int, count: int) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from indelible.core.operations import (
+    ItemPlace,
     JournalLine,
     LogRow,
     Outline,
@@ -121,6 +122,12 @@ class Transaction(ABC):
     @abstractmethod
     def delete_entries(self, row: SessionRow, extents: Extents) -> None:
         """Delete the entries at these positions, of all lives."""
+
+    # The index of items
+
+    @abstractmethod
+    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+        """Read the index: by id, newest position first, after a place."""
 
     # Keys of appends
 

@@ -9,8 +9,9 @@ from itertools import islice
 from indelible import view
 from indelible.core import rules
 from indelible.core.clock import Clock, read_clock_ms
-from indelible.core.codec import parse_checksum
+from indelible.core.codec import parse_checksum, parse_item
 from indelible.core.operations import (
+    ItemPlace,
     JournalLine,
     LogRow,
     Outline,
@@ -34,6 +35,8 @@ class Session:
     log: dict[int, LogRow] = field(default_factory=dict)
     # The position of the append that used a key last.
     keys: dict[str, int] = field(default_factory=dict)
+    # Where there are or were entries of an item.
+    items: dict[str, set[int]] = field(default_factory=dict)
     kept_keys: dict[str, tuple[KeyUse, list[bytes]]] = field(default_factory=dict)
     journal: tuple[JournalLine, ...] = ()
     snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
@@ -55,7 +58,8 @@ class MemoryTransaction(Transaction):
 
     Ctrl-C may come after any call, and must not leave half a write behind. An operation changes
     one session at most. Its parts are replaced and not changed, except that entries are added to
-    the log behind its end, and their keys, which count only if the log has an entry with them.
+    the log behind its end, and their keys and items, which count only if the log has an entry with
+    them.
     """
 
     __slots__ = ("_changed", "_database", "_deleted")
@@ -144,6 +148,10 @@ class MemoryTransaction(Transaction):
         session = self._change(row)
         session.log.update((each.position, each) for each in rows)
         session.keys.update((each.key, each.position) for each in rows if each.key is not None)
+        for each in rows:
+            item = parse_item(each.kind, each.envelope)
+            if item is not None:
+                session.items.setdefault(item, set()).add(each.position)
         newest = max(rows, key=lambda each: each.position)
         if newest.position >= session.row.end - 1:
             session.row = session.row._replace(
@@ -204,6 +212,23 @@ class MemoryTransaction(Transaction):
         dead = {each.position for each in self._read_rows(row, extents)}
         session = self._change(row)
         session.log = {at: each for at, each in session.log.items() if at not in dead}
+
+    # The index of items
+
+    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+        session = self._get(row)
+        found: list[ItemPlace] = []
+        for item in sorted(name for name in session.items if name >= after.item):
+            stop = min(row.end, after.position) if item == after.item else row.end
+            for position in sorted(session.items[item], reverse=True):
+                entry = session.log.get(position)
+                if entry is None or not row.born <= position < stop:
+                    continue
+                if parse_item(entry.kind, entry.envelope) == item:
+                    found.append(ItemPlace(item, position))
+                    if len(found) == limit:
+                        return found
+        return found
 
     # Keys of appends
 

@@ -38,6 +38,7 @@ from indelible.core.limits import (
     LOG_ENTRIES_MAX,
 )
 from indelible.core.operations import (
+    ItemPlace,
     JournalLine,
     LogRow,
     Outline,
@@ -59,7 +60,13 @@ POSITION_MASK = 2**POSITION_BITS - 1
 # With a larger number, the row ids of a session would not fit into 63 bits.
 SESSION_NUMBER_MAX = 2**31 - 2
 
-KIND_NUMBER = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
+KIND_NUMBER = {
+    Kind.MESSAGE: 1,
+    Kind.TOOL_CALL: 2,
+    Kind.TOOL_RESULT: 3,
+    Kind.SUMMARY: 4,
+    Kind.MEMORY: 5,
+}
 _KIND = {number: kind for kind, number in KIND_NUMBER.items()}
 _ALL_KINDS = -1
 _GET_KIND_NUMBER = itemgetter(1)
@@ -155,6 +162,15 @@ _READ_CHECKSUMS = f"""
     WHERE id >= ? AND id < ? ORDER BY id"""
 _MEASURE_ENTRIES = """
     SELECT count(*), ifnull(sum(length(payload)), 0) FROM entry WHERE id >= ? AND id < ?"""
+
+# The expression of the index `entry_item`.
+_ITEM = """CASE WHEN json_valid(CAST(payload AS TEXT))
+    THEN json_extract(CAST(payload AS TEXT), '$.memory.id') END"""
+_FIND_ITEMS = f"""
+    SELECT {_ITEM}, id & 4294967295 FROM entry INDEXED BY entry_item
+    WHERE kind = 5 AND id >> 32 = :number AND id >= :born
+        AND {_ITEM} >= :item AND ({_ITEM} > :item OR id < :after)
+    ORDER BY {_ITEM}, -id LIMIT :limit"""
 
 _KEYS = """
     SELECT key, id & 4294967295, batch_size, generation FROM entry WHERE id >= ? AND id < ?"""
@@ -391,6 +407,19 @@ class SqliteTransaction(Transaction):
         for start, stop in extents:
             ids = build_entry_ids(row.number, start, stop)
             self._db.execute("DELETE FROM entry WHERE id >= ? AND id < ?", ids)
+
+    # The index of items
+
+    def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+        born, _ = build_entry_ids(row.number, row.born, row.end)
+        params = {
+            "number": row.number,
+            "item": after.item,
+            "after": (row.number << POSITION_BITS) + after.position,
+            "born": born,
+            "limit": limit,
+        }
+        return [ItemPlace(*fields) for fields in self._db.execute(_FIND_ITEMS, params)]
 
     # Keys of appends
 

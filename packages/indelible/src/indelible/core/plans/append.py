@@ -136,7 +136,7 @@ def build_message(
     if is_text and name is None and (metadata is None or metadata == {}) and pinned is False:
         return encode_text(role, content)
     fields = {"role": role, "content": content, "name": name, "pinned": pinned}
-    return encode(_validate(ChatMessage, {**fields, "metadata": _to_dict(metadata)}))
+    return encode(validate(ChatMessage, {**fields, "metadata": to_dict(metadata)}))
 
 
 def build_messages(items: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Draft, ...]:
@@ -160,7 +160,7 @@ def _to_message(item: object) -> ChatMessage:
     if isinstance(item, ChatMessage):
         return item
     if isinstance(item, Mapping):
-        return _validate(ChatMessage, item)
+        return validate(ChatMessage, item)
     raise UsageError(f"not a message: {format_value(item)}; nothing was written", value=item)
 
 
@@ -169,7 +169,7 @@ def build_tool_call(
 ) -> Draft:
     """Build a tool call."""
     fields = {"call_id": call_id, "name": name, "arguments": arguments}
-    return encode(_validate(ToolCall, {**fields, "metadata": _to_dict(metadata)}))
+    return encode(validate(ToolCall, {**fields, "metadata": to_dict(metadata)}))
 
 
 def build_tool_result(
@@ -180,7 +180,7 @@ def build_tool_result(
 ) -> Draft:
     """Build a tool result."""
     fields = {"call_id": call_id, "content": content, "is_error": is_error}
-    return encode(_validate(ToolResult, {**fields, "metadata": _to_dict(metadata)}))
+    return encode(validate(ToolResult, {**fields, "metadata": to_dict(metadata)}))
 
 
 def build_summary(
@@ -197,17 +197,18 @@ def build_summary(
         "embedder": None if vector is None else embedder or "unnamed",
         "covers": parse_covers(covers),
     }
-    return encode(_validate(Summary, {**fields, "metadata": _to_dict(metadata)}))
+    return encode(validate(Summary, {**fields, "metadata": to_dict(metadata)}))
 
 
-def _to_dict(metadata: Mapping[str, JsonValue] | None) -> Any:
+def to_dict(metadata: Mapping[str, JsonValue] | None) -> Any:
     """Convert metadata to a dict; other types are left for the model to refuse."""
     if metadata is None:
         return {}
     return dict(metadata) if isinstance(metadata, Mapping) else metadata
 
 
-def _validate(model: type[P], fields: Mapping[str, Any]) -> P:
+def validate(model: type[P], fields: Mapping[str, Any]) -> P:
+    """Build a value, or raise a `UsageError` that shows the offending field."""
     try:
         return model.model_validate(dict(fields))
     except ValidationError as error:

@@ -1,0 +1,506 @@
+"""Long-term memories: entries with an id, of which the newest visible version counts.
+
+A collection of memories is a session. A memory is replaced by appending another version of it, and
+retracted by appending a version that says so. What is rolled back, trimmed or expired is not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from pydantic import JsonValue
+
+from indelible import view
+from indelible.core import filters
+from indelible.core.clock import to_datetime
+from indelible.core.codec import encode
+from indelible.core.embedding import to_floats
+from indelible.core.filters import Filter
+from indelible.core.ids import MADE_PREFIX
+from indelible.core.limits import (
+    ITEM_PAGE,
+    JOURNAL_LINES_MAX,
+    KEY_BYTES_MAX,
+    LOG_ENTRIES_MAX,
+    SESSION_ID_BYTES_MAX,
+)
+from indelible.core.operations import (
+    Append,
+    Draft,
+    EraseItem,
+    FindItems,
+    FrozenView,
+    Head,
+    ItemGuard,
+    ItemPlace,
+    JournalLine,
+    Read,
+    ReadJournal,
+    Scrub,
+)
+from indelible.core.plan import Plan, perform
+from indelible.core.plans.append import check_key, send_append, to_dict, validate
+from indelible.core.plans.read import EntryDecoder, check_limit
+from indelible.core.plans.view_changes import hide
+from indelible.core.settings import Settings, check_session_id, check_text, check_ttl_s
+from indelible.errors import ConflictError, UsageError
+from indelible.model import (
+    NEVER,
+    Absent,
+    Entry,
+    ForgetReceipt,
+    Kind,
+    Memory,
+    MemoryList,
+    MemoryVersion,
+    Never,
+    Receipt,
+    Source,
+    StoredMemory,
+    ViewChange,
+    parse_covers,
+)
+from indelible.view import Extents
+
+Collection = str | tuple[str, ...]
+
+# How often a state is read again that a vacuum removed meanwhile.
+_ATTEMPTS_MAX: Final = 5
+_FIELDS: Final = ("id", "text", "written_at", "expires_at")
+_MEMORIES: Final = frozenset({Kind.MEMORY})
+# What is left of a version that was erased.
+_ERASED: Final = encode(StoredMemory()).envelope
+
+
+def build_collection_id(collection: object) -> str:
+    """Return the session of a collection: its id, or labels that are joined by slashes.
+
+    Slashes inside of labels are escaped, so that no two lists of labels have the same id.
+    """
+    if isinstance(collection, str):
+        return check_session_id(collection)
+    if not isinstance(collection, tuple) or not collection:
+        raise UsageError(
+            f"a collection is a session id or a tuple of labels, not {collection!r}",
+            value=collection,
+        )
+    labels = [
+        check_text(label, what="a label of a collection", bytes_max=SESSION_ID_BYTES_MAX)
+        for label in collection
+    ]
+    escaped = (label.replace("~", "~0").replace("/", "~1") for label in labels)
+    return check_session_id("/".join(escaped))
+
+
+# Writing
+
+
+def remember(
+    settings: Settings,
+    collection: Collection,
+    text: str | None,
+    *,
+    memory_id: str | None,
+    value: JsonValue,
+    metadata: Mapping[str, JsonValue] | None,
+    vector: Sequence[float] | None,
+    source: object,
+    key: str | None,
+    expected: int | Absent | None,
+    ttl: float | Never | None,
+) -> Plan[Receipt]:
+    """Append a version of a memory; without an id, its key is its id."""
+    session = build_collection_id(collection)
+    if text is None and value is None:
+        raise UsageError("a memory needs a text or a value; nothing was written")
+    sent_key = MADE_PREFIX + settings.ids() if key is None else check_key(key)
+    embedder = None if settings.embedder is None else settings.embedder.name
+    stored = validate(
+        StoredMemory,
+        {
+            "id": sent_key if memory_id is None else _check_id(memory_id),
+            "text": text,
+            "value": value,
+            "vector": None if vector is None else to_floats(vector),
+            "embedder": None if vector is None else embedder or "unnamed",
+            "source": _parse_source(source),
+            "ttl_s": check_ttl_s(NEVER if ttl is None else ttl),
+            "metadata": to_dict(metadata),
+        },
+    )
+    op = _build_append(settings, session, encode(stored), sent_key, fresh=key is None)
+    if expected is None:
+        return (yield from send_append(op, hidden_ok=False))
+    if isinstance(expected, Absent):
+        return (yield from _append_if_absent(op, stored.id))
+    if not isinstance(expected, int) or isinstance(expected, bool):
+        raise UsageError(f"expected is a position or ABSENT, not {expected!r}", value=expected)
+    guard = ItemGuard(stored.id, expected)
+    return (yield from send_append(replace(op, expected_item=guard), hidden_ok=False))
+
+
+def _append_if_absent(op: Append, memory_id: str) -> Plan[Receipt]:
+    """Append if the memory is not there: it never was, or was retracted, or has expired."""
+    for attempt in range(_ATTEMPTS_MAX):
+        newest, memory = yield from _read_newest(op.session, memory_id)
+        # A version that does not count any more must still be the newest one. If there is one that
+        # counts, this is a conflict, unless the key finds that it was written by this very append.
+        guard = ItemGuard(memory_id, newest if memory is None else None)
+        try:
+            return (yield from send_append(replace(op, expected_item=guard), hidden_ok=False))
+        except ConflictError as error:
+            again = memory is None and error.details.get("reason") == "item"
+            if not again or attempt == _ATTEMPTS_MAX - 1:
+                raise
+    raise AssertionError
+
+
+def retract(
+    settings: Settings, collection: Collection, memory_id: str, *, key: str | None
+) -> Plan[Receipt]:
+    """Append that a memory counts no longer; nothing if it is not there."""
+    session, name = build_collection_id(collection), _check_id(memory_id)
+    sent_key = MADE_PREFIX + settings.ids() if key is None else check_key(key)
+    draft = encode(StoredMemory(id=name, retracted=True))
+    op = _build_append(settings, session, draft, sent_key, fresh=key is None)
+    if key is None:
+        _, memory = yield from _read_newest(session, name)
+        if memory is None:
+            head = (yield from perform(FindItems(session, ItemPlace(name, 0), 1))).head
+            return Receipt(session, range(head.end, head.end), "", head.version)
+    return (yield from send_append(op, hidden_ok=True))
+
+
+def refresh_ttl(
+    settings: Settings, collection: Collection, memory_ids: Iterable[str]
+) -> Plan[list[Memory]]:
+    """Begin the time to live of memories again, by appending them again; returns those there."""
+    session = build_collection_id(collection)
+    names = [_check_id(memory_id) for memory_id in memory_ids]
+    refreshed: list[Memory] = []
+    for name in dict.fromkeys(names):
+        for _ in range(_ATTEMPTS_MAX):
+            entry = yield from _read_current(session, name)
+            if entry is None or _get_stored(entry).ttl_s is None:
+                break
+            draft = encode(_get_stored(entry))
+            op = _build_append(settings, session, draft, MADE_PREFIX + settings.ids(), fresh=True)
+            guard = ItemGuard(name, entry.position)
+            try:
+                yield from send_append(replace(op, expected_item=guard), hidden_ok=False)
+                break
+            except ConflictError as error:
+                if error.details.get("reason") != "item":
+                    raise
+        current = yield from get_memory(session, name)
+        if current is not None:
+            refreshed.append(current)
+    return refreshed
+
+
+def compact_memories(settings: Settings, collection: Collection, *, keep: int) -> Plan[ViewChange]:
+    """Hide all but the newest versions of each memory, so that a vacuum can free them."""
+    session = build_collection_id(collection)
+    if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
+        raise UsageError(f"keep is a number of versions from 1 up, not {keep!r}", value=keep)
+    old: list[int] = []
+    counted: tuple[str, int] = ("", 0)
+    after = ItemPlace("", 0)
+    while True:
+        page = yield from perform(FindItems(session, after, ITEM_PAGE))
+        shown = view.freeze(page.head.view, page.head.end)
+        for item, position in page.places:
+            if not view.contains(shown, position, position + 1):
+                continue
+            counted = (item, counted[1] + 1 if counted[0] == item else 1)
+            if counted[1] > keep:
+                old.append(position)
+        if len(page.places) < ITEM_PAGE:
+            return (yield from hide(settings, session, old))
+        after = page.places[-1]
+
+
+def erase_memory(collection: Collection, memory_id: str) -> Plan[ForgetReceipt]:
+    """Overwrite every version of a memory; what is left of it cannot be found or brought back."""
+    session = build_collection_id(collection)
+    erased = yield from perform(EraseItem(session, _check_id(memory_id), _ERASED))
+    left = yield from perform(Scrub())
+    return ForgetReceipt(
+        session_id=session,
+        entries=erased.entries,
+        snapshots=0,
+        bytes=erased.size_bytes,
+        forks=erased.forks,
+        pending=bool(left),
+        left=(*left, *erased.kept),
+    )
+
+
+def _build_append(
+    settings: Settings, session: str, draft: Draft, key: str, *, fresh: bool
+) -> Append:
+    return Append(session, (draft,), key, fresh, None, settings.ttl_s(None))
+
+
+def _check_id(memory_id: object) -> str:
+    name = check_text(memory_id, what="the id of a memory", bytes_max=KEY_BYTES_MAX)
+    if "\0" in name:
+        raise UsageError(f"the id of a memory holds a zero: {name!r}", value=memory_id)
+    return name
+
+
+def _parse_source(source: object) -> Source | None:
+    """Parse where a memory comes from: a session, or a session and positions of it."""
+    if source is None or isinstance(source, Source):
+        return source
+    session: object = source
+    positions: Any = None
+    if isinstance(source, Receipt):
+        session, positions = source.session_id, source.positions
+    elif isinstance(source, tuple) and len(source) == 2:
+        session, positions = source
+    if not isinstance(session, str):
+        raise UsageError(
+            "source is a session id, a pair of a session id and positions, or a receipt, not"
+            f" {source!r}",
+            value=source,
+        )
+    positions = [positions] if isinstance(positions, int) else positions
+    return Source(session_id=check_session_id(session), positions=parse_covers(positions))
+
+
+# Reading
+
+
+def get_memory(collection: Collection, memory_id: str) -> Plan[Memory | None]:
+    """Read a memory; None if it is not there."""
+    session = build_collection_id(collection)
+    _, memory = yield from _read_newest(session, _check_id(memory_id))
+    return memory
+
+
+def _read_newest(session: str, memory_id: str) -> Plan[tuple[int | None, Memory | None]]:
+    """Read where the newest visible version of a memory is, and the memory if it counts."""
+    for attempt in range(_ATTEMPTS_MAX):
+        found = yield from _find_visible(session, memory_id)
+        if found is None:
+            return None, None
+        head, position = found
+        try:
+            (entry,) = yield from _read_entries(session, head, [position])
+        except ConflictError:
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
+        else:
+            memory = _build_memory(session, entry)
+            return position, memory if _counts(entry, head) else None
+    raise AssertionError
+
+
+def _read_current(session: str, memory_id: str) -> Plan[Entry | None]:
+    """Read the entry of a memory; None if it is not there."""
+    found = yield from _find_visible(session, memory_id)
+    if found is None:
+        return None
+    head, position = found
+    (entry,) = yield from _read_entries(session, head, [position])
+    return entry if _counts(entry, head) else None
+
+
+def _find_visible(session: str, memory_id: str) -> Plan[tuple[Head, int] | None]:
+    """Find the newest visible version of a memory."""
+    after = ItemPlace(memory_id, LOG_ENTRIES_MAX)
+    while True:
+        page = yield from perform(FindItems(session, after, ITEM_PAGE))
+        shown = view.freeze(page.head.view, page.head.end)
+        for item, position in page.places:
+            if item != memory_id:
+                return None
+            if view.contains(shown, position, position + 1):
+                return page.head, position
+        if len(page.places) < ITEM_PAGE:
+            return None
+        after = page.places[-1]
+
+
+def list_memories(
+    collection: Collection,
+    *,
+    where: Mapping[str, Any] | None,
+    limit: int | None,
+    cursor: str | None,
+) -> Plan[MemoryList]:
+    """List a page of the memories that match, by id; the cursor is the last id."""
+    session = build_collection_id(collection)
+    wanted = filters.parse_filter(where, fields=_FIELDS, documents=("metadata", "value"))
+    size = check_limit(limit)
+    begin = ItemPlace("", 0) if cursor is None else ItemPlace(_check_id(cursor), 0)
+    found: list[Memory] = []
+    while True:
+        memories, resume = yield from _read_page(session, begin, size, wanted)
+        found += memories
+        if len(found) > size:
+            return MemoryList(found[:size], found[size - 1].id)
+        if resume is None:
+            return MemoryList(found, None)
+        begin = resume
+
+
+def _read_page(
+    session: str, begin: ItemPlace, size: int, wanted: Filter
+) -> Plan[tuple[list[Memory], ItemPlace | None]]:
+    """Read some memories after a place, and where the next ones begin."""
+    for attempt in range(_ATTEMPTS_MAX):
+        page = yield from perform(FindItems(session, begin, max(ITEM_PAGE, size + 1)))
+        newest = _choose_newest(page.head, page.places)
+        try:
+            entries = yield from _read_entries(session, page.head, newest.values())
+        except ConflictError:
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
+            continue
+        memories = [_build_memory(session, entry) for entry in entries if _counts(entry, page.head)]
+        matching = [each for each in memories if filters.matches(wanted, _build_document(each))]
+        matching.sort(key=lambda memory: memory.id)
+        if len(page.places) < max(ITEM_PAGE, size + 1):
+            return matching, None
+        last = page.places[-1].item
+        if last in newest:
+            # Its other versions are older.
+            return matching, ItemPlace(last, 0)
+        return matching, page.places[-1]
+    raise AssertionError
+
+
+def _choose_newest(head: Head, places: Iterable[ItemPlace]) -> dict[str, int]:
+    shown = view.freeze(head.view, head.end)
+    newest: dict[str, int] = {}
+    for item, position in places:
+        if item not in newest and view.contains(shown, position, position + 1):
+            newest[item] = position
+    return newest
+
+
+def _build_document(memory: Memory) -> dict[str, object]:
+    """Build what a filter looks at."""
+    document: dict[str, object] = {
+        "id": memory.id,
+        "written_at": memory.written_at,
+        "metadata": memory.metadata,
+        "value": memory.value,
+    }
+    if memory.text is not None:
+        document["text"] = memory.text
+    if memory.expires_at is not None:
+        document["expires_at"] = memory.expires_at
+    return document
+
+
+def read_memory_history(collection: Collection, memory_id: str) -> Plan[list[MemoryVersion]]:
+    """Read every version of a memory that is still there, oldest first."""
+    session, name = build_collection_id(collection), _check_id(memory_id)
+    positions: list[int] = []
+    after = ItemPlace(name, LOG_ENTRIES_MAX)
+    while True:
+        page = yield from perform(FindItems(session, after, ITEM_PAGE))
+        positions += [position for item, position in page.places if item == name]
+        if len(page.places) < ITEM_PAGE or page.places[-1].item != name:
+            break
+        after = page.places[-1]
+    entries = yield from _read_entries(session, page.head, positions)
+    journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
+    shown = view.freeze(page.head.view, page.head.end)
+    versions: list[MemoryVersion] = []
+    # Of the versions that show, each but the newest is replaced by the next one.
+    following: Entry | None = None
+    for entry in reversed(entries):
+        if not _get_stored(entry).retracted:
+            versions.append(
+                _build_version(session, entry, following, shown, page.head, journal.lines)
+            )
+        if view.contains(shown, entry.position, entry.position + 1):
+            following = entry
+    return versions[::-1]
+
+
+def _build_version(
+    session: str,
+    entry: Entry,
+    following: Entry | None,
+    shown: Extents,
+    head: Head,
+    lines: Sequence[JournalLine],
+) -> MemoryVersion:
+    memory = _build_memory(session, entry)
+    by: str | None = None
+    at: datetime | None = None
+    if not view.contains(shown, entry.position, entry.position + 1):
+        line = _find_hiding(entry.position, lines)
+        if line is not None:
+            by, at = line.change, to_datetime(line.changed_at_ms)
+    elif memory.expires_at is not None and not _counts(entry, head):
+        by, at = "expired", memory.expires_at
+    elif following is not None:
+        by = "retracted" if _get_stored(following).retracted else "replaced"
+        at = following.written_at
+    else:
+        return MemoryVersion(memory=memory, current=True)
+    return MemoryVersion(memory=memory, current=False, removed_by=by, removed_at=at)
+
+
+def _find_hiding(position: int, lines: Sequence[JournalLine]) -> JournalLine | None:
+    """Find the newest change that hid a position."""
+    for line in lines:
+        before, after = view.freeze(line.before, line.end), view.freeze(line.after, line.end)
+        if view.contains(view.subtract(before, after), position, position + 1):
+            return line
+    return None
+
+
+def _read_entries(session: str, head: Head, positions: Iterable[int]) -> Plan[list[Entry]]:
+    """Read entries as they are in a state, in the order of the log."""
+    extents = view.from_positions(positions)
+    if not extents:
+        return []
+    frozen = FrozenView(head.life, extents, head.version, head.vacuums)
+    found = yield from perform(Read(session, frozen, _MEMORIES))
+    return EntryDecoder(session).to_entries(found.rows)
+
+
+def _get_stored(entry: Entry) -> StoredMemory:
+    assert isinstance(entry.value, StoredMemory)
+    return entry.value
+
+
+def _counts(entry: Entry, head: Head) -> bool:
+    """Return whether a version is a memory: not retracted, not erased, not expired."""
+    stored = _get_stored(entry)
+    if stored.retracted or not stored.id:
+        return False
+    expires_at = _compute_expiry(entry)
+    return expires_at is None or to_datetime(head.now_ms) < expires_at
+
+
+def _compute_expiry(entry: Entry) -> datetime | None:
+    ttl_s = _get_stored(entry).ttl_s
+    return None if ttl_s is None else entry.written_at + timedelta(seconds=ttl_s)
+
+
+def _build_memory(session: str, entry: Entry) -> Memory:
+    stored = _get_stored(entry)
+    return Memory(
+        collection=session,
+        id=stored.id,
+        position=entry.position,
+        text=stored.text,
+        value=stored.value,
+        metadata=stored.metadata,
+        vector=stored.vector,
+        embedder=stored.embedder,
+        source=stored.source,
+        written_at=entry.written_at,
+        expires_at=_compute_expiry(entry),
+    )
