@@ -21,7 +21,7 @@ from indelible.core.operations import Append, AppendResult
 R = TypeVar("R")
 
 # See the migration that creates the function.
-_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 19))})"
+_APPEND: Final = f"SELECT indelible.append({', '.join(f'${nth}' for nth in range(1, 20))})"
 
 
 def sort_appends(batch: Sequence[Pending[Append, R]]) -> list[Pending[Append, R]]:

@@ -188,7 +188,11 @@ class PostgresClient:
 
     def _try_append(self, op: Append, deadline: Deadline, *, alone: bool) -> AppendResult:
         try:
-            if alone:
+            version: str | None = None
+            if op.expected_item is not None:
+                # What is visible is decided by the shared handler, behind the lock.
+                pass
+            elif alone:
                 call = build_call(self._context, [op])
                 ((version,),) = self._run(perform(call), deadline)
             else:

@@ -189,7 +189,11 @@ class AsyncPostgresClient:
 
     async def _try_append(self, op: Append, deadline: Deadline, *, alone: bool) -> AppendResult:
         try:
-            if alone:
+            version: str | None = None
+            if op.expected_item is not None:
+                # What is visible is decided by the shared handler, behind the lock.
+                pass
+            elif alone:
                 call = build_call(self._context, [op])
                 ((version,),) = await self._run(perform(call), deadline)
             else:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from indelible.backends.postgres.arrays import BoolArray, BytesArray, IntArray, TextArray
-from indelible.core.codec import decode
+from indelible.core.codec import decode, parse_item
 from indelible.core.similarity import scale_to_unit
 from indelible.errors import CorruptEntryError, FormatError
 from indelible.model import Kind, Summary
@@ -19,6 +19,7 @@ KIND_NUMBERS: Final = {
     Kind.TOOL_CALL: 2,
     Kind.TOOL_RESULT: 3,
     Kind.SUMMARY: 4,
+    Kind.MEMORY: 5,
 }
 KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
 # The embedder of a summary without a vector. NULL means that it is unknown whether it has one.
@@ -36,6 +37,7 @@ class EntryColumns:
         self.payloads = BytesArray()
         self.embedders = BytesArray()
         self.vectors = TextArray()
+        self.items = BytesArray()
         self.checksums = IntArray()
 
     def add(
@@ -56,6 +58,8 @@ class EntryColumns:
         self.payloads.append(envelope)
         self.embedders.append(embedder)
         self.vectors.append(vector)
+        item = parse_item(kind, envelope)
+        self.items.append(None if item is None else item.encode())
         self.checksums.append(checksum)
 
     def build_params(self) -> tuple[Any, ...]:
@@ -68,6 +72,7 @@ class EntryColumns:
             self.payloads,
             self.embedders.or_none(),
             self.vectors.or_none(),
+            self.items.or_none(),
             self.checksums,
         )
 

@@ -37,7 +37,7 @@ from indelible.core import rules
 from indelible.core.checksums import compute_entry_checksum, parse_content_checksum
 from indelible.core.codec import CHECKSUM_BYTES, CHECKSUM_FROM
 from indelible.core.handlers_async import READS, WRITES
-from indelible.core.operations import JournalLine, LogRow, Outline, SnapshotRecord
+from indelible.core.operations import ItemPlace, JournalLine, LogRow, Outline, SnapshotRecord
 from indelible.core.plan import Operation
 from indelible.core.rows import KeyUse, SessionRow
 from indelible.core.transaction_async import AsyncTransaction
@@ -79,21 +79,30 @@ _SAVE_SESSION: Final = build_session_update(
 )
 _EXTEND_LOG: Final = build_session_update(
     log_end="greatest(log_end, $3)",
-    deadline="$4",
+    deadline="CASE WHEN $3 >= log_end THEN $4::bigint ELSE deadline END",
     last_activity="greatest(last_activity, $5)",
 )
 
 # Rows as one array for each column: one statement for any number of them.
 _INSERT_ENTRIES: Final = """
     INSERT INTO indelible.entry (session, life, position, written_at, deadline, generation, batch,
-        key, kind, keep, opens, answers, payload, embedder, vector, checksum)
+        key, kind, keep, opens, answers, payload, embedder, vector, item, checksum)
     SELECT $1, $2, position, written_at, deadline, generation, batch, key, kind, keep, opens,
-        answers, payload, embedder, vector::real[], checksum
+        answers, payload, embedder, vector::real[], item, checksum
     FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
         $9::bigint[], $10::boolean[], $11::text[], $12::text[], $13::bytea[], $14::bytea[],
-        $15::text[], $16::bigint[])
+        $15::text[], $16::bytea[], $17::bigint[])
         AS row (position, written_at, deadline, generation, batch, key, kind, keep, opens, answers,
-            payload, embedder, vector, checksum)"""
+            payload, embedder, vector, item, checksum)"""
+# What an earlier attempt wrote is the same; an entry that is erased gets another payload.
+_REPLACE_ENTRIES: Final = f"""{_INSERT_ENTRIES}
+    ON CONFLICT (session, position) DO UPDATE SET payload = excluded.payload,
+        embedder = excluded.embedder, vector = excluded.vector, item = excluded.item,
+        checksum = excluded.checksum"""
+_FIND_ITEMS: Final = """
+    SELECT item, position FROM indelible.entry
+    WHERE session = $1 AND position >= $2 AND item >= $3 AND (item > $3 OR position < $4)
+    ORDER BY item, position DESC LIMIT $5"""
 _READ_LOG: Final = f"""
     SELECT position, kind, written_at, deadline, batch, generation, keep, key, opens, answers,
         payload, {CONTENT.format(salt="$4")}
@@ -291,8 +300,7 @@ class PostgresTransaction(AsyncTransaction):
             )
             entries.add(each.kind, each.keep, each.opens, each.answers, each.envelope, checksum)
         await Do(
-            # What is there already was written by an earlier attempt, and is the same.
-            _INSERT_ENTRIES + " ON CONFLICT (session, position) DO NOTHING" * replace,
+            _REPLACE_ENTRIES if replace else _INSERT_ENTRIES,
             (
                 row.number,
                 row.life,
@@ -333,6 +341,13 @@ class PostgresTransaction(AsyncTransaction):
 
     async def delete_entries(self, row: SessionRow, extents: Extents) -> None:
         await Do(_DELETE_ENTRIES, (row.number, *split_bounds(extents)))
+
+    # The index of items
+
+    async def find_items(self, row: SessionRow, after: ItemPlace, limit: int) -> list[ItemPlace]:
+        params = row.number, row.born, after.item.encode(), after.position, limit
+        found = await Sql(_FIND_ITEMS, params)
+        return [ItemPlace(item.decode("utf-8", "replace"), at) for item, at in found]
 
     # Keys of appends
 

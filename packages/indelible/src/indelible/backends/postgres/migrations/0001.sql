@@ -61,7 +61,7 @@ CREATE TABLE indelible.entry (
     generation bigint NOT NULL,                 -- of the view, when it was written
     life       integer NOT NULL,
     batch      integer NOT NULL,                -- entries in its append; 0 for all but the first
-    kind       smallint NOT NULL,               -- 1 message, 2 tool call, 3 tool result, 4 summary
+    kind       smallint NOT NULL,               -- 1 message, 2 tool call, 3 tool result, 4 summary, 5 memory
     keep       boolean NOT NULL,                -- whether trim must leave it
     key        bytea,                           -- on the first of its append
     opens      text,                            -- JSON list of the tool calls that it makes
@@ -69,12 +69,14 @@ CREATE TABLE indelible.entry (
     payload    bytea NOT NULL,
     embedder   bytea,                           -- of a summary's vector; NULL if nothing is known
     vector     real[],                          -- at length one, in single precision; NULL if none
+    item       bytea,                           -- the id of a memory
     checksum   bigint NOT NULL,
     PRIMARY KEY (session, position)
 );
 -- This index decides whether a key was used, also against an attempt whose caller gave up while it was
 -- waiting in the server.
 CREATE UNIQUE INDEX entry_key ON indelible.entry (session, life, key) WHERE key IS NOT NULL;
+CREATE INDEX entry_item ON indelible.entry (session, item, position DESC) WHERE item IS NOT NULL;
 
 CREATE SEQUENCE indelible.snapshot_number;
 CREATE TABLE indelible.snapshot (
@@ -291,7 +293,7 @@ CREATE FUNCTION indelible.append(
     p_names bytea[], p_keys bytea[], p_fresh boolean[], p_expected text[], p_ttls bigint[],
     p_firsts bigint[], p_counts bigint[],
     p_kinds bigint[], p_keeps boolean[], p_opens text[], p_answers text[], p_payloads bytea[],
-    p_embedders bytea[], p_vectors text[], p_contents bigint[]
+    p_embedders bytea[], p_vectors text[], p_items bytea[], p_contents bigint[]
 ) RETURNS text[] LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_wait       text := set_config('lock_timeout', p_wait, true);
@@ -342,11 +344,12 @@ BEGIN
             v_batch := p_counts[v_nth];
             FOR v_entry IN p_firsts[v_nth] .. p_firsts[v_nth] + p_counts[v_nth] - 1 LOOP
                 INSERT INTO indelible.entry (session, position, written_at, deadline, generation, life,
-                    batch, kind, keep, key, opens, answers, payload, embedder, vector, checksum)
+                    batch, kind, keep, key, opens, answers, payload, embedder, vector, item,
+                    checksum)
                 VALUES (v_number, v_end, v_now, v_deadline, v_generation, v_life, v_batch,
                     p_kinds[v_entry], p_keeps[v_entry], CASE WHEN v_batch > 0 THEN p_keys[v_nth] END,
                     p_opens[v_entry], p_answers[v_entry], p_payloads[v_entry], p_embedders[v_entry],
-                    p_vectors[v_entry]::real[], p_contents[v_entry] + v_end + v_now
+                    p_vectors[v_entry]::real[], p_items[v_entry], p_contents[v_entry] + v_end + v_now
                         + coalesce(v_deadline, 0) + v_generation + v_batch);
                 v_end := v_end + 1;
                 v_batch := 0;
