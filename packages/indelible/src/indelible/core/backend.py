@@ -14,6 +14,10 @@ C = TypeVar("C")
 O = TypeVar("O", bound=Operation[Any])  # noqa: E741 (an operation)
 
 
+# Where a server listens: host and port, or the path of a socket.
+Address = tuple[str, int] | str
+
+
 class UnreachedError(Exception):
     """Raised by `prepare`: what listens there does not answer as a server of this engine.
 

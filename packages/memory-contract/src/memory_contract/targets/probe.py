@@ -36,7 +36,7 @@ from memory_contract.timeouts import WorkTimedOut, run_with_timeout
 from memory_contract.workers.pool import StoreRaised, WorkerPool, WorkersUnavailable
 
 # A bound on what hangs: then only what was seen until then is known.
-PROBE_S_MAX: Final = 60.0
+PROBE_S_MAX: Final = 20.0
 _SESSION: Final = "kit-probe"
 # Enough for a store that writes to its disk only now and then.
 _MORE_APPENDS: Final = 11

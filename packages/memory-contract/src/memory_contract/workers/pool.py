@@ -14,6 +14,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe
@@ -76,6 +77,8 @@ class Worker:
         self._connection = connection
         self._stacks = stacks
         self._struck = False
+        # A case that hangs and the pool may close it at the same time.
+        self._closing = threading.Lock()
         self.pid: int = 0
         try:
             self.pid = self.answer()
@@ -129,9 +132,10 @@ class Worker:
         self._close()
 
     def _close(self) -> None:
-        if not self._connection.closed:
-            os.close(self._stacks)
-        self._connection.close()
+        with self._closing:
+            if not self._connection.closed:
+                os.close(self._stacks)
+            self._connection.close()
 
     def stacks(self) -> tuple[str, ...]:
         """The stacks of its threads and tasks, if it is alive."""

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from indelible.backends.postgres.statements import PostgresContext
-from indelible.core.addresses import Address
+from indelible.core.backend import Address
 from indelible.core.clock import Clock
 from indelible.core.deadline import Deadline
 from indelible.errors import UsageError

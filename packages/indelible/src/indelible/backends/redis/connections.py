@@ -23,7 +23,7 @@ import redis.retry
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
 
-from indelible.core.addresses import Address
+from indelible.core.backend import Address
 from indelible.core.clock import Clock
 from indelible.errors import UsageError
 from indelible.model import Durability

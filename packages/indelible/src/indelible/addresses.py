@@ -6,10 +6,8 @@ import socket
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from indelible.core.backend import Address
 from indelible.core.limits import FIRST_CONTACT_S
-
-# Host and port, or the path of a socket.
-Address = tuple[str, int] | str
 
 # More would make the message of an error unreadable.
 _NAMED_MAX: Final = 3
