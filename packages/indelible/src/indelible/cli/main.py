@@ -20,6 +20,7 @@ from indelible.cli import (
     copy_command,
     doctor_command,
     maintenance_commands,
+    memory_commands,
     read_commands,
     suggestions,
     timeline,
@@ -149,6 +150,12 @@ _add_command(
     "diff user-42 latest --url agent.db",
     "diff user-42 before-booking latest --url agent.db",
 )
+_add_command(
+    memory_commands.memories,
+    LOOK,
+    "memories users/ana/facts --url agent.db",
+    "memories users/ana/facts drink --url agent.db",
+)
 _add_command(read_commands.claims, LOOK, "claims --url agent.db")
 _add_command(
     change_commands.append,
@@ -157,6 +164,12 @@ _add_command(
     "append user-42 user Thanks --key turn-7 --url agent.db",
     "append user-42 assistant - --url agent.db < answer.txt",
 )
+_add_command(
+    memory_commands.remember,
+    CHANGE,
+    'remember users/ana/facts "Ana drinks tea" --id drink --url agent.db',
+)
+_add_command(memory_commands.retract, CHANGE, "retract users/ana/facts drink --url agent.db")
 _add_command(
     change_commands.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db'
 )

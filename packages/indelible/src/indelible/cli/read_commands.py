@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from indelible.cli import completion, phrases
 from indelible.cli.command import CommandContext, on_store
+from indelible.cli.conditions import Where, parse_conditions
 from indelible.cli.options import SessionId, SnapshotId
 from indelible.cli.output import to_plain
 from indelible.cli.suggestions import suggest_command
 from indelible.core.limits import PAGE_ENTRIES_MAX
-from indelible.errors import UsageError
 from indelible.model import Status
 
 SESSIONS_DEFAULT = 100
 # Below this width, the table of sessions has fewer columns.
 WIDE_TABLE_COLUMNS = 90
-
-_WHERE = re.compile(r"(.+?)(!=|>=|<=|=|>|<)(.*)", re.DOTALL)
-_OPERATORS = {"=": "$eq", "!=": "$ne", ">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
-_TIMES = ("created_at", "last_activity", "expires_at")
 
 
 @on_store()
@@ -42,14 +36,7 @@ def sessions(
             " repeated. Without it: active and damaged ones.",
         ),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Only those for which this holds, such as metadata.team=support or"
-            " 'last_activity<2030-01-31'; may be repeated. Operators: = != > >= < <=.",
-        ),
-    ] = None,
+    where: Where = None,
     order: Annotated[
         str,
         typer.Option(
@@ -64,9 +51,12 @@ def sessions(
     ] = None,
 ) -> None:
     """List the sessions of a store, with their status, counts and dates."""
+    conditions = parse_conditions(where or [])
+    if status:
+        conditions.setdefault("status", {})["$in"] = status
     page = call.store.list_sessions(
         prefix=prefix,
-        where=_parse_where(where or [], status or []),
+        where=conditions,
         order=order,
         limit=limit,
         cursor=cursor,
@@ -101,32 +91,6 @@ def sessions(
             for each in page
         ]
     call.out.draw_table(columns, rows)
-
-
-def _parse_where(texts: list[str], status: list[Status]) -> dict[str, dict[str, object]]:
-    """Parse conditions; a value is text, unless it is a JSON value or that of a date."""
-    where: dict[str, dict[str, object]] = {"status": {"$in": status}} if status else {}
-    for text in texts:
-        found = _WHERE.fullmatch(text)
-        if found is None:
-            raise UsageError(f"--where takes a field, an operator and a value, not {text!r}")
-        key, sign, value = found.groups()
-        compared = where.setdefault(key, {})
-        if _OPERATORS[sign] in compared:
-            raise UsageError(f"--where has two conditions with {key}{sign}; give one of them")
-        compared[_OPERATORS[sign]] = _parse_value(key, value)
-    return where
-
-
-def _parse_value(key: str, text: str) -> object:
-    try:
-        if key not in _TIMES:
-            return json.loads(text)
-        moment = datetime.fromisoformat(text)
-    except (ValueError, RecursionError):
-        # If the field takes no text, the store says so.
-        return text
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _format_minute(moment: datetime | None) -> str:

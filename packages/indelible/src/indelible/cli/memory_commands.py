@@ -1,0 +1,161 @@
+"""Commands for memories: what an agent knows, by id, in a collection."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from indelible.cli import completion, phrases
+from indelible.cli.command import CommandContext, on_store
+from indelible.cli.conditions import Where, parse_conditions
+from indelible.cli.options import Key
+from indelible.cli.suggestions import suggest_command
+from indelible.core.limits import PAGE_ENTRIES_MAX
+from indelible.errors import UsageError
+from indelible.model import Memory
+
+MEMORIES_DEFAULT = 100
+
+Collection = Annotated[
+    str,
+    typer.Argument(
+        metavar="COLLECTION",
+        help="The collection: the id of its session, such as users/ana/facts.",
+        autocompletion=completion.complete_session_ids,
+    ),
+]
+
+
+@on_store(creates=True)
+def remember(
+    call: CommandContext,
+    collection: Collection,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is to be remembered.")],
+    *,
+    memory_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="ID", help="Replaces the memory with this id. Without it: a new one."
+        ),
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option(metavar="JSON", help="An object, to filter by.")
+    ] = None,
+    ttl: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="When it expires, from now on. Without it: never."),
+    ] = None,
+    key: Key = None,
+) -> None:
+    """Store a memory. A collection, or a file, that is not there begins with it."""
+    fields = _parse_object(metadata)
+    receipt = call.store.remember(collection, text, id=memory_id, metadata=fields, ttl=ttl, key=key)
+    if call.out.print_json(receipt):
+        return
+    name = phrases.escape_name(memory_id or receipt.key)
+    where = phrases.format_positions(receipt.positions)
+    if receipt.replayed:
+        call.out.say(f"Was there already, at position {where}; nothing was written twice.")
+    else:
+        call.out.say(f"Remembered as {name}, at position {where}.")
+
+
+def _parse_object(text: str | None) -> dict[str, object] | None:
+    if text is None:
+        return None
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--metadata is no JSON: {error}. Nothing was written") from None
+    if not isinstance(parsed, dict):
+        raise UsageError(f"--metadata is an object, not {text!r}. Nothing was written")
+    return parsed
+
+
+@on_store()
+def memories(
+    call: CommandContext,
+    collection: Collection,
+    memory_id: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="Only this one, with all its versions."),
+    ] = None,
+    *,
+    where: Where = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, metavar="N", help="List this many at most.")
+    ] = MEMORIES_DEFAULT,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="ID", help="Continue after this id.")
+    ] = None,
+) -> None:
+    """List the memories of a collection, by id; or every version of one, and what removed it."""
+    call.require_session(collection)
+    if memory_id is not None:
+        _print_versions(call, collection, memory_id)
+        return
+    page = call.store.list_memories(
+        collection, where=parse_conditions(where or []), limit=limit, cursor=cursor
+    )
+    if page.cursor is not None:
+        options = [f"--where={each}" for each in where or []]
+        options += [f"--limit={limit}", f"--cursor={page.cursor}"]
+        call.out.note(f"There are more: {suggest_command('memories', collection, options=options)}")
+    if call.out.print_json({"memories": page, "cursor": page.cursor}):
+        return
+    if not page:
+        call.out.say("No memories.")
+        return
+    call.out.draw_table(
+        ("memory", "written (UTC)", "text"),
+        [(each.id, phrases.format_time(each.written_at), _format_content(each)) for each in page],
+    )
+
+
+def _print_versions(call: CommandContext, collection: str, memory_id: str) -> None:
+    versions = call.store.memory_history(collection, memory_id)
+    if call.out.print_json({"versions": versions}):
+        return
+    if not versions:
+        call.out.say(f"Collection {collection!r} has no memory {memory_id!r}, now or earlier.")
+        return
+    call.out.draw_table(
+        ("position", "written (UTC)", "text", "removed"),
+        [
+            (
+                str(each.memory.position),
+                phrases.format_time(each.memory.written_at),
+                _format_content(each.memory),
+                "" if each.current else each.removed_by or "hidden",
+            )
+            for each in versions
+        ],
+    )
+
+
+def _format_content(memory: Memory) -> str:
+    content = memory.text
+    if content is None:
+        content = phrases.format_compact_json(memory.value)
+    return phrases.format_line(content)
+
+
+@on_store()
+def retract(
+    call: CommandContext,
+    collection: Collection,
+    memory_id: Annotated[str, typer.Argument(metavar="ID", help="The memory.")],
+    *,
+    key: Key = None,
+) -> None:
+    """Take a memory back: it is not found any more. Its versions stay in the history."""
+    call.require_session(collection)
+    receipt = call.store.retract(collection, memory_id, key=key)
+    if call.out.print_json(receipt):
+        return
+    if not receipt.positions:
+        call.out.say(f"There is no memory {memory_id!r} in {collection!r}; nothing was written.")
+    else:
+        call.out.say(f"Retracted {memory_id!r}. Earlier versions stay in its history.")
