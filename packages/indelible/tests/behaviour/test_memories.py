@@ -83,7 +83,7 @@ def test_the_same_key_is_the_same_version(store):
         {"ttl": 0},
         {"vector": "no"},
         {"metadata": 5},
-        {"value": object()},
+        {"value": {1}},
     ],
     ids=str,
 )

@@ -7,7 +7,9 @@ import indelible
 from indelible import CorruptEntryError, FormatError
 from indelible.backends.redis.keys import HEAD_FIELDS, VIEW_FIELDS
 
-HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE = (f"indelible:{{:s}}{part}" for part in "hvlksjq")
+HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE, ITEMS = (
+    f"indelible:{{:s}}{part}" for part in "hvlksjqi"
+)
 
 
 @pytest.fixture
@@ -358,7 +360,8 @@ def test_keys_that_only_look_like_ours_are_passed_over(store, client):
         ("2", "older.*[Ee]xport"),
         ("3", "older.*[Ee]xport"),
         ("4", "older.*[Ee]xport"),
-        ("6", "newer"),
+        ("5", "older.*[Ee]xport"),
+        ("7", "newer"),
         ("x", "not indelible's"),
     ],
 )

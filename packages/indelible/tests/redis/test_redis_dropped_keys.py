@@ -10,7 +10,7 @@ import indelible
 from indelible import CorruptEntryError, FormatError, UnavailableError
 from tests.support.wait import wait_until
 
-PARTS = "hvlksjq"
+PARTS = "hvlksjqi"
 
 
 def key_of(part, session="s"):
@@ -83,7 +83,17 @@ def fill_imported(store, client):
     store.import_(exported)
 
 
+def fill_memories(store, client):
+    for text in ("tea", "coffee", "milk"):
+        store.remember("s", text, id="drink", key=f"k{text}")
+    store.remember("s", "bread", id="food")
+    store.hide("s", [1])
+    assert store.vacuum(undo_window=0).entries == 1
+    store.erase_memory("s", "food")
+
+
 STATES = [
+    fill_memories,
     fill_keyed,
     fill_plain,
     fill_snapshots,
@@ -152,6 +162,13 @@ def refused(store, part):
         yield lambda: store.save_context("s", "a", "b")
     if part in "hvlk":
         yield lambda: store.add_message("s", "user", "one", key="k1")
+    # With an expected memory, also the index of items.
+    if part in "hvli":
+        yield lambda: store.remember("s", "water", id="drink", expected=indelible.ABSENT)
+        yield lambda: store.remember("s", "water", id="drink", expected=0)
+        yield lambda: store.get_memory("s", "drink")
+        yield lambda: store.list_memories("s")
+        yield lambda: store.erase_memory("s", "drink")
     if part in "hv":
         yield lambda: store.get_history("s")
         yield lambda: store.get_entries("s")
@@ -161,7 +178,7 @@ def test_every_combination_of_two_lost_keys_is_found(store, client):
     for first in PARTS:
         for second in PARTS:
             fill_snapshots(store, client)
-            store.add_message("s", "user", "four", key="k2")
+            store.remember("s", "tea", id="drink", key="k2")
             client.delete(key_of(first), key_of(second))
             if first == second == "q":
                 assert store.verify().ok

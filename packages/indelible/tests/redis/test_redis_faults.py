@@ -234,7 +234,7 @@ def test_a_part_that_the_server_dropped_is_loud(url, client):
 
 
 def test_a_server_of_a_newer_format_is_left_alone(url, client):
-    client.set("indelible:format", 6)
+    client.set("indelible:format", 7)
     with pytest.raises(indelible.FormatError, match="newer"):
         indelible.open(url)
 

@@ -6,19 +6,22 @@ from hypothesis import strategies as st
 
 import indelible
 from indelible.backends.redis.append import build_append_call
+from indelible.backends.redis.calls import build_append
 from indelible.backends.redis.log_rows import parse_row
 from indelible.backends.redis.requests import call_script
 from indelible.core import rules
-from indelible.core.codec import encode_text
+from indelible.core.codec import encode, encode_text
 from indelible.core.deadline import Deadline
 from indelible.core.limits import EXPIRED_KNOWN_S
-from indelible.core.operations import Append, BeginStage, ReadHead
-from indelible.model import Status
+from indelible.core.operations import Append, BeginStage, FindItems, ItemGuard, ItemPlace, ReadHead
+from indelible.model import Status, StoredMemory
+from indelible.view import contains, freeze
 
 SESSION = "s"
 START_S = 1_700_000_000.0
 TTL_S = 100
 KEYS = ("a", "b", "~made")
+ITEMS = ("i", "j")
 
 
 class Clock:
@@ -37,12 +40,16 @@ def store(running):
         yield opened
 
 
-def build(key, *, fresh=False, expected=None, ttl_s=None, text="hi"):
-    return Append(SESSION, (encode_text("user", text),), key, fresh, expected, ttl_s)
+def build(key, *, fresh=False, expected=None, ttl_s=None, text="hi", item=None, guard=None):
+    draft = encode_text("user", text) if item is None else encode(StoredMemory(id=item))
+    return Append(SESSION, (draft,), key, fresh, expected, ttl_s, guard)
 
 
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.sampled_from(KEYS), st.sampled_from([None, TTL_S])),
+    st.tuples(st.just("remember"), st.sampled_from(ITEMS)),
+    st.tuples(st.just("hide"), st.integers(0, 5)),
+    st.tuples(st.just("erase"), st.sampled_from(ITEMS)),
     st.tuples(st.just("metadata")),
     st.tuples(st.just("clear")),
     st.tuples(st.just("vacuum")),
@@ -52,26 +59,30 @@ STEPS = st.one_of(
 )
 
 
+def wait(_store, seconds):
+    CLOCK.now_s += seconds
+
+
+TAKE = {
+    "append": lambda store, key, ttl_s: store._backend.perform(build(key, ttl_s=ttl_s)),
+    "remember": lambda store, item: store.remember(SESSION, "text", id=item),
+    "hide": lambda store, position: store.hide(SESSION, [position]),
+    "erase": lambda store, item: store.erase_memory(SESSION, item),
+    "metadata": lambda store: store.set_metadata(SESSION, {"a": 1}),
+    "clear": lambda store: store.clear(SESSION),
+    "vacuum": lambda store: store.vacuum(session_id=SESSION, undo_window=0),
+    "forget": lambda store: store.forget(SESSION),
+    "stage": lambda store: store._backend.perform(BeginStage(SESSION, None, None)),
+    "time": wait,
+}
+
+
 def take(store, step):
     """One step of a session's history. What is refused in its state leaves it as it is."""
-    backend = store._backend
+    name, *arguments = step
     try:
-        match step:
-            case ("append", key, ttl_s):
-                backend.perform(build(key, ttl_s=ttl_s))
-            case ("metadata",):
-                store.set_metadata(SESSION, {"a": 1})
-            case ("clear",):
-                store.clear(SESSION)
-            case ("vacuum",):
-                store.vacuum(session_id=SESSION, undo_window=0)
-            case ("forget",):
-                store.forget(SESSION)
-            case ("stage",):
-                backend.perform(BeginStage(SESSION, None, None))
-            case (_, seconds):
-                CLOCK.now_s += seconds
-    except (indelible.ConflictError, indelible.SessionNotFoundError):
+        TAKE[name](store, *arguments)
+    except (indelible.ConflictError, indelible.SessionNotFoundError, indelible.UsageError):
         pass
 
 
@@ -85,12 +96,26 @@ def used_keys(store, head):
     return (indexed | in_log) & set(KEYS)
 
 
-def rules_allow(op, head, used, *, is_new):
+def find_newest(store, head, item):
+    """Where the newest visible entry of an item is, by the index."""
+    page = store._backend.perform(FindItems(SESSION, ItemPlace(item, 2**32), 100))
+    shown = freeze(head.view, head.end)
+    visible = [
+        position
+        for name, position in page.places
+        if name == item and contains(shown, position, position + 1)
+    ]
+    return visible[0] if visible else None
+
+
+def rules_allow(op, head, used, newest, *, is_new):
     """What `rules` say of an append to a session in this state, without anything but them."""
     if op.key in used and not op.fresh:
         return False
     try:
         rules.refuse_if_moved(op.session, op.expected, head.version)
+        if op.expected_item is not None:
+            rules.refuse_if_item_moved(op.session, op.expected_item, newest)
         rules.refuse_if_full(op.session, head.end, len(op.drafts))
     except (indelible.ConflictError, indelible.LimitError):
         return False
@@ -120,9 +145,13 @@ def answer(store, op):
     key=st.sampled_from([*KEYS, "unused", "~unused"]),
     expected=st.sampled_from([None, "current", "stale", "new"]),
     fresh=st.booleans(),
+    guard=st.one_of(
+        st.none(),
+        st.builds(ItemGuard, st.sampled_from(ITEMS), st.one_of(st.none(), st.integers(0, 5))),
+    ),
 )
 def test_the_guard_applies_exactly_when_the_rules_allow(
-    store, running, steps, key, expected, fresh
+    store, running, steps, key, expected, fresh, guard
 ):
     CLOCK.now_s = START_S
     store.forget(SESSION)
@@ -136,9 +165,10 @@ def test_the_guard_applies_exactly_when_the_rules_allow(
         before = {name: client.dump(name) for name in client.keys("indelible:{:s}*")}
         version = {"current": head.version, "stale": "1.2.3"}.get(expected, expected)
         # Only a generated key that nobody used can be fresh.
-        op = build(key, fresh=fresh and key == "~unused", expected=version)
+        op = build(key, fresh=fresh and key == "~unused", expected=version, guard=guard)
+        newest = None if guard is None else find_newest(store, head, guard.item)
         version_after = answer(store, op)
-        allowed = rules_allow(op, head, used, is_new=is_new)
+        allowed = rules_allow(op, head, used, newest, is_new=is_new)
         assert (version_after is not None) == allowed
         if version_after is None:
             after = {name: client.dump(name) for name in client.keys("indelible:{:s}*")}
@@ -150,12 +180,36 @@ def test_the_guard_applies_exactly_when_the_rules_allow(
     assert store.verify(SESSION).ok
 
 
+def send_together(store, running, ops):
+    """What one call of the script answers to these appends."""
+    calls = [build_call(store._backend._context, op) for op in ops]
+    calls[0].by_text = True
+    with running.client() as client:
+        answers = client.execute_command(*build_append(calls))
+    return [each.decode() if each else None for each in answers]
+
+
+def test_appends_of_one_call_see_the_items_of_one_another(store, running):
+    store.forget(SESSION)
+    ops = [
+        build("a", item="i", guard=ItemGuard("i", None)),
+        build("b", item="i", guard=ItemGuard("i", None)),
+        build("c", item="i", guard=ItemGuard("i", 0)),
+        build("d", item="j", guard=ItemGuard("i", 0)),
+        build("e", item="j", guard=ItemGuard("i", 1)),
+        build("f", item="i"),
+        build("g", guard=ItemGuard("i", 3)),
+    ]
+    held = [each is not None for each in send_together(store, running, ops)]
+    assert held == [True, False, True, False, True, True, True]
+    places = store._backend.perform(FindItems(SESSION, ItemPlace("", 0), 10)).places
+    assert places == (("i", 3), ("i", 1), ("i", 0), ("j", 2))
+    assert store.verify(SESSION).ok
+
+
 def test_appends_of_one_call_see_one_another(store, running):
     """In one group: the second append of a session expects the first one's version."""
-    from indelible.backends.redis.calls import build_append
-
     store.forget(SESSION)
-    context = store._backend._context
     first = store.add_message(SESSION, "user", "first")
     life, end, generation = first.version.split(".")
     ops = [
@@ -164,12 +218,7 @@ def test_appends_of_one_call_see_one_another(store, running):
         build("three", expected=f"{life}.{int(end) + 1}.{generation}"),
         build("one", text="again"),
     ]
-    calls = [build_call(context, op) for op in ops]
-    calls[0].by_text = True
-    with running.client() as client:
-        answers = client.execute_command(*build_append(calls))
-    versions = [each.decode() if each else None for each in answers]
-    assert versions == [
+    assert send_together(store, running, ops) == [
         f"{life}.{int(end) + 1}.{generation}",
         None,
         f"{life}.{int(end) + 2}.{generation}",

@@ -48,13 +48,16 @@ def append(context: RedisContext, op: Append) -> Plan[AppendResult]:
             _, end, _ = rules.parse_version(text)
             return AppendResult(end - count, count, text, resent=lost is not None)
         fresh_now = b"1" if op.fresh and lost is None else b"0"
-        looked = context.write("find_append", op.session, op.key, fresh_now, context.touch)
+        item = "" if op.expected_item is None else op.expected_item.item
+        looked = context.write("find_append", op.session, op.key, fresh_now, context.touch, item)
         looked.deadline, looked.lost = deadline, lost
-        described, used = yield from call_script(context, looked)
+        described, used, newest = yield from call_script(context, looked)
         head = parse_head(op.session, described)
         if used:
             return _replay(op, head, used)._replace(resent=lost is not None)
         rules.refuse_if_moved(op.session, op.expected, head.version)
+        if op.expected_item is not None:
+            rules.refuse_if_item_moved(op.session, op.expected_item, newest)
         rules.refuse_if_full(op.session, head.end, len(op.drafts))
         # The version was compared; the guard only checks that the next life has not begun.
         if head.status is Status.ACTIVE:
@@ -76,6 +79,7 @@ def build_append_call(
     batch, key = len(op.drafts), op.key
     # A generated key is in no index.
     sums = b"" if key.startswith(MADE_PREFIX) else b"".join(map(_get_checksum, op.drafts))
+    item, place = op.expected_item or ("", None)
     arguments: list[Argument] = [
         encode_ttl_ms(op.ttl_s),
         expected,
@@ -83,6 +87,8 @@ def build_append_call(
         b"1" if fresh else b"0",
         over,
         sums,
+        item,
+        "" if place is None else place,
         batch,
     ]
     for kind, envelope, keep, opens, answers in op.drafts:

@@ -17,16 +17,16 @@ FORMAT_KEY = PREFIX + "format"
 SECRET_KEY = PREFIX + "secret"
 
 # The parts of a session: what stands after the hash tag, in the order in which scripts take them.
-HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE = "hvlksjq"
-PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE)
+HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE, ITEMS = "hvlksjqi"
+PARTS = (HEAD, VIEW, LOG, USED, SNAPSHOTS, JOURNAL, ASIDE, ITEMS)
 
 HEAD_FIELDS = ("state", "end", "deadline", "activity", "sum")
 # The words of a state. `ends` is when the engine frees the keys; `lines` and `taken` count the
-# changes and snapshots that were ever written; the last four say how many fields the other hashes
-# have.
+# changes and snapshots that were ever written; the last five say how many fields the other hashes
+# have, and how many members the index of items.
 STATE_FIELDS = (
     *("life", "born", "generation", "staged", "ends", "created", "lines", "taken"),
-    *("keys", "snapshots", "journal", "aside"),
+    *("keys", "snapshots", "journal", "aside", "items"),
 )
 VIEW_FIELDS = ("tail", "extents", "metadata", "forked", "vacuums", "sum")
 

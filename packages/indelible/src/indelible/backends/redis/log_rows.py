@@ -3,7 +3,8 @@
     written deadline generation checksum kind·keep·batch key-size links-size key·links·envelope
 
 A script writes the first four words, since it assigns the position; the rest is built here. The
-links to tool calls are JSON. A row that is empty was removed.
+links to tool calls are JSON; a memory has its id in their place, by which scripts index it. A row
+that is empty was removed.
 """
 
 from __future__ import annotations
@@ -12,17 +13,25 @@ import json
 from typing import Final, NamedTuple
 
 from indelible.core.checksums import compute_entry_checksum, recover_content_checksum
-from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO
+from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, parse_item
 from indelible.core.operations import LogRow, StoredEntry, tuple_new
 from indelible.model import Kind
 
 # Kinds as rows have them.
-KIND_NUMBER: Final = {Kind.MESSAGE: 1, Kind.TOOL_CALL: 2, Kind.TOOL_RESULT: 3, Kind.SUMMARY: 4}
+KIND_NUMBER: Final = {
+    Kind.MESSAGE: 1,
+    Kind.TOOL_CALL: 2,
+    Kind.TOOL_RESULT: 3,
+    Kind.SUMMARY: 4,
+    Kind.MEMORY: 5,
+}
 _KIND: Final = {b"%d" % number: kind for kind, number in KIND_NUMBER.items()}
 # How scripts take a row apart: up to the key, whose place comes last. The first pattern finds
-# generation, batch, and the sizes of key and links; the second finds the kind and these sizes.
+# generation, batch, and the sizes of key and links; the second finds the kind and these sizes;
+# the third finds all but the checksum.
 ROW_PATTERN: Final = "^%d+ %d* (%d+) %d+ %d%d(%d+) (%d+) (%d+) ()"
 KIND_PATTERN: Final = "^%d+ %d* %d+ %d+ (%d)%d%d+ (%d+) (%d+) ()"
+WHOLE_PATTERN: Final = "^(%d+) (%d*) (%d+) %d+ (%d%d)(%d+) (%d+) (%d+) ()"
 
 
 def format_rest(
@@ -36,7 +45,10 @@ def format_rest(
 ) -> bytes:
     """Build a row without the words that a script writes."""
     number = KIND_NUMBER[kind] if kind is not None else 0
-    links = json.dumps([opens, answers]).encode() if opens or answers else b""
+    if kind is Kind.MEMORY:
+        links = (parse_item(kind, envelope) or "").encode()
+    else:
+        links = json.dumps([opens, answers]).encode() if opens or answers else b""
     name = key.encode()
     return b"%d%d%d %d %d %b%b%b" % (
         number,
@@ -101,7 +113,7 @@ class Row(NamedTuple):
 
     def parse_links(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the ids of the tool calls that the entry opens and answers."""
-        if not self.links:
+        if not self.links or self.kind is Kind.MEMORY:
             return (), ()
         try:
             opens, answers = json.loads(self.links)

@@ -31,6 +31,7 @@ from indelible.backends.redis.sessions import SCAN_KEYS, read_parts, require
 from indelible.backends.redis.settings import list_copies_on_disk, read_settings
 from indelible.backends.redis.views import parse_lines, parse_records
 from indelible.core import rules
+from indelible.core.checksums import compute_entry_checksum
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     BATCH_ENTRIES_MAX,
@@ -43,6 +44,7 @@ from indelible.core.operations import (
     CheckEngine,
     CheckSession,
     Erase,
+    EraseItem,
     EraseResult,
     Head,
     JournalLine,
@@ -204,6 +206,24 @@ def erase(context: RedisContext, op: Erase) -> Plan[EraseResult]:
     return EraseResult(size.entries, snapshots, size.size_bytes, forks, kept)
 
 
+@HANDLERS.handles(EraseItem)
+def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
+    """Overwrite every entry of an item."""
+    head, _, _ = yield from read_parts(context, op.session)
+    if head.status is not Status.ACTIVE:
+        return EraseResult()
+    forks = yield from _find_forks(context, op.session)
+    checksum = compute_entry_checksum(context.keys(op.session).salt, op.envelope)
+    arguments = (op.item, op.envelope, checksum)
+    entries, size, more = 0, 0, 1
+    while more:
+        call = context.write("erase_item", op.session, *arguments, repeatable=False)
+        count, length, more = yield from call_script(context, call)
+        entries, size = entries + count, size + length
+    kept = yield from _find_copies_on_disk(context)
+    return EraseResult(entries, size_bytes=size, forks=forks, kept=kept)
+
+
 def _find_copies_on_disk(context: RedisContext) -> Plan[tuple[str, ...]]:
     """Find the files in which servers keep what was erased."""
     if context.simulated:
@@ -285,7 +305,19 @@ def check_session(context: RedisContext, op: CheckSession) -> Plan[tuple[str, ..
                 and not seal.is_sound(letter + name, value)
             ]
             cursor = None if cursor == b"0" else cursor
-    return tuple(wrong)
+    return (*wrong, *(yield from _check_items(context, op.session)))
+
+
+def _check_items(context: RedisContext, session: str) -> Plan[list[str]]:
+    """Compare the index of items with the log, in both directions."""
+    wrong: list[str] = []
+    for side, what in (("index", "without its entry"), ("log", "that is not in the index")):
+        at: bytes | None = b""
+        while at is not None:
+            call = context.read("check_items", session, side, at)
+            at, positions = yield from call_script(context, call)
+            wrong += [f"an item at position {int(position)} {what}" for position in positions]
+    return wrong
 
 
 @HANDLERS.handles(Quarantine)

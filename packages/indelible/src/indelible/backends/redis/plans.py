@@ -25,7 +25,7 @@ from indelible.errors import FormatError
 from indelible.model import Claims
 
 # What the keys on a server look like; the layout is in DESIGN.md.
-FORMAT = 5
+FORMAT = 6
 
 
 def refuse_other_format(found: Any, *, shown: str) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from indelible.backends.redis.calls import HANDLERS, RedisContext, to_pairs
+from indelible.backends.redis.keys import ITEMS
 from indelible.backends.redis.log_rows import KIND_NUMBER, parse_entry, parse_log_row, parse_row
 from indelible.backends.redis.requests import call_script
 from indelible.backends.redis.scripts import READ_ROWS
-from indelible.backends.redis.sessions import format_extents, parse_head
+from indelible.backends.redis.sessions import format_extents, parse_head, read_parts
 from indelible.core import rules
 from indelible.core.limits import LOG_ENTRIES_MAX, VIEW_ATTEMPTS_MAX
 from indelible.core.operations import (
     EntrySlice,
+    FindItems,
     FindNearest,
     FrozenView,
     Head,
+    ItemPage,
+    ItemPlace,
     LogPage,
     Outline,
     Read,
@@ -24,6 +28,7 @@ from indelible.core.operations import (
 )
 from indelible.core.plan import Plan
 from indelible.errors import ConflictError, CorruptEntryError, FormatError
+from indelible.model import Status
 from indelible.view import Extents
 
 # Positions, and rows as the log has them.
@@ -108,6 +113,27 @@ def read_rows(
         ),
     )
     return parse_head(session, described), left_off, to_pairs(flat)
+
+
+@HANDLERS.handles(FindItems)
+def find_items(context: RedisContext, op: FindItems) -> Plan[ItemPage]:
+    """Read the index of items."""
+    begin = b"(" + format_member(op.after)
+    command = ("ZRANGEBYLEX", ITEMS, begin, "+", "LIMIT", 0, op.limit)
+    head, _, answers = yield from read_parts(context, op.session, command)
+    members = answers[0] if head.status is Status.ACTIVE else ()
+    return ItemPage(head, tuple(map(parse_member, members)))
+
+
+def format_member(place: ItemPlace) -> bytes:
+    """Build a member of the index of items, as scripts do: by id, the newest position first."""
+    return b"%b\0%010d" % (place.item.encode(), LOG_ENTRIES_MAX - place.position)
+
+
+def parse_member(member: bytes) -> ItemPlace:
+    """Parse a member of the index of items."""
+    item, _, rest = member.rpartition(b"\0")
+    return ItemPlace(item.decode(), LOG_ENTRIES_MAX - int(rest))
 
 
 @HANDLERS.handles(FindNearest)

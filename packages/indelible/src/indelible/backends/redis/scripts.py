@@ -9,9 +9,15 @@ from importlib.resources import files
 from typing import Final, NamedTuple
 
 from indelible.backends.redis.keys import VIEW_FIELDS
-from indelible.backends.redis.log_rows import KIND_NUMBER, KIND_PATTERN, ROW_PATTERN
+from indelible.backends.redis.log_rows import (
+    KIND_NUMBER,
+    KIND_PATTERN,
+    ROW_PATTERN,
+    WHOLE_PATTERN,
+)
 from indelible.core.codec import CHECKSUM_FROM, CHECKSUM_TO, KIND_FROM, get_kind_prefix
 from indelible.core.limits import EXPIRED_KNOWN_S, KEYS_KEPT, LOG_ENTRIES_MAX
+from indelible.model import Kind
 
 # A server runs one script at a time, and everybody waits. So no call looks at more than this; what
 # is longer goes on in the next call, inside the state that the first one saw.
@@ -52,6 +58,7 @@ _CHECKS: Final[dict[str, str | None]] = {
     "measure_entries": None,
     # It says itself what must be whole.
     "read_parts": None,
+    "check_items": "head",
     "delete_expired": "head",
     "find_append": "entries",
     "read": "entries",
@@ -59,7 +66,7 @@ _CHECKS: Final[dict[str, str | None]] = {
 _WRONG: Final = {
     "head": "s.wrong",
     "entries": "s.wrong or (s.active and find_wrong_entries())",
-    "all": "s.wrong or (s.active and (find_wrong_entries() or find_wrong_parts(1, 4)))",
+    "all": "s.wrong or (s.active and (find_wrong_entries() or find_wrong_parts(1, 5)))",
 }
 
 
@@ -112,6 +119,8 @@ def _constants() -> dict[str, object]:
         "PUSHED": PUSHED,
         "ROW": f"'{ROW_PATTERN}'",
         "KIND_OF_ROW": f"'{KIND_PATTERN}'",
+        "WHOLE_ROW": f"'{WHOLE_PATTERN}'",
+        "MEMORY": f"'{KIND_NUMBER[Kind.MEMORY]}'",
         "MEASURE_BYTES": MEASURE_BYTES,
         "REMOVE_ENTRIES": REMOVE_ENTRIES,
         "TEXT_SMALL": TEXT_SMALL,

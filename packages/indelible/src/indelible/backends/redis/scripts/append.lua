@@ -2,9 +2,10 @@
 -- the new version; with 0 if the guard does not hold, and then nothing was written for it; with the
 -- error, behind '-', if the server refused.
 -- ARGV from 3 on, for each append: where in KEYS its session begins, ttl, expected, key, fresh, over,
--- checksums of its entries ('' for a generated key, which is in no index), the number of its entries;
--- then checksum and row of each, to which place and time are added here. `over` names the life
--- that the caller found to be over ('-' for none): the append then begins the next one.
+-- checksums of its entries ('' for a generated key, which is in no index), an item ('' for none) and
+-- where its newest visible entry is expected ('' for nowhere), the number of its entries; then checksum
+-- and row of each, to which place and time are added here. `over` names the life that the caller found
+-- to be over ('-' for none): the append then begins the next one.
 
 -- The functions of changes.lua. Most appends need none of them, so they are created on first use.
 local more
@@ -29,6 +30,14 @@ local function write(s)
     end
     changes().expire_one(s, s.used)
   end
+  if #s.members > 0 then
+    local counts, members = changes().load_counts(s), s.members
+    for at = 1, #members, PUSHED do
+      call('ZADD', s.items, unpack(members, at, math.min(at + PUSHED - 1, #members)))
+    end
+    counts[5] = counts[5] + #members / 2
+    changes().expire_one(s, s.items)
+  end
   if s.ttl ~= '' then
     local slack = math.floor(math.min(s.ttl / SLACK_SHARE, SLACK_MS))
     local ahead = (s.ends or 0) - s.deadline - margin
@@ -41,7 +50,7 @@ end
 
 local answers, sessions, at, last = {}, {}, 3, #ARGV
 while at < last do
-  local first, ttl, expected, key, fresh, over, sums, count = unpack(ARGV, at, at + 7)
+  local first, ttl, expected, key, fresh, over, sums, item, newest, count = unpack(ARGV, at, at + 9)
   local s, answer, holds = sessions[first], 0, false
   if not s then
     s = load_session(tonumber(first))
@@ -50,6 +59,8 @@ while at < last do
       or (redis.pcall('ZCOUNT', s.log, s.stop, '+inf') == 0
         and call('EXISTS', s.view_key, s.log) == (s.stop > s.born and 2 or 1)))
     s.rows, s.keys, s.sent, s.asked = {}, {}, {}, {}
+    -- Members of the index of items, and the newest position of each item among them.
+    s.members, s.newest = {}, {}
     sessions[first] = s
   end
   -- The guard.
@@ -58,13 +69,15 @@ while at < last do
   elseif s.usable and s.stop + count <= LOG_MAX then
     if not s.active then
       if over == '' then holds = not s.life and expected == '' else holds = over == (s.life or '-') end
+      holds = holds and newest == ''
       local refused = holds and changes().begin(s, ttl)
       if refused then answer, holds = '-' .. refused.err, false end
     elseif over == '' and (expected == '' or expected == format_version(s)) then
-      holds = fresh == '1' or changes().is_unused(s, key)
+      holds = (fresh == '1' or changes().is_unused(s, key))
+        and (item == '' or changes().is_newest(s, item, newest))
     end
   end
-  at = at + 8
+  at = at + 10
   if holds then
     local deadline = ttl == '' and '' or whole(now + ttl)
     local stamp = now .. ' ' .. deadline .. ' ' .. s.gen .. ' '
@@ -72,6 +85,13 @@ while at < last do
     for n = at, at + 2 * count - 1, 2 do
       rows[#rows + 1] = stop
       rows[#rows + 1] = stamp .. whole(ARGV[n] + place + stop) .. ' ' .. ARGV[n + 1]
+      if string.sub(ARGV[n + 1], 1, 1) == MEMORY then
+        local member = changes().index_row(rows[#rows], stop)
+        if member then
+          s.members[#s.members + 1], s.members[#s.members + 2] = 0, member
+          s.newest[string.sub(member, 1, -12)] = stop
+        end
+      end
       stop = stop + 1
     end
     if fresh ~= '1' then s.sent[key] = true end

@@ -1,13 +1,15 @@
 -- What changes more of a session than its end and its deadline. Needs the prelude.
 
 -- Load how many journal lines and snapshots were ever written, and how many fields the other hashes
--- have. They are needed to change anything of a state but its end and its deadline.
+-- and members the index of items have. They are needed to change anything of a state but its end and
+-- its deadline.
 local function load_counts(s)
   if not s.counts then
-    local lines, taken, keys, snapshots, journal, aside =
-      string.match(s.state, ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    local lines, taken, keys, snapshots, journal, aside, items =
+      string.match(s.state, ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     s.lines, s.taken = tonumber(lines), tonumber(taken)
-    s.counts = {tonumber(keys), tonumber(snapshots), tonumber(journal), tonumber(aside)}
+    s.counts = {tonumber(keys), tonumber(snapshots), tonumber(journal), tonumber(aside),
+      tonumber(items)}
   end
   return s.counts
 end
@@ -15,6 +17,17 @@ end
 -- Compute the checksum of a view, which is bound to its session, its life and its generation.
 local function compute_view_sum(s)
   return digest(table.concat({s.view_key, s.life, s.gen, unpack(s.view, 1, 5)}, '\n'))
+end
+
+-- Load the view; returns what is wrong with it, or nil.
+local function load_view(s)
+  local view = redis.pcall('HMGET', s.view_key, unpack(VIEW_FIELDS))
+  s.view = view
+  if not view[1] then return 'its view is missing' end
+  for n = 2, 6 do
+    if not view[n] then return 'a part of its view is missing' end
+  end
+  if view[6] ~= compute_view_sum(s) then return 'its view does not match its checksum' end
 end
 
 -- Write the fields of the view that changed.
@@ -32,10 +45,10 @@ local function expire_keys(s, slack)
   load_counts(s)
   if s.deadline == '' then
     s.ends = nil
-    for n = s.first, s.first + 6 do call('PERSIST', KEYS[n]) end
+    for n = s.first, s.first + 7 do call('PERSIST', KEYS[n]) end
   else
     s.ends = s.deadline + margin + slack
-    for n = s.first + 1, s.first + 6 do call('PEXPIRE', KEYS[n], whole(s.ends - now)) end
+    for n = s.first + 1, s.first + 7 do call('PEXPIRE', KEYS[n], whole(s.ends - now)) end
     call('PEXPIRE', s.head, whole(s.ends - now + KNOWN_MS))
   end
 end
@@ -53,14 +66,14 @@ local function begin(s, ttl, first, forked, staged)
   local time = call('TIME')
   s.life = whole(time[1] * 1000000 + time[2])
   s.born = first or s.stop
-  s.stop, s.gen, s.lines, s.taken, s.counts = s.born, '0', 0, 0, {0, 0, 0, 0}
+  s.stop, s.gen, s.lines, s.taken, s.counts = s.born, '0', 0, 0, {0, 0, 0, 0, 0}
   s.deadline = ttl == '' and '' or whole(now + ttl)
   s.ends, s.staged, s.active = nil, staged, not staged
   -- The last activity of a copy is known when it is shown.
   s.created, s.activity = now, staged and 0 or now
   call('HDEL', s.head, 'keyed')
   call('PERSIST', s.head)
-  call('UNLINK', unpack(KEYS, s.first + 1, s.first + 6))
+  call('UNLINK', unpack(KEYS, s.first + 1, s.first + 7))
   s.view = {s.born, '', '{}', forked or '', 0}
   save_view(s, {1, 2, 3, 4, 5})
 end
@@ -110,4 +123,50 @@ local function is_unused(s, key)
   if s.sent[key] or redis.pcall('HLEN', s.used) ~= load_counts(s)[1] then return false end
   local used, wrong = find_key(s, key)
   return not used and not wrong
+end
+
+-- Build a member of the index of items: by id, and the newest position first.
+local function build_member(item, position)
+  return item .. '\0' .. string.format('%010.0f', LOG_MAX - position)
+end
+
+local function parse_position(member)
+  return LOG_MAX - tonumber(string.sub(member, -10))
+end
+
+-- Return the member for a row; nil if it has no id.
+local function index_row(row, position)
+  local kind, key_size, size, at = string.match(row, KIND_OF_ROW)
+  if kind ~= MEMORY or size == '0' then return nil end
+  at = at + key_size
+  return build_member(string.sub(row, at, at + size - 1), position)
+end
+
+-- Find the newest visible entry of an item, or nil. Needs the view. The index and the extents lead
+-- in turn, so that few of both are looked at.
+local function find_newest(s, item)
+  local extents = {}
+  for first, last in string.gmatch(s.view[2] .. ';' .. s.view[1] .. ',' .. s.stop, '(%d+),(%d+)') do
+    extents[#extents + 1] = {tonumber(first), tonumber(last)}
+  end
+  local last, n = s.stop, #extents
+  while true do
+    local found = call('ZRANGEBYLEX', s.items, '[' .. build_member(item, last - 1),
+      '[' .. build_member(item, s.born), 'LIMIT', 0, 1)[1]
+    if not found then return nil end
+    local position = parse_position(found)
+    while n > 0 and extents[n][1] > position do n = n - 1 end
+    if n == 0 then return nil end
+    last = extents[n][2]
+    if position < last then return position end
+  end
+end
+
+-- Whether the newest visible entry of an item is at this place ('' for nowhere), with those that are
+-- about to be written.
+local function is_newest(s, item, place)
+  if s.newest[item] then return s.newest[item] == tonumber(place) end
+  if redis.pcall('ZCARD', s.items) ~= load_counts(s)[5] then return false end
+  if not s.view and load_view(s) then return false end
+  return find_newest(s, item) == tonumber(place)
 end

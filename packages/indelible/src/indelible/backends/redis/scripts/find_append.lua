@@ -1,10 +1,15 @@
--- What decides about an append whose guard did not hold: the session, and the append with its key.
--- ARGV: 3 key, 4 fresh, 5 touch.
-local used, wrong = false, nil
+-- What decides about an append whose guard did not hold: the session, the append with its key, and where
+-- the newest visible entry of an item is. ARGV: 3 key, 4 fresh, 5 touch, 6 item, or ''.
+local used, newest, wrong = false, false, nil
 if ARGV[4] == '0' and s.active then
   wrong = find_wrong_parts(1, 1)
   if not wrong then used, wrong = find_key(s, ARGV[3]) end
   if wrong then return build_error(wrong) end
   if used then touch(ARGV[5]) end
 end
-return {describe(), used or false}
+if not used and s.active and ARGV[6] ~= '' then
+  wrong = find_wrong_parts(5, 5)
+  if wrong then return build_error(wrong) end
+  newest = find_newest(s, ARGV[6])
+end
+return {describe(), used or false, newest or false}

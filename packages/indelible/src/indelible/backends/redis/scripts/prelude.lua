@@ -1,4 +1,4 @@
--- What every script begins with: the time, checksums, and a session as a table. KEYS holds the seven
+-- What every script begins with: the time, checksums, and a session as a table. KEYS holds the eight
 -- keys of each session, in the order of keys.py. ARGV begins with the caller's time ('' for the
 -- server's own; only tests have one) and how long after the deadline the engine frees keys.
 -- A script creates its functions in every call, so that those of append.lua are few.
@@ -30,14 +30,15 @@ local function load_session(first)
   local activity = tonumber(found[4] or '')
   local s = {
     first = first, head = head, view_key = KEYS[first + 1], log = KEYS[first + 2],
-    used = KEYS[first + 3], stop = 0, born = 0, gen = '0', deadline = '', state = state,
+    used = KEYS[first + 3], items = KEYS[first + 7], stop = 0, born = 0, gen = '0', deadline = '',
+    state = state,
   }
   if found.err then
     s.error = found
   elseif not state then
     -- The engine frees the other keys at the deadline or later, and the head long after them: no
     -- expiry leaves a part without its head.
-    if call('EXISTS', unpack(KEYS, first + 1, first + 6)) > 0 then s.wrong = 'its head is missing' end
+    if call('EXISTS', unpack(KEYS, first + 1, first + 7)) > 0 then s.wrong = 'its head is missing' end
   else
     local until_ms = deadline == '' and 0 or tonumber(deadline or '')
     s.digest = tonumber(digest(head .. '\n' .. state), 16)
@@ -65,7 +66,8 @@ local function format_version(s)
   return now < s.deadline + KNOWN_MS and version .. '!' or 'new'
 end
 
--- Write the head. It says how many fields each other hash has, so that a lost one is noticed.
+-- Write the head. It says how many fields each other hash has, and how many members the index of items,
+-- so that a lost one is noticed.
 local function save_head(s)
   if s.counts then
     s.state = table.concat({s.life, s.born, s.gen, s.staged and '1' or '0', s.ends and whole(s.ends) or '',

@@ -5,7 +5,7 @@
 -- left out.
 local wrong = s.wrong
 if ARGV[3] == 'all' and s.active then
-  wrong = wrong or find_wrong_entries() or find_wrong_parts(1, 4)
+  wrong = wrong or find_wrong_entries() or find_wrong_parts(1, 5)
 end
 if wrong then return build_error(wrong) end
 

@@ -10,25 +10,21 @@ end
 
 -- Return what is wrong with the parts that entries are found by, or nil.
 local function find_wrong_entries()
-  local view = call('HMGET', s.view_key, unpack(VIEW_FIELDS))
-  s.view = view
-  if not view[1] then return 'its view is missing' end
-  for n = 2, 6 do
-    if not view[n] then return 'a part of its view is missing' end
-  end
-  if view[6] ~= compute_view_sum(s) then return 'its view does not match its checksum' end
+  local wrong = load_view(s)
+  if wrong then return wrong end
   if s.stop > s.born and call('EXISTS', s.log) == 0 then return 'its log is missing' end
   if call('ZCOUNT', s.log, s.stop, '+inf') > 0 then return 'its head is older than its log' end
 end
 
 local PARTS = {'keys of its callers are missing', 'snapshots are missing',
-  'lines of its journal are missing', 'its quarantine is missing'}
+  'lines of its journal are missing', 'its quarantine is missing',
+  'its index of items is not whole'}
 
 local function count_part(n)
-  return call('HLEN', KEYS[3 + n])
+  return call(n == 5 and 'ZCARD' or 'HLEN', KEYS[3 + n])
 end
 
--- Return what is wrong with the hashes from this one to that one, or nil.
+-- Return what is wrong with the parts from this one to that one, or nil.
 local function find_wrong_parts(from, to)
   for n = from, to do
     if count_part(n) ~= s.counts[n] then return PARTS[n] end
@@ -36,7 +32,7 @@ local function find_wrong_parts(from, to)
 end
 
 local function count_parts()
-  for n = 1, 4 do s.counts[n] = count_part(n) end
+  for n = 1, 5 do s.counts[n] = count_part(n) end
 end
 
 -- What was found to be damaged while values were read. A script that reads some returns it before it

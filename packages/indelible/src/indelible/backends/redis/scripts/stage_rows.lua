@@ -8,6 +8,8 @@ for n = 4, #ARGV, 6 do
   -- What a lost reply left undone is done; what it did is there.
   if tonumber(position) >= s.stop then
     call('ZADD', s.log, position, row)
+    local member = index_row(row, position)
+    if member then s.counts[5] = s.counts[5] + call('ZADD', s.items, 0, member) end
     -- Keys of callers are indexed, as an append would have done, with the checksums of its entries.
     if key ~= '' then
       current = string.sub(key, 1, 1) ~= '~' and key or ''
