@@ -158,6 +158,29 @@ def racing_process(gate: Barrier, index: int, path: str, rounds: int) -> list[st
     return won
 
 
+def counting_process(gate: Barrier, index: int, path: str, rounds: int) -> int:
+    """All count up the same memory, and each one of its own; gives how often it was refused."""
+    refused = 0
+    with opened(path, durability=None) as store:
+        gate.wait()
+        for number in range(rounds):
+            while True:
+                shared = store.get_memory(SESSION, "shared")
+                value = shared.value + 1 if shared else 1
+                expected = shared.position if shared else indelible.ABSENT
+                try:
+                    store.remember(SESSION, value=value, id="shared", expected=expected)
+                    break
+                except indelible.ConflictError as conflict:
+                    if conflict.details["reason"] != "item":
+                        raise
+                    refused += 1
+            own = store.get_memory(SESSION, f"own {index}")
+            expected = own.position if own else indelible.ABSENT
+            store.remember(SESSION, value=number, id=f"own {index}", expected=expected)
+    return refused
+
+
 def trimming_process(
     gate: Barrier, index: int, path: str, batches: int
 ) -> tuple[list[Write], list[tuple[tuple[int, ...], str]]]:

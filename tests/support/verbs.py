@@ -23,6 +23,14 @@ CALLS = {
     "get_tool_calls": lambda store, s, _: store.get_tool_calls(s),
     "get_summaries": lambda store, s, _: store.get_summaries(s),
     "search_summaries": lambda store, s, _: store.search_summaries(s, [1.0, 0.0]),
+    "remember": lambda store, s, _: store.remember(s, "hi", id="m"),
+    "get_memory": lambda store, s, _: store.get_memory(s, "m"),
+    "list_memories": lambda store, s, _: store.list_memories(s),
+    "memory_history": lambda store, s, _: store.memory_history(s, "m"),
+    "retract": lambda store, s, _: store.retract(s, "m"),
+    "refresh_ttl": lambda store, s, _: store.refresh_ttl(s, ["m"]),
+    "compact_memories": lambda store, s, _: store.compact_memories(s, keep=1),
+    "erase_memory": lambda store, s, _: store.erase_memory(s, "m"),
     "trim": lambda store, s, _: store.trim(s, keep_last=1),
     "hide": lambda store, s, _: store.hide(s, [0]),
     "clear": lambda store, s, _: store.clear(s),
@@ -104,6 +112,7 @@ def every_verb(store):
     store.fork("s", "t", at=snapshot.id)
     assert sorted(store.list_sessions().ids) == ["s", "t"]
     assert store.session("s").snapshots == 1
+    _every_verb_of_memories(store)
     assert store.verify().ok
     store.timeline("s")
     store.repair(dry_run=True)
@@ -119,3 +128,17 @@ def every_verb(store):
     exported.seek(0)
     assert store.import_(exported).sessions == 1
     store.clear_all()
+
+
+def _every_verb_of_memories(store):
+    first = store.remember("s", "drinks tea", id="drink", ttl=500, source=("s", [0]))
+    store.remember("s", "drinks coffee", id="drink", expected=first.positions[0], ttl=500)
+    with pytest.raises(indelible.ConflictError):
+        store.remember("s", "late", id="drink", expected=indelible.ABSENT)
+    assert [memory.text for memory in store.refresh_ttl("s", ["drink"])] == ["drinks coffee"]
+    assert store.get_memory("s", "drink") == store.list_memories("s")[0]
+    assert len(store.memory_history("s", "drink")) == 3
+    store.compact_memories("s", keep=2)
+    store.retract("s", "drink")
+    store.remember("s", "secret", id="secret")
+    assert store.erase_memory("s", "secret").entries == 1

@@ -31,7 +31,7 @@ def opened(path, world=None):
     return indelible.open(path, clock=world.clock, ids=world.ids)
 
 
-def format_2(path):
+def format_3(path):
     """Everything that a store can hold."""
     with opened(path) as store:
         _with_a_past(store)
@@ -40,6 +40,8 @@ def format_2(path):
         # After the vacuum, so that the journal has lines.
         store.clear("for ever")
         store.undo("for ever")
+        store.remember("tools", "Ana drinks coffee.", id="drink")
+        store.remember("tools", "Ana drinks tea.", id="drink", source=("ana", [0]))
 
 
 def _with_a_past(store):
@@ -90,6 +92,7 @@ def contents(path):
             "metadata": store.session("ana").metadata,
             "snapshots": [each.label for each in store.list_snapshots("ana")],
             "calls": [(each.call_id, each.status.value) for each in store.get_tool_calls("tools")],
+            "memories": [memory.text for memory in store.list_memories("tools")],
             "summaries": [each.summary.text for each in store.get_summaries("tools")],
             "edge": store.get_history("edge %_*?:/'\"")[0].content,
             "vacuumed": [message.content for message in store.get_history("vacuumed")],

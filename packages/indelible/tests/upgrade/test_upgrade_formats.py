@@ -14,7 +14,7 @@ from indelible.backends.sqlite.schema import APPLICATION_ID, FORMAT
 from indelible.errors import MemoryStoreError
 from tests.support.wait import wait_until
 
-BUILDERS = {2: formats.format_2}
+BUILDERS = {3: formats.format_3}
 EXPECTED = {
     "sessions": ["ana", "ana-again", "edge %_*?:/'\"", "for ever", "tools", "vacuumed"],
     "status": "expired",
@@ -23,6 +23,7 @@ EXPECTED = {
     "metadata": {"language": "pt", "nested": {"a": [1, None]}},
     "snapshots": ["first", "second"],
     "calls": [("call-1", "done"), ("call-2", "dangling")],
+    "memories": [],
     "summaries": ["All is well."],
     "edge": "\u202enul \x00 and 🙂",
     "vacuumed": ["4", "5"],
@@ -35,6 +36,13 @@ def path(request, snapshot_db):
     """A copy of a file of each format; the newest can still be built."""
     build = BUILDERS[FORMAT] if request.param == FORMAT else None
     return snapshot_db(f"format_{request.param}", build=build)
+
+
+@pytest.fixture
+def expected(request):
+    """What is in a file of each format: the first ones had no memories."""
+    number = request.node.callspec.params["path"]
+    return EXPECTED | ({"memories": ["Ana drinks tea."]} if number >= 3 else {})
 
 
 def test_there_is_a_golden_for_each_format(path):
@@ -53,22 +61,22 @@ def test_the_newest_format_is_what_the_code_writes(snapshot_db):
     snapshot_db.assert_matches(f"format_{FORMAT}", ignore=times)
 
 
-def test_everything_in_it_is_read(path, run_in_process):
-    assert run_in_process(formats.contents, path) == EXPECTED
+def test_everything_in_it_is_read(path, run_in_process, expected):
+    assert run_in_process(formats.contents, path) == expected
 
 
-def test_every_snapshot_can_be_rolled_back_to_and_stays(path, run_in_process):
+def test_every_snapshot_can_be_rolled_back_to_and_stays(path, run_in_process, expected):
     shown, same, whole = run_in_process(formats.roll_back_everything, path)
     assert shown == [("ana", "first", 2), ("ana", "second", 4), ("tools", None, 5)]
     assert same
     assert whole
     found = run_in_process(formats.contents, path)
-    assert found == {**EXPECTED, "snapshots": ["first", "second", "now"]}
+    assert found == {**expected, "snapshots": ["first", "second", "now"]}
 
 
-def test_a_retry_from_before_the_upgrade_is_known(path, run_in_process):
+def test_a_retry_from_before_the_upgrade_is_known(path, run_in_process, expected):
     assert run_in_process(formats.retry, path) is True
-    assert run_in_process(formats.contents, path) == EXPECTED
+    assert run_in_process(formats.contents, path) == expected
 
 
 def test_reading_changes_no_stored_row(path, run_in_process, snapshot_db, request):
@@ -77,9 +85,9 @@ def test_reading_changes_no_stored_row(path, run_in_process, snapshot_db, reques
         snapshot_db.assert_matches(f"format_{FORMAT}", path)
 
 
-def test_the_next_format_migrates_it_and_keeps_all(path, run_in_process, tmp_path):
+def test_the_next_format_migrates_it_and_keeps_all(path, run_in_process, tmp_path, expected):
     script = "CREATE TABLE news (a); INSERT INTO news VALUES (1);"
-    assert run_in_process(formats.migrate, path, tmp_path, script) == EXPECTED
+    assert run_in_process(formats.migrate, path, tmp_path, script) == expected
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (FORMAT + 1,)
         assert db.execute("SELECT * FROM news").fetchall() == [(1,)]
@@ -92,16 +100,18 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("script", BROKEN, ids=["at the end", "after deleting"])
-def test_a_migration_that_fails_leaves_every_byte_as_it_was(path, run_in_process, tmp_path, script):
+def test_a_migration_that_fails_leaves_every_byte_as_it_was(
+    path, run_in_process, tmp_path, script, expected
+):
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.raises(MemoryStoreError):
         run_in_process(formats.migrate, path, tmp_path, script)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
-    assert run_in_process(formats.contents, path) == EXPECTED
+    assert run_in_process(formats.contents, path) == expected
 
 
 def test_a_migration_that_is_killed_leaves_a_file_that_works(
-    path, start_in_process, run_in_process, tmp_path
+    path, start_in_process, run_in_process, tmp_path, expected
 ):
     endless = (
         "DELETE FROM snapshot; CREATE TABLE news AS WITH RECURSIVE n (i) AS"
@@ -112,7 +122,7 @@ def test_a_migration_that_is_killed_leaves_a_file_that_works(
     log = path.with_name(f"{path.name}-wal")
     wait_until(lambda: log.exists() and log.stat().st_size > 100_000)
     assert migrating.kill() == -9
-    assert run_in_process(formats.contents, path) == EXPECTED
+    assert run_in_process(formats.contents, path) == expected
 
 
 # What code of format 1 does first to find a session, to append to one that it knows, and to one

@@ -6,6 +6,7 @@ import json
 from typing import Annotated
 
 import typer
+from pydantic import JsonValue
 
 from indelible.cli import completion, phrases
 from indelible.cli.command import CommandContext, on_store
@@ -62,7 +63,7 @@ def remember(
         call.out.say(f"Remembered as {name}, at position {where}.")
 
 
-def _parse_object(text: str | None) -> dict[str, object] | None:
+def _parse_object(text: str | None) -> dict[str, JsonValue] | None:
     if text is None:
         return None
     try:

@@ -48,7 +48,7 @@ class StoreVerb(NamedTuple):
     commits: type[Operation[Any]] | None = None
     # Whether it takes `key`, so that a repeat has no further effect.
     keyed: bool = False
-    # Whether it takes `expected`, a version that the session must still have.
+    # Whether it takes `expected`, what the session, or the memory, must still be.
     versioned: bool = False
     # Whether it can make visible entries invisible.
     removes: bool = False
@@ -83,7 +83,7 @@ _ALL: Final = (
     StoreVerb("get_tool_calls", VerbKind.READ),
     StoreVerb("get_summaries", VerbKind.READ),
     StoreVerb("search_summaries", VerbKind.READ),
-    StoreVerb("remember", VerbKind.APPEND, Append, keyed=True, session_first=False),
+    StoreVerb("remember", VerbKind.APPEND, Append, keyed=True, versioned=True, session_first=False),
     StoreVerb("get_memory", VerbKind.READ, session_first=False),
     StoreVerb("list_memories", VerbKind.READ, session_first=False),
     StoreVerb("memory_history", VerbKind.READ, session_first=False),
