@@ -192,6 +192,7 @@ def one_of_each_kind():
         call("c1", arguments={"q": "x"}),
         result("c1"),
         indelible.Summary(text="looked it up", vector=(1.0, 0.0), embedder="e", covers=((0, 3),)),
+        indelible.StoredMemory(id="m", text="it was looked up", value={"times": 1}),
     ]
     assert {indelible.model.KIND_OF[type(value)] for value in batch} == set(Kind)
     return batch

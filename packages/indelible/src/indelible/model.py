@@ -143,7 +143,8 @@ class StoredMemory(Payload):
     A retraction has no text and no value. One that was erased does not even have an id.
     """
 
-    id: Text = ""
+    # Indexes separate it from what follows by a zero.
+    id: Text = Field(default="", pattern=r"^[^\x00]*$")
     text: Text | None = None
     value: JsonValue = None
     vector: tuple[float, ...] | None = None

@@ -4,7 +4,15 @@ import io
 
 import pytest
 
-from indelible import ABSENT, ConflictError, LimitError, Source, UsageError, build_collection_id
+from indelible import (
+    ABSENT,
+    ConflictError,
+    LimitError,
+    Source,
+    StoredMemory,
+    UsageError,
+    build_collection_id,
+)
 from tests.support.stores import say
 
 FACTS = ("users", "ana", "facts")
@@ -91,6 +99,13 @@ def test_what_cannot_be_remembered_is_refused(store, wrong):
     with pytest.raises(UsageError):
         store.remember(FACTS, **{"text": "tea", "id": "drink", **wrong})
     assert store.list_memories(FACTS) == []
+
+
+def test_an_entry_whose_id_holds_a_zero_is_refused(store):
+    with pytest.raises(ValueError, match="pattern"):
+        StoredMemory(id="a\0b", text="tea")
+    with pytest.raises(UsageError):
+        store.add_entries("s", [StoredMemory.model_construct(id="a\0b", text="tea")])
 
 
 def test_a_receipt_is_a_source(store):

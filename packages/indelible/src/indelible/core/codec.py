@@ -345,7 +345,11 @@ def _encode_with_vector(value: Summary | StoredMemory) -> bytes:
     if value.vector is not None:
         fields["vector"] = _pack_vector(value.vector)
     body = pydantic_core.to_json(fields)
-    if _decode_with_vector(type(value), body) != value:
+    try:
+        again = _decode_with_vector(type(value), body)
+    except ValueError as exc:
+        raise UsageError(f"cannot be stored: {format_value(value)}", value=value) from exc
+    if again != value:
         raise UsageError(f"would not read back equal: {format_value(value)}", value=value)
     return body
 
