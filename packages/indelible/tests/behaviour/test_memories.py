@@ -77,6 +77,14 @@ def test_the_same_key_is_the_same_version(store):
         store.remember(FACTS, "milk", id="drink", key="k")
 
 
+def test_a_repeat_of_what_was_hidden_is_refused(store):
+    store.remember(FACTS, "tea", id="drink", key="k")
+    store.clear(build_collection_id(FACTS))
+    with pytest.raises(ConflictError) as caught:
+        store.remember(FACTS, "tea", id="drink", key="k")
+    assert caught.value.details["reason"] == "hidden"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
