@@ -367,7 +367,7 @@ def test_init_writes_a_factory_a_test_and_a_ci_step_and_overwrites_nothing(check
     factory = (command.folder / "contract_store.py").read_text("utf-8")
     assert "def make_store(workspace):\n    return Remote(host=..., db_path=" in factory
     test = (command.folder / "test_memory_contract.py").read_text("utf-8")
-    assert 'adapter = "contract_store:make_store"' in test
+    assert 'adapter = Adapter(open="contract_store:make_store")' in test
     workflow = command.folder / ".github" / "workflows" / "memory-contract.yml"
     assert "memory-contract check contract_store:make_store --full" in workflow.read_text("utf-8")
     workflow.unlink()
