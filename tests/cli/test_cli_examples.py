@@ -100,7 +100,7 @@ def prepare_stores(folder):
         store.trim("user-42", keep_last=50)
         store.trim("user-42", keep_last=40)
         store.undo("user-42")
-        store.remember(("users", "ana", "facts"), "Ana drinks coffee", id="drink")
+        store.remember(("ana", "facts"), "She drinks coffee", id="drink")
         store.export(folder / "backup.jsonl")
 
 

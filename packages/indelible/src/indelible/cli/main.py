@@ -153,8 +153,8 @@ _add_command(
 _add_command(
     memory_commands.memories,
     LOOK,
-    "memories users/ana/facts --url agent.db",
-    "memories users/ana/facts drink --url agent.db",
+    "memories ana/facts --url agent.db",
+    "memories ana/facts drink --url agent.db",
 )
 _add_command(read_commands.claims, LOOK, "claims --url agent.db")
 _add_command(
@@ -167,9 +167,9 @@ _add_command(
 _add_command(
     memory_commands.remember,
     CHANGE,
-    'remember users/ana/facts "Ana drinks tea" --id drink --url agent.db',
+    'remember ana/facts "Likes tea" --id drink --url agent.db',
 )
-_add_command(memory_commands.retract, CHANGE, "retract users/ana/facts drink --url agent.db")
+_add_command(memory_commands.retract, CHANGE, "retract ana/facts drink --url agent.db")
 _add_command(
     change_commands.snapshot, CHANGE, 'snapshot user-42 --label "before the refund" --url agent.db'
 )
