@@ -100,3 +100,11 @@ def test_a_pop_excuses_no_loss_of_what_is_kept():
 
 def test_a_store_that_claims_nothing_keeps_everything():
     assert "lost append" in names([*appended(8, keep=None), read("a3 a4 a5 a6 a7")])
+
+
+def test_the_entries_that_a_read_owed_are_named_and_no_older_ones():
+    shown = " ".join(f"a{n}" for n in range(60, 75))
+    verdict = judge([*appended(80, keep=20), read(shown)])
+    assert isinstance(verdict, Violated)
+    lost = {each for found in verdict.anomalies for each in found.ids}
+    assert lost == {f"a{n}" for n in range(75, 80)}
