@@ -21,6 +21,18 @@ def test_memories_are_stored_listed_and_taken_back(command, golden):
     golden()
 
 
+def test_search_finds_what_shows(command):
+    command("remember", FACTS, "Ana drinks tea", "--id", "drink")
+    said = command("search", "drinking tea", "--under", "users/ana").out
+    assert said.startswith(f"{FACTS} 0, ")
+    assert "memory: Ana [drinks] [tea]" in said
+    hits = json.loads(command("search", "tea", "--session", FACTS, "--json").out)["hits"]
+    assert [(hit["session_id"], hit["position"]) for hit in hits] == [(FACTS, 0)]
+    assert command("search", "zebra").out == "Nothing was found.\n"
+    command("search", "", code=2)
+    command("search", "tea", "--where", "colour=red", code=2)
+
+
 def test_wrong_arguments_write_nothing(command, golden):
     command("memories", "nowhere", code=1)
     command("retract", "nowhere", "drink", code=1)

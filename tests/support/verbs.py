@@ -23,6 +23,7 @@ CALLS = {
     "get_tool_calls": lambda store, s, _: store.get_tool_calls(s),
     "get_summaries": lambda store, s, _: store.get_summaries(s),
     "search_summaries": lambda store, s, _: store.search_summaries(s, [1.0, 0.0]),
+    "search": lambda store, s, _: store.search("hi"),
     "remember": lambda store, s, _: store.remember(s, "hi", id="m"),
     "get_memory": lambda store, s, _: store.get_memory(s, "m"),
     "list_memories": lambda store, s, _: store.list_memories(s),
@@ -93,6 +94,7 @@ def every_verb(store):
     assert len(store.get_history("s")) == 10
     assert len(store.get_entries("s", limit=3)) == 3
     assert store.search_summaries("s", [1.0, 0.0])[0].summary.text == "sum"
+    assert store.search("sum", sessions=["s"])[0].entry.value.text == "sum"
     store.add_messages("s", [{"role": "user", "content": "one"}])
     store.add_entries("s", [indelible.ChatMessage(role="user", content="two")])
     assert store.load_memory("s")[-1] == {"human": "two", "ai": None}

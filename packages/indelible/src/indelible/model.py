@@ -372,6 +372,23 @@ class MemoryVersion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Hit:
+    """An entry that a search found, with where it is and why it was found.
+
+    `ranks` are its places in the lists that made the result: by "text", by "vector". `snippet` is
+    the part of its text with the first matching words, in brackets. `around` are its neighbours.
+    """
+
+    session_id: str
+    position: int
+    entry: Entry
+    score: float
+    ranks: dict[str, int]
+    snippet: str
+    around: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TimelineEntry:
     """An entry of the log, visible or hidden."""
 

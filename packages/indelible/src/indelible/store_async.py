@@ -43,6 +43,7 @@ from indelible.model import (
     Claims,
     CorruptEntry,
     ForgetReceipt,
+    Hit,
     Kind,
     Memory,
     MemoryList,
@@ -370,6 +371,48 @@ class AsyncMemoryStore:
         elif embedder is None and own is not None:
             embedder = own.name
         return await self._run(search.search_summaries(session_id, query, k=k, embedder=embedder))
+
+    async def search(
+        self,
+        query: str | Sequence[float] | tuple[str, Sequence[float]],
+        *,
+        sessions: Iterable[str] | None = None,
+        under: Collection | None = None,
+        kinds: Iterable[Kind | str] = search.KINDS,
+        where: Mapping[str, Any] | None = None,
+        k: int = 10,
+        offset: int = 0,
+        around: int = 0,
+        as_of: str | None = None,
+    ) -> list[Hit]:
+        """Return the visible entries that fit a query best: text, a vector, or a pair of both.
+
+        It looks at the whole store, at some `sessions`, or at those `under` a collection: that one
+        and those whose labels begin with its labels. `where` filters by `session_id`, `kind`,
+        `role`, `name`, `id`, `written_at`, and by paths in `metadata` and `value`, before the limit.
+        `as_of` is a snapshot of one session. With `around`, each hit has so many neighbours on
+        either side. With an embedder, text is compared by its vector too.
+        """
+        own = self._settings.embedder
+        asked = search.parse_query(query)
+        if own is not None:
+            if asked.vector is None and asked.text is not None:
+                (vector,) = await embed_async(own, [asked.text])
+                asked = asked._replace(vector=vector)
+            asked = asked._replace(embedder=own.name)
+        return await self._run(
+            search.search(
+                asked,
+                sessions=sessions,
+                under=under,
+                kinds=kinds,
+                where=where,
+                k=k,
+                offset=offset,
+                around=around,
+                as_of=as_of,
+            )
+        )
 
     # Memories. A collection is a session: its id, or a tuple of labels.
 

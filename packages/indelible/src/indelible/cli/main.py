@@ -22,6 +22,7 @@ from indelible.cli import (
     maintenance_commands,
     memory_commands,
     read_commands,
+    search_command,
     suggestions,
     timeline,
     transfer_commands,
@@ -149,6 +150,12 @@ _add_command(
     LOOK,
     "diff user-42 latest --url agent.db",
     "diff user-42 before-booking latest --url agent.db",
+)
+_add_command(
+    search_command.search,
+    LOOK,
+    'search "where is my order" --url agent.db',
+    'search "tea" --under ana --url agent.db',
 )
 _add_command(
     memory_commands.memories,

@@ -30,6 +30,10 @@ INTEGER_DIGITS_MAX: Final = 4300
 
 # The position shares a 64-bit row id with the session's number.
 LOG_ENTRIES_MAX: Final = 2**32
+# A search reads what it ranks: this is some seconds of work.
+SEARCH_ENTRIES_MAX: Final = 100_000
+# Results of a search, the number of those that are skipped, and neighbours of each.
+SEARCH_HITS_MAX: Final = 1000
 # Places of the index of items that are read at once.
 ITEM_PAGE: Final = 256
 

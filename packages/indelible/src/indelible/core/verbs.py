@@ -83,6 +83,7 @@ _ALL: Final = (
     StoreVerb("get_tool_calls", VerbKind.READ),
     StoreVerb("get_summaries", VerbKind.READ),
     StoreVerb("search_summaries", VerbKind.READ),
+    StoreVerb("search", VerbKind.READ, session_first=False),
     StoreVerb("remember", VerbKind.APPEND, Append, keyed=True, versioned=True, session_first=False),
     StoreVerb("get_memory", VerbKind.READ, session_first=False),
     StoreVerb("list_memories", VerbKind.READ, session_first=False),

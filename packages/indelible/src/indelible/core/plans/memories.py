@@ -296,7 +296,7 @@ def _read_newest(session: str, memory_id: str) -> Plan[tuple[int | None, Memory 
                 raise
         else:
             memory = _build_memory(session, entry)
-            return position, memory if _counts(entry, head) else None
+            return position, memory if is_memory(entry, head) else None
     raise AssertionError
 
 
@@ -307,7 +307,7 @@ def _read_current(session: str, memory_id: str) -> Plan[Entry | None]:
         return None
     head, position = found
     (entry,) = yield from _read_entries(session, head, [position])
-    return entry if _counts(entry, head) else None
+    return entry if is_memory(entry, head) else None
 
 
 def _find_visible(session: str, memory_id: str) -> Plan[tuple[Head, int] | None]:
@@ -362,7 +362,9 @@ def _read_page(
             if attempt == _ATTEMPTS_MAX - 1:
                 raise
             continue
-        memories = [_build_memory(session, entry) for entry in entries if _counts(entry, page.head)]
+        memories = [
+            _build_memory(session, entry) for entry in entries if is_memory(entry, page.head)
+        ]
         matching = [each for each in memories if filters.matches(wanted, _build_document(each))]
         matching.sort(key=lambda memory: memory.id)
         if len(page.places) < max(ITEM_PAGE, size + 1):
@@ -441,7 +443,7 @@ def _build_version(
         line = _find_hiding(entry.position, lines)
         if line is not None:
             by, at = line.change, to_datetime(line.changed_at_ms)
-    elif memory.expires_at is not None and not _counts(entry, head):
+    elif memory.expires_at is not None and not is_memory(entry, head):
         by, at = "expired", memory.expires_at
     elif following is not None:
         by = "retracted" if _get_stored(following).retracted else "replaced"
@@ -475,7 +477,7 @@ def _get_stored(entry: Entry) -> StoredMemory:
     return entry.value
 
 
-def _counts(entry: Entry, head: Head) -> bool:
+def is_memory(entry: Entry, head: Head) -> bool:
     """Return whether a version is a memory: not retracted, not erased, not expired."""
     stored = _get_stored(entry)
     if stored.retracted or not stored.id:

@@ -1,0 +1,261 @@
+"""Search: what is visible is found at once, and nothing else is."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from indelible import ChatMessage, LimitError, UsageError
+from indelible.core.plans import search as plan
+from tests.support.stores import say
+
+FACTS = ("users", "ana", "facts")
+
+
+def found(store, query, **options):
+    return [(hit.session_id, hit.position) for hit in store.search(query, **options)]
+
+
+@pytest.fixture
+def filled(store):
+    """Two conversations and a collection."""
+    say(store, "one", "The cat sat on the mat", "Dogs are running in the park", "Nothing else")
+    say(store, "two", "My cat is called Tom", "Rain in Rome")
+    store.remember(FACTS, "Ana has a cat", id="pet")
+    store.remember(FACTS, "Ana lives in Rome", id="city", metadata={"topic": "home"})
+    store.add_summary("one", "They talked about pets")
+    return store
+
+
+# What is found
+
+
+def test_what_was_acknowledged_is_found_by_the_next_search(filled):
+    assert found(filled, "running dogs")[0] == ("one", 1)
+    say(filled, "two", "Dogs dogs dogs")
+    assert found(filled, "dogs", k=1) == [("two", 2)]
+    assert {session for session, _ in found(filled, "cat")} == {"one", "two", "users/ana/facts"}
+    assert found(filled, "pets", kinds=["summary"]) == [("one", 3)]
+    assert found(filled, "zebra") == []
+
+
+@pytest.mark.parametrize("query", ["RUN", "runs", "Running"])
+def test_words_are_compared_without_case_and_endings(filled, query):
+    assert found(filled, query)[0] == ("one", 1)
+
+
+def test_words_of_other_scripts_are_found(store):
+    say(store, "s", "Привет мир", "naïve café", "猫 が 好き")
+    assert found(store, "мир")[0] == ("s", 0)
+    assert found(store, "cafe")[0] == ("s", 1)
+    assert found(store, "猫")[0] == ("s", 2)
+
+
+def test_a_hit_says_where_it_comes_from(filled):
+    (hit,) = filled.search("Rome", under=FACTS)
+    assert (hit.session_id, hit.position, hit.entry.value.id) == ("users/ana/facts", 1, "city")
+    assert (hit.snippet, hit.ranks) == ("Ana lives in [Rome]", {"text": 1})
+    assert hit.score > 0
+    assert hit.around == ()
+
+
+def test_a_snippet_is_short_and_has_the_words(store):
+    say(store, "s", "word " * 200 + "needle " + "word " * 200)
+    (hit,) = store.search("needles")
+    assert "[needle]" in hit.snippet
+    assert len(hit.snippet) < 300
+    assert hit.snippet.startswith("…")
+    assert hit.snippet.endswith("…")
+
+
+def test_neighbours_come_with_a_hit(store):
+    say(store, "s", *(f"message {n}" for n in range(6)))
+    store.hide("s", [2])
+    (hit, *_) = store.search("3", around=2)
+    assert [entry.position for entry in hit.around] == [0, 1, 4, 5]
+    (hit, *_) = store.search("0", around=1)
+    assert [entry.position for entry in hit.around] == [1]
+
+
+def test_an_answer_is_found_by_the_words_of_its_question(store):
+    say(store, "s", "a", "b", "c", "Where was the wedding held?", "In Lisbon!", "d", "e", "f")
+    assert set(found(store, "wedding", k=3)) >= {("s", 3), ("s", 4)}
+
+
+def test_who_is_named_in_the_query_comes_first(store):
+    for name in ("Ann", "Bob", "Cid"):
+        message = ChatMessage(role="user", name=name, content="I love the sea")
+        store.add_messages(f"by {name}", [message])
+    assert found(store, "What does Bob love?", k=1) == [("by Bob", 0)]
+    assert len(found(store, "Bob")) == 0, "no text says so"
+
+
+def test_the_same_query_gives_the_same_order(filled):
+    for n in range(20):
+        say(filled, f"s{n:02}", "the same words")
+    first = filled.search("same words", k=30)
+    assert filled.search("same words", k=30) == first
+    pages = [filled.search("same words", k=7, offset=n) for n in (0, 7, 14, 21)]
+    assert [hit for page in pages for hit in page] == first
+
+
+# Where it looks
+
+
+def test_sessions_and_collections_narrow_it(filled):
+    filled.remember(("users", "anabel"), "a cat too", id="pet")
+    assert {session for session, _ in found(filled, "cat", sessions=["one", "two"])} == {
+        "one",
+        "two",
+    }
+    assert found(filled, "cat", under=("users", "ana")) == [("users/ana/facts", 0)]
+    assert len(found(filled, "cat", under=("users",))) == 2
+    assert found(filled, "cat", under=("user",)) == []
+    assert found(filled, "cat", sessions=[]) == []
+    assert found(filled, "cat", sessions=["nowhere"]) == []
+
+
+def test_namespaces_are_separate(filled, make_store):
+    if filled.claims().engine == "memory":
+        pytest.skip("a memory store has one namespace")
+    assert make_store(namespace="other").search("cat") == []
+
+
+def test_a_filter_comes_before_the_limit(store):
+    for n in range(30):
+        store.remember(FACTS, f"fact number {n}", id=f"m{n:02}", metadata={"n": n})
+        store.add_message("chat", "assistant" if n % 2 else "user", f"number {n}")
+    hits = store.search("number", where={"metadata.n": {"$gte": 27}}, k=3)
+    assert {hit.entry.value.id for hit in hits} == {"m27", "m28", "m29"}
+    assert len(store.search("number", where={"role": "user"}, k=100)) == 15
+    assert len(store.search("number", where={"kind": "memory", "id": "m03"})) == 1
+    late = datetime(2100, 1, 1, tzinfo=UTC)
+    assert store.search("number", where={"written_at": {"$gt": late}}) == []
+    assert {hit.entry.kind for hit in store.search("number", kinds=["message"])} == {"message"}
+    with pytest.raises(UsageError, match="no such field"):
+        store.search("number", where={"colour": "red"})
+
+
+# What is gone is not found
+
+
+def test_what_is_hidden_is_not_found(filled):
+    snapshot = filled.save_snapshot("one")
+    say(filled, "one", "A zebra came by")
+    assert found(filled, "zebra")[0] == ("one", 4)
+    filled.rollback_to_snapshot("one", snapshot.id)
+    assert found(filled, "zebra") == []
+    filled.undo("one")
+    assert found(filled, "zebra")[0] == ("one", 4)
+    filled.clear("one")
+    assert found(filled, "mat") == []
+    filled.forget("two")
+    assert found(filled, "Tom") == []
+
+
+def test_of_a_memory_only_the_current_version_is_found(store, clock):
+    store.remember(FACTS, "Ana has a cat", id="pet")
+    store.remember(FACTS, "Ana has a dog", id="pet")
+    assert found(store, "cat") == []
+    assert found(store, "dog") == [("users/ana/facts", 1)]
+    store.retract(FACTS, "pet")
+    assert found(store, "dog") == []
+    store.remember(FACTS, "Ana has a mouse", id="pet", ttl=5)
+    assert len(found(store, "mouse")) == 1
+    clock.advance(5)
+    assert found(store, "mouse") == []
+    store.remember(FACTS, "Ana has a secret", id="secret")
+    store.erase_memory(FACTS, "secret")
+    assert found(store, "secret") == []
+
+
+def test_what_has_expired_is_not_found(make_store, clock):
+    store = make_store(ttl=5)
+    say(store, "s", "short life")
+    assert found(store, "life") == [("s", 0)]
+    clock.advance(6)
+    assert found(store, "life") == []
+
+
+def test_a_snapshot_can_be_searched(store):
+    store.remember(FACTS, "Ana has a cat", id="pet")
+    snapshot = store.save_snapshot("users/ana/facts", label="then")
+    store.remember(FACTS, "Ana has a dog", id="pet")
+    where = {"sessions": ["users/ana/facts"], "as_of": "then"}
+    assert found(store, "cat", **where) == [("users/ana/facts", 0)]
+    assert found(store, "dog", **where) == []
+    assert found(store, "cat", sessions=["users/ana/facts"], as_of=snapshot.id) != []
+    with pytest.raises(UsageError, match="one session"):
+        store.search("cat", as_of="then")
+
+
+# Vectors
+
+
+def test_near_vectors_are_found_without_a_word_in_common(store):
+    store.add_summary("s", "about cats", [1.0, 0.0], embedder="e")
+    store.add_summary("s", "about dogs", [0.0, 1.0], embedder="e")
+    store.add_summary("s", "by another", [1.0, 0.0], embedder="other")
+    store.remember("s", "a kitten", id="pet", vector=[0.9, 0.1])
+    by_vector = store.search([0.0, 1.0])
+    assert [hit.ranks for hit in by_vector] == [{"vector": 1}]
+    assert by_vector[0].entry.value.text == "a kitten"
+
+
+class Letters:
+    """An embedder that counts the letters a and b."""
+
+    name = "letters"
+
+    def embed(self, text):
+        return [float(text.count("a")), float(text.count("b")) + 0.1]
+
+
+def test_words_and_vectors_are_fused(make_store):
+    store = make_store(embedder=Letters())
+    store.add_summary("s", "aaaa")
+    store.add_summary("s", "bbbb")
+    hits = store.search("bbbb")
+    assert hits[0].ranks == {"text": 1, "vector": 1}
+    assert hits[1].ranks == {"vector": 2}
+    assert [hit.entry.value.text for hit in store.search(("aaaa", [0.0, 1.0]), k=2)] == [
+        "aaaa",
+        "bbbb",
+    ]
+
+
+# What cannot be asked
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("", {}),
+        ("  ", {}),
+        (5, {}),
+        ([], {}),
+        ([float("nan")], {}),
+        ("cat", {"k": 0}),
+        ("cat", {"k": 10_000}),
+        ("cat", {"offset": -1}),
+        ("cat", {"around": "one"}),
+        ("cat", {"kinds": ["thought"]}),
+        ("cat", {"sessions": "one"}),
+        ("cat", {"sessions": ["one"], "under": ("a",)}),
+        ("cat", {"under": ()}),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_asked_is_refused(store, query, options):
+    with pytest.raises(UsageError):
+        store.search(query, **options)
+
+
+def test_too_much_is_refused_and_not_left_out(store, monkeypatch):
+    monkeypatch.setattr(plan, "SEARCH_ENTRIES_MAX", 5)
+    say(store, "one", "cat", "cat", "cat")
+    say(store, "two", "cat", "cat")
+    assert len(found(store, "cat")) == 5
+    say(store, "two", "cat")
+    with pytest.raises(LimitError, match="narrow it"):
+        store.search("cat")
+    assert len(found(store, "cat", sessions=["two"])) == 3
