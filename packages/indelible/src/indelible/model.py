@@ -143,8 +143,7 @@ class StoredMemory(Payload):
     A retraction has no text and no value. One that was erased does not even have an id.
     """
 
-    # Indexes separate it from what follows by a zero.
-    id: Text = Field(default="", pattern=r"^[^\x00]*$")
+    id: Text = ""
     text: Text | None = None
     value: JsonValue = None
     vector: tuple[float, ...] | None = None

@@ -390,7 +390,7 @@ class MemoryStore:
 
         It looks at the whole store, at some `sessions`, or at those `under` a collection: that one
         and those whose labels begin with its labels. `where` filters by `session_id`, `kind`,
-        `role`, `name`, `id`, `written_at`, and by paths in `metadata` and `value`, before the limit.
+        `role`, `name`, `id`, `written_at` and paths in `metadata` and `value`, before the limit.
         `as_of` is a snapshot of one session. With `around`, each hit has so many neighbours on
         either side. With an embedder, text is compared by its vector too.
         """
@@ -435,7 +435,8 @@ class MemoryStore:
 
         Without an id, the receipt's key is its id. `source` says where it comes from: a session and
         positions, or the receipt of an append. `expected` is the position of the version that this
-        one replaces, or `ABSENT`; anything else is a `ConflictError`. `ttl` is in seconds.
+        one replaces, or `ABSENT`; if another one is the newest that is visible, that is a
+        `ConflictError`. `ttl` is in seconds.
         """
         return self._run(
             memories.remember(
@@ -481,7 +482,7 @@ class MemoryStore:
     def retract(self, collection: Collection, id: str, *, key: str | None = None) -> Receipt:  # noqa: A002
         """Take a memory back: it is not found any more. Its versions stay in the history.
 
-        Nothing is written if it is not there; the receipt then has no positions.
+        Without a key, nothing is written if it is not there; the receipt then has no positions.
         """
         return self._run(memories.retract(self._settings, collection, id, key=key))
 
@@ -490,14 +491,18 @@ class MemoryStore:
         return self._run(memories.refresh_ttl(self._settings, collection, ids))
 
     def compact_memories(self, collection: Collection, *, keep: int) -> ViewChange:
-        """Hide all but the newest `keep` versions of each memory. A vacuum can then free them."""
+        """Hide all but the newest `keep` versions of each memory.
+
+        A vacuum frees them when they can no longer be brought back by an undo or a snapshot.
+        """
         return self._run(memories.compact_memories(self._settings, collection, keep=keep))
 
     def erase_memory(self, collection: Collection, id: str) -> ForgetReceipt:  # noqa: A002
         """Erase every version of a memory for good, also from snapshots and from the history.
 
-        The receipt names forks of the collection, which keep theirs, and places where its bytes may
-        still be. If it is `pending`, erasing it again later clears some of these places.
+        Their positions stay, without a content. The receipt names forks of the collection, which
+        keep theirs, and places where its bytes may still be. If it is `pending`, erasing it again
+        later clears some of these places. The key of an append stays, to recognise a retry.
         """
         return self._run(memories.erase_memory(collection, id))
 

@@ -109,11 +109,12 @@ def test_what_cannot_be_remembered_is_refused(store, wrong):
     assert store.list_memories(FACTS) == []
 
 
-def test_an_entry_whose_id_holds_a_zero_is_refused(store):
-    with pytest.raises(ValueError, match="pattern"):
-        StoredMemory(id="a\0b", text="tea")
+@pytest.mark.parametrize(
+    "fields", [{"id": "a\0b"}, {"id": "x" * 3000}, {"id": "m", "ttl_s": 1e15}], ids=len
+)
+def test_an_entry_that_remember_would_refuse_is_refused(store, fields):
     with pytest.raises(UsageError):
-        store.add_entries("s", [StoredMemory.model_construct(id="a\0b", text="tea")])
+        store.add_entries("s", [StoredMemory(text="tea", **fields)])
 
 
 def test_a_receipt_is_a_source(store):
@@ -342,6 +343,30 @@ def test_history_says_what_removed_a_version(store, clock):
     assert store.memory_history(FACTS, "never") == []
 
 
+def test_a_version_that_was_replaced_before_it_expired_says_so(store, clock):
+    store.remember(FACTS, "tea", id="drink", ttl=10)
+    clock.advance(5)
+    store.refresh_ttl(FACTS, ["drink"])
+    clock.advance(6)
+    told = [(each.removed_by, each.current) for each in store.memory_history(FACTS, "drink")]
+    assert told == [("replaced", False), (None, True)]
+
+
+def test_a_repeated_retraction_that_was_rolled_back_is_refused(store):
+    store.remember(FACTS, "tea", id="drink")
+    snapshot = store.save_snapshot(build_collection_id(FACTS))
+    store.retract(FACTS, "drink", key="k")
+    store.rollback_to_snapshot(build_collection_id(FACTS), snapshot.id)
+    with pytest.raises(ConflictError):
+        store.retract(FACTS, "drink", key="k")
+    assert texts(store) == {"drink": "tea"}
+
+
+def test_ids_to_refresh_are_a_list(store):
+    with pytest.raises(UsageError):
+        store.refresh_ttl(FACTS, "drink")
+
+
 def test_old_versions_can_be_freed(store):
     for n in range(10):
         store.remember(FACTS, f"tea {n}", id="drink")
@@ -381,6 +406,31 @@ def test_an_erased_memory_never_comes_back(store, reopened):
     assert opened.erase_memory(FACTS, "secret").entries == 0
     opened.remember(FACTS, "new", id="secret", expected=ABSENT)
     assert texts(opened) == {"food": "bread", "secret": "new"}
+
+
+def test_what_an_earlier_life_stored_is_erased_too(make_store, clock, reopened):
+    store = make_store(ttl=5)
+    store.remember(FACTS, "secret one", id="secret")
+    clock.advance(6)
+    store.remember(FACTS, "bread", id="food")
+    store.erase_memory(FACTS, "secret")
+    clock.advance(6)
+    store.erase_memory(FACTS, "food")
+    exported = io.StringIO()
+    reopened(store).export(exported)
+    assert "secret" not in exported.getvalue()
+
+
+def test_the_only_memory_of_a_collection_with_a_deadline_is_erased(make_store, clock):
+    store = make_store(ttl=100)
+    store.remember(FACTS, "secret", id="secret")
+    assert store.erase_memory(FACTS, "secret").entries == 1
+    clock.advance(50)
+    store.remember(FACTS, "tea", id="drink")
+    assert texts(store) == {"drink": "tea"}
+    clock.advance(101)
+    assert texts(store) == {}
+    store.remember(FACTS, "milk", id="drink", expected=ABSENT)
 
 
 def test_erasing_the_newest_entry_keeps_the_end_of_the_log(store, reopened):

@@ -24,7 +24,9 @@ from indelible.core.limits import (
     ENTRY_BYTES_MAX,
     INTEGER_DIGITS_MAX,
     JSON_DEPTH_MAX,
+    KEY_BYTES_MAX,
     ROLE_CHARS_MAX,
+    TTL_S_MAX,
 )
 from indelible.core.operations import Draft, StoredEntry, tuple_new
 from indelible.errors import CorruptEntryError, FormatError, LimitError, UsageError
@@ -359,7 +361,18 @@ def _decode_with_vector(model: type[Summary | StoredMemory], body: bytes) -> Sum
     packed = fields.pop("vector", None)
     if packed is not None:
         fields["vector"] = _unpack_vector(packed)
-    return model.model_validate(fields)
+    value = model.model_validate(fields)
+    if isinstance(value, StoredMemory):
+        _check_memory(value)
+    return value
+
+
+def _check_memory(memory: StoredMemory) -> None:
+    # Indexes separate an id from what follows by a zero, and have a limit.
+    if "\0" in memory.id or len(memory.id.encode()) > KEY_BYTES_MAX:
+        raise ValueError(memory.id)
+    if memory.ttl_s is not None and not 0 < memory.ttl_s <= TTL_S_MAX:
+        raise ValueError(memory.ttl_s)
 
 
 _WITH_VECTOR: dict[Kind, type[Summary | StoredMemory]] = {

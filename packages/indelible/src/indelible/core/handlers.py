@@ -16,7 +16,13 @@ from typing import Final
 from indelible import view
 from indelible.core import rules, session_list
 from indelible.core.backend import Handlers
-from indelible.core.limits import ITEM_PAGE, KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S
+from indelible.core.limits import (
+    ITEM_PAGE,
+    ITEMS_FIRST,
+    KEYS_KEPT,
+    LOG_ENTRIES_MAX,
+    STAGE_ABANDONED_S,
+)
 from indelible.core.operations import (
     Append,
     AppendResult,
@@ -283,10 +289,17 @@ def _find_newest(tx: Transaction, row: SessionRow | None, item: str) -> int | No
     if row is None:
         return None
     shown = view.freeze(row.view, row.end)
-    for position in _find_versions(tx, row, item):
-        if view.contains(shown, position, position + 1):
-            return position
-    return None
+    after, limit = ItemPlace(item, LOG_ENTRIES_MAX), ITEMS_FIRST
+    while True:
+        places = tx.find_items(row, after, limit)
+        for place in places:
+            if place.item != item:
+                return None
+            if view.contains(shown, place.position, place.position + 1):
+                return place.position
+        if len(places) < limit:
+            return None
+        after, limit = places[-1], ITEM_PAGE
 
 
 def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[int]:
@@ -304,9 +317,11 @@ def _find_versions(tx: Transaction, row: SessionRow, item: str) -> list[int]:
 @WRITES.handles(EraseItem)
 def erase_item(tx: Transaction, op: EraseItem) -> EraseResult:
     """Overwrite every entry of an item."""
-    row = _find_active(tx, op.session)
+    row = tx.find_session(op.session)
     if row is None:
         return EraseResult()
+    # Those of earlier lives are out of reach, but still stored.
+    row = row._replace(born=0)
     rows: list[LogRow] = []
     for position in _find_versions(tx, row, op.item):
         rows += tx.read_log(row, position, 1)

@@ -15,7 +15,13 @@ from typing import Final
 from indelible import view
 from indelible.core import rules, session_list
 from indelible.core.backend import Handlers
-from indelible.core.limits import ITEM_PAGE, KEYS_KEPT, LOG_ENTRIES_MAX, STAGE_ABANDONED_S
+from indelible.core.limits import (
+    ITEM_PAGE,
+    ITEMS_FIRST,
+    KEYS_KEPT,
+    LOG_ENTRIES_MAX,
+    STAGE_ABANDONED_S,
+)
 from indelible.core.operations import (
     Append,
     AppendResult,
@@ -282,10 +288,17 @@ async def _find_newest(tx: AsyncTransaction, row: SessionRow | None, item: str) 
     if row is None:
         return None
     shown = view.freeze(row.view, row.end)
-    for position in await _find_versions(tx, row, item):
-        if view.contains(shown, position, position + 1):
-            return position
-    return None
+    after, limit = ItemPlace(item, LOG_ENTRIES_MAX), ITEMS_FIRST
+    while True:
+        places = await tx.find_items(row, after, limit)
+        for place in places:
+            if place.item != item:
+                return None
+            if view.contains(shown, place.position, place.position + 1):
+                return place.position
+        if len(places) < limit:
+            return None
+        after, limit = places[-1], ITEM_PAGE
 
 
 async def _find_versions(tx: AsyncTransaction, row: SessionRow, item: str) -> list[int]:
@@ -303,9 +316,11 @@ async def _find_versions(tx: AsyncTransaction, row: SessionRow, item: str) -> li
 @WRITES.handles(EraseItem)
 async def erase_item(tx: AsyncTransaction, op: EraseItem) -> EraseResult:
     """Overwrite every entry of an item."""
-    row = await _find_active(tx, op.session)
+    row = await tx.find_session(op.session)
     if row is None:
         return EraseResult()
+    # Those of earlier lives are out of reach, but still stored.
+    row = row._replace(born=0)
     rows: list[LogRow] = []
     for position in await _find_versions(tx, row, op.item):
         rows += await tx.read_log(row, position, 1)

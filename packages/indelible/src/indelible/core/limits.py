@@ -36,6 +36,8 @@ SEARCH_ENTRIES_MAX: Final = 100_000
 SEARCH_HITS_MAX: Final = 1000
 # Places of the index of items that are read at once.
 ITEM_PAGE: Final = 256
+# The same for the first look at an item: most often its newest entry is visible.
+ITEMS_FIRST: Final = 4
 
 # More consecutive missing entries are reported as one problem: one flipped bit in a row id can make
 # a log look longer by millions.

@@ -241,9 +241,11 @@ class EraseResult:
 
 @dataclass(frozen=True, slots=True)
 class EraseItem(Operation[EraseResult]):
-    """Overwrite every entry of an item, of this life, with `envelope`: their positions stay.
+    """Overwrite every entry of an item with `envelope`: their positions stay.
 
-    All else in their rows stays, except that the index of items loses them.
+    All else in their rows stays, except that the index of items loses them. If the session is not
+    active, or had an earlier life, what is still stored of it is overwritten as far as the engine
+    can reach it.
     """
 
     session: str

@@ -122,7 +122,9 @@ class MemoryTransaction(Transaction):
             self._changed = replace(known) if known and not self._deleted else Session(row)
         if self._changed.row.life != row.life:
             earlier = self._changed
-            self._changed = Session(row, log=earlier.log, quarantine=earlier.quarantine)
+            self._changed = Session(
+                row, log=earlier.log, items=earlier.items, quarantine=earlier.quarantine
+            )
         self._changed.row = row
 
     def delete_parts(self, row: SessionRow) -> None:
@@ -146,6 +148,8 @@ class MemoryTransaction(Transaction):
         if not rows:
             return
         session = self._change(row)
+        if any(each.position < session.row.end and each.position in session.log for each in rows):
+            session.log = dict(session.log)
         session.log.update((each.position, each) for each in rows)
         session.keys.update((each.key, each.position) for each in rows if each.key is not None)
         for each in rows:

@@ -188,14 +188,12 @@ class PostgresClient:
 
     def _try_append(self, op: Append, deadline: Deadline, *, alone: bool) -> AppendResult:
         try:
+            # What is visible is decided by the shared handler, behind the lock.
             version: str | None = None
-            if op.expected_item is not None:
-                # What is visible is decided by the shared handler, behind the lock.
-                pass
-            elif alone:
+            if op.expected_item is None and alone:
                 call = build_call(self._context, [op])
                 ((version,),) = self._run(perform(call), deadline)
-            else:
+            elif op.expected_item is None:
                 version = self.batcher.run(op, deadline)
             if version is not None:
                 return build_result(op, version)

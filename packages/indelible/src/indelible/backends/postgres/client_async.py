@@ -189,14 +189,12 @@ class AsyncPostgresClient:
 
     async def _try_append(self, op: Append, deadline: Deadline, *, alone: bool) -> AppendResult:
         try:
+            # What is visible is decided by the shared handler, behind the lock.
             version: str | None = None
-            if op.expected_item is not None:
-                # What is visible is decided by the shared handler, behind the lock.
-                pass
-            elif alone:
+            if op.expected_item is None and alone:
                 call = build_call(self._context, [op])
                 ((version,),) = await self._run(perform(call), deadline)
-            else:
+            elif op.expected_item is None:
                 version = await self.batcher.run(op, deadline)
             if version is not None:
                 return build_result(op, version)

@@ -212,7 +212,6 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
     head, _, _ = yield from read_parts(context, op.session)
     if head.status is not Status.ACTIVE:
         return EraseResult()
-    forks = yield from _find_forks(context, op.session)
     checksum = compute_entry_checksum(context.keys(op.session).salt, op.envelope)
     arguments = (op.item, op.envelope, checksum)
     entries, size, more = 0, 0, 1
@@ -220,6 +219,7 @@ def erase_item(context: RedisContext, op: EraseItem) -> Plan[EraseResult]:
         call = context.write("erase_item", op.session, *arguments, repeatable=False)
         count, length, more = yield from call_script(context, call)
         entries, size = entries + count, size + length
+    forks = yield from _find_forks(context, op.session)
     kept = yield from _find_copies_on_disk(context)
     return EraseResult(entries, size_bytes=size, forks=forks, kept=kept)
 

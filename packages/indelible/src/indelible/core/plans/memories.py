@@ -6,6 +6,7 @@ retracted by appending a version that says so. What is rolled back, trimmed or e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from indelible.core.filters import Filter
 from indelible.core.ids import MADE_PREFIX
 from indelible.core.limits import (
     ITEM_PAGE,
+    ITEMS_FIRST,
     JOURNAL_LINES_MAX,
     KEY_BYTES_MAX,
     LOG_ENTRIES_MAX,
@@ -39,14 +41,15 @@ from indelible.core.operations import (
     JournalLine,
     Read,
     ReadJournal,
+    ReadQuarantine,
     Scrub,
 )
 from indelible.core.plan import Plan, perform
 from indelible.core.plans.append import check_key, send_append, to_dict, validate
-from indelible.core.plans.read import EntryDecoder, check_limit
-from indelible.core.plans.view_changes import hide
+from indelible.core.plans.read import EntryDecoder, OnCorrupt, check_limit
+from indelible.core.plans.view_changes import hide_found
 from indelible.core.settings import Settings, check_session_id, check_text, check_ttl_s
-from indelible.errors import ConflictError, UsageError
+from indelible.errors import BusyError, ConflictError, UsageError
 from indelible.model import (
     NEVER,
     Absent,
@@ -145,14 +148,15 @@ def remember(
 def _append_if_absent(op: Append, memory_id: str) -> Plan[Receipt]:
     """Append if the memory is not there: it never was, or was retracted, or has expired."""
     for attempt in range(_ATTEMPTS_MAX):
-        newest, memory = yield from _read_newest(op.session, memory_id)
+        entry, head = yield from _read_newest(op.session, memory_id)
+        is_there = entry is not None and is_memory(entry, head)
         # A version that does not count any more must still be the newest one. If there is one that
         # counts, this is a conflict, unless the key finds that it was written by this very append.
-        guard = ItemGuard(memory_id, newest if memory is None else None)
+        guard = ItemGuard(memory_id, None if entry is None or is_there else entry.position)
         try:
             return (yield from send_append(replace(op, expected_item=guard), hidden_ok=False))
         except ConflictError as error:
-            again = memory is None and error.details.get("reason") == "item"
+            again = not is_there and error.details.get("reason") == "item"
             if not again or attempt == _ATTEMPTS_MAX - 1:
                 raise
     raise AssertionError
@@ -167,11 +171,10 @@ def retract(
     draft = encode(StoredMemory(id=name, retracted=True))
     op = _build_append(settings, session, draft, sent_key, fresh=key is None)
     if key is None:
-        _, memory = yield from _read_newest(session, name)
-        if memory is None:
-            head = (yield from perform(FindItems(session, ItemPlace(name, 0), 1))).head
+        entry, head = yield from _read_newest(session, name)
+        if entry is None or not is_memory(entry, head):
             return Receipt(session, range(head.end, head.end), "", head.version)
-    return (yield from send_append(op, hidden_ok=True))
+    return (yield from send_append(op, hidden_ok=False))
 
 
 def refresh_ttl(
@@ -179,25 +182,31 @@ def refresh_ttl(
 ) -> Plan[list[Memory]]:
     """Begin the time to live of memories again, by appending them again; returns those there."""
     session = build_collection_id(collection)
+    if isinstance(memory_ids, str):
+        raise UsageError(f"ids is a list of ids, not {memory_ids!r}", value=memory_ids)
     names = [_check_id(memory_id) for memory_id in memory_ids]
     refreshed: list[Memory] = []
     for name in dict.fromkeys(names):
-        for _ in range(_ATTEMPTS_MAX):
-            entry = yield from _read_current(session, name)
-            if entry is None or _get_stored(entry).ttl_s is None:
+        for attempt in range(_ATTEMPTS_MAX):
+            entry, head = yield from _read_newest(session, name)
+            if entry is None or not is_memory(entry, head):
                 break
-            draft = encode(_get_stored(entry))
-            op = _build_append(settings, session, draft, MADE_PREFIX + settings.ids(), fresh=True)
+            memory = _build_memory(session, entry)
+            if memory.expires_at is None:
+                refreshed.append(memory)
+                break
+            key = MADE_PREFIX + settings.ids()
+            op = _build_append(settings, session, encode(_get_stored(entry)), key, fresh=True)
             guard = ItemGuard(name, entry.position)
             try:
                 yield from send_append(replace(op, expected_item=guard), hidden_ok=False)
-                break
             except ConflictError as error:
-                if error.details.get("reason") != "item":
+                if error.details.get("reason") != "item" or attempt == _ATTEMPTS_MAX - 1:
                     raise
-        current = yield from get_memory(session, name)
-        if current is not None:
-            refreshed.append(current)
+                continue
+            current = yield from get_memory(session, name)
+            refreshed += [] if current is None else [current]
+            break
     return refreshed
 
 
@@ -206,21 +215,45 @@ def compact_memories(settings: Settings, collection: Collection, *, keep: int) -
     session = build_collection_id(collection)
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
         raise UsageError(f"keep is a number of versions from 1 up, not {keep!r}", value=keep)
-    old: list[int] = []
-    counted: tuple[str, int] = ("", 0)
-    after = ItemPlace("", 0)
-    while True:
-        page = yield from perform(FindItems(session, after, ITEM_PAGE))
-        shown = view.freeze(page.head.view, page.head.end)
-        for item, position in page.places:
-            if not view.contains(shown, position, position + 1):
-                continue
-            counted = (item, counted[1] + 1 if counted[0] == item else 1)
-            if counted[1] > keep:
-                old.append(position)
-        if len(page.places) < ITEM_PAGE:
-            return (yield from hide(settings, session, old))
-        after = page.places[-1]
+
+    def find_old() -> Plan[tuple[Head, Extents]]:
+        head, places = yield from _find_all(session, ItemPlace("", 0))
+        shown = view.freeze(head.view, head.end)
+        counts: Counter[str] = Counter()
+        old: list[int] = []
+        for item, position in places:
+            if view.contains(shown, position, position + 1):
+                counts[item] += 1
+                if counts[item] > keep:
+                    old.append(position)
+        return head, view.from_positions(old)
+
+    return (yield from hide_found(settings, session, find_old))
+
+
+def _find_all(
+    session: str, after: ItemPlace, item: str | None = None
+) -> Plan[tuple[Head, list[ItemPlace]]]:
+    """Find the places of an item, or of all that come after a place, in one state of the view."""
+    for _ in range(_ATTEMPTS_MAX):
+        places: list[ItemPlace] = []
+        first: Head | None = None
+        last = after
+        while True:
+            page = yield from perform(FindItems(session, last, ITEM_PAGE))
+            first = first or page.head
+            if _get_state(page.head) != _get_state(first):
+                break
+            places += [place for place in page.places if item in (None, place.item)]
+            if len(page.places) < ITEM_PAGE or item not in (None, page.places[-1].item):
+                return first, places
+            last = page.places[-1]
+    raise BusyError(f"collection {session!r} was changed again and again while it was read")
+
+
+def _get_state(head: Head) -> tuple[str, int, int]:
+    """Return what stays the same while entries are only appended."""
+    return head.life, head.generation, head.vacuums
 
 
 def erase_memory(collection: Collection, memory_id: str) -> Plan[ForgetReceipt]:
@@ -228,6 +261,8 @@ def erase_memory(collection: Collection, memory_id: str) -> Plan[ForgetReceipt]:
     session = build_collection_id(collection)
     erased = yield from perform(EraseItem(session, _check_id(memory_id), _ERASED))
     left = yield from perform(Scrub())
+    damaged = yield from perform(ReadQuarantine(session))
+    aside = ("the quarantine of the collection: entries that could not be read",) if damaged else ()
     return ForgetReceipt(
         session_id=session,
         entries=erased.entries,
@@ -235,7 +270,7 @@ def erase_memory(collection: Collection, memory_id: str) -> Plan[ForgetReceipt]:
         bytes=erased.size_bytes,
         forks=erased.forks,
         pending=bool(left),
-        left=(*left, *erased.kept),
+        left=(*left, *aside, *erased.kept),
     )
 
 
@@ -278,52 +313,42 @@ def _parse_source(source: object) -> Source | None:
 def get_memory(collection: Collection, memory_id: str) -> Plan[Memory | None]:
     """Read a memory; None if it is not there."""
     session = build_collection_id(collection)
-    _, memory = yield from _read_newest(session, _check_id(memory_id))
-    return memory
+    entry, head = yield from _read_newest(session, _check_id(memory_id))
+    if entry is None or not is_memory(entry, head):
+        return None
+    return _build_memory(session, entry)
 
 
-def _read_newest(session: str, memory_id: str) -> Plan[tuple[int | None, Memory | None]]:
-    """Read where the newest visible version of a memory is, and the memory if it counts."""
+def _read_newest(session: str, memory_id: str) -> Plan[tuple[Entry | None, Head]]:
+    """Read the newest visible version of a memory, whether it counts or not."""
     for attempt in range(_ATTEMPTS_MAX):
-        found = yield from _find_visible(session, memory_id)
-        if found is None:
-            return None, None
-        head, position = found
+        head, position = yield from _find_visible(session, memory_id)
+        if position is None:
+            return None, head
         try:
             (entry,) = yield from _read_entries(session, head, [position])
         except ConflictError:
             if attempt == _ATTEMPTS_MAX - 1:
                 raise
         else:
-            memory = _build_memory(session, entry)
-            return position, memory if is_memory(entry, head) else None
+            return entry, head
     raise AssertionError
 
 
-def _read_current(session: str, memory_id: str) -> Plan[Entry | None]:
-    """Read the entry of a memory; None if it is not there."""
-    found = yield from _find_visible(session, memory_id)
-    if found is None:
-        return None
-    head, position = found
-    (entry,) = yield from _read_entries(session, head, [position])
-    return entry if is_memory(entry, head) else None
-
-
-def _find_visible(session: str, memory_id: str) -> Plan[tuple[Head, int] | None]:
+def _find_visible(session: str, memory_id: str) -> Plan[tuple[Head, int | None]]:
     """Find the newest visible version of a memory."""
-    after = ItemPlace(memory_id, LOG_ENTRIES_MAX)
+    after, limit = ItemPlace(memory_id, LOG_ENTRIES_MAX), ITEMS_FIRST
     while True:
-        page = yield from perform(FindItems(session, after, ITEM_PAGE))
+        page = yield from perform(FindItems(session, after, limit))
         shown = view.freeze(page.head.view, page.head.end)
         for item, position in page.places:
             if item != memory_id:
-                return None
+                return page.head, None
             if view.contains(shown, position, position + 1):
                 return page.head, position
-        if len(page.places) < ITEM_PAGE:
-            return None
-        after = page.places[-1]
+        if len(page.places) < limit:
+            return page.head, None
+        after, limit = page.places[-1], ITEM_PAGE
 
 
 def list_memories(
@@ -354,7 +379,7 @@ def _read_page(
 ) -> Plan[tuple[list[Memory], ItemPlace | None]]:
     """Read some memories after a place, and where the next ones begin."""
     for attempt in range(_ATTEMPTS_MAX):
-        page = yield from perform(FindItems(session, begin, max(ITEM_PAGE, size + 1)))
+        page = yield from perform(FindItems(session, begin, size + 1))
         newest = _choose_newest(page.head, page.places)
         try:
             entries = yield from _read_entries(session, page.head, newest.values())
@@ -367,7 +392,7 @@ def _read_page(
         ]
         matching = [each for each in memories if filters.matches(wanted, _build_document(each))]
         matching.sort(key=lambda memory: memory.id)
-        if len(page.places) < max(ITEM_PAGE, size + 1):
+        if len(page.places) < size + 1:
             return matching, None
         last = page.places[-1].item
         if last in newest:
@@ -404,28 +429,35 @@ def _build_document(memory: Memory) -> dict[str, object]:
 def read_memory_history(collection: Collection, memory_id: str) -> Plan[list[MemoryVersion]]:
     """Read every version of a memory that is still there, oldest first."""
     session, name = build_collection_id(collection), _check_id(memory_id)
-    positions: list[int] = []
-    after = ItemPlace(name, LOG_ENTRIES_MAX)
-    while True:
-        page = yield from perform(FindItems(session, after, ITEM_PAGE))
-        positions += [position for item, position in page.places if item == name]
-        if len(page.places) < ITEM_PAGE or page.places[-1].item != name:
+    for attempt in range(_ATTEMPTS_MAX):
+        head, places = yield from _find_all(session, ItemPlace(name, LOG_ENTRIES_MAX), name)
+        try:
+            entries = yield from _read_history(session, head, [each.position for each in places])
             break
-        after = page.places[-1]
-    entries = yield from _read_entries(session, page.head, positions)
+        except ConflictError:
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
     journal = yield from perform(ReadJournal(session, JOURNAL_LINES_MAX))
-    shown = view.freeze(page.head.view, page.head.end)
+    shown = view.freeze(head.view, head.end)
     versions: list[MemoryVersion] = []
     # Of the versions that show, each but the newest is replaced by the next one.
     following: Entry | None = None
     for entry in reversed(entries):
         if not _get_stored(entry).retracted:
-            versions.append(
-                _build_version(session, entry, following, shown, page.head, journal.lines)
-            )
+            versions.append(_build_version(session, entry, following, shown, head, journal.lines))
         if view.contains(shown, entry.position, entry.position + 1):
             following = entry
     return versions[::-1]
+
+
+def _read_history(session: str, head: Head, positions: list[int]) -> Plan[list[Entry]]:
+    """Read versions, without those that are hidden and vacuumed, or hidden and damaged."""
+    shown = view.freeze(head.view, head.end)
+    visible = [at for at in positions if view.contains(shown, at, at + 1)]
+    hidden = [at for at in positions if not view.contains(shown, at, at + 1)]
+    entries = yield from _read_entries(session, head, visible)
+    entries += yield from _read_entries(session, head, hidden, on_corrupt="quarantine")
+    return sorted(entries, key=lambda entry: entry.position)
 
 
 def _build_version(
@@ -443,14 +475,18 @@ def _build_version(
         line = _find_hiding(entry.position, lines)
         if line is not None:
             by, at = line.change, to_datetime(line.changed_at_ms)
-    elif memory.expires_at is not None and not is_memory(entry, head):
-        by, at = "expired", memory.expires_at
-    elif following is not None:
+    elif following is not None and _is_earlier(following.written_at, memory.expires_at):
         by = "retracted" if _get_stored(following).retracted else "replaced"
         at = following.written_at
+    elif not is_memory(entry, head):
+        by, at = "expired", memory.expires_at
     else:
         return MemoryVersion(memory=memory, current=True)
     return MemoryVersion(memory=memory, current=False, removed_by=by, removed_at=at)
+
+
+def _is_earlier(moment: datetime, other: datetime | None) -> bool:
+    return other is None or moment < other
 
 
 def _find_hiding(position: int, lines: Sequence[JournalLine]) -> JournalLine | None:
@@ -462,14 +498,16 @@ def _find_hiding(position: int, lines: Sequence[JournalLine]) -> JournalLine | N
     return None
 
 
-def _read_entries(session: str, head: Head, positions: Iterable[int]) -> Plan[list[Entry]]:
+def _read_entries(
+    session: str, head: Head, positions: Iterable[int], on_corrupt: OnCorrupt = "raise"
+) -> Plan[list[Entry]]:
     """Read entries as they are in a state, in the order of the log."""
     extents = view.from_positions(positions)
     if not extents:
         return []
     frozen = FrozenView(head.life, extents, head.version, head.vacuums)
     found = yield from perform(Read(session, frozen, _MEMORIES))
-    return EntryDecoder(session).to_entries(found.rows)
+    return EntryDecoder(session, on_corrupt).to_entries(found.rows)
 
 
 def _get_stored(entry: Entry) -> StoredMemory:
@@ -488,7 +526,11 @@ def is_memory(entry: Entry, head: Head) -> bool:
 
 def _compute_expiry(entry: Entry) -> datetime | None:
     ttl_s = _get_stored(entry).ttl_s
-    return None if ttl_s is None else entry.written_at + timedelta(seconds=ttl_s)
+    try:
+        return None if ttl_s is None else entry.written_at + timedelta(seconds=ttl_s)
+    except OverflowError:
+        # It was imported with a time near the end of the calendar.
+        return None
 
 
 def _build_memory(session: str, entry: Entry) -> Memory:

@@ -208,15 +208,33 @@ def hide(
     def propose(new_key: str) -> Plan[Proposed]:
         head = yield from perform(ReadHead(session))
         refuse_if_moved(session, expected, head.version)
-        after = view.remove(head.view, head.end, unwanted)
-        if after == head.view:
-            return Proposed(head)
-        if change == HIDE:
-            # Only a repair may exceed the limit: damaged entries must be hidden in any case.
-            refuse_too_many_extents(session, view.freeze(after, head.end))
-        return Proposed(head, _build_change(change, session, head, new_key, after, expected))
+        return _propose_hiding(session, head, unwanted, change, new_key, expected)
 
     return (yield from _run_change(settings, session, change, propose, key, expected, dry_run))
+
+
+def hide_found(
+    settings: Settings, session: str, find: Callable[[], Plan[tuple[Head, view.Extents]]]
+) -> Plan[ViewChange]:
+    """Hide what is found in a state; it is found again if the view is another one by then."""
+
+    def propose(new_key: str) -> Plan[Proposed]:
+        head, unwanted = yield from find()
+        return _propose_hiding(session, head, unwanted, HIDE, new_key, None)
+
+    return (yield from _run_change(settings, session, HIDE, propose, None, None))
+
+
+def _propose_hiding(
+    session: str, head: Head, unwanted: view.Extents, change: str, key: str, expected: str | None
+) -> Proposed:
+    after = view.remove(head.view, head.end, unwanted)
+    if after == head.view:
+        return Proposed(head)
+    if change == HIDE:
+        # Only a repair may exceed the limit: damaged entries must be hidden in any case.
+        refuse_too_many_extents(session, view.freeze(after, head.end))
+    return Proposed(head, _build_change(change, session, head, key, after, expected))
 
 
 def check_positions(positions: Iterable[int]) -> list[int]:

@@ -167,6 +167,9 @@ end
 local function is_newest(s, item, place)
   if s.newest[item] then return s.newest[item] == tonumber(place) end
   if redis.pcall('ZCARD', s.items) ~= load_counts(s)[5] then return false end
-  if not s.view and load_view(s) then return false end
+  if not s.view and load_view(s) then
+    s.view = nil
+    return false
+  end
   return find_newest(s, item) == tonumber(place)
 end

@@ -58,6 +58,8 @@ for n = 1, done do
 end
 for key, value in pairs(used) do call('HSET', s.used, key, seal(s, 'k' .. key, value)) end
 if done > 0 then
+  -- A log that had no other entry was a new key for a moment.
+  expire_one(s, s.log)
   s.counts[5] = count_part(5)
   save_head(s)
 end

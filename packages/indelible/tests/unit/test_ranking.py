@@ -1,0 +1,88 @@
+"""Words, ranks and snippets."""
+
+from indelible.core.ranking import Document, build_snippet, count_terms, rank, tokenize
+
+
+def document(text, place="s", position=0, author="", similarity=None, terms=()):
+    tokens = tokenize(text)
+    return Document(
+        session=place,
+        position=position,
+        place=place,
+        length=len(tokens),
+        counts=count_terms(tokens, terms),
+        authors=frozenset(token.term for token in tokenize(author)),
+        similarity=similarity,
+    )
+
+
+def terms_of(text):
+    return [token.term for token in tokenize(text)]
+
+
+def ranked(texts, query, **more):
+    terms = terms_of(query)
+    documents = [
+        document(text, place=str(n), position=n, terms=terms) for n, text in enumerate(texts)
+    ]
+    return [each.document.position for each in rank(documents, terms, **more)]
+
+
+def test_words_lose_case_accents_and_endings():
+    assert terms_of("Running DOGS, cafés") == ["run", "dog", "cafe"]
+    assert terms_of("") == []
+    assert [(token.start, token.stop) for token in tokenize("é dog")] == [(0, 2), (3, 6)]
+
+
+def test_a_rare_word_counts_for_more():
+    assert ranked(["the cat", "the dog", "the bird", "the cat"], "the dog")[0] == 1
+
+
+def test_more_of_a_word_and_a_shorter_text_count_for_more():
+    assert ranked(["tea with a lot of other words in it", "tea tea", "tea", "x"], "tea") == [
+        1,
+        2,
+        0,
+    ]
+
+
+def test_what_has_no_word_is_left_out_and_ties_keep_their_order():
+    assert ranked(["a", "tea", "b", "tea"], "tea") == [1, 3]
+    assert ranked([], "tea") == []
+    assert ranked(["tea"], "") == []
+
+
+def test_neighbours_of_one_place_count():
+    terms = ["wed"]
+    documents = [
+        document(text, position=n, terms=terms)
+        for n, text in enumerate(["x", "wedding", "Lisbon", "y", "z"])
+    ]
+    assert [each.document.position for each in rank(documents, terms)] == [1, 0, 2, 3]
+    apart = [document("wedding", "a", terms=terms), document("Lisbon", "b", 1, terms=terms)]
+    assert len(rank(apart, terms)) == 1
+
+
+def test_ranks_are_fused():
+    terms = ["tea"]
+    documents = [
+        document("tea", "a", 0, similarity=0.1, terms=terms),
+        document("nothing", "b", 1, similarity=0.9, terms=terms),
+        document("tea tea", "c", 2, terms=terms),
+    ]
+    found = rank(documents, terms)
+    assert [each.document.position for each in found] == [0, 2, 1]
+    assert [each.ranks for each in found] == [
+        {"text": 2, "vector": 2},
+        {"text": 1},
+        {"vector": 1},
+    ]
+
+
+def test_a_snippet_never_cuts_a_character():
+    text = "é" * 500 + " tea " + "猫" * 500
+    snippet = build_snippet(text, ["tea"])
+    assert "[tea]" in snippet
+    assert "\ufffd" not in snippet
+    assert build_snippet("no match", ["tea"]) == "no match"
+    assert build_snippet("", ["tea"]) == ""
