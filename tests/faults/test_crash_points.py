@@ -129,7 +129,7 @@ def look(worker, left, before, after, verb):
     allowed = [before, after]
     if verb == "import":
         # Its session is forgotten first, which is a verb of its own.
-        allowed.append([["new", [], [], {}, 0], *before[1:]])
+        allowed.append([["new", [], [], {}, [], 0], *before[1:]])
     assert seen in allowed, point
     if verb not in NOT_AGAIN and seen == before:
         call(worker, "do", verb, session, snapshot)

@@ -58,6 +58,9 @@ def _forgotten_and_imported(store: Any, session: str, _: str, file: Path) -> Non
     store.import_(file)
 
 
+# Where the memory of a prepared session is.
+MEMORY_AT = 7
+
 # What is done to a session, by the verb that does it. With a key where there is one, so that it may
 # be done again.
 DOES: dict[str, tuple[str, Callable[[Any, str, str, Path], Any]]] = {
@@ -74,6 +77,11 @@ DOES: dict[str, tuple[str, Callable[[Any, str, str, Path], Any]]] = {
         "save_context",
         lambda store, s, *_: store.save_context(f"{s}-new", "hi", "hi", key="hi"),
     ),
+    "remember": (
+        "remember",
+        lambda store, s, *_: store.remember(s, "new", id="m", expected=MEMORY_AT, key="new"),
+    ),
+    "erase memory": ("erase_memory", lambda store, s, *_: store.erase_memory(s, "m")),
     "trim": ("trim", lambda store, s, *_: store.trim(s, keep_last=2, key="trim")),
     "hide": ("hide", lambda store, s, *_: store.hide(s, [6], key="hide")),
     "clear": ("clear", lambda store, s, *_: store.clear(s, key="clear")),
@@ -116,6 +124,8 @@ class Walked:
         snapshot: str = store.save_snapshot(session, label="kept").id
         store.trim(session, keep_last=3)
         store.add_message(session, "user", "on")
+        if verb in ("remember", "erase memory"):
+            store.remember(session, "old", id="m")
         if verb == "redo":
             store.undo(session)
         if verb == "import":
@@ -142,6 +152,7 @@ class Walked:
             [m.content for m in store.get_history(session, on_corrupt="quarantine")],
             [str(snapshot.label) for snapshot in store.list_snapshots(session)],
             dict(info.metadata),
+            [memory.text for memory in store.list_memories(session)],
             len(store.timeline(session).changes) if str(info.status) == "active" else 0,
         ]
 
